@@ -1,0 +1,31 @@
+#ifndef QUIRE_BASE_CLOCK_H_
+#define QUIRE_BASE_CLOCK_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace quire {
+
+// Monotonic time in microseconds from an arbitrary start. Thread-safe. Tests replace it by a ManualClock.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual int64_t NowMicros() const = 0;
+};
+
+// The process-wide steady clock.
+const Clock& SteadyClock();
+
+// Stands still until told to advance.
+class ManualClock : public Clock {
+ public:
+  int64_t NowMicros() const override { return now_us_.load(); }
+  void Advance(int64_t us) { now_us_ += us; }
+
+ private:
+  std::atomic<int64_t> now_us_{0};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_CLOCK_H_

@@ -1,0 +1,54 @@
+#ifndef QUIRE_BASE_IDS_H_
+#define QUIRE_BASE_IDS_H_
+
+#include <cstdint>
+#include <ostream>
+#include <type_traits>
+
+namespace quire {
+
+// An index into the model's vocabulary. Valid ids are 0 .. vocab_size - 1; the type is signed as in every tokenizer.
+using TokenId = int32_t;
+
+// A physical block of one worker's pool: 0 .. num_blocks - 1. The manager hands them out; a worker only obeys.
+enum class BlockId : uint32_t {};
+
+// One token stream with a block table of its own: a request has one per sample or beam. Never reused.
+enum class SequenceId : uint64_t {};
+
+// One call of Generate. Never reused by a manager process.
+enum class RequestId : uint64_t {};
+
+// The number of a step plan within one worker session: 1, 2, 3, ...
+enum class StepId : uint64_t {};
+
+// The worker-side state of a running sequence (tokens so far, block table, sampling parameters): 0 .. max_sequences
+// - 1. The scheduler assigns a row when a sequence starts running and reuses it once the sequence has left.
+enum class RowId : uint32_t {};
+
+// The number behind an id, for indexing and printing.
+template <typename Id>
+requires std::is_enum_v<Id>
+constexpr std::underlying_type_t<Id> Value(Id id) {
+  return static_cast<std::underlying_type_t<Id>>(id);
+}
+
+inline std::ostream& operator<<(std::ostream& out, BlockId id) {
+  return out << "block " << Value(id);
+}
+inline std::ostream& operator<<(std::ostream& out, SequenceId id) {
+  return out << "sequence " << Value(id);
+}
+inline std::ostream& operator<<(std::ostream& out, RequestId id) {
+  return out << "request " << Value(id);
+}
+inline std::ostream& operator<<(std::ostream& out, StepId id) {
+  return out << "step " << Value(id);
+}
+inline std::ostream& operator<<(std::ostream& out, RowId id) {
+  return out << "row " << Value(id);
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_IDS_H_

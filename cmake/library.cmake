@@ -1,0 +1,56 @@
+# quire_library(NAME n HDRS ... SRCS ... DEPS ...), quire_binary(...) and quire_test(...): one noun, its files, what it
+# stands on. Files are listed, never globbed. Our own code is compiled with warnings as errors; include paths start at
+# the repository root.
+
+add_library(quire_options INTERFACE)
+target_compile_features(quire_options INTERFACE cxx_std_20)
+target_compile_options(quire_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off>)
+target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
+
+if(QUIRE_SANITIZE)
+  add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${QUIRE_SANITIZE})
+endif()
+
+function(quire_library)
+  cmake_parse_arguments(ARG "" "NAME" "HDRS;SRCS;DEPS" ${ARGN})
+  if(ARG_SRCS)
+    add_library(${ARG_NAME} STATIC ${ARG_SRCS} ${ARG_HDRS})
+    target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE quire_options)
+    target_include_directories(${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_compile_features(${ARG_NAME} PUBLIC cxx_std_20)
+  else()
+    add_library(${ARG_NAME} INTERFACE)
+    target_sources(${ARG_NAME} INTERFACE)
+    target_link_libraries(${ARG_NAME} INTERFACE ${ARG_DEPS})
+    target_include_directories(${ARG_NAME} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_compile_features(${ARG_NAME} INTERFACE cxx_std_20)
+  endif()
+endfunction()
+
+function(quire_binary)
+  cmake_parse_arguments(ARG "" "NAME;OUTPUT" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} quire_options)
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(ARG_OUTPUT)
+    set_target_properties(${ARG_NAME} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
+  endif()
+endfunction()
+
+# TIMEOUT is in seconds (default 120). The test finds its data through QUIRE_SOURCE_DIR and the binaries it starts
+# through QUIRE_BINARY_DIR.
+function(quire_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
+  target_compile_definitions(${ARG_NAME} PRIVATE
+    QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUIRE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()

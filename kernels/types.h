@@ -1,0 +1,22 @@
+#ifndef QUIRE_KERNELS_TYPES_H_
+#define QUIRE_KERNELS_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+// Element types of weights and KV blocks.
+enum class DataType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+constexpr size_t SizeOf(DataType type) {
+  return type == DataType::kFloat32 ? 4 : 2;
+}
+
+constexpr const char* Name(DataType type) {
+  return type == DataType::kFloat32 ? "float32" : type == DataType::kBFloat16 ? "bfloat16" : "float16";
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_TYPES_H_
