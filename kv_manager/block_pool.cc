@@ -1,0 +1,78 @@
+#include "kv_manager/block_pool.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace quire {
+
+BlockRef::~BlockRef() {
+  if (pool_ != nullptr) pool_->DropReference(id_);
+}
+
+BlockRef BlockRef::Share() const {
+  QUIRE_CHECK(pool_ != nullptr) << "a reference to nothing cannot be shared";
+  pool_->AddReference(id_);
+  return BlockRef(pool_, id_);
+}
+
+BlockPool::BlockPool(int num_blocks) : states_(num_blocks), num_free_(num_blocks) {
+  for (int i = num_blocks - 1; i >= 0; --i) {
+    states_[i].next_free = first_free_;
+    first_free_ = i;
+  }
+}
+
+BlockPool::~BlockPool() {
+  QUIRE_CHECK_EQ(num_free_, num_blocks());
+}
+
+BlockRef BlockPool::Take() {
+  if (first_free_ == kNone) return BlockRef();
+  const BlockId block{first_free_};
+  State& state = states_[first_free_];
+  first_free_ = state.next_free;
+  state.ref_count = 1;
+  --num_free_;
+  return BlockRef(this, block);
+}
+
+void BlockPool::AddReference(BlockId block) {
+  if (++states_[Value(block)].ref_count == 2) ++num_shared_;
+}
+
+void BlockPool::DropReference(BlockId block) {
+  State& state = states_[Value(block)];
+  QUIRE_CHECK_GT(state.ref_count, 0) << block;
+  if (--state.ref_count == 1) --num_shared_;
+  if (state.ref_count > 0) return;
+  state.next_free = first_free_;
+  first_free_ = Value(block);
+  ++num_free_;
+}
+
+absl::Status BlockPool::CheckIntegrity() const {
+  int listed = 0;
+  for (uint32_t block = first_free_; block != kNone; block = states_[block].next_free) {
+    if (block >= states_.size()) {
+      return absl::InternalError(absl::StrCat("free list names block ", block, " of ", num_blocks()));
+    }
+    if (states_[block].ref_count != 0) {
+      return absl::InternalError(
+          absl::StrCat("block ", block, " is on the free list with ", states_[block].ref_count, " references"));
+    }
+    if (++listed > num_blocks()) return absl::InternalError("the free list is a circle");
+  }
+  int unreferenced = 0;
+  int shared = 0;
+  for (const State& state : states_) {
+    if (state.ref_count == 0) ++unreferenced;
+    if (state.ref_count > 1) ++shared;
+  }
+  if (listed != unreferenced || listed != num_free_ || shared != num_shared_) {
+    return absl::InternalError(absl::StrCat("free list ", listed, ", unreferenced ", unreferenced, ", counted free ",
+                                            num_free_, "; shared ", shared, ", counted shared ", num_shared_));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

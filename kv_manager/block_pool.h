@@ -1,0 +1,87 @@
+#ifndef QUIRE_KV_MANAGER_BLOCK_POOL_H_
+#define QUIRE_KV_MANAGER_BLOCK_POOL_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+
+namespace quire {
+
+class BlockPool;
+
+// One reference to one block. Move-only: a further reference to the same block is the explicit Share(). A count falls
+// in the destructor and nowhere else. The pool outlives its references.
+class BlockRef {
+ public:
+  BlockRef() = default;  // Refers to nothing.
+  BlockRef(BlockRef&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), id_(other.id_) {}
+  BlockRef& operator=(BlockRef&& other) noexcept {
+    BlockRef old(std::move(*this));
+    pool_ = std::exchange(other.pool_, nullptr);
+    id_ = other.id_;
+    return *this;
+  }
+  ~BlockRef();
+
+  BlockRef Share() const;  // REQUIRES: refers to a block.
+
+  BlockId id() const { return id_; }
+  explicit operator bool() const { return pool_ != nullptr; }
+
+ private:
+  friend class BlockPool;
+  BlockRef(BlockPool* pool, BlockId id) : pool_(pool), id_(id) {}
+
+  BlockPool* pool_ = nullptr;
+  BlockId id_{0};
+};
+
+// The blocks of one worker as numbers: which are free and how many references each has. A block is free exactly when
+// its count is 0. Owned by one thread.
+//
+// The free list is a stack: the block freed last is taken first, and a new pool hands out 0, 1, 2, ... So equal calls
+// give equal block ids.
+class BlockPool {
+ public:
+  explicit BlockPool(int num_blocks);
+  ~BlockPool();  // REQUIRES: every reference is gone.
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // The first reference to a free block, or a reference to nothing when there is none.
+  BlockRef Take();
+
+  int num_blocks() const { return static_cast<int>(states_.size()); }
+  int num_free() const { return num_free_; }
+  int num_used() const { return num_blocks() - num_free_; }
+  int num_shared() const { return num_shared_; }  // Of the used ones, those with two references or more.
+  int ref_count(BlockId block) const { return states_[Value(block)].ref_count; }
+
+  // Recomputes the free list and the counts from the states of the blocks; the error names the first contradiction.
+  absl::Status CheckIntegrity() const;
+
+ private:
+  friend class BlockRef;
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  struct State {
+    int32_t ref_count = 0;
+    uint32_t next_free = kNone;  // Link of the free list; meaningless while the block is used.
+  };
+
+  void AddReference(BlockId block);
+  void DropReference(BlockId block);
+
+  std::vector<State> states_;  // By block id.
+  uint32_t first_free_ = kNone;
+  int num_free_ = 0;
+  int num_shared_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_BLOCK_POOL_H_
