@@ -1,0 +1,108 @@
+#include "worker/model/checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/model/json_reader.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = 64 << 20;
+constexpr size_t kMaxShards = 4096;
+
+bool IsPlainFileName(const std::string& name) {
+  return absl::EndsWith(name, ".safetensors") && name.find_first_of(std::string("/\\\0", 3)) == std::string::npos &&
+         name.front() != '.';
+}
+
+absl::Status BadIndex(const std::string& trouble) {
+  return absl::InvalidArgumentError(absl::StrCat(kIndexFile, ": ", trouble));
+}
+
+// Tensor name to shard name.
+absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& directory) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadSmallFile(absl::StrCat(directory, "/", kIndexFile), kMaxIndexBytes));
+  QUIRE_ASSIGN_OR_RETURN(const json root, ParseJson(text, kIndexFile));
+  const auto found = root.find("weight_map");
+  if (!root.is_object() || found == root.end() || !found->is_object()) return BadIndex("weight_map must be an object");
+  std::map<std::string, std::string> shards;
+  for (const auto& [tensor, shard] : found->items()) {
+    if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
+      return BadIndex(absl::StrCat("weight_map.", Shown(json(tensor)), " is ", Shown(shard),
+                                   ", must be the name of a .safetensors file in the same directory"));
+    }
+    shards[tensor] = shard.get<std::string>();
+  }
+  return shards;
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+  Checkpoint checkpoint;
+  const absl::Status single = checkpoint.AddFile(directory, kSingleFile);
+  if (single.ok()) return checkpoint;
+  if (!absl::IsNotFound(single)) return single;
+  const auto shard_of = ReadIndex(directory);
+  if (absl::IsNotFound(shard_of.status())) {
+    return absl::NotFoundError(absl::StrCat(directory, " has neither ", kSingleFile, " nor ", kIndexFile));
+  }
+  QUIRE_RETURN_IF_ERROR(shard_of.status());
+  QUIRE_RETURN_IF_ERROR(checkpoint.AddShards(directory, *shard_of));
+  return checkpoint;
+}
+
+absl::Status Checkpoint::AddFile(const std::string& directory, const std::string& name) {
+  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(absl::StrCat(directory, "/", name), name));
+  for (const Tensor& tensor : file.tensors()) {
+    if (!tensors_.emplace(tensor.name, tensor).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": tensor ", Shown(json(tensor.name)), " is in another shard as well"));
+    }
+  }
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddShards(const std::string& directory, const std::map<std::string, std::string>& shard_of) {
+  std::map<std::string, std::vector<std::string>> tensors_of;
+  for (const auto& [tensor, shard] : shard_of) tensors_of[shard].push_back(tensor);
+  if (tensors_of.size() > kMaxShards) {
+    return BadIndex(absl::StrCat("names ", tensors_of.size(), " shards, at most ", kMaxShards));
+  }
+  for (const auto& [shard, tensors] : tensors_of) {
+    QUIRE_RETURN_IF_ERROR(AddFile(directory, shard));
+    absl::flat_hash_set<std::string_view> present;
+    for (const Tensor& tensor : files_.back().tensors()) present.insert(tensor.name);
+    for (const std::string& tensor : tensors) {
+      if (present.contains(tensor)) continue;
+      return BadIndex(absl::StrCat("weight_map puts ", Shown(json(tensor)), " into ", shard, ", which lacks it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const Tensor* Checkpoint::Find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> Checkpoint::Names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace quire

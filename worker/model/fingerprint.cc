@@ -1,0 +1,57 @@
+#include "worker/model/fingerprint.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+static_assert(std::endian::native == std::endian::little, "weights are little-endian in the file and in memory");
+
+namespace quire {
+namespace {
+
+constexpr size_t kWord = sizeof(uint64_t);
+constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio, odd.
+
+// One invertible step: no state is lost, and every bit of `word` reaches the upper half.
+uint64_t Absorb(uint64_t lane, uint64_t word) {
+  return std::rotl((lane ^ word) * kMultiplier, 29);
+}
+
+// The finalizer of splitmix64: every input bit reaches every output bit.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+void Fingerprint::Add(std::string_view bytes) {
+  lanes_[0] = Absorb(lanes_[0], bytes.size());
+  constexpr size_t kStride = kLanes * kWord;
+  size_t position = 0;
+  for (; position + kStride <= bytes.size(); position += kStride) {
+    uint64_t words[kLanes];
+    std::memcpy(words, bytes.data() + position, kStride);
+    for (int lane = 0; lane < kLanes; ++lane) lanes_[lane] = Absorb(lanes_[lane], words[lane]);
+  }
+  for (int lane = 0; position < bytes.size(); ++lane, position += kWord) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + position, std::min(kWord, bytes.size() - position));
+    lanes_[lane] = Absorb(lanes_[lane], word);
+  }
+}
+
+std::string Fingerprint::Hex() const {
+  uint64_t high = 0;
+  uint64_t low = 1;
+  for (const uint64_t lane : lanes_) {
+    high = Mix(high + lane);
+    low = Mix(low ^ high ^ std::rotl(lane, 32));
+  }
+  return absl::StrCat(absl::Hex(high, absl::kZeroPad16), absl::Hex(low, absl::kZeroPad16));
+}
+
+}  // namespace quire

@@ -1,0 +1,164 @@
+#include "worker/model/json_reader.h"
+
+#include <cmath>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxShown = 80;
+
+// Walks the events of a parse without building anything: finds syntax errors, repeated keys and deep nesting before the
+// text can cost memory.
+class JsonChecker : public nlohmann::json_sax<json> {
+ public:
+  const std::string& error() const { return error_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool start_array(size_t) override { return Enter(); }
+  bool end_array() override { return Leave(); }
+
+  bool key(string_t& name) override {
+    if (keys_.back().insert(name).second) return true;
+    error_ = absl::StrCat("key ", Shown(name), " occurs twice in one object");
+    return false;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    error_ = absl::StrCat("not valid JSON at byte ", position);
+    return false;
+  }
+
+ private:
+  bool Enter() {
+    if (keys_.size() == kMaxDepth) {
+      error_ = absl::StrCat("nested deeper than ", kMaxDepth, " levels");
+      return false;
+    }
+    keys_.emplace_back();
+    return true;
+  }
+
+  bool Leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<std::unordered_set<std::string>> keys_;  // Of the open objects; an array has an empty set.
+  std::string error_;
+};
+
+bool ReadInt(const json& value, int64_t min, int64_t max, int64_t* result) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
+  *result = value.get<int64_t>();
+  return *result >= min && *result <= max;
+}
+
+}  // namespace
+
+absl::StatusOr<json> ParseJson(std::string_view text, const std::string& file) {
+  JsonChecker checker;
+  if (!json::sax_parse(text.begin(), text.end(), &checker)) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", checker.error()));
+  }
+  return json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+}
+
+std::string Shown(const json& value) {
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown - 3) + "...";
+  return text;
+}
+
+JsonFields::JsonFields(const json& object, const std::string& file, const std::string& prefix)
+    : object_(object), file_(file), prefix_(prefix) {}
+
+bool JsonFields::Has(const char* name) const {
+  return Find(name) != nullptr;
+}
+
+const json* JsonFields::Find(const char* name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+absl::Status JsonFields::Bad(const char* name, const std::string& allowed) const {
+  const json* value = Find(name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      file_, ": ", prefix_, name, value == nullptr ? " is missing" : " is " + Shown(*value), ", must be ", allowed));
+}
+
+absl::StatusOr<int64_t> JsonFields::Int(const char* name, int64_t min, int64_t max,
+                                        std::optional<int64_t> fallback) const {
+  const json* value = Find(name);
+  if (value == nullptr && fallback) return *fallback;
+  int64_t result;
+  if (value != nullptr && ReadInt(*value, min, max, &result)) return result;
+  return Bad(name, absl::StrCat("an integer in ", min, " .. ", max));
+}
+
+absl::StatusOr<double> JsonFields::Number(const char* name, double min, double max,
+                                          std::optional<double> fallback) const {
+  const json* value = Find(name);
+  if (value == nullptr && fallback) return *fallback;
+  if (value != nullptr && value->is_number()) {
+    const double number = value->get<double>();
+    if (number >= min && number <= max) return number;
+  }
+  return Bad(name, absl::StrCat("a number in ", min, " .. ", max));
+}
+
+absl::StatusOr<bool> JsonFields::Bool(const char* name, std::optional<bool> fallback) const {
+  const json* value = Find(name);
+  if (value == nullptr && fallback) return *fallback;
+  if (value != nullptr && value->is_boolean()) return value->get<bool>();
+  return Bad(name, "true or false");
+}
+
+absl::StatusOr<std::string> JsonFields::String(const char* name, std::optional<std::string> fallback) const {
+  const json* value = Find(name);
+  if (value == nullptr && fallback) return *std::move(fallback);
+  if (value != nullptr && value->is_string()) return value->get<std::string>();
+  return Bad(name, "a string");
+}
+
+absl::StatusOr<std::vector<int64_t>> JsonFields::Ints(const char* name, int64_t min, int64_t max) const {
+  std::vector<int64_t> result;
+  const json* value = Find(name);
+  if (value == nullptr) return result;
+  const std::string allowed = absl::StrCat("an integer in ", min, " .. ", max, " or an array of them");
+  int64_t number;
+  if (!value->is_array()) {
+    if (!ReadInt(*value, min, max, &number)) return Bad(name, allowed);
+    result.push_back(number);
+    return result;
+  }
+  for (const json& element : *value) {
+    if (!ReadInt(element, min, max, &number)) return Bad(name, allowed);
+    result.push_back(number);
+  }
+  return result;
+}
+
+absl::StatusOr<const json*> JsonFields::Object(const char* name) const {
+  const json* value = Find(name);
+  if (value != nullptr && !value->is_object()) return Bad(name, "an object");
+  return value;
+}
+
+}  // namespace quire

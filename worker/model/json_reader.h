@@ -1,0 +1,55 @@
+#ifndef QUIRE_WORKER_MODEL_JSON_READER_H_
+#define QUIRE_WORKER_MODEL_JSON_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace quire {
+
+// Parses a file of a model directory. Stricter than JSON: an object may not repeat a key, and nesting ends at 32
+// levels. `file` names the text in error messages.
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& file);
+
+// At most 80 characters of a value, for error messages.
+std::string Shown(const nlohmann::json& value);
+
+// Reads typed fields of one object. Every error is one line that names the file, the field, the value found and what is
+// allowed. A field that is absent or null counts as missing. Borrows the object.
+class JsonFields {
+ public:
+  // `prefix` is the path to the object inside the file, for example "rope_scaling.".
+  JsonFields(const nlohmann::json& object, const std::string& file, const std::string& prefix = "");
+
+  bool Has(const char* name) const;
+
+  // Without `fallback` the field must be there.
+  absl::StatusOr<int64_t> Int(const char* name, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;
+  absl::StatusOr<double> Number(const char* name, double min, double max, std::optional<double> fallback = {}) const;
+  absl::StatusOr<bool> Bool(const char* name, std::optional<bool> fallback = {}) const;
+  absl::StatusOr<std::string> String(const char* name, std::optional<std::string> fallback = {}) const;
+  // One integer or an array of them; empty when missing.
+  absl::StatusOr<std::vector<int64_t>> Ints(const char* name, int64_t min, int64_t max) const;
+  // Null when missing.
+  absl::StatusOr<const nlohmann::json*> Object(const char* name) const;
+
+  // "config.json: hidden_size is 0, must be an integer in 1 .. 65536".
+  absl::Status Bad(const char* name, const std::string& allowed) const;
+
+ private:
+  const nlohmann::json* Find(const char* name) const;
+
+  const nlohmann::json& object_;
+  const std::string file_;
+  const std::string prefix_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_JSON_READER_H_

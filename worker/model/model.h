@@ -1,0 +1,34 @@
+#ifndef QUIRE_WORKER_MODEL_MODEL_H_
+#define QUIRE_WORKER_MODEL_MODEL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/model/config.h"
+#include "worker/model/weights.h"
+
+namespace quire {
+
+// A tokenizer file as it lies in the model directory. The worker hands it to the manager and never looks inside.
+struct TokenizerFile {
+  std::string name;  // tokenizer.json, tokenizer.model or tokenizer_config.json
+  std::string contents;
+};
+
+// A model directory in memory. Immutable once loaded; the backend must outlive it.
+struct Model {
+  ModelConfig config;
+  ModelWeights weights;
+  std::vector<TokenizerFile> tokenizer_files;  // Those that exist.
+};
+
+// Reads a Hugging Face model directory: config.json, generation_config.json if present, the safetensors weights and the
+// tokenizer files. Nothing stays mapped afterwards.
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_MODEL_H_

@@ -1,0 +1,50 @@
+#ifndef QUIRE_WORKER_MODEL_WEIGHTS_H_
+#define QUIRE_WORKER_MODEL_WEIGHTS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/model/backend_buffer.h"
+#include "worker/model/checkpoint.h"
+#include "worker/model/config.h"
+
+namespace quire {
+
+// One decoder layer. Matrices keep the precision of their file; vectors are float32. Null where the model has none.
+struct LayerWeights {
+  BackendBuffer input_norm;           // [hidden_size]
+  std::unique_ptr<PackedMatrix> qkv;  // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size], Q over K over V
+  BackendBuffer qkv_bias;             // [(num_heads + 2 * num_kv_heads) * head_dim]
+  BackendBuffer q_norm;               // [head_dim]
+  BackendBuffer k_norm;               // [head_dim]
+  std::unique_ptr<PackedMatrix> attention_output;  // [hidden_size, num_heads * head_dim]
+  BackendBuffer attention_output_bias;             // [hidden_size]
+  BackendBuffer mlp_norm;                          // [hidden_size]
+  std::unique_ptr<PackedMatrix> gate_up;           // [2 * intermediate_size, hidden_size], gate over up
+  BackendBuffer gate_up_bias;                      // [2 * intermediate_size]
+  std::unique_ptr<PackedMatrix> down;              // [hidden_size, intermediate_size]
+  BackendBuffer down_bias;                         // [hidden_size]
+};
+
+// All weights of a model, packed for one backend, which must outlive them.
+struct ModelWeights {
+  std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
+  std::vector<LayerWeights> layers;
+  BackendBuffer final_norm;               // [hidden_size]
+  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]; null: tied, use `embedding`.
+  BackendBuffer inv_freq;                 // [head_dim / 2]
+  std::string fingerprint;                // 32 hexadecimal digits over the config and every weight used.
+
+  const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
+};
+
+// Takes every tensor that `config` needs out of the checkpoint. A tensor that is missing or has another shape or type
+// is one line that names it and what was expected; tensors that no weight needs are logged by number and first name.
+absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_WEIGHTS_H_
