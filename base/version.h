@@ -1,0 +1,11 @@
+#ifndef QUIRE_BASE_VERSION_H_
+#define QUIRE_BASE_VERSION_H_
+
+namespace quire {
+
+// Of all programs of this tree.
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_VERSION_H_

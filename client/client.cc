@@ -1,0 +1,128 @@
+#include "client/client.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace quire {
+namespace {
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  // A server that vanished without closing its connections is noticed within 40 seconds.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  std::string message = status.error_message();
+  google::rpc::Status details;
+  if (details.ParseFromString(status.error_details())) {
+    for (const google::protobuf::Any& any : details.details()) {
+      google::rpc::BadRequest bad_request;
+      google::rpc::RetryInfo retry;
+      if (any.UnpackTo(&bad_request)) {
+        for (const auto& violation : bad_request.field_violations()) {
+          absl::StrAppend(&message, "\n  ", violation.field(), ": ", violation.description());
+        }
+      } else if (any.UnpackTo(&retry)) {
+        const absl::Duration delay =
+            absl::Seconds(retry.retry_delay().seconds()) + absl::Nanoseconds(retry.retry_delay().nanos());
+        absl::StrAppend(&message, "\n  try again after ", absl::FormatDuration(delay));
+      }
+    }
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+}
+
+GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
+                               absl::Duration timeout) {
+  SetTimeout(&context_, timeout);
+  reader_ = stub->Generate(&context_, request);
+}
+
+GenerateStream::~GenerateStream() {
+  if (finished_.has_value()) return;
+  context_.TryCancel();
+  reader_->Finish();
+}
+
+bool GenerateStream::Next(v1::GenerateResponse* response) {
+  return reader_->Read(response);
+}
+
+absl::Status GenerateStream::Finish() {
+  if (!finished_.has_value()) finished_ = FromGrpcStatus(reader_->Finish());
+  return *finished_;
+}
+
+Client::Client(const ClientOptions& options)
+    : options_(options),
+      channel_(Connect(options.endpoint)),
+      inference_(v1::InferenceService::NewStub(channel_)),
+      admin_(v1::AdminService::NewStub(channel_)),
+      health_(grpc::health::v1::Health::NewStub(channel_)) {}
+
+std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
+  return std::make_unique<GenerateStream>(inference_.get(), request, timeout);
+}
+
+template <typename Stub, typename Method, typename Request, typename Response>
+absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
+  grpc::ClientContext context;
+  SetTimeout(&context, options_.timeout);
+  return FromGrpcStatus((stub->*method)(&context, request, response));
+}
+
+absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request) {
+  v1::TokenizeResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Tokenize, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
+  v1::DetokenizeResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Detokenize, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
+  v1::GetModelResponse response;
+  QUIRE_RETURN_IF_ERROR(
+      Call(inference_.get(), &v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
+  return response;
+}
+
+absl::Status Client::Abort(const std::string& request_id) {
+  v1::AbortRequest request;
+  request.set_request_id(request_id);
+  v1::AbortResponse response;
+  return Call(inference_.get(), &v1::InferenceService::Stub::Abort, request, &response);
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
+  v1::GetStatusResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
+  return response;
+}
+
+absl::StatusOr<bool> Client::IsServing(const std::string& service) {
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  grpc::health::v1::HealthCheckResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(health_.get(), &grpc::health::v1::Health::Stub::Check, request, &response));
+  return response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+}
+
+}  // namespace quire

@@ -1,0 +1,79 @@
+#ifndef QUIRE_CLIENT_CLIENT_H_
+#define QUIRE_CLIENT_CLIENT_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
+
+namespace quire {
+
+// The absl status of a gRPC one. The message is followed by what the server's google.rpc details say: every field
+// violation as "field: description", and after how long to try again.
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// One running Generate call. Destruction ends the call; the server frees its blocks in the next step.
+// Not thread-safe, except that Cancel may be called from any thread.
+class GenerateStream {
+ public:
+  GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request, absl::Duration timeout);
+  ~GenerateStream();
+
+  // Waits for the next response. Returns false at the end of the stream; then Finish says how it ended.
+  bool Next(v1::GenerateResponse* response);
+
+  // REQUIRES: Next has returned false, or Cancel was called.
+  absl::Status Finish();
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  std::optional<absl::Status> finished_;
+};
+
+struct ClientOptions {
+  std::string endpoint = "127.0.0.1:50051";    // host:port, dns:///name:port or unix:path.
+  absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
+};
+
+// A blocking client of one manager. Thread-safe.
+class Client {
+ public:
+  explicit Client(const ClientOptions& options);
+
+  // The whole call, from the first to the last token, ends by `timeout`.
+  std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
+
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);
+  absl::StatusOr<v1::GetModelResponse> GetModel();
+  absl::Status Abort(const std::string& request_id);
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+
+  // True when the service ("", "liveness", "readiness" or a full service name) is SERVING.
+  absl::StatusOr<bool> IsServing(const std::string& service);
+
+ private:
+  template <typename Stub, typename Method, typename Request, typename Response>
+  absl::Status Call(Stub* stub, Method method, const Request& request, Response* response);
+
+  const ClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::InferenceService::Stub> inference_;
+  const std::unique_ptr<v1::AdminService::Stub> admin_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_CLIENT_H_
