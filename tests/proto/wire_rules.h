@@ -1,0 +1,28 @@
+#ifndef QUIRE_TESTS_PROTO_WIRE_RULES_H_
+#define QUIRE_TESTS_PROTO_WIRE_RULES_H_
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
+
+namespace quire {
+
+// What `file` does against the house rules of the wire, one sentence each, in order of appearance; empty when all is
+// well. REQUIRES: the file was built with source info, else nothing seems to have a comment.
+//
+//   package     is <name>.v<number>, or google.rpc
+//   names       fields and oneofs lower_snake_case, messages and enums CamelCase, services end in "Service"
+//   enums       value 0 is <ENUM_NAME>_UNSPECIFIED, every value begins with <ENUM_NAME>_
+//   rpcs        Foo(FooRequest) returns (FooResponse)
+//   comments    every message, field, oneof, enum, enum value, service and rpc has one
+//   presence    scalars of messages named *Params are optional: unset is not the same as zero there
+std::vector<std::string> WireRuleViolations(const google::protobuf::FileDescriptor& file);
+
+// The wire as text, one sorted line for each field, enum value, reserved range and rpc. Two schemas with the same text
+// have the same encoding and the same generated names; a line that changes or goes breaks programs already built.
+std::vector<std::string> WireLines(const google::protobuf::FileDescriptor& file);
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_PROTO_WIRE_RULES_H_
