@@ -1,0 +1,310 @@
+"""Writes tests/golden/models and tests/golden/sampling: what Hugging Face transformers computes, in float32.
+
+Needs torch, transformers, safetensors and numpy; run from the repository root:
+    python3 tools/goldens/models.py [stories260k model directory]
+Everything is made from seeds, so a second run writes the same files (other versions may differ in the last bits).
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+ROOT = pathlib.Path("tests/golden")
+NUM_GREEDY = 64
+PROMPT_LENGTHS = (3, 17, 40)
+MIN_DISTINCT = 20  # Of the greedy tokens: a text that repeats one token proves little.
+MIN_MARGIN = 5e-4  # Between the best two logits, relative to the row's largest magnitude: far above rounding.
+
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    vocab_size=96,
+    max_position_embeddings=256,
+    rms_norm_eps=1e-5,
+    bos_token_id=1,
+    eos_token_id=2,
+    tie_word_embeddings=False,
+)
+LLAMA3_ROPE = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
+
+
+def families():
+    """Name -> (config, keys to write in the form of transformers 4, stored type)."""
+    shape = SHAPE
+    llama2 = LlamaConfig(**shape, num_key_value_heads=4, rope_theta=10000.0)
+    return {
+        "llama2": (llama2, {"rope_theta": 10000.0, "rope_scaling": None}, torch.float32),
+        "llama3": (
+            LlamaConfig(
+                **{**shape, "tie_word_embeddings": True},
+                num_key_value_heads=2,
+                rope_parameters=dict(LLAMA3_ROPE, rope_theta=500000.0),
+            ),
+            {"rope_theta": 500000.0, "rope_scaling": LLAMA3_ROPE},
+            torch.float32,
+        ),
+        "mistral": (
+            MistralConfig(**shape, num_key_value_heads=1, rope_theta=10000.0, sliding_window=8),
+            {"rope_theta": 10000.0},
+            torch.float32,
+        ),
+        "qwen2": (
+            Qwen2Config(
+                **shape,
+                num_key_value_heads=2,
+                rope_theta=1000000.0,
+                use_sliding_window=True,
+                sliding_window=12,
+                max_window_layers=1,
+            ),
+            None,
+            torch.float32,
+        ),
+        "qwen3": (
+            Qwen3Config(**shape, num_key_value_heads=2, head_dim=16, rope_theta=1000000.0),
+            None,
+            torch.float32,
+        ),
+        "yarn": (
+            LlamaConfig(
+                **shape,
+                num_key_value_heads=2,
+                head_dim=16,
+                attention_bias=True,
+                mlp_bias=True,
+                rope_parameters=dict(YARN_ROPE, rope_theta=10000.0),
+            ),
+            None,
+            torch.float32,
+        ),
+        "bfloat16": (llama2, None, torch.bfloat16),
+        "float16": (llama2, None, torch.float16),
+    }
+
+
+def random_model(config, seed):
+    """Weights wide enough that tokens and positions matter, unlike the usual initialisation."""
+    generator = torch.Generator().manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            noise = torch.randn(tensor.shape, generator=generator)
+            if name.endswith("norm.weight"):
+                tensor.copy_(1 + 0.3 * noise)
+            elif tensor.dim() == 1:
+                tensor.copy_(0.5 * noise)
+            elif "embed" in name:  # A tied output repeats its input unless the layers drown it.
+                tensor.copy_(noise * (0.3 if config.tie_word_embeddings else 1.0))
+            else:
+                tensor.copy_(noise * 1.5 / tensor.shape[1] ** 0.5)
+    return model
+
+
+def write_directory(path, model, legacy_keys, dtype):
+    path.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().to(dtype).contiguous() for name, tensor in model.named_parameters()}
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_diff_dict()
+    config["architectures"] = [type(model).__name__]
+    config.pop("transformers_version", None)
+    if legacy_keys is not None:
+        for key in ("rope_parameters", "dtype", "layer_types"):
+            config.pop(key, None)
+        config.update(legacy_keys, torch_dtype="float32")
+    else:
+        config["dtype"] = str(dtype).removeprefix("torch.")
+    (path / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
+def load_model(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+@torch.no_grad()
+def logits_of(model, tokens):
+    return model(torch.tensor([tokens]), use_cache=False).logits[0]
+
+
+def greedy(model, prompt, count):
+    """Greedy tokens by running the whole prefix again, and the smallest relative margin on the way."""
+    tokens = list(prompt)
+    margin = float("inf")
+    for _ in range(count):
+        row = logits_of(model, tokens)[-1]
+        best = torch.topk(row, 2)
+        margin = min(margin, ((best.values[0] - best.values[1]) / row.abs().max()).item())
+        tokens.append(best.indices[0].item())
+    return tokens[len(prompt) :], margin
+
+
+def check_window_matters(model, prompt):
+    """A window that is ignored would leave the logits of a long prompt as they are."""
+    window = getattr(model.config, "sliding_window", None)
+    if window is None:
+        return
+    rows = logits_of(model, prompt)
+    shown = logits_of(model, [(prompt[0] + 1) % SHAPE["vocab_size"]] + prompt[1:])
+    layers = model.config.num_hidden_layers
+    if model.config.model_type == "mistral":
+        assert not torch.equal(rows[window - 1], shown[window - 1])
+        assert torch.equal(rows[layers * window :], shown[layers * window :])
+    else:
+        assert model.config.layer_types == ["full_attention", "sliding_attention"]
+
+
+def write_family(name, config, legacy_keys, dtype):
+    path = ROOT / "models" / name
+    for seed in range(1, 200):
+        generator = numpy.random.RandomState(seed)
+        prompts = [generator.randint(3, SHAPE["vocab_size"], length).tolist() for length in PROMPT_LENGTHS]
+        write_directory(path, random_model(config, seed), legacy_keys, dtype)
+        model = load_model(path)
+        runs = [greedy(model, prompt, NUM_GREEDY) for prompt in prompts]
+        if all(margin > MIN_MARGIN and len(set(tokens)) >= MIN_DISTINCT for tokens, margin in runs):
+            break
+    else:
+        raise SystemExit(f"no seed gives {name} a clear and varied text")
+    check_window_matters(model, prompts[-1])
+    logits = [logits_of(model, prompt) for prompt in prompts]
+    torch.cat(logits).numpy().astype("<f4").tofile(path / "logits.bin")
+    golden = {"seed": seed, "prompts": prompts, "greedy": [tokens for tokens, _ in runs]}
+    (path / "golden.json").write_text(json.dumps(golden) + "\n")
+    print(name, "seed", seed, "distinct", [len(set(tokens)) for tokens, _ in runs])
+
+
+def write_rope():
+    """Inverse frequencies of every kind of scaling: config.json text and what transformers makes of it."""
+    kinds = [
+        {"rope_type": "default", "rope_theta": 10000.0},
+        {"rope_type": "default", "rope_theta": 1000000.0},
+        {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5},
+        dict(LLAMA3_ROPE, rope_theta=500000.0, original_max_position_embeddings=8192),
+        dict(LLAMA3_ROPE, rope_theta=500000.0, factor=32.0),
+        dict(YARN_ROPE, rope_theta=10000.0),
+        dict(YARN_ROPE, rope_theta=1000000.0, factor=32.0, original_max_position_embeddings=32768),
+        dict(YARN_ROPE, rope_theta=10000.0, beta_fast=16.0, beta_slow=2.0, truncate=False),
+        dict(YARN_ROPE, rope_theta=10000.0, attention_factor=1.25),
+        dict(YARN_ROPE, rope_theta=10000.0, mscale=1.0, mscale_all_dim=0.7),
+    ]
+    cases = []
+    for parameters in kinds:
+        for head_dim in (8, 64, 128):
+            config = LlamaConfig(**SHAPE, num_key_value_heads=4, head_dim=head_dim, rope_parameters=dict(parameters))
+            compute = ROPE_INIT_FUNCTIONS.get(
+                parameters["rope_type"], LlamaRotaryEmbedding.compute_default_rope_parameters
+            )
+            inv_freq, attention_factor = compute(config)
+            cases.append(
+                {
+                    "rope_parameters": parameters,
+                    "head_dim": head_dim,
+                    "attention_factor": attention_factor,
+                    "inv_freq": [float(value) for value in inv_freq],
+                }
+            )
+    lines = ",\n".join(json.dumps(case) for case in cases)
+    (ROOT / "models" / "rope.json").write_text("[" + lines + "]\n")
+
+
+def write_story(directory):
+    model = load_model(directory)
+    tokens, margin = greedy(model, [1], 100)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    golden = {"prompt": [1], "greedy": tokens, "text": tokenizer.decode(tokens), "margin": margin}
+    (ROOT / "models" / "stories260k.json").write_text(json.dumps(golden) + "\n")
+    print("stories260k", repr(golden["text"]), "margin", margin)
+
+
+def write_masks():
+    """Which tokens survive the logits processors, in the order in which generate applies them."""
+    from transformers import (
+        LogitsProcessorList,
+        MinPLogitsWarper,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    generator = numpy.random.RandomState(7)
+    settings = [
+        {},
+        {"temperature": 0.7},
+        {"top_k": 1},
+        {"top_k": 5},
+        {"top_k": 200},
+        {"top_p": 0.9},
+        {"top_p": 0.1},
+        {"top_p": 0.5, "temperature": 1.6},
+        {"min_p": 0.05},
+        {"min_p": 0.3, "temperature": 0.5},
+        {"min_p": 1.0},
+        {"repetition_penalty": 1.3},
+        {"repetition_penalty": 0.8, "top_k": 4},
+        {"temperature": 0.8, "top_k": 12, "top_p": 0.8, "min_p": 0.02, "repetition_penalty": 1.2},
+        {"temperature": 2.0, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "repetition_penalty": 1.5},
+    ]
+    cases = []
+    for vocab_size, spread in ((40, 2.0), (150, 1.0)):
+        logits = (generator.randn(vocab_size) * spread).astype(numpy.float32)
+        seen = generator.randint(0, vocab_size, 12).tolist()
+        for setting in settings:
+            steps = LogitsProcessorList()
+            if "repetition_penalty" in setting:
+                steps.append(RepetitionPenaltyLogitsProcessor(setting["repetition_penalty"]))
+            if "temperature" in setting:
+                steps.append(TemperatureLogitsWarper(setting["temperature"]))
+            if "top_k" in setting:
+                steps.append(TopKLogitsWarper(setting["top_k"]))
+            if "top_p" in setting:
+                steps.append(TopPLogitsWarper(setting["top_p"]))
+            if "min_p" in setting:
+                steps.append(MinPLogitsWarper(setting["min_p"]))
+            row = steps(torch.tensor([seen]), torch.tensor(logits[None].copy()))[0]
+            kept = torch.nonzero(torch.isfinite(row)).flatten().tolist()
+            chances = torch.softmax(row, -1)[kept].tolist()
+            cases.append(
+                {
+                    "logits": [float(value) for value in logits],
+                    "seen": seen,
+                    **setting,
+                    "kept": kept,
+                    "probabilities": [round(chance, 6) for chance in chances],
+                }
+            )
+    path = ROOT / "sampling"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "masks.json").write_text("[" + ",\n".join(json.dumps(case) for case in cases) + "]\n")
+
+
+def main():
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    for name, (config, legacy_keys, dtype) in families().items():
+        write_family(name, config, legacy_keys, dtype)
+    write_rope()
+    write_masks()
+    if len(sys.argv) > 1:
+        write_story(sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
