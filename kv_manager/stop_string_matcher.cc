@@ -1,0 +1,57 @@
+#include "kv_manager/stop_string_matcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace quire {
+
+StopStringMatcher::StopStringMatcher(std::vector<std::string> stops) {
+  automata_.reserve(stops.size());
+  for (std::string& stop : stops) {
+    QUIRE_CHECK(!stop.empty());
+    Automaton automaton{std::move(stop), {0, 0}};
+    for (size_t i = 1; i < automaton.stop.size(); ++i) {
+      size_t border = automaton.borders[i];
+      while (border > 0 && automaton.stop[border] != automaton.stop[i]) border = automaton.borders[border];
+      automaton.borders.push_back(automaton.stop[border] == automaton.stop[i] ? border + 1 : 0);
+    }
+    automata_.push_back(std::move(automaton));
+  }
+}
+
+// REQUIRES: the stop string is not matched as a whole.
+void StopStringMatcher::Automaton::Read(char byte) {
+  while (matched > 0 && stop[matched] != byte) matched = borders[matched];
+  if (stop[matched] == byte) ++matched;
+}
+
+std::optional<int> StopStringMatcher::Append(std::string_view text, bool may_match, std::string* shown) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::optional<int> match;
+    for (size_t a = 0; a < automata_.size(); ++a) {
+      Automaton& automaton = automata_[a];
+      automaton.Read(text[i]);
+      if (automaton.matched < automaton.stop.size()) continue;
+      automaton.matched = automaton.borders[automaton.matched];
+      if (!match.has_value() || automata_[*match].stop.size() < automaton.stop.size()) match = static_cast<int>(a);
+    }
+    if (match.has_value() && may_match) {
+      held_back_.append(text.substr(0, i + 1));
+      shown->append(held_back_, 0, held_back_.size() - automata_[*match].stop.size());
+      held_back_.clear();
+      return match;
+    }
+  }
+
+  size_t num_held_back = 0;
+  for (const Automaton& automaton : automata_) num_held_back = std::max(num_held_back, automaton.matched);
+  held_back_.append(text);
+  const size_t num_shown = held_back_.size() - num_held_back;
+  shown->append(held_back_, 0, num_shown);
+  held_back_.erase(0, num_shown);
+  return std::nullopt;
+}
+
+}  // namespace quire
