@@ -1,0 +1,127 @@
+#include "tests/e2e/cluster.h"
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+void SleepBriefly() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+}  // namespace
+
+Cluster::Cluster(const ClusterOptions& options) : options_(options) {
+  char directory[] = "/tmp/quire-e2e.XXXXXX";
+  QUIRE_CHECK(mkdtemp(directory) != nullptr);
+  directory_ = directory;
+  endpoint_ = absl::StrCat("unix:", directory_, "/manager.sock");
+  std::vector<std::string> addresses;
+  for (int i = 0; i < options_.num_workers; ++i) {
+    workers_.push_back(std::make_unique<Process>(WorkerCommand(i)));
+    addresses.push_back(absl::StrCat("unix:", directory_, "/worker", i, ".sock"));
+  }
+  std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
+                                      absl::StrCat("--workers=", absl::StrJoin(addresses, ",")), "--metrics-listen="};
+  command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
+  manager_ = std::make_unique<Process>(command);
+  QUIRE_CHECK(!manager_->WaitForLine("listening on").empty()) << manager_->Output();
+  client_ = std::make_unique<Client>(ClientOptions{.endpoint = endpoint_});
+  QUIRE_CHECK(WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
+}
+
+Cluster::~Cluster() {
+  manager_.reset();
+  workers_.clear();
+  std::filesystem::remove_all(directory_);
+}
+
+std::vector<std::string> Cluster::WorkerCommand(int i) const {
+  std::vector<std::string> command = {Binary("quire-worker"), absl::StrCat("--model=", options_.model),
+                                      absl::StrCat("--listen=unix:", directory_, "/worker", i, ".sock"),
+                                      "--metrics-listen=", "--threads=1"};
+  command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
+  return command;
+}
+
+void Cluster::RestartWorker(int i) {
+  workers_[i] = std::make_unique<Process>(WorkerCommand(i));
+}
+
+bool Cluster::WaitUntilReady() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const absl::StatusOr<v1::GetStatusResponse> status = client_->GetStatus();
+    int num_ready = 0;
+    if (status.ok()) {
+      for (const v1::WorkerStatus& worker : status->workers()) num_ready += worker.state() == v1::WORKER_STATE_READY;
+    }
+    if (num_ready == options_.num_workers) return true;
+    SleepBriefly();
+  }
+  return false;
+}
+
+bool Cluster::WaitUntilIdle(int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const absl::StatusOr<v1::GetStatusResponse> status = client_->GetStatus();
+    QUIRE_CHECK(status.ok()) << status.status();
+    uint32_t busy = 0;
+    for (const v1::WorkerStatus& worker : status->workers()) {
+      busy += worker.blocks().used() + worker.running_requests() + worker.waiting_requests();
+    }
+    if (busy == 0) return true;
+    SleepBriefly();
+  }
+  return false;
+}
+
+Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {
+  Generation generation;
+  const std::unique_ptr<GenerateStream> stream = client.Generate(request, timeout);
+  v1::GenerateResponse response;
+  while (stream->Next(&response)) {
+    generation.text += response.text_delta();
+    for (const uint32_t id : response.token_ids()) generation.token_ids.push_back(id);
+    for (const v1::PositionLogprobs& entry : response.logprobs()) {
+      generation.logprobs.push_back(entry.chosen().logprob());
+    }
+    for (const v1::PositionLogprobs& entry : response.prompt_logprobs()) generation.prompt_logprobs.push_back(entry);
+    generation.last = response;
+  }
+  generation.status = stream->Finish();
+  return generation;
+}
+
+v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens) {
+  v1::GenerateRequest request;
+  request.set_text(prompt);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
+  return request;
+}
+
+std::string BundledModel() {
+  return QUIRE_SOURCE_DIR "/models/tales";
+}
+
+std::string Stories260k() {
+  const std::string path = QUIRE_SOURCE_DIR "/../shared/models/stories260k";
+  return std::filesystem::exists(path) ? path : "";
+}
+
+std::string Binary(const std::string& name) {
+  return QUIRE_BINARY_DIR "/bin/" + name;
+}
+
+}  // namespace quire

@@ -1,0 +1,75 @@
+#ifndef QUIRE_TESTS_E2E_CLUSTER_H_
+#define QUIRE_TESTS_E2E_CLUSTER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "tests/e2e/process.h"
+
+namespace quire {
+
+struct ClusterOptions {
+  std::string model;  // Directory of the checkpoint.
+  int num_workers = 1;
+  std::vector<std::string> worker_flags;
+  std::vector<std::string> manager_flags;
+};
+
+// The real programs: a manager and its workers, joined by unix sockets in a directory of their own. Stopped when it
+// goes out of scope.
+class Cluster {
+ public:
+  // Starts everything and waits until all workers have joined.
+  explicit Cluster(const ClusterOptions& options);
+  ~Cluster();
+
+  Client& client() { return *client_; }
+  const std::string& endpoint() const { return endpoint_; }
+  Process& manager() { return *manager_; }
+  Process& worker(int i) { return *workers_[i]; }
+  // Starts worker `i` again after its process has ended.
+  void RestartWorker(int i);
+
+  // Polls GetStatus until no worker has used blocks, running or waiting requests. False when that takes over
+  // `timeout_ms`.
+  bool WaitUntilIdle(int timeout_ms = 10'000);
+
+ private:
+  std::vector<std::string> WorkerCommand(int i) const;
+  bool WaitUntilReady();
+
+  const ClusterOptions options_;
+  std::string directory_;
+  std::string endpoint_;
+  std::vector<std::unique_ptr<Process>> workers_;
+  std::unique_ptr<Process> manager_;
+  std::unique_ptr<Client> client_;
+};
+
+// What a whole Generate call brought.
+struct Generation {
+  absl::Status status;
+  std::string text;
+  std::vector<uint32_t> token_ids;
+  std::vector<float> logprobs;  // Of the generated tokens, when asked for.
+  std::vector<v1::PositionLogprobs> prompt_logprobs;
+  v1::GenerateResponse last;
+};
+
+Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(120));
+
+// A request for `max_tokens` greedy tokens.
+v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens);
+
+// Paths of the bundled model and of the public 260K-parameter one ("" when it is not there).
+std::string BundledModel();
+std::string Stories260k();
+
+// Path of one of our programs.
+std::string Binary(const std::string& name);
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_E2E_CLUSTER_H_

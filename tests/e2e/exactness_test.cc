@@ -1,0 +1,111 @@
+// The promise of docs/architecture.md, section 7, through the real programs: a stream does not depend on what else
+// runs, nor on chunk size, block size or worker.
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+
+namespace quire {
+namespace {
+
+constexpr char kStory[] =
+    "Once upon a time there was a little girl who lived near the sea with her dog. Every morning they walked to the "
+    "beach to look for shells. One day the dog found a small blue box in the sand. The girl opened it, and inside was ";
+
+// Request `i` of a set of different lengths, temperatures and penalties.
+v1::GenerateRequest MixedRequest(int i) {
+  std::mt19937 random(static_cast<uint32_t>(i));
+  v1::GenerateRequest request;
+  request.set_text(std::string(kStory).substr(0, 1 + random() % (sizeof kStory - 1)));
+  v1::SamplingParams* sampling = request.mutable_sampling();
+  sampling->set_seed(random());
+  sampling->set_temperature(i % 3 == 0 ? 0.0f : 0.8f);
+  if (i % 4 == 1) sampling->set_top_p(0.9f);
+  if (i % 4 == 2) sampling->set_top_k(20);
+  if (i % 5 == 3) sampling->set_repetition_penalty(1.2f);
+  if (i % 5 == 4) sampling->set_frequency_penalty(0.5f);
+  request.mutable_stopping()->set_max_tokens(4 + random() % 60);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.set_logprobs(i % 2);
+  if (i % 8 == 0) request.set_prompt_logprobs(1);
+  return request;
+}
+
+std::vector<Generation> RunTogether(Client& client, int num_requests) {
+  std::vector<Generation> generations(num_requests);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_requests; ++i) {
+    threads.emplace_back([&, i] { generations[i] = Generate(client, MixedRequest(i)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return generations;
+}
+
+std::vector<Generation> RunAlone(Client& client, int num_requests) {
+  std::vector<Generation> generations;
+  for (int i = 0; i < num_requests; ++i) generations.push_back(Generate(client, MixedRequest(i)));
+  return generations;
+}
+
+void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("request ", i));
+    ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
+    ASSERT_TRUE(actual[i].status.ok()) << actual[i].status;
+    EXPECT_FALSE(actual[i].token_ids.empty());
+    EXPECT_EQ(actual[i].token_ids, expected[i].token_ids);
+    EXPECT_EQ(actual[i].text, expected[i].text);
+    EXPECT_EQ(actual[i].logprobs, expected[i].logprobs);  // Bit for bit.
+    ASSERT_EQ(actual[i].prompt_logprobs.size(), expected[i].prompt_logprobs.size());
+    for (size_t p = 0; p < actual[i].prompt_logprobs.size(); ++p) {
+      EXPECT_EQ(actual[i].prompt_logprobs[p].SerializeAsString(), expected[i].prompt_logprobs[p].SerializeAsString());
+    }
+  }
+}
+
+TEST(ExactnessTest, SixtyFourStreamsOverTwoWorkersEqualEachRequestAlone) {
+  const int num_requests = 64;
+  Cluster alone({.model = BundledModel()});
+  const std::vector<Generation> expected = RunAlone(alone.client(), num_requests);
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  ExpectSame(RunTogether(cluster.client(), num_requests), expected);
+  const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+  ASSERT_TRUE(status.ok());
+  for (const v1::WorkerStatus& worker : status->workers()) EXPECT_GT(worker.steps(), 0u) << worker.address();
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+TEST(ExactnessTest, ChunkSizeAndBlockSizeChangeNoBit) {
+  const int num_requests = 24;
+  Cluster reference({.model = BundledModel()});
+  const std::vector<Generation> expected = RunAlone(reference.client(), num_requests);
+  const std::vector<std::pair<int, int>> chunk_and_block = {{1, 16}, {7, 16},  {64, 16}, {64, 1},
+                                                            {7, 8},  {64, 32}, {7, 64}};
+  for (const auto& [chunk, block] : chunk_and_block) {
+    SCOPED_TRACE(absl::StrCat("chunk ", chunk, ", block ", block));
+    Cluster cluster({.model = BundledModel(),
+                     .worker_flags = {absl::StrCat("--block-size=", block)},
+                     .manager_flags = {absl::StrCat("--max-chunk-tokens=", chunk)}});
+    ExpectSame(RunTogether(cluster.client(), num_requests), expected);
+  }
+}
+
+TEST(ExactnessTest, AScarcePoolPreemptsAndChangesNoBit) {
+  const int num_requests = 24;
+  Cluster reference({.model = BundledModel()});
+  const std::vector<Generation> expected = RunAlone(reference.client(), num_requests);
+  Cluster cluster({.model = BundledModel(), .worker_flags = {"--block-size=16", "--num-blocks=24"}});
+  ExpectSame(RunTogether(cluster.client(), num_requests), expected);
+  const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+  ASSERT_TRUE(status.ok());
+  EXPECT_GT(status->workers(0).preemptions(), 0u) << "the pool was meant to be too small";
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+}  // namespace
+}  // namespace quire

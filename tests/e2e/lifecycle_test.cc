@@ -1,0 +1,142 @@
+// Blocks come back: after a kill, after cancels, after a worker's death.
+
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+
+namespace quire {
+namespace {
+
+v1::WorkerStatus OnlyWorker(Client& client) {
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  QUIRE_CHECK(status.ok()) << status.status();
+  return status->workers(0);
+}
+
+TEST(LifecycleTest, AKilledClientGivesItsBlocksBack) {
+  Cluster cluster({.model = BundledModel()});
+  Process client({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once upon a time", "-o", "json",
+                  "--max-tokens=900", "--ignore-eos"});
+  ASSERT_NE(client.WaitForLine("text_delta"), "") << client.Output();
+  EXPECT_GT(OnlyWorker(cluster.client()).blocks().used(), 0u);
+  client.Signal(SIGKILL);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
+  Cluster cluster({.model = BundledModel(), .manager_flags = {"--max-waiting-requests=4096"}});
+  const int num_requests = 10'000;
+  const int num_threads = 32;
+  std::atomic<int> next{0};
+  std::atomic<int> finished{0};
+  std::atomic<int> cancelled{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < num_threads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < num_requests; i = next++) {
+        std::mt19937 random(static_cast<uint32_t>(i));
+        v1::GenerateRequest request = GreedyRequest("One day", 1 + static_cast<int>(random() % 8));
+        request.mutable_stopping()->set_ignore_eos(true);
+        const bool is_cancelled = random() % 2 == 0;
+        // A cancelled stream is dropped after so many responses; 0: before the first.
+        const int num_reads = is_cancelled ? static_cast<int>(random() % 3) : 1'000'000;
+        const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
+        v1::GenerateResponse response;
+        int reads = 0;
+        while (reads < num_reads && stream->Next(&response)) ++reads;
+        if (is_cancelled) {
+          stream->Cancel();
+          ++cancelled;
+        } else {
+          EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+          ++finished;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(cancelled, num_requests / 3);
+  EXPECT_GT(finished, num_requests / 3);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+  const v1::WorkerStatus worker = OnlyWorker(cluster.client());
+  EXPECT_EQ(worker.blocks().used(), 0u);
+  EXPECT_EQ(worker.blocks().free(), worker.blocks().total());
+}
+
+TEST(LifecycleTest, AStreamGoesOnWithTheSameTokensAfterItsWorkerWasKilledAndStartedAgain) {
+  Cluster cluster({.model = BundledModel()});
+  v1::GenerateRequest request = GreedyRequest("Once upon a time", 700);
+  request.mutable_stopping()->set_ignore_eos(true);
+  const Generation calm = Generate(cluster.client(), request);
+  ASSERT_TRUE(calm.status.ok()) << calm.status;
+
+  const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
+  std::vector<uint32_t> tokens;
+  v1::GenerateResponse response;
+  bool killed = false;
+  while (stream->Next(&response)) {
+    tokens.insert(tokens.end(), response.token_ids().begin(), response.token_ids().end());
+    if (!killed && tokens.size() > 20) {
+      killed = true;
+      cluster.worker(0).Signal(SIGKILL);
+      cluster.worker(0).Wait();
+      cluster.RestartWorker(0);
+    }
+  }
+  EXPECT_TRUE(killed);
+  EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+  EXPECT_EQ(tokens, calm.token_ids);
+}
+
+TEST(LifecycleTest, SigtermLetsTheRunningStreamFinishAndRefusesNewOnes) {
+  Cluster cluster({.model = BundledModel()});
+  v1::GenerateRequest request = GreedyRequest("Once upon a time", 900);
+  request.mutable_stopping()->set_ignore_eos(true);
+  const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Next(&response));
+  cluster.manager().Signal(SIGTERM);
+  ASSERT_NE(cluster.manager().WaitForLine("draining"), "") << cluster.manager().Output();
+  const Generation refused = Generate(cluster.client(), GreedyRequest("One day", 4));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable) << refused.status;
+  int num_tokens = response.token_ids_size();
+  while (stream->Next(&response)) num_tokens += response.token_ids_size();
+  EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+  EXPECT_EQ(num_tokens, 900);
+  EXPECT_EQ(cluster.manager().Wait(), 0);
+}
+
+TEST(LifecycleTest, QueueFullIsRefusedWithARetryDelayAndLosesNothing) {
+  Cluster cluster(
+      {.model = BundledModel(), .worker_flags = {"--max-sequences=1"}, .manager_flags = {"--max-waiting-requests=1"}});
+  v1::GenerateRequest request = GreedyRequest("Once upon a time", 300);
+  request.mutable_stopping()->set_ignore_eos(true);
+  std::vector<Generation> generations(8);
+  std::vector<std::thread> threads;
+  for (Generation& generation : generations) {
+    threads.emplace_back([&] { generation = Generate(cluster.client(), request); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int refused = 0;
+  for (const Generation& generation : generations) {
+    if (generation.status.ok()) {
+      EXPECT_EQ(generation.token_ids.size(), 300u);
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(generation.status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_NE(generation.status.message().find("try again after"), std::string::npos) << generation.status;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 8);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,89 @@
+#include "tests/e2e/process.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "base/check.h"
+
+namespace quire {
+
+Process::Process(const std::vector<std::string>& argv) {
+  int fds[2];
+  QUIRE_CHECK_EQ(pipe(fds), 0);
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_ = fork();
+  QUIRE_CHECK_GE(pid_, 0);
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(fds[1], STDOUT_FILENO);
+    dup2(fds[1], STDERR_FILENO);
+    close(fds[0]);
+    close(fds[1]);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(fds[1]);
+  reader_ = std::thread([this, fd = fds[0]] { ReadOutput(fd); });
+}
+
+Process::~Process() {
+  if (exit_code_ < 0) {
+    Signal(SIGKILL);
+    Wait();
+  }
+}
+
+void Process::ReadOutput(int fd) {
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof buffer)) > 0) {
+    const std::lock_guard lock(mutex_);
+    output_.append(buffer, static_cast<size_t>(n));
+    changed_.notify_all();
+  }
+  close(fd);
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
+  std::unique_lock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (true) {
+    if (const size_t at = output_.find(text); at != std::string::npos) {
+      const size_t end = output_.find('\n', at);
+      if (end != std::string::npos) {
+        const size_t begin = output_.rfind('\n', at) + 1;
+        return output_.substr(begin, end - begin);
+      }
+    }
+    if (closed_ || changed_.wait_until(lock, deadline) == std::cv_status::timeout) return "";
+  }
+}
+
+void Process::Signal(int signal) {
+  kill(pid_, signal);
+}
+
+int Process::Wait() {
+  if (exit_code_ >= 0) return exit_code_;
+  int status = 0;
+  QUIRE_CHECK_EQ(waitpid(pid_, &status, 0), pid_);
+  reader_.join();
+  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_code_;
+}
+
+std::string Process::Output() const {
+  const std::lock_guard lock(mutex_);
+  return output_;
+}
+
+}  // namespace quire
