@@ -1,0 +1,310 @@
+#include "scheduler/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/scheduler/scheduler_fixture.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(SchedulerTest, WithoutRequestsThePlanIsEmpty) {
+  Make(8);
+  EXPECT_EQ(Shape(Plan()), "");
+  EXPECT_EQ(scheduler_->num_plans_in_flight(), 0);
+}
+
+TEST_F(SchedulerTest, PromptIsComputedInOneStepAndEveryFurtherTokenInOne) {
+  Make(8);
+  Submit(1, 5, 3);
+  EXPECT_EQ(Step(), "0:0+5*");
+  EXPECT_EQ(Step(), "0:5+1*");
+  EXPECT_THAT(output_.finished, IsEmpty());
+  EXPECT_EQ(Step(), "0:6+1*");
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength}));
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(Emitted(1), Solo(1));
+  EXPECT_EQ(blocks_->counts().used, 0);
+}
+
+TEST_F(SchedulerTest, EmissionsCarryPositionsAfterThePrompt) {
+  Make(8);
+  Submit(1, 5, 3);
+  Step();
+  ASSERT_EQ(output_.emissions.size(), 1u);
+  EXPECT_EQ(output_.emissions[0].position, 5);
+  EXPECT_EQ(output_.emissions[0].sample_index, 0);
+}
+
+TEST_F(SchedulerTest, StartIsReportedOnce) {
+  Make(8);
+  Submit(1, 5, 3);
+  Step();
+  EXPECT_THAT(output_.started, ElementsAre(RequestId{1}));
+  Step();
+  EXPECT_THAT(output_.started, IsEmpty());
+}
+
+TEST_F(SchedulerTest, StartDescribesTheSequenceToTheWorker) {
+  Make(8);
+  Request request = MakeRequest(7, 3, 2);
+  request.sampling.temperature = 0.5f;
+  Submit(request);
+  const StepPlan plan = Plan();
+  EXPECT_EQ(plan.step, StepId{1});
+  EXPECT_THAT(plan.starts, ElementsAre(SequenceStart{RowId{0}, SequenceId{1}, 0, 3, {1, 2, 3}, request.sampling}));
+}
+
+TEST_F(SchedulerTest, SliceCarriesOnlyTheChangedTailOfTheTable) {
+  Make(8);
+  Submit(1, 4, 4);
+  StepPlan plan = Plan();
+  EXPECT_EQ(plan.slices[0].first_changed_block, 0);
+  EXPECT_THAT(plan.slices[0].block_tail, ElementsAre(BlockId{0}));
+  Commit();
+  plan = Plan();  // Position 4 opens a block.
+  EXPECT_EQ(plan.slices[0].first_changed_block, 1);
+  EXPECT_THAT(plan.slices[0].block_tail, ElementsAre(BlockId{1}));
+  Commit();
+  plan = Plan();  // Position 5 does not.
+  EXPECT_EQ(plan.slices[0].first_changed_block, 2);
+  EXPECT_THAT(plan.slices[0].block_tail, IsEmpty());
+}
+
+TEST_F(SchedulerTest, LongPromptIsComputedInChunks) {
+  SchedulerOptions options = Options();
+  options.max_chunk_tokens = 4;
+  Make(8, options);
+  Submit(1, 10, 2);
+  EXPECT_EQ(Step(), "0:0+4");
+  EXPECT_THAT(output_.emissions, IsEmpty());
+  EXPECT_EQ(Step(), "0:4+4");
+  EXPECT_EQ(Step(), "0:8+2*");
+  EXPECT_EQ(Step(), "0:10+1*");
+  EXPECT_EQ(Emitted(1), Solo(1));
+}
+
+TEST_F(SchedulerTest, RunningSequencesTakeFromTheBudgetFirst) {
+  SchedulerOptions options = Options();
+  options.max_tokens_per_step = 8;
+  Make(16, options);
+  Submit(1, 5, 4);
+  EXPECT_EQ(Step(), "0:0+5*");
+  Submit(2, 20, 4);
+  EXPECT_EQ(Step(), "0:5+1* 1:0+7");
+  EXPECT_EQ(Step(), "0:6+1* 1:7+7");
+  EXPECT_EQ(Step(), "0:7+1* 1:14+6*");
+}
+
+TEST_F(SchedulerTest, ChunkLeavesOneTokenOfTheBudgetToEveryoneAfterIt) {
+  SchedulerOptions options = Options();
+  options.policy = SchedulingPolicy::kPriority;
+  options.max_tokens_per_step = 4;
+  Make(16, options);
+  Submit(1, 3, 8, /*priority=*/1);
+  EXPECT_EQ(Step(), "0:0+3*");
+  Submit(2, 12, 1, /*priority=*/0);
+  EXPECT_EQ(Step(), "0:3+1* 1:0+3");
+  EXPECT_EQ(Step(), "1:3+3 0:4+1*");  // The urgent one is served first now, and leaves one token.
+}
+
+TEST_F(SchedulerTest, RequestWaitsWhenTheBudgetIsSpent) {
+  SchedulerOptions options = Options();
+  options.max_tokens_per_step = 4;
+  Make(16, options);
+  Submit(1, 8, 1);
+  Submit(2, 2, 1);
+  EXPECT_EQ(Step(), "0:0+4");
+  EXPECT_EQ(Step(), "0:4+4*");
+  EXPECT_EQ(Step(), "0:0+2*");
+}
+
+TEST_F(SchedulerTest, RequestWaitsWhenAllRowsAreTaken) {
+  SchedulerOptions options = Options();
+  options.max_sequences = 2;
+  Make(16, options);
+  Submit(1, 1, 2);
+  Submit(2, 1, 3);
+  Submit(3, 1, 2);
+  EXPECT_EQ(Step(), "0:0+1* 1:0+1*");
+  EXPECT_EQ(Step(), "0:1+1* 1:1+1*");
+  EXPECT_EQ(Step(), "1:2+1* 0:0+1*");  // Row 0 is free again and goes to request 3.
+}
+
+TEST_F(SchedulerTest, LowestFreeRowIsTaken) {
+  Make(16);
+  for (int id = 1; id <= 4; ++id) Submit(id, 1, 8);
+  Step();
+  scheduler_->Cancel(RequestId{3});
+  scheduler_->Cancel(RequestId{2});
+  Submit(5, 1, 8);
+  EXPECT_EQ(Step(), "0:1+1* 3:1+1* 1:0+1*");
+}
+
+TEST_F(SchedulerTest, StopTokenIsTheLastOneEmitted) {
+  model_.stop_percent = 30;
+  Make(16);
+  Request request = MakeRequest(4, 3, 40);
+  request.stop_token_ids = {ShadowModel::kStopToken};
+  Submit(request);
+  RunToTheEnd();
+  EXPECT_EQ(Emitted(4), Solo(4));
+  EXPECT_LT(Emitted(4).size(), 40u);
+  EXPECT_EQ(Emitted(4).back(), ShadowModel::kStopToken);
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{4}, 0, FinishReason::kStopToken}));
+}
+
+TEST_F(SchedulerTest, PriorityPolicyServesSmallerFirstAndTiesInOrderOfSubmission) {
+  SchedulerOptions options = Options();
+  options.policy = SchedulingPolicy::kPriority;
+  options.max_sequences = 1;
+  Make(16, options);
+  Submit(1, 1, 1, /*priority=*/5);
+  Submit(2, 2, 1, /*priority=*/-1);
+  Submit(3, 3, 1, /*priority=*/5);
+  Submit(4, 4, 1, /*priority=*/-1);
+  EXPECT_EQ(Step(), "0:0+2*");
+  EXPECT_EQ(Step(), "0:0+4*");
+  EXPECT_EQ(Step(), "0:0+1*");
+  EXPECT_EQ(Step(), "0:0+3*");
+}
+
+TEST_F(SchedulerTest, FcfsPolicyIgnoresPriorities) {
+  SchedulerOptions options = Options();
+  options.max_sequences = 1;
+  Make(16, options);
+  Submit(1, 1, 1, /*priority=*/5);
+  Submit(2, 2, 1, /*priority=*/-1);
+  EXPECT_EQ(Step(), "0:0+1*");
+  EXPECT_EQ(Step(), "0:0+2*");
+}
+
+TEST_F(SchedulerTest, CancelledRequestEmitsNothingMore) {
+  Make(16);
+  Submit(1, 5, 8);
+  Submit(2, 5, 2);
+  Step();
+  EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
+  EXPECT_EQ(Step(), "1:5+1*");
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{2}, 0, FinishReason::kLength}));
+  EXPECT_EQ(Emitted(1).size(), 1u);
+  EXPECT_THAT(scheduler_->TakeFinished(), IsEmpty());
+  EXPECT_EQ(blocks_->counts().used, 0);
+}
+
+TEST_F(SchedulerTest, CancelBeforeTheCommitDropsTheResult) {
+  Make(16);
+  Submit(1, 5, 8);
+  Plan();
+  EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
+  EXPECT_EQ(Commit(), StepOutput());
+}
+
+TEST_F(SchedulerTest, WaitingRequestCanBeCancelled) {
+  Make(16);
+  Submit(1, 5, 8);
+  EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
+  EXPECT_EQ(Step(), "");
+}
+
+TEST_F(SchedulerTest, OnlyAKnownRequestCanBeCancelled) {
+  Make(16);
+  EXPECT_FALSE(scheduler_->Cancel(RequestId{1}));
+  Submit(1, 5, 1);
+  Step();
+  EXPECT_FALSE(scheduler_->Cancel(RequestId{1}));
+}
+
+TEST_F(SchedulerTest, RequestPastItsDeadlineFinishesWhetherItRunsOrWaits) {
+  SchedulerOptions options = Options();
+  options.max_sequences = 1;
+  Make(16, options);
+  for (int id = 1; id <= 2; ++id) {
+    Request request = MakeRequest(id, 5, 8);
+    request.deadline_us = 100 + id;
+    Submit(request);
+  }
+  Submit(3, 2, 1);
+  now_us_ = 101;  // Not past: the deadline itself still counts.
+  EXPECT_EQ(Step(), "0:0+5*");
+  now_us_ = 103;
+  EXPECT_EQ(Step(), "0:0+2*");
+  EXPECT_THAT(scheduler_->TakeFinished(), ElementsAre(Finished{RequestId{1}, 0, FinishReason::kDeadline},
+                                                      Finished{RequestId{2}, 0, FinishReason::kDeadline}));
+  EXPECT_THAT(scheduler_->TakeFinished(), IsEmpty());
+  EXPECT_EQ(blocks_->counts().used, 0);
+}
+
+TEST_F(SchedulerTest, PromptLogprobsComeOncePerPositionAcrossChunks) {
+  SchedulerOptions options = Options();
+  options.max_chunk_tokens = 4;
+  Make(16, options);
+  Request request = MakeRequest(1, 6, 2);
+  request.sampling.num_prompt_logprobs = 0;
+  Submit(request);
+  const std::vector<ScoredToken> expected = SoloRun(model_, request).prompt_logprobs;
+  Step();
+  EXPECT_THAT(output_.prompt_logprobs,
+              ElementsAre(PromptLogprobs{RequestId{1}, 1, {expected.begin(), expected.begin() + 4}}));
+  Step();
+  EXPECT_THAT(output_.prompt_logprobs, ElementsAre(PromptLogprobs{RequestId{1}, 5, {expected[4]}}));
+  Step();
+  EXPECT_THAT(output_.prompt_logprobs, IsEmpty());
+}
+
+TEST_F(SchedulerTest, KnownIdIsRefused) {
+  Make(16);
+  Submit(1, 5, 8);
+  EXPECT_EQ(scheduler_->Submit(MakeRequest(1, 5, 8)).code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(SchedulerTest, FullQueueRefusesAndChangesNothing) {
+  SchedulerOptions options = Options();
+  options.max_waiting_requests = 2;
+  Make(16, options);
+  Submit(1, 1, 1);
+  Submit(2, 1, 1);
+  const absl::Status status = scheduler_->Submit(MakeRequest(3, 1, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("2 requests wait, the limit is 2"));
+  EXPECT_EQ(scheduler_->counts().waiting, 2);
+  EXPECT_FALSE(scheduler_->Cancel(RequestId{3}));
+  Step();
+  Submit(3, 1, 1);
+}
+
+TEST_F(SchedulerTest, CountsTellWhoWaitsAndWhoRuns) {
+  SchedulerOptions options = Options();
+  options.max_sequences = 1;
+  Make(16, options);
+  Submit(1, 5, 2);
+  Submit(2, 5, 2);
+  Step();
+  EXPECT_EQ(scheduler_->counts().running, 1);
+  EXPECT_EQ(scheduler_->counts().waiting, 1);
+  EXPECT_EQ(scheduler_->counts().scheduled_tokens, 5);
+  EXPECT_EQ(scheduler_->counts().recomputed_tokens, 0);
+}
+
+TEST_F(SchedulerTest, ResultThatDoesNotAnswerThePlanIsToldFromOneThatDoes) {
+  Make(16);
+  EXPECT_THAT(scheduler_->CheckResult({StepId{1}, {}}).message(), HasSubstr("no plan is in flight"));
+  Submit(1, 5, 2);
+  Plan();
+  SliceResult sampled;
+  sampled.sampled = true;
+  SliceResult scored = sampled;
+  scored.prompt_logprobs.resize(1);
+  EXPECT_EQ(scheduler_->CheckResult({StepId{1}, {sampled}}), absl::OkStatus());
+  EXPECT_THAT(scheduler_->CheckResult({StepId{2}, {sampled}}).message(), HasSubstr("step 1 is due"));
+  EXPECT_THAT(scheduler_->CheckResult({StepId{1}, {}}).message(), HasSubstr("has 1 slices, its result has 0"));
+  EXPECT_THAT(scheduler_->CheckResult({StepId{1}, {SliceResult()}}).message(), HasSubstr("samples 1 tokens"));
+  EXPECT_THAT(scheduler_->CheckResult({StepId{1}, {scored}}).message(), HasSubstr("0 prompt logprobs"));
+}
+
+}  // namespace
+}  // namespace quire

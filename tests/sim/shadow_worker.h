@@ -1,0 +1,63 @@
+#ifndef QUIRE_TESTS_SIM_SHADOW_WORKER_H_
+#define QUIRE_TESTS_SIM_SHADOW_WORKER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "scheduler/step_plan.h"
+#include "tests/sim/shadow_model.h"
+
+namespace quire {
+
+// A worker that obeys plans with bookkeeping in place of arithmetic. A slot holds the token that was stored there and
+// the hash of its whole prefix in place of K and V. Every read of every slice walks the row's block table and must find
+// exactly the row's own prefix: a slot that is stale, foreign, unwritten or overwritten is found at its first read.
+class ShadowWorker {
+ public:
+  ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows);
+
+  // The error says which rule of step_plan.h the plan breaks, or which slot held what.
+  absl::StatusOr<StepResult> Execute(const StepPlan& plan);
+
+ private:
+  struct Slot {
+    TokenId token = -1;
+    uint64_t prefix_hash = 0;  // Of all tokens up to and including this one.
+
+    bool operator==(const Slot&) const = default;
+  };
+  struct Row {
+    SequenceStart start;
+    std::vector<TokenId> tokens;
+    std::vector<uint64_t> prefix_hashes;  // By position, for all of `tokens`.
+    std::vector<BlockId> table;
+    int num_stored = 0;
+    StepId last_step{0};
+
+    void Append(TokenId token);
+  };
+
+  absl::Status Start(const SequenceStart& start);
+  absl::Status Copy(const std::vector<BlockCopy>& copies);
+  absl::Status Store(StepId step, const SequenceSlice& slice);  // Takes the table change, then writes K and V.
+  absl::Status Read(const SequenceSlice& slice) const;
+  SliceResult Finish(const SequenceSlice& slice);  // Samples and scores.
+
+  int64_t SlotOf(const Row& row, int position) const;
+
+  const ShadowModel model_;
+  const int num_blocks_;
+  const int block_size_;
+  std::vector<std::optional<Row>> rows_;
+  std::vector<Slot> slots_;
+  std::vector<StepId> written_in_;  // By slot: the last step that stored into it.
+  StepId last_step_{0};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_SIM_SHADOW_WORKER_H_
