@@ -1,0 +1,268 @@
+#include "worker/model/config.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/worker/model/model_files.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+json LlamaJson() {
+  return {
+      {"architectures", {"LlamaForCausalLM"}},
+      {"hidden_size", 64},
+      {"intermediate_size", 172},
+      {"num_hidden_layers", 3},
+      {"num_attention_heads", 8},
+      {"num_key_value_heads", 4},
+      {"vocab_size", 512},
+      {"max_position_embeddings", 2048},
+      {"rms_norm_eps", 1e-5},
+      {"bos_token_id", 1},
+      {"eos_token_id", 2},
+  };
+}
+
+json QwenJson(const std::string& architecture) {
+  json config = LlamaJson();
+  config["architectures"] = {architecture};
+  config["sliding_window"] = 100;
+  config["max_window_layers"] = 1;
+  return config;
+}
+
+absl::StatusOr<ModelConfig> Parse(const json& config, const std::string& generation = "") {
+  return ParseModelConfig(config.dump(), generation);
+}
+
+std::string ErrorOf(const json& config) {
+  const auto result = Parse(config);
+  EXPECT_FALSE(result.ok());
+  return std::string(result.status().message());
+}
+
+TEST(ModelConfigTest, ReadsTheShape) {
+  const auto config = Parse(LlamaJson());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->hidden_size, 64);
+  EXPECT_EQ(config->intermediate_size, 172);
+  EXPECT_EQ(config->num_layers, 3);
+  EXPECT_EQ(config->num_heads, 8);
+  EXPECT_EQ(config->num_kv_heads, 4);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->qkv_rows(), 128);
+  EXPECT_EQ(config->vocab_size, 512);
+  EXPECT_EQ(config->max_position_embeddings, 2048);
+  EXPECT_FLOAT_EQ(config->rms_norm_eps, 1e-5f);
+  EXPECT_EQ(config->rope.theta, 10000.0);
+  EXPECT_EQ(config->bos_token_id, 1);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_FALSE(config->tie_word_embeddings);
+}
+
+TEST(ModelConfigTest, FirstLlamaConfigsHaveOneKvHeadPerHead) {
+  json config = LlamaJson();
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(Parse(config)->num_kv_heads, 8);
+}
+
+TEST(ModelConfigTest, HeadDimMayDifferFromTheQuotient) {
+  json config = LlamaJson();
+  config["head_dim"] = 32;
+  EXPECT_EQ(Parse(config)->head_dim, 32);
+  config["head_dim"] = nullptr;
+  EXPECT_EQ(Parse(config)->head_dim, 8);
+}
+
+TEST(ModelConfigTest, BiasesFollowTheFamily) {
+  json llama = LlamaJson();
+  llama["attention_bias"] = true;
+  llama["mlp_bias"] = true;
+  EXPECT_TRUE(Parse(llama)->qkv_bias);
+  EXPECT_TRUE(Parse(llama)->attention_output_bias);
+  EXPECT_TRUE(Parse(llama)->mlp_bias);
+  const auto qwen2 = Parse(QwenJson("Qwen2ForCausalLM"));
+  EXPECT_TRUE(qwen2->qkv_bias);
+  EXPECT_FALSE(qwen2->attention_output_bias);
+  const auto qwen3 = Parse(QwenJson("Qwen3ForCausalLM"));
+  EXPECT_FALSE(qwen3->qkv_bias);
+  EXPECT_TRUE(qwen3->qk_norm);
+  EXPECT_EQ(qwen3->head_dim, 128) << "Qwen3 never derives it";
+}
+
+TEST(ModelConfigTest, MistralSlidesOnEveryLayer) {
+  json config = LlamaJson();
+  config["architectures"] = {"MistralForCausalLM"};
+  config["sliding_window"] = 100;
+  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(100, 100, 100));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+  config.erase("sliding_window");
+  EXPECT_THAT(Parse(config)->sliding_windows, Each(4096)) << "the default of transformers";
+}
+
+TEST(ModelConfigTest, QwenSlidesOnlyWhenAskedAndOnlyOnSomeLayers) {
+  json config = QwenJson("Qwen2ForCausalLM");
+  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+  config["use_sliding_window"] = true;
+  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(0, 100, 100));
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(100, 0, 0));
+}
+
+TEST(ModelConfigTest, LlamaIgnoresAWindow) {
+  json config = LlamaJson();
+  config["sliding_window"] = 100;
+  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+}
+
+TEST(ModelConfigTest, GenerationConfigReplacesTheEndTokens) {
+  json config = LlamaJson();
+  config["eos_token_id"] = {7, 3, 7};
+  EXPECT_THAT(Parse(config)->eos_token_ids, ElementsAre(3, 7));
+  EXPECT_THAT(Parse(config, R"({"eos_token_id": [9, 4]})")->eos_token_ids, ElementsAre(4, 9));
+  EXPECT_THAT(Parse(config, R"({"temperature": 0.6})")->eos_token_ids, ElementsAre(3, 7));
+  config.erase("eos_token_id");
+  EXPECT_TRUE(Parse(config)->eos_token_ids.empty());
+}
+
+TEST(ModelConfigTest, RopeIsReadInBothForms) {
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 1024}};
+  json before = LlamaJson();
+  before["rope_theta"] = 500000;
+  before["rope_scaling"] = scaling;
+  json after = LlamaJson();
+  after["rope_parameters"] = scaling;
+  after["rope_parameters"]["rope_theta"] = 500000.0;
+  for (const json& config : {before, after}) {
+    const auto parsed = Parse(config);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->rope.type, RopeType::kLlama3);
+    EXPECT_EQ(parsed->rope.theta, 500000.0);
+    EXPECT_EQ(parsed->rope.factor, 8.0);
+    EXPECT_EQ(parsed->rope.original_max_position_embeddings, 1024);
+  }
+  EXPECT_EQ(Summary(*Parse(before)), Summary(*Parse(after)));
+}
+
+TEST(ModelConfigTest, SummaryTellsEveryFieldApart) {
+  json other = LlamaJson();
+  other["rms_norm_eps"] = 1e-6;
+  EXPECT_NE(Summary(*Parse(LlamaJson())), Summary(*Parse(other)));
+}
+
+TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
+  for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "bfloat16", "float16"}) {
+    const auto config = ParseModelConfig(ReadFile(GoldenModel(name) + "/config.json"), "");
+    EXPECT_TRUE(config.ok()) << name << ": " << config.status();
+  }
+}
+
+// What is wrong: a field and its value (discarded: the field is left out); and the whole message.
+struct BadField {
+  const char* field;
+  json value;
+  const char* message;
+};
+
+TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
+  const json left_out = json(json::value_t::discarded);
+  const BadField cases[] = {
+      {"architectures", left_out,
+       "config.json: architectures is missing, must be [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
+       "[\"Qwen2ForCausalLM\"] or [\"Qwen3ForCausalLM\"]"},
+      {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be"},
+      {"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}, "architectures is ["},
+      {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be ["},
+      {"hidden_size", left_out, "config.json: hidden_size is missing, must be an integer in 1 .. 65536"},
+      {"hidden_size", "64", "hidden_size is \"64\", must be an integer in 1 .. 65536"},
+      {"hidden_size", 0, "hidden_size is 0, must be an integer in 1 .. 65536"},
+      {"hidden_size", -5, "hidden_size is -5, must be"},
+      {"hidden_size", 64.0, "hidden_size is 64.0, must be"},
+      {"hidden_size", 18446744073709551615u, "hidden_size is 18446744073709551615, must be"},
+      {"hidden_size", 1 << 30, "hidden_size is 1073741824, must be"},
+      {"hidden_size", 63, "head_dim is missing, must be an integer in 1 .. 512"},
+      {"intermediate_size", nullptr, "intermediate_size is missing"},
+      {"num_hidden_layers", 100000, "num_hidden_layers is 100000, must be an integer in 1 .. 1024"},
+      {"num_attention_heads", 5000, "num_attention_heads is 5000, must be"},
+      {"num_key_value_heads", 3, "num_key_value_heads is 3, must be a divisor of num_attention_heads, 8"},
+      {"head_dim", 7, "head_dim (or hidden_size / num_attention_heads) is 7, must be even and at most 512"},
+      {"vocab_size", 1ll << 40, "vocab_size is 1099511627776, must be"},
+      {"max_position_embeddings", true, "max_position_embeddings is true, must be"},
+      {"rms_norm_eps", 0, "rms_norm_eps is 0, must be a number in 1e-12 .. 0.1"},
+      {"rms_norm_eps", left_out, "rms_norm_eps is missing"},
+      {"rope_theta", -1.0, "rope_theta is -1.0, must be a number in 1.5 .. 1e+12"},
+      {"rope_scaling", "yarn", "rope_scaling is \"yarn\", must be an object"},
+      {"rope_scaling",
+       {{"type", "dynamic"}, {"factor", 2.0}},
+       "rope_scaling.type is \"dynamic\", must be default, linear, llama3 or yarn"},
+      {"rope_scaling", {{"rope_type", "linear"}}, "rope_scaling.factor is missing, must be a number in 1 .. 1024"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+       "rope_scaling.high_freq_factor is 4, must be above low_freq_factor, 4"},
+      {"rope_parameters",
+       {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
+       "rope_parameters.partial_rotary_factor is 0.5, must be 1"},
+      {"hidden_act", "gelu", "hidden_act is \"gelu\", must be \"silu\""},
+      {"quantization_config", {{"bits", 4}}, "quantization_config is {\"bits\":4}, must be absent"},
+      {"tie_word_embeddings", "yes", "tie_word_embeddings is \"yes\", must be true or false"},
+      {"attention_bias", 1, "attention_bias is 1, must be true or false"},
+      {"eos_token_id", 512, "eos_token_id is 512, must be an integer in 0 .. 511 or an array of them"},
+      {"eos_token_id", {2, "x"}, "eos_token_id is [2,\"x\"], must be"},
+      {"bos_token_id", 512, "bos_token_id is 512, must be an integer in 0 .. 511"},
+  };
+  for (const auto& [field, value, message] : cases) {
+    json config = LlamaJson();
+    config.erase(field);
+    if (!value.is_discarded()) config[field] = value;
+    const std::string error = ErrorOf(config);
+    EXPECT_THAT(error, HasSubstr(message));
+    EXPECT_THAT(error, Not(HasSubstr("\n")));
+  }
+}
+
+TEST(ModelConfigTest, OddWindowsAreRefused) {
+  json config = QwenJson("Qwen2ForCausalLM");
+  config["use_sliding_window"] = true;
+  config["layer_types"] = {"full_attention"};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("layer_types is [\"full_attention\"], must be an array of 3 times"));
+  config["layer_types"] = {"full_attention", "full_attention", "chunked_attention"};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("must be an array of 3 times full_attention or sliding_attention"));
+  config.erase("layer_types");
+  config["sliding_window"] = 0;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("sliding_window is 0, must be an integer in 1 .. 16777216"));
+}
+
+TEST(ModelConfigTest, BrokenJsonIsOneLine) {
+  EXPECT_EQ(ParseModelConfig("{\"a\": ", "").status().message(), "config.json: not valid JSON at byte 7");
+  EXPECT_EQ(ParseModelConfig("", "").status().message(), "config.json: not valid JSON at byte 1");
+  EXPECT_EQ(ParseModelConfig("[1]", "").status().message(), "config.json: must be an object");
+  EXPECT_EQ(ParseModelConfig("{\"a\": 1, \"a\": 2}", "").status().message(),
+            "config.json: key \"a\" occurs twice in one object");
+  EXPECT_EQ(ParseModelConfig(std::string(1000000, '['), "").status().message(),
+            "config.json: nested deeper than 32 levels");
+  EXPECT_EQ(Parse(LlamaJson(), "3").status().message(), "generation_config.json: must be an object");
+}
+
+TEST(ModelConfigTest, LongValuesAreCutInMessages) {
+  json config = LlamaJson();
+  config["hidden_act"] = std::string(100000, 'x');
+  EXPECT_LT(ErrorOf(config).size(), 200);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,52 @@
+#include "tests/worker/model/model_files.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/check.h"
+
+namespace quire {
+
+TestDirectory::TestDirectory() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "quire_test_XXXXXX").string();
+  QUIRE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
+  path_ = pattern;
+}
+
+TestDirectory::~TestDirectory() {
+  std::filesystem::remove_all(path_);
+}
+
+void TestDirectory::Write(const std::string& name, std::string_view contents) const {
+  std::ofstream out(path_ + "/" + name, std::ios::binary);
+  out.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  QUIRE_CHECK(out.good()) << path_ << "/" << name;
+}
+
+void TestDirectory::CopyFrom(const std::string& directory, const std::string& name) const {
+  Write(name, ReadFile(directory + "/" + name));
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  QUIRE_CHECK(in.good()) << path;
+  std::ostringstream contents;
+  contents << in.rdbuf();
+  return contents.str();
+}
+
+std::string GoldenModel(const std::string& name) {
+  return std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" + name;
+}
+
+std::string SafetensorsFileOf(const std::string& header, size_t num_bytes) {
+  std::string file;
+  const uint64_t length = header.size();
+  for (int i = 0; i < 8; ++i) file.push_back(static_cast<char>(length >> (8 * i)));
+  return file + header + std::string(num_bytes, '\0');
+}
+
+}  // namespace quire
