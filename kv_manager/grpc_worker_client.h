@@ -1,0 +1,70 @@
+#ifndef QUIRE_KV_MANAGER_GRPC_WORKER_CLIENT_H_
+#define QUIRE_KV_MANAGER_GRPC_WORKER_CLIENT_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "grpcpp/channel.h"
+#include "kv_manager/worker_client.h"
+#include "quire/v1/worker.grpc.pb.h"
+
+namespace quire {
+
+struct GrpcWorkerClientOptions {
+  std::string address;  // Whatever gRPC resolves: host:port, unix:path, dns:///name:port.
+  // A silent connection is probed after keepalive_time_ms and given up keepalive_timeout_ms later.
+  int keepalive_time_ms = 500;
+  int keepalive_timeout_ms = 1000;
+  int describe_timeout_ms = 10'000;
+};
+
+// WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
+// checked on gRPC's threads.
+class GrpcWorkerClient : public WorkerClient {
+ public:
+  explicit GrpcWorkerClient(const GrpcWorkerClientOptions& options);
+  ~GrpcWorkerClient() override;
+
+  void SetListener(Listener* listener) override { listener_ = listener; }
+  void Describe(uint64_t epoch) override;
+  void Open(uint64_t epoch) override;
+  void Send(const StepPlan& plan) override;
+  void Close() override;
+
+ private:
+  struct DescribeCall;
+  class Session;
+
+  // Counts the calls that gRPC has not let go of, so that the destructor can wait for the last of them.
+  class PendingCalls {
+   public:
+    void Add();
+    void Remove();
+    void WaitForNone();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable none_;
+    int count_ = 0;
+  };
+
+  void OnDescribeDone(const DescribeCall& call, const grpc::Status& status);
+
+  const GrpcWorkerClientOptions options_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  Listener* listener_ = nullptr;
+  PendingCalls pending_;
+
+  // The attempt under way. Guarded by mutex_, except that vocab_size_ is written before Open.
+  std::mutex mutex_;
+  DescribeCall* describe_call_ = nullptr;  // Owned by gRPC until its callback.
+  Session* session_ = nullptr;             // Owned by gRPC until OnDone.
+  int vocab_size_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_GRPC_WORKER_CLIENT_H_

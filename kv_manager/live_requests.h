@@ -1,0 +1,72 @@
+#ifndef QUIRE_KV_MANAGER_LIVE_REQUESTS_H_
+#define QUIRE_KV_MANAGER_LIVE_REQUESTS_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "kv_manager/request_sink.h"
+#include "kv_manager/worker_status.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+// The requests of one step loop that have not ended: where their events go and when what happened to them. Owned by the
+// step-loop thread.
+class LiveRequests {
+ public:
+  // What remains to be known of a request once the scheduler has it.
+  struct Entry {
+    std::shared_ptr<RequestSink> sink;
+    int64_t arrival_us = 0;
+    int64_t deadline_us = std::numeric_limits<int64_t>::max();
+    int wanted_blocks = 0;       // Counted as wanted until the request starts or ends.
+    int64_t last_token_us = -1;  // -1: no token yet.
+    bool started = false;
+  };
+
+  // `stats` is borrowed.
+  explicit LiveRequests(StepLoopStats* stats) : stats_(stats) {}
+
+  void Add(RequestId request, Entry entry);
+
+  // Passes on what a step has brought; requests that finished are gone afterwards.
+  void Deliver(StepOutput output, int64_t now_us);
+  // The request ends with this reason; unknown ones are left alone.
+  void Finish(RequestId request, FinishReason reason, int64_t now_us);
+  // The request ends without an event. False when it is unknown.
+  bool Drop(RequestId request);
+  // Every request ends with this error. Returns which they were.
+  std::vector<RequestId> FailAll(const absl::Status& status);
+
+  // Requests whose deadline is at or before `now_us`, earliest first.
+  std::vector<RequestId> Expired(int64_t now_us) const;
+  int64_t next_deadline_us() const;  // The largest integer when there is none.
+
+  int size() const { return static_cast<int>(entries_.size()); }
+  // Sum over the requests that have not started.
+  int64_t wanted_blocks() const { return wanted_blocks_; }
+
+ private:
+  using Entries = absl::flat_hash_map<RequestId, Entry>;
+
+  void Start(Entry* entry, int64_t now_us);
+  void Emit(Emission emission, int64_t now_us);
+  void Remove(Entries::iterator it);
+
+  StepLoopStats* const stats_;
+  Entries entries_;
+  std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of those that have one.
+  int64_t wanted_blocks_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_LIVE_REQUESTS_H_

@@ -1,0 +1,161 @@
+#ifndef QUIRE_KV_MANAGER_STEP_LOOP_H_
+#define QUIRE_KV_MANAGER_STEP_LOOP_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "kv_manager/live_requests.h"
+#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/placement.h"
+#include "kv_manager/request_sink.h"
+#include "kv_manager/worker_client.h"
+#include "kv_manager/worker_link.h"
+#include "kv_manager/worker_status.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+struct StepLoopOptions {
+  std::string address;         // Of the worker, for logs and status.
+  SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
+  WorkerLinkOptions link;
+  int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
+  int max_inbox_requests = 1024;         // Submitted and not yet seen by the loop.
+};
+
+// One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens:
+// results come in, a plan goes out, what the step has brought goes to the sinks. A lost worker is connected again in
+// the next epoch and everything that ran there is recomputed: its streams pause, then go on with the same tokens.
+class StepLoop : private WorkerClient::Listener {
+ public:
+  struct Hooks {
+    // Whether the worker may serve here; an error is its last_error. Called by the loop.
+    std::function<absl::Status(const WorkerDescription&)> admit_worker;
+    // Something that status() or load() tells has changed for outsiders: readiness, or the last request has ended.
+    std::function<void()> on_change;
+  };
+
+  // `clock` is borrowed.
+  StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, Hooks hooks, const Clock* clock);
+  ~StepLoop() override;  // Stops.
+  StepLoop(const StepLoop&) = delete;
+  StepLoop& operator=(const StepLoop&) = delete;
+
+  // Runs the loop on a thread of its own. Tests call RunOnce() instead.
+  void Start();
+  // Ends the thread. Requests that have not ended fail with UNAVAILABLE, and so does every later Submit.
+  void Stop();
+
+  // Thread-safe, none of them waits for the loop:
+
+  // See Engine::Submit.
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink);
+  // See Engine::Cancel.
+  void Cancel(RequestId request);
+  // As of the end of the last round of the loop; one consistent value. Never null.
+  std::shared_ptr<const WorkerStatus> status() const;
+  // Includes what was submitted since.
+  WorkerLoad load() const;
+
+  // One round: takes the inbox, does all that is due, publishes. Returns when to call again at the latest, in time of
+  // the clock. REQUIRES: no thread was started, or it is the thread.
+  int64_t RunOnce();
+
+ private:
+  struct Submitted {
+    Request request;
+    std::shared_ptr<RequestSink> sink;
+    int wanted_blocks;
+  };
+  struct Cancelled {
+    RequestId request;
+  };
+  struct Described {
+    uint64_t epoch;
+    WorkerDescription description;
+  };
+  struct Opened {
+    uint64_t epoch;
+  };
+  struct Answered {
+    uint64_t epoch;
+    StepResult result;
+    int64_t duration_us;
+  };
+  struct Lost {
+    uint64_t epoch;
+    absl::Status reason;
+  };
+  using Event = std::variant<Submitted, Cancelled, Described, Opened, Answered, Lost>;
+
+  // WorkerClient::Listener, on the client's threads.
+  void OnDescribed(uint64_t epoch, WorkerDescription description) override;
+  void OnOpened(uint64_t epoch) override;
+  void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
+  void OnLost(uint64_t epoch, absl::Status reason) override;
+
+  void Post(Event event);
+  void TakeInbox();
+
+  void Handle(Submitted event);
+  void Handle(Cancelled event);
+  void Handle(Described event);
+  void Handle(Opened event);
+  void Handle(Answered event);
+  void Handle(Lost event);
+
+  absl::Status Queue(Submitted* event);
+  void AdoptPool(const WorkerDescription& description);
+  void LoseWorker(absl::Status reason);
+  void FailAll(const absl::Status& status);
+
+  void ExpireDeadlines();
+  void PollLink();
+  void PlanSteps();
+  void Publish();
+  int64_t NextWake() const;
+  void ThreadMain();
+
+  const StepLoopOptions options_;
+  const Hooks hooks_;
+  const Clock* const clock_;
+
+  // The inbox and what others read. Guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Event> inbox_;
+  int inbox_requests_ = 0;           // Submitted events in inbox_.
+  int64_t inbox_wanted_blocks_ = 0;  // Of those.
+  bool stopping_ = false;
+  WorkerLoad load_;  // Without the inbox.
+  std::shared_ptr<const WorkerStatus> status_;
+
+  // Owned by the loop.
+  std::vector<Event> events_;  // Taken from the inbox, being handled.
+  int64_t now_us_ = 0;         // Start of the current round.
+  WorkerStatus current_;       // What will be published, and the stats.
+  LiveRequests live_{&current_.stats};
+  std::optional<WorkerDescription> description_;  // Of the pool below.
+  std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
+  std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
+  int64_t lost_since_us_ = 0;                     // While no session is open.
+  WorkerLink link_;                               // Last: its client calls us until it is gone.
+
+  std::thread thread_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_STEP_LOOP_H_

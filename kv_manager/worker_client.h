@@ -1,0 +1,78 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_CLIENT_H_
+#define QUIRE_KV_MANAGER_WORKER_CLIENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// A file of the checkpoint, whole.
+struct ModelFile {
+  std::string name;
+  std::string content;
+
+  bool operator==(const ModelFile&) const = default;
+};
+
+// The constants of a worker, as it describes itself.
+struct WorkerDescription {
+  std::string model_name;
+  std::string architecture;
+  int vocab_size = 0;
+  int max_context_tokens = 0;
+  std::vector<TokenId> eos_token_ids;
+  std::optional<TokenId> bos_token_id;
+  std::vector<ModelFile> tokenizer_files;
+  int block_size = 0;
+  int num_blocks = 0;
+  int64_t block_bytes = 0;
+  int max_sequences = 0;        // Rows.
+  int max_tokens_per_step = 0;  // Largest plan.
+  std::string numerics_fingerprint;
+  std::string device;
+};
+
+// The connection of one step loop to its worker. Every call names the attempt it belongs to by its epoch, and so does
+// every answer: what arrives from an attempt that was given up is recognised and dropped. No call waits.
+class WorkerClient {
+ public:
+  // Hears from the worker, on a thread of the client: an implementation only queues and returns.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+
+    // The answer to Describe.
+    virtual void OnDescribed(uint64_t epoch, WorkerDescription description) = 0;
+    // The answer to Open: plans may follow.
+    virtual void OnOpened(uint64_t epoch) = 0;
+    // The answer to a plan, in the order of the plans; it fits the plan. The worker was busy for `duration_us` with it.
+    virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
+    // The attempt or session is over, for whatever reason; nothing follows for this epoch.
+    virtual void OnLost(uint64_t epoch, absl::Status reason) = 0;
+  };
+
+  // After the destructor has returned the listener is not called any more.
+  virtual ~WorkerClient() = default;
+
+  virtual void SetListener(Listener* listener) = 0;  // Before any other call.
+
+  // Asks the worker for its constants.
+  virtual void Describe(uint64_t epoch) = 0;
+  // Opens the session of this epoch. REQUIRES: the worker described itself in this epoch.
+  virtual void Open(uint64_t epoch) = 0;
+  // Sends a plan. REQUIRES: the session was opened. After a loss that the caller does not know of yet: does nothing.
+  virtual void Send(const StepPlan& plan) = 0;
+  // Gives up the current attempt or session, if there is one.
+  virtual void Close() = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_CLIENT_H_

@@ -1,0 +1,62 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_STATUS_H_
+#define QUIRE_KV_MANAGER_WORKER_STATUS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "kv_manager/histogram.h"
+#include "kv_manager/paged_block_manager.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+inline constexpr double kSecondsBounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+                                            1,     2,     5,     10,   20,   50,   100, 200, 500};
+inline constexpr double kPlanSecondsBounds[] = {5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4,
+                                                1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1};
+inline constexpr double kStepTokensBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+
+// What one step loop has counted since it started. Every number only grows.
+struct StepLoopStats {
+  // By FinishReason; kCancelled counts what the caller ended, be it for a stop string.
+  std::array<int64_t, 4> finished = {};
+  int64_t failed = 0;               // Ended by OnFailed after they were queued.
+  int64_t refused_never_fits = 0;   // Refused by the scheduler: the pool or the model's context is too small.
+  int64_t refused_queue_full = 0;   // Refused by the scheduler: too many requests wait.
+  int64_t refused_worker_lost = 0;  // Arrived when the worker had gone for good.
+  int64_t prompt_tokens = 0;        // Of requests that the scheduler took.
+  int64_t generated_tokens = 0;
+  int64_t cow_copies = 0;
+  int64_t worker_losses = 0;  // Sessions that ended.
+  int64_t preemptions = 0;
+  int64_t recomputed_tokens = 0;
+  Histogram queue_seconds{kSecondsBounds};        // Arrival to first step.
+  Histogram first_token_seconds{kSecondsBounds};  // Arrival to first token.
+  Histogram inter_token_seconds{kSecondsBounds};  // Between two tokens of a sample.
+  Histogram request_seconds{kSecondsBounds};      // Arrival to the end, for those that finished.
+  Histogram step_seconds{kSecondsBounds};         // Plan sent to result received.
+  Histogram worker_step_seconds{kSecondsBounds};  // The worker's own part of it.
+  Histogram plan_seconds{kPlanSecondsBounds};     // Making one plan.
+  Histogram step_tokens{kStepTokensBounds};       // Tokens per plan.
+};
+
+// One consistent look at a worker and its step loop.
+struct WorkerStatus {
+  std::string address;
+  bool is_ready = false;   // A session is open.
+  std::string last_error;  // Why it is not ready.
+  uint64_t epoch = 0;
+  uint64_t steps = 0;  // Committed in this session.
+  int block_size = 0;
+  BlockCounts blocks;
+  int waiting_requests = 0;
+  int running_requests = 0;
+  std::string device;
+  std::string numerics_fingerprint;
+  StepLoopStats stats;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_STATUS_H_
