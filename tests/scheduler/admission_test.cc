@@ -1,0 +1,66 @@
+#include "scheduler/admission.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kv_manager/paged_block_manager.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A pool of 4 blocks of 4 tokens and a context of 20.
+absl::Status Check(int prompt_length, int max_tokens) {
+  SchedulerOptions options;
+  options.max_context_tokens = 20;
+  Request request;
+  request.prompt.resize(prompt_length);
+  request.max_tokens = max_tokens;
+  return CheckCanEverFit(request, options, PagedBlockManager(4, 4));
+}
+
+TEST(AdmissionTest, EmptyPromptIsInvalid) {
+  EXPECT_EQ(Check(0, 1).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(AdmissionTest, AtLeastOneTokenMustBeAskedFor) {
+  EXPECT_EQ(Check(1, 0).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Check(1, -3).message(), HasSubstr("max_tokens is -3"));
+}
+
+TEST(AdmissionTest, LastTokenNeedsNoSlot) {
+  EXPECT_EQ(Check(16, 1), absl::OkStatus());
+  EXPECT_EQ(Check(9, 8), absl::OkStatus());
+}
+
+TEST(AdmissionTest, RequestBeyondThePoolCanNeverFit) {
+  const absl::Status status = Check(17, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("5 KV blocks of 4 tokens, the pool has 4"));
+}
+
+TEST(AdmissionTest, RequestBeyondTheContextIsInvalid) {
+  const absl::Status status = Check(1, 20);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("together 21; the context has at most 20"));
+  EXPECT_EQ(Check(5, std::numeric_limits<int>::max()).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(AdmissionTest, WatermarkIsRoundedUp) {
+  EXPECT_EQ(WatermarkBlocks(0, 100), 0);
+  EXPECT_EQ(WatermarkBlocks(0.25, 8), 2);
+  EXPECT_EQ(WatermarkBlocks(0.01, 50), 1);
+}
+
+TEST(AdmissionTest, NewcomersLeaveTheWatermarkFreeUnlessThePoolIsIdle) {
+  EXPECT_TRUE(HasRoom(6, 8, 2, false));
+  EXPECT_FALSE(HasRoom(7, 8, 2, false));
+  EXPECT_TRUE(HasRoom(8, 8, 2, true));
+  EXPECT_FALSE(HasRoom(9, 8, 2, true));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,38 @@
+#include "scheduler/scheduler_options.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SchedulerOptionsTest, DefaultsAreValid) {
+  EXPECT_EQ(CheckSchedulerOptions(SchedulerOptions()), absl::OkStatus());
+}
+
+TEST(SchedulerOptionsTest, ErrorNamesTheOptionTheValueAndTheLimit) {
+  SchedulerOptions options;
+  options.max_chunk_tokens = 0;
+  EXPECT_EQ(CheckSchedulerOptions(options).message(), "max_chunk_tokens is 0, it must be at least 1");
+}
+
+TEST(SchedulerOptionsTest, AtMostTwoPlansAreInFlight) {
+  SchedulerOptions options;
+  options.max_plans_in_flight = 3;
+  EXPECT_THAT(CheckSchedulerOptions(options).message(), HasSubstr("max_plans_in_flight is 3"));
+}
+
+TEST(SchedulerOptionsTest, WatermarkIsAShareBelowOne) {
+  SchedulerOptions options;
+  for (double watermark : {-0.1, 1.0, std::nan("")}) {
+    options.watermark = watermark;
+    EXPECT_THAT(CheckSchedulerOptions(options).message(), HasSubstr("watermark")) << watermark;
+  }
+}
+
+}  // namespace
+}  // namespace quire
