@@ -34,6 +34,15 @@ struct KvLayout {
   constexpr size_t block_bytes() const { return block_elements() * SizeOf(type); }
   // One block of all layers, in bytes: what a block of the pool costs.
   constexpr size_t block_bytes_all_layers() const { return block_bytes() * num_layers; }
+
+  // First element of the unit that holds token `offset` (0 .. block_size - 1) of a block for one KV head, in a layer's
+  // pool. With blocks of 32 and 2 KV heads, token 20 of block 3 for head 1 is in unit 3 * 4 + 1 * 2 + 1 = 15. The
+  // unit's K starts there, its V `unit_tokens * head_dim` elements later; the order inside K and V is the backend's.
+  constexpr size_t unit_start(uint32_t block, int kv_head, int offset) const {
+    return ((size_t{block} * num_kv_heads + kv_head) * units_per_block() + offset / unit_tokens()) * unit_elements();
+  }
+  // Where V of a unit starts, in elements from the start of the unit.
+  constexpr size_t value_start() const { return size_t(unit_tokens()) * head_dim; }
 };
 
 }  // namespace quire

@@ -1,0 +1,199 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/kv_unit.h"
+#include "kernels/half_float.h"
+
+namespace quire::cpu {
+namespace {
+
+constexpr int kUnitTokens = KvLayout::kUnitTokens;
+constexpr SoftmaxState kEmptyState = {-std::numeric_limits<float>::infinity(), 0};
+
+// The unit of the pool that holds token `token` of a sequence.
+size_t UnitStart(const KvLayout& layout, const uint32_t* block_table, int kv_head, int token) {
+  return layout.unit_start(block_table[token / layout.block_size], kv_head, token % layout.block_size);
+}
+
+template <typename T>
+void GatherToken(const KvLayout& layout, const T* unit, int token, int lane, int padded_dim, float* tile_unit) {
+  const UnitStrides key = KeyStrides(layout, token), value = ValueStrides(layout, token);
+  float* k = tile_unit + lane;
+  float* v = tile_unit + (kUnitTokens + lane) * padded_dim;
+  for (int d = 0; d < layout.head_dim; ++d) {
+    k[d * kUnitTokens] = ToFloat(unit[key.At(d)]);
+    v[d] = ToFloat(unit[value.At(d)]);
+  }
+}
+
+void GatherToken(const KvLayout& layout, const void* pool, size_t unit_start, int token, int lane, int padded_dim,
+                 float* tile_unit) {
+  switch (layout.type) {
+    case DataType::kFloat32:
+      return GatherToken(layout, static_cast<const float*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
+    case DataType::kBFloat16:
+      return GatherToken(layout, static_cast<const BFloat16*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
+    case DataType::kFloat16:
+      return GatherToken(layout, static_cast<const Float16*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
+  }
+}
+
+}  // namespace
+
+CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
+    : kernels_(kernels), pool_(pool), scratch_(pool->num_threads()) {}
+
+void CpuAttention::Run(const AttentionArgs& args) {
+  constexpr int kItemRows = 32;
+  args_ = &args;
+  group_size_ = args.num_heads / args.layout->num_kv_heads;
+  padded_dim_ = (args.layout->head_dim + 15) / 16 * 16;
+  const AttentionPlanOptions options = {.num_kv_heads = args.layout->num_kv_heads,
+                                        .group_size = group_size_,
+                                        .window = args.window,
+                                        .split_tokens = kSplitTokens,
+                                        .item_rows = kItemRows,
+                                        .min_items = 4 * pool_->num_threads()};
+  PlanAttention(args.batch->query_starts, args.batch->context_lens, args.batch->num_sequences, options, &plan_);
+  if (partial_states_.size() < size_t(plan_.num_partials)) partial_states_.resize(plan_.num_partials);
+  const size_t partial_values = size_t(plan_.num_partials) * padded_dim_;
+  if (partial_values_.size() < partial_values) partial_values_.resize(partial_values);
+
+  pool_->ForEach(int(plan_.items.size()), [&](int i, int thread) { RunItem(plan_.items[i], &scratch_[thread]); });
+  pool_->ForEach(int(plan_.merges.size()), [&](int i, int) { RunMerge(plan_.merges[i]); });
+}
+
+void CpuAttention::RunItem(const AttentionItem& item, Scratch* scratch) {
+  const int num_rows = item.num_tokens * group_size_;
+  const size_t num_values = size_t(num_rows) * padded_dim_;
+  scratch->queries.resize(num_rows);
+  scratch->visible_begin.resize(num_rows);
+  scratch->visible_end.resize(num_rows);
+  scratch->states.resize(2 * num_rows);
+  scratch->values.resize(2 * num_values);
+  const float* q = static_cast<const float*>(args_->q);
+  for (int row = 0; row < num_rows; ++row) {
+    const int head = item.kv_head * group_size_ + row % group_size_;
+    scratch->queries[row] =
+        q + int64_t{item.first_token + row / group_size_} * args_->q_stride + int64_t{head} * args_->layout->head_dim;
+  }
+
+  if (item.first_partial >= 0) {
+    const Rows partial = {partial_states_.data() + item.first_partial,
+                          partial_values_.data() + size_t(item.first_partial) * padded_dim_};
+    return RunSplit(item, item.first_split, partial, scratch);
+  }
+  const Rows all = {scratch->states.data(), scratch->values.data()};
+  const Rows one = {scratch->states.data() + num_rows, scratch->values.data() + num_values};
+  RunSplit(item, item.first_split, all, scratch);
+  for (int i = 1; i < item.num_splits; ++i) {
+    RunSplit(item, item.first_split + i, one, scratch);
+    MergeRows(num_rows, all, one);
+  }
+  WriteOutput(item.first_token, item.num_tokens, item.kv_head, all);
+}
+
+void CpuAttention::RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch) {
+  const int num_rows = item.num_tokens * group_size_;
+  const int split_begin = split * kSplitTokens, split_end = split_begin + kSplitTokens;
+  int begin = split_end, end = split_begin;  // What any row sees of the split.
+  for (int row = 0; row < num_rows; ++row) {
+    const int position = args_->batch->positions[item.first_token + row / group_size_];
+    scratch->visible_begin[row] = std::max(split_begin, FirstVisible(position, args_->window));
+    scratch->visible_end[row] = std::min(split_end, position + 1);
+    if (scratch->visible_begin[row] >= scratch->visible_end[row]) continue;
+    begin = std::min(begin, scratch->visible_begin[row]);
+    end = std::max(end, scratch->visible_end[row]);
+  }
+  begin = begin / kAttentionTileTokens * kAttentionTileTokens;
+  std::fill(rows.states, rows.states + num_rows, kEmptyState);
+  std::fill(rows.values, rows.values + size_t(num_rows) * padded_dim_, 0.0f);
+  AttentionTask task = {.units = nullptr,
+                        .queries = scratch->queries.data(),
+                        .visible_begin = scratch->visible_begin.data(),
+                        .visible_end = scratch->visible_end.data(),
+                        .states = rows.states,
+                        .values = rows.values,
+                        .num_units = 0,
+                        .first_token = 0,
+                        .num_rows = num_rows,
+                        .head_dim = args_->layout->head_dim,
+                        .padded_dim = padded_dim_,
+                        .scale = args_->scale};
+  if (IsVectorised(*args_->layout)) {
+    AttendInPlace(item, begin, end, &task, scratch);
+  } else {
+    AttendGathered(item, begin, end, &task, scratch);
+  }
+}
+
+void CpuAttention::AttendInPlace(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch) {
+  const KvLayout& layout = *args_->layout;
+  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
+  scratch->units.clear();
+  for (int token = begin; token < end; token += kUnitTokens) {
+    scratch->units.push_back(static_cast<const char*>(args_->kv_pool) +
+                             UnitStart(layout, table, item.kv_head, token) * SizeOf(layout.type));
+  }
+  task->units = scratch->units.data();
+  task->num_units = int(scratch->units.size());
+  task->first_token = begin;
+  kernels_->attend[int(layout.type)](*task);
+}
+
+// Tile by tile, as float32 with zeros where no token is: nothing unwritten is read.
+void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task,
+                                  Scratch* scratch) {
+  const KvLayout& layout = *args_->layout;
+  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
+  const size_t unit_floats = size_t{2} * kUnitTokens * padded_dim_;
+  scratch->units.resize(kAttentionTileUnits);
+  for (int tile = begin; tile < end; tile += kAttentionTileTokens) {
+    scratch->tile.assign(kAttentionTileUnits * unit_floats, 0.0f);
+    const int tile_end = std::min(end, tile + kAttentionTileTokens);
+    for (int token = tile; token < tile_end; ++token) {
+      const int in_tile = token - tile;
+      GatherToken(layout, args_->kv_pool, UnitStart(layout, table, item.kv_head, token),
+                  token % layout.block_size % layout.unit_tokens(), in_tile % kUnitTokens, padded_dim_,
+                  scratch->tile.data() + in_tile / kUnitTokens * unit_floats);
+    }
+    for (int i = 0; i < kAttentionTileUnits; ++i) scratch->units[i] = scratch->tile.data() + i * unit_floats;
+    task->units = scratch->units.data();
+    task->num_units = (tile_end - tile + kUnitTokens - 1) / kUnitTokens;
+    task->first_token = tile;
+    kernels_->attend[int(DataType::kFloat32)](*task);
+  }
+}
+
+void CpuAttention::RunMerge(const AttentionMerge& merge) {
+  const int num_rows = merge.num_tokens * group_size_;
+  const auto partial = [&](int split) -> Rows {
+    const size_t first = merge.first_partial + size_t(split) * num_rows;
+    return {partial_states_.data() + first, partial_values_.data() + first * padded_dim_};
+  };
+  for (int split = 1; split < merge.num_splits; ++split) MergeRows(num_rows, partial(0), partial(split));
+  WriteOutput(merge.first_token, merge.num_tokens, merge.kv_head, partial(0));
+}
+
+// A row whose window or position leaves it nothing of the split passes.
+void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) {
+  for (int row = 0; row < num_rows; ++row) {
+    if (from.states[row].sum == 0) continue;
+    const size_t values = size_t(row) * padded_dim_;
+    kernels_->merge_softmax(&into.states[row], into.values + values, from.states[row], from.values + values,
+                            padded_dim_);
+  }
+}
+
+void CpuAttention::WriteOutput(int first_token, int num_tokens, int kv_head, Rows rows) {
+  const int head_dim = args_->layout->head_dim;
+  for (int row = 0; row < num_tokens * group_size_; ++row) {
+    const int token = first_token + row / group_size_, head = kv_head * group_size_ + row % group_size_;
+    float* out = static_cast<float*>(args_->out) + (int64_t{token} * args_->num_heads + head) * head_dim;
+    kernels_->finish_softmax(rows.states[row], rows.values + size_t(row) * padded_dim_, out, head_dim);
+  }
+}
+
+}  // namespace quire::cpu

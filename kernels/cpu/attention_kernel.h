@@ -1,0 +1,297 @@
+#ifndef QUIRE_KERNELS_CPU_ATTENTION_KERNEL_H_
+#define QUIRE_KERNELS_CPU_ATTENTION_KERNEL_H_
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/softmax_state.h"
+
+// Paged attention over 16-token units. In a unit the lanes of a vector are tokens for K and head dimensions for V:
+//   float32, float16: K [head_dim][16], V [16][head_dim]
+//   bfloat16:         K [head_dim / 2][16][2], V [8][head_dim][2]
+//
+// A row's scores, softmax and sums use that row's query and its visible tokens only, in ascending order, in tiles of
+// absolute positions. Handling several rows at once shares the loads of K and V and changes no bit.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+constexpr int kUnitTokens = 16;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// Rows handled together, units of scores per pass and vectors of output per pass: their product is the number of
+// accumulators.
+constexpr int kMaxChunkRows = kRegisters >= 32 ? 8 : kRegisters >= 8 ? 4 : 2;
+constexpr int ScoreUnits(int rows) {
+  if (kRegisters >= 32) return rows <= 4 ? 4 : 2;
+  if (kRegisters >= 8) return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+  return 1;
+}
+constexpr int ValueVecs(int rows) {
+  if (kRegisters >= 32) return rows == 1 ? 8 : rows <= 4 ? 4 : 2;
+  if (kRegisters >= 8) return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+  return rows == 1 ? 2 : 1;
+}
+
+// --- Scores ---
+
+template <int kRows, int kUnits>
+struct Scores {
+  Vec of[kRows][kUnits];
+};
+
+template <int kRows, int kUnits>
+QUIRE_INLINE void AddProducts(Scores<kRows, kUnits>* scores, const float* const* queries, int d,
+                              const Vec (&k)[kUnits]) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    const Vec q = Set(queries[r][d]);
+    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { scores->of[r][u] = Fma(q, k[u], scores->of[r][u]); });
+  });
+}
+
+template <int kRows, int kUnits, typename T>
+QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* queries, const T* const (&unit)[kUnits],
+                           int head_dim) {
+  Vec k[kUnits];
+  for (int d = 0; d < head_dim; ++d) {
+    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { k[u] = Load(unit[u] + d * kUnitTokens); });
+    AddProducts(scores, queries, d, k);
+  }
+}
+
+template <int kRows, int kUnits>
+QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* queries,
+                           const BFloat16* const (&unit)[kUnits], int head_dim) {
+  Vec even[kUnits], odd[kUnits];
+  for (int d = 0; d < head_dim; d += 2) {
+    Unroll<kUnits>([&]<int u>()
+                       __attribute__((always_inline)) { LoadPairs(unit[u] + d * kUnitTokens, &even[u], &odd[u]); });
+    AddProducts(scores, queries, d, even);
+    AddProducts(scores, queries, d + 1, odd);
+  }
+}
+
+// scores[r][token] = q_r k for kUnits units of a tile; `scores` has a row of 64 per query.
+template <int kRows, int kUnits, typename T>
+QUIRE_INLINE void ScoreUnitsOf(const AttentionTask& task, int row, const void* const* units, float* scores) {
+  Scores<kRows, kUnits> sums;
+  const T* unit[kUnits];
+  Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { unit[u] = static_cast<const T*>(units[u]); });
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { sums.of[r][u] = Zero(); });
+  });
+  Multiply<kRows, kUnits>(&sums, task.queries + row, unit, task.head_dim);
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
+      Store(scores + r * kAttentionTileTokens + u * kUnitTokens, sums.of[r][u]);
+    });
+  });
+}
+
+template <int kRows, typename T>
+QUIRE_INLINE void ScoreTile(const AttentionTask& task, int row, const void* const* units, int num_units,
+                            float* scores) {
+  constexpr int kUnits = ScoreUnits(kRows);
+  int u = 0;
+  for (; u + kUnits <= num_units; u += kUnits) {
+    ScoreUnitsOf<kRows, kUnits, T>(task, row, units + u, scores + u * kUnitTokens);
+  }
+  if constexpr (kUnits > 1) {
+    for (; u < num_units; ++u) ScoreUnitsOf<kRows, 1, T>(task, row, units + u, scores + u * kUnitTokens);
+  }
+}
+
+// --- Softmax ---
+
+// The lanes of unit `unit` whose tokens are in [begin, end), as a mask.
+QUIRE_INLINE uint32_t VisibleLanes(int unit, int begin, int end) {
+  const int first = Max(0, Min(kUnitTokens, begin - unit * kUnitTokens));
+  const int last = Max(0, Min(kUnitTokens, end - unit * kUnitTokens));
+  return first < last ? (1u << last) - (1u << first) : 0;
+}
+
+QUIRE_INLINE float ExpOf(float x) {
+  return First(Exp(Set(x)));
+}
+
+// Turns one row's raw scores of a tile into weights exp(score * scale - max), 0 for tokens that it does not see, and
+// brings the row's max and sum up to date. Returns the factor for what the row has summed so far.
+QUIRE_INLINE float Softmax(const AttentionTask& task, int row, int begin, int end, int num_units, float* scores) {
+  const Vec scale = Set(task.scale);
+  Vec largest = Set(kMinusInfinity);
+  for (int u = 0; u < num_units; ++u) {
+    const Vec scaled = Mul(Load(scores + u * kUnitTokens), scale);
+    const Vec visible = Select(VisibleLanes(u, begin, end), Set(kMinusInfinity), scaled);
+    Store(scores + u * kUnitTokens, visible);
+    largest = Max(largest, visible);
+  }
+  const float tile_max = ReduceMax(largest);
+  SoftmaxState* state = &task.states[row];
+  const float old_max = state->max;
+  const float max = old_max > tile_max ? old_max : tile_max;
+  Vec sum = Zero();
+  for (int u = 0; u < num_units; ++u) {
+    const Vec weight = Exp(Sub(Load(scores + u * kUnitTokens), Set(max)));
+    Store(scores + u * kUnitTokens, weight);
+    sum = Add(sum, weight);
+  }
+  const float factor = ExpOf(old_max - max);
+  state->max = max;
+  state->sum = state->sum * factor + ReduceAdd(sum);
+  return factor;
+}
+
+// --- Values ---
+
+template <int kRows, int kVecs>
+struct Values {
+  Vec of[kRows][kVecs];
+};
+
+template <int kRows, int kVecs>
+QUIRE_INLINE void AddWeighted(Values<kRows, kVecs>* values, const float* weights, int token, const Vec (&v)[kVecs]) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    const Vec weight = Set(weights[r * kAttentionTileTokens + token]);
+    Unroll<kVecs>([&]<int i>()
+                      __attribute__((always_inline)) { values->of[r][i] = Fma(weight, v[i], values->of[r][i]); });
+  });
+}
+
+// Adds tokens [begin, end) of one unit; `v` is where the unit's V has the first of the columns, `weights` those of the
+// unit's token 0.
+template <int kRows, int kVecs, typename T>
+QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const T* v, int begin, int end,
+                          int padded_dim) {
+  Vec row[kVecs];
+  for (int token = begin; token < end; ++token) {
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { row[i] = Load(v + token * padded_dim + i * kLanes); });
+    AddWeighted(values, weights, token, row);
+  }
+}
+
+template <int kRows, int kVecs>
+QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const BFloat16* v, int begin, int end,
+                          int padded_dim) {
+  Vec even[kVecs], odd[kVecs];
+  for (int token = begin & ~1; token < end; token += 2) {
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
+      LoadPairs(v + token * padded_dim + i * 2 * kLanes, &even[i], &odd[i]);
+    });
+    // An invisible half of a pair may be garbage, which even weight 0 would let through.
+    if (token >= begin) AddWeighted(values, weights, token, even);
+    if (token + 1 < end) AddWeighted(values, weights, token + 1, odd);
+  }
+}
+
+template <typename T>
+constexpr int kTokensPerRow = 1;
+template <>
+constexpr int kTokensPerRow<BFloat16> = 2;
+
+// values[r] = values[r] * factors[r] + sum of weight * v over tokens [begin, end) of a tile, for the columns
+// [column, column + kVecs * 16).
+template <int kRows, int kVecs, typename T>
+QUIRE_INLINE void AddColumns(const AttentionTask& task, int row, const void* const* units, int begin, int end,
+                             const float* factors, const float* weights, int column) {
+  Values<kRows, kVecs> sums;
+  float* out = task.values + int64_t{row} * task.padded_dim + column;
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    const Vec factor = Set(factors[r]);
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
+      sums.of[r][i] = Mul(Load(out + r * task.padded_dim + i * kLanes), factor);
+    });
+  });
+  for (int u = begin / kUnitTokens; u * kUnitTokens < end; ++u) {
+    const T* v = static_cast<const T*>(units[u]) + kUnitTokens * task.padded_dim + column * kTokensPerRow<T>;
+    const int first = Max(0, begin - u * kUnitTokens), last = Min(kUnitTokens, end - u * kUnitTokens);
+    AddUnit<kRows, kVecs>(&sums, weights + u * kUnitTokens, v, first, last, task.padded_dim);
+  }
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kVecs>([&]<int i>()
+                      __attribute__((always_inline)) { Store(out + r * task.padded_dim + i * kLanes, sums.of[r][i]); });
+  });
+}
+
+template <int kRows, typename T>
+void AddTile(const AttentionTask& task, int row, const void* const* units, int begin, int end, const float* factors,
+             const float* weights) {
+  constexpr int kVecs = ValueVecs(kRows);
+  const int num_vecs = task.padded_dim / kLanes;
+  int vec = 0;
+  for (; vec + kVecs <= num_vecs; vec += kVecs) {
+    AddColumns<kRows, kVecs, T>(task, row, units, begin, end, factors, weights, vec * kLanes);
+  }
+  if constexpr (kVecs > 1) {
+    for (; vec < num_vecs; ++vec) {
+      AddColumns<kRows, 1, T>(task, row, units, begin, end, factors, weights, vec * kLanes);
+    }
+  }
+}
+
+// --- Tiles ---
+
+// Rows [row, row + kRows) against the tile that starts at unit `first_unit`.
+template <int kRows, typename T>
+void AttendTile(const AttentionTask& task, int row, int first_unit) {
+  const int num_units = Min(kAttentionTileUnits, task.num_units - first_unit);
+  const int first_token = task.first_token + first_unit * kUnitTokens;
+  const void* const* units = task.units + first_unit;
+  int begin[kRows], end[kRows];
+  bool all_alike = true, any = false;
+  for (int r = 0; r < kRows; ++r) {
+    begin[r] = Max(0, task.visible_begin[row + r] - first_token);
+    end[r] = Min(num_units * kUnitTokens, task.visible_end[row + r] - first_token);
+    all_alike = all_alike && begin[r] == begin[0] && end[r] == end[0];
+    any = any || begin[r] < end[r];
+  }
+  if (!any) return;
+
+  float scores[kRows * kAttentionTileTokens];
+  float factors[kRows] = {};
+  ScoreTile<kRows, T>(task, row, units, num_units, scores);
+  for (int r = 0; r < kRows; ++r) {
+    if (begin[r] >= end[r]) continue;
+    factors[r] = Softmax(task, row + r, begin[r], end[r], num_units, scores + r * kAttentionTileTokens);
+  }
+  if (all_alike) return AddTile<kRows, T>(task, row, units, begin[0], end[0], factors, scores);
+  // Rows that see different tokens go one by one: no row reads the V of a token behind its own position.
+  for (int r = 0; r < kRows; ++r) {
+    if (begin[r] >= end[r]) continue;
+    AddTile<1, T>(task, row + r, units, begin[r], end[r], factors + r, scores + r * kAttentionTileTokens);
+  }
+}
+
+template <int kRows, typename T>
+void DispatchTile(const AttentionTask& task, int row, int rows, int first_unit) {
+  if (rows == kRows) return AttendTile<kRows, T>(task, row, first_unit);
+  if constexpr (kRows > 1) DispatchTile<kRows - 1, T>(task, row, rows, first_unit);
+}
+
+// Every tile serves all rows while it is in the cache.
+template <typename T>
+void Attend(const AttentionTask& task) {
+  for (int unit = 0; unit < task.num_units; unit += kAttentionTileUnits) {
+    for (int row = 0; row < task.num_rows; row += kMaxChunkRows) {
+      DispatchTile<kMaxChunkRows, T>(task, row, Min(kMaxChunkRows, task.num_rows - row), unit);
+    }
+  }
+}
+
+// --- Joining parts ---
+
+inline void MergeSoftmax(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,
+                         int padded_dim) {
+  const MergeWeights weights = Merge(
+      into, from, [](float x) __attribute__((always_inline)) { return ExpOf(x); });
+  for (int d = 0; d < padded_dim; d += kLanes) {
+    const Vec kept = Mul(Load(into_values + d), Set(weights.into));
+    Store(into_values + d, Fma(Load(from_values + d), Set(weights.from), kept));
+  }
+}
+
+inline void FinishSoftmax(SoftmaxState state, const float* values, float* out, int dim) {
+  const Vec sum = Set(state.sum);
+  for (int d = 0; d < dim; d += kLanes) StoreFirst(out + d, Min(kLanes, dim - d), Div(Load(values + d), sum));
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_ATTENTION_KERNEL_H_

@@ -1,0 +1,129 @@
+#include "kernels/cpu/backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/rope_append.h"
+
+namespace quire {
+namespace cpu {
+
+CpuBackend::CpuBackend(int num_threads, Isa isa)
+    : isa_(isa),
+      kernels_(KernelsFor(isa)),
+      pool_(num_threads),
+      attention_(&kernels_, &pool_),
+      sampler_(&kernels_, &pool_) {}
+
+std::string CpuBackend::Description() const {
+  return std::string("cpu ") + Name(isa_) + ", " + std::to_string(pool_.num_threads()) + " threads";
+}
+
+// AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes results.
+std::string CpuBackend::NumericsFingerprint() const {
+  return isa_ == Isa::kGeneric ? "cpu generic 1" : "cpu fma 1";
+}
+
+void* CpuBackend::Allocate(size_t bytes) {
+  Memory memory(bytes);
+  void* data = memory.data();
+  if (data != nullptr) allocations_.emplace(data, std::move(memory));
+  return data;
+}
+
+void CpuBackend::Free(void* memory) {
+  allocations_.erase(memory);
+}
+
+void CpuBackend::CopyToDevice(void* destination, const void* source, size_t bytes) {
+  memcpy(destination, source, bytes);
+}
+
+void CpuBackend::CopyToHost(void* destination, const void* source, size_t bytes) {
+  memcpy(destination, source, bytes);
+}
+
+std::unique_ptr<PackedMatrix> CpuBackend::Pack(const MatrixView* matrices, int num_matrices) {
+  return CpuPackedMatrix::Make(matrices, num_matrices, &pool_);
+}
+
+void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+  const auto& matrix = static_cast<const CpuPackedMatrix&>(table);
+  pool_.ForEach(num_tokens,
+                [&](int i, int) { matrix.CopyRow(token_ids[i], static_cast<float*>(y) + int64_t{i} * matrix.cols()); });
+}
+
+void CpuBackend::Linear(const LinearArgs& args) {
+  cpu::Linear(args, kernels_, &pool_);
+}
+
+void CpuBackend::RmsNorm(const RmsNormArgs& args) {
+  pool_.ForEach(args.num_rows, [&](int row, int) {
+    const int64_t at = int64_t{row} * args.dim;
+    kernels_.rms_norm(static_cast<const float*>(args.x) + at, args.weight, static_cast<float*>(args.y) + at, args.dim,
+                      args.epsilon);
+  });
+}
+
+const RotaryTable& CpuBackend::PrepareRotary(const RopeAppendArgs& args) {
+  const int half = args.rotary_dim / 2;
+  const auto matches = [&](const auto& table) { return table->Matches(args.inv_freq, half, args.attention_scaling); };
+  auto table = std::find_if(rotary_tables_.begin(), rotary_tables_.end(), matches);
+  if (table == rotary_tables_.end()) {
+    rotary_tables_.push_back(std::make_unique<RotaryTable>(args.inv_freq, half, args.attention_scaling));
+    table = rotary_tables_.end() - 1;
+  }
+  (*table)->Prepare(args.batch->positions, args.batch->num_tokens);
+  return **table;
+}
+
+void CpuBackend::RopeAppend(const RopeAppendArgs& args) {
+  const RotaryTable& rotary = PrepareRotary(args);
+  pool_.ForEach(args.batch->num_tokens, [&](int row, int) { RopeAppendToken(args, kernels_, rotary, row); });
+}
+
+void CpuBackend::Attention(const AttentionArgs& args) {
+  attention_.Run(args);
+}
+
+void CpuBackend::SiluMul(const void* x, void* y, int num_tokens, int dim) {
+  pool_.ForEach(num_tokens, [&](int row, int) {
+    const float* gate = static_cast<const float*>(x) + int64_t{row} * 2 * dim;
+    kernels_.silu_mul(gate, gate + dim, static_cast<float*>(y) + int64_t{row} * dim, dim);
+  });
+}
+
+void CpuBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {
+  pool_.ForEach(num_rows, [&](int i, int) {
+    memcpy(static_cast<float*>(y) + int64_t{i} * dim, static_cast<const float*>(x) + int64_t{rows[i]} * dim,
+           dim * sizeof(float));
+  });
+}
+
+void CpuBackend::CopyBlocks(const BlockCopyArgs& args) {
+  const size_t bytes = args.layout->block_bytes();
+  pool_.ForEach(args.num_copies * args.layout->num_layers, [&](int item, int) {
+    char* pool = static_cast<char*>(args.kv_pools[item / args.num_copies]);
+    const int copy = item % args.num_copies;
+    memcpy(pool + args.destinations[copy] * bytes, pool + args.sources[copy] * bytes, bytes);
+  });
+}
+
+void CpuBackend::Sample(const SamplingArgs& args) {
+  sampler_.Run(args);
+}
+
+std::unique_ptr<Backend> MakeCpuBackend(int num_threads, Isa isa) {
+  if (num_threads <= 0) num_threads = std::max(1, int(std::thread::hardware_concurrency()));
+  return std::make_unique<CpuBackend>(num_threads, isa);
+}
+
+}  // namespace cpu
+
+std::unique_ptr<Backend> MakeCpuBackend(int num_threads) {
+  return cpu::MakeCpuBackend(num_threads, cpu::SupportedIsas().back());
+}
+
+}  // namespace quire

@@ -1,0 +1,64 @@
+#ifndef QUIRE_KERNELS_CPU_BACKEND_H_
+#define QUIRE_KERNELS_CPU_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/rotary_table.h"
+#include "kernels/cpu/sampling.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire::cpu {
+
+// The backend for CPUs: float32 activations, weights and K/V in their own precision. Every operation runs on all
+// threads of the pool and is finished when it returns.
+class CpuBackend : public Backend {
+ public:
+  // REQUIRES: num_threads >= 1, isa is one of SupportedIsas().
+  CpuBackend(int num_threads, Isa isa);
+
+  std::string Description() const override;
+  std::string NumericsFingerprint() const override;
+
+  void* Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  void CopyToDevice(void* destination, const void* source, size_t bytes) override;
+  void CopyToHost(void* destination, const void* source, size_t bytes) override;
+  size_t ActivationSize() const override { return sizeof(float); }
+
+  std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
+  void Linear(const LinearArgs& args) override;
+  void RmsNorm(const RmsNormArgs& args) override;
+  void RopeAppend(const RopeAppendArgs& args) override;
+  void Attention(const AttentionArgs& args) override;
+  void SiluMul(const void* x, void* y, int num_tokens, int dim) override;
+  void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
+  void CopyBlocks(const BlockCopyArgs& args) override;
+  void Sample(const SamplingArgs& args) override;
+
+ private:
+  const RotaryTable& PrepareRotary(const RopeAppendArgs& args);
+
+  const Isa isa_;
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  CpuAttention attention_;
+  CpuSampler sampler_;
+  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
+  std::unordered_map<void*, Memory> allocations_;
+};
+
+// For tests: a backend with a given instruction set.
+std::unique_ptr<Backend> MakeCpuBackend(int num_threads, Isa isa);
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_BACKEND_H_

@@ -1,0 +1,68 @@
+#ifndef QUIRE_KERNELS_CPU_ELEMENTWISE_KERNEL_H_
+#define QUIRE_KERNELS_CPU_ELEMENTWISE_KERNEL_H_
+
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/vector_math.h"
+
+// Operations on single rows: norm, rotation, gating, conversion.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+// The sum of squares: lane sums of every fourth vector in four accumulators, joined in one fixed order.
+QUIRE_INLINE float SumOfSquares(const float* x, int dim) {
+  Vec sum[4] = {Zero(), Zero(), Zero(), Zero()};
+  int i = 0;
+  for (; i + 4 * kLanes <= dim; i += 4 * kLanes) {
+    Unroll<4>([&]<int j>() __attribute__((always_inline)) {
+      const Vec v = Load(x + i + j * kLanes);
+      sum[j] = Fma(v, v, sum[j]);
+    });
+  }
+  for (; i < dim; i += kLanes) {
+    const Vec v = LoadFirst(x + i, Min(kLanes, dim - i));
+    sum[0] = Fma(v, v, sum[0]);
+  }
+  return ReduceAdd(Add(Add(sum[0], sum[1]), Add(sum[2], sum[3])));
+}
+
+inline void RmsNorm(const float* x, const float* weight, float* y, int dim, float epsilon) {
+  const float mean = SumOfSquares(x, dim) / float(dim);
+  const Vec inverse = Div(Set(1.0f), Sqrt(Set(mean + epsilon)));
+  for (int i = 0; i < dim; i += kLanes) {
+    const int n = Min(kLanes, dim - i);
+    StoreFirst(y + i, n, Mul(Mul(LoadFirst(x + i, n), inverse), LoadFirst(weight + i, n)));
+  }
+}
+
+inline void RotateHalf(float* x, const float* cos, const float* sin, int half) {
+  for (int i = 0; i < half; i += kLanes) {
+    const int n = Min(kLanes, half - i);
+    const Vec a = LoadFirst(x + i, n), b = LoadFirst(x + half + i, n);
+    const Vec c = LoadFirst(cos + i, n), s = LoadFirst(sin + i, n);
+    StoreFirst(x + i, n, Sub(Mul(a, c), Mul(b, s)));
+    StoreFirst(x + half + i, n, Add(Mul(b, c), Mul(a, s)));
+  }
+}
+
+inline void SiluMul(const float* gate, const float* up, float* y, int dim) {
+  for (int i = 0; i < dim; i += kLanes) {
+    const int n = Min(kLanes, dim - i);
+    const Vec g = LoadFirst(gate + i, n);
+    const Vec silu = Div(g, Add(Set(1.0f), Exp(Sub(Zero(), g))));
+    StoreFirst(y + i, n, Mul(silu, LoadFirst(up + i, n)));
+  }
+}
+
+template <typename T>
+void Convert(const float* from, void* to, int n) {
+  T* out = static_cast<T*>(to);
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(from + i));
+  if (i == n) return;
+  T rest[kLanes];
+  Store(rest, LoadFirst(from + i, n - i));
+  for (int j = 0; i + j < n; ++j) out[i + j] = rest[j];
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_ELEMENTWISE_KERNEL_H_

@@ -1,0 +1,14 @@
+#include "kernels/cpu/kernel_table.h"
+
+namespace quire::cpu {
+
+const KernelTable& KernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return Avx512Kernels();
+  if (isa == Isa::kAvx2) return Avx2Kernels();
+#endif
+  static_cast<void>(isa);
+  return GenericKernels();
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,115 @@
+#ifndef QUIRE_KERNELS_CPU_KERNEL_TABLE_H_
+#define QUIRE_KERNELS_CPU_KERNEL_TABLE_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/softmax_state.h"
+#include "kernels/types.h"
+
+namespace quire::cpu {
+
+// Weights are packed in panels of 32 output columns (rows of the source matrix), the last one filled up with zeros:
+//   float32, float16: [panel][k][32]
+//   bfloat16:         [panel][k / 2][32][2], so that one load brings two consecutive k of 16 columns; odd k are padded.
+constexpr int kPanelColumns = 32;
+
+// Multiplies rows of x by some panels. For every output element the products are added one by one in ascending k,
+// whatever the number of rows: y = (sum, then + bias, then + residual).
+struct LinearTask {
+  const float* x;         // [num_rows, cols]
+  const void* panels;     // The first panel of the task.
+  const float* bias;      // [num_columns], of the task's first panel, or null.
+  const float* residual;  // Like y, or null; may be y.
+  float* y;               // [num_rows, y_stride], at the task's first column.
+  int64_t y_stride;
+  int64_t panel_elements;  // From one panel to the next.
+  int num_rows;
+  int cols;
+  int num_columns;  // Output columns of the task: all of its panels, but for padding at the end.
+};
+
+// Attends rows of queries to consecutive 16-token units of one KV head, updating each row's running softmax. Tokens are
+// taken in tiles of 64 absolute positions. Each row sees the tokens [visible_begin, visible_end) and its result depends
+// on no other.
+struct AttentionTask {
+  const void* const* units;      // [num_units] K of each, in the layout of its type; V follows K.
+  const float* const* queries;   // [num_rows], each [head_dim]
+  const int32_t* visible_begin;  // [num_rows] absolute positions
+  const int32_t* visible_end;    // [num_rows]
+  SoftmaxState* states;          // [num_rows] updated; empty at first.
+  float* values;                 // [num_rows, padded_dim] sum of exp(score - max) * v, updated; zeros at first.
+  int num_units;
+  int first_token;  // Position of the first token of units[0], a multiple of 64.
+  int num_rows;
+  int head_dim;
+  int padded_dim;  // head_dim rounded up to 16; columns of V in a unit. K is [head_dim][16] in padded_dim * 16
+                   // elements.
+  float scale;
+};
+constexpr int kAttentionTileTokens = 64;
+constexpr int kAttentionTileUnits = kAttentionTileTokens / 16;
+
+// Draws with the Gumbel-max trick: the index i of the largest scores[i] + g(i), ties to the lowest, where g(i) is the
+// noise of token i. Scores are at most 0.
+struct GumbelTask {
+  const float* scores;    // [count]
+  const int32_t* tokens;  // [count] ascending, or null: token i is i.
+  int count;
+  int best_score;  // Index of the largest score.
+  uint64_t seed;
+  uint32_t position;
+  uint32_t sample_index;
+};
+
+struct RowExtremes {
+  float max;
+  int32_t argmax;  // The lowest index of the maximum; 0 when there is a NaN.
+  bool is_finite;  // No infinity, no NaN.
+};
+
+// The operations that are compiled once per instruction set.
+struct KernelTable {
+  // Indexed by DataType: of the weights, of the KV cache.
+  void (*linear[3])(const LinearTask& task);
+  void (*attend[3])(const AttentionTask& task);
+
+  // Joins a state over other tokens, which is not empty, to `into`.
+  void (*merge_softmax)(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,
+                        int padded_dim);
+  // out[0, dim) = values / sum.
+  void (*finish_softmax)(SoftmaxState state, const float* values, float* out, int dim);
+
+  void (*rms_norm)(const float* x, const float* weight, float* y, int dim, float epsilon);
+  // Rotates x[i] and x[i + half] by the angle whose cosine and sine are cos[i] and sin[i].
+  void (*rotate_half)(float* x, const float* cos, const float* sin, int half);
+  void (*silu_mul)(const float* gate, const float* up, float* y, int dim);
+  // to[0, n) in the given type, rounded to nearest even.
+  void (*convert[3])(const float* from, void* to, int n);
+
+  RowExtremes (*extremes)(const float* x, int n);
+  // The largest of each chunk of 64; chunk_max has ceil(n / 64) entries.
+  void (*chunk_max)(const float* x, int n, float* chunk_max);
+  // Sum of exp(x - max), in double over sums of 64.
+  double (*sum_exp)(const float* x, int n, float max);
+  // w = exp(x).
+  void (*exp)(const float* x, int n, float* w);
+  // Indices with x >= threshold, ascending; returns how many. `indices` has room for n.
+  int (*collect)(const float* x, int n, float threshold, int32_t* indices);
+  // 1 + how many precede x[index] in the order of falling value, equal values by index.
+  int (*rank)(const float* x, int n, int index);
+  // y = (x - max) / temperature; y may be x.
+  void (*scale_scores)(const float* x, int n, float max, float temperature, float* y);
+  int (*gumbel_argmax)(const GumbelTask& task);
+};
+
+const KernelTable& GenericKernels();
+const KernelTable& Avx2Kernels();
+const KernelTable& Avx512Kernels();
+
+// REQUIRES: isa is one of SupportedIsas().
+const KernelTable& KernelsFor(Isa isa);
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_KERNEL_TABLE_H_

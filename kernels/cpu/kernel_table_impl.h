@@ -1,0 +1,34 @@
+#ifndef QUIRE_KERNELS_CPU_KERNEL_TABLE_IMPL_H_
+#define QUIRE_KERNELS_CPU_KERNEL_TABLE_IMPL_H_
+
+#include "kernels/cpu/attention_kernel.h"
+#include "kernels/cpu/elementwise_kernel.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/sampling_kernel.h"
+
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+// All kernels of this namespace. The order of types is that of DataType.
+constexpr KernelTable kTable = {
+    .linear = {Linear<float>, Linear<BFloat16>, Linear<Float16>},
+    .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>},
+    .merge_softmax = MergeSoftmax,
+    .finish_softmax = FinishSoftmax,
+    .rms_norm = RmsNorm,
+    .rotate_half = RotateHalf,
+    .silu_mul = SiluMul,
+    .convert = {Convert<float>, Convert<BFloat16>, Convert<Float16>},
+    .extremes = Extremes,
+    .chunk_max = ChunkMax,
+    .sum_exp = SumExp,
+    .exp = ExpRow,
+    .collect = Collect,
+    .rank = Rank,
+    .scale_scores = ScaleScores,
+    .gumbel_argmax = GumbelArgmax,
+};
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_KERNEL_TABLE_IMPL_H_

@@ -1,0 +1,10 @@
+#define QUIRE_CPU_NAMESPACE generic
+#include "kernels/cpu/kernel_table_impl.h"
+
+namespace quire::cpu {
+
+const KernelTable& GenericKernels() {
+  return generic::kTable;
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,24 @@
+#ifndef QUIRE_KERNELS_CPU_LOGIT_PROCESSING_H_
+#define QUIRE_KERNELS_CPU_LOGIT_PROCESSING_H_
+
+#include <vector>
+
+#include "kernels/sampling.h"
+
+namespace quire::cpu {
+
+// Whether the row's bias, masks or penalties may change any logit.
+bool ChangesLogits(const SamplingRow& row);
+
+// Applies the row's bias and penalties to scores[vocab_size] in place.
+void ApplyBiasAndPenalties(const SamplingRow& row, int vocab_size, float* scores);
+
+// scores = -inf for every token that is not in the row's `allowed`, unless that is empty. `scratch` is overwritten.
+void ApplyAllowed(const SamplingRow& row, int vocab_size, std::vector<float>* scratch, float* scores);
+
+// scores = -inf for the row's `masked`, unless that leaves nothing above -inf; then nothing changes.
+void ApplyMasked(const SamplingRow& row, int vocab_size, std::vector<float>* scratch, float* scores);
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_LOGIT_PROCESSING_H_

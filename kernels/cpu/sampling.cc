@@ -1,0 +1,186 @@
+#include "kernels/cpu/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/logit_processing.h"
+
+namespace quire::cpu {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr int kScanChunk = 64;
+
+// Top-p sorts only the bucket of scores in which the mass is reached. Buckets are 1/32 wide and start at the best
+// score, 0; the last takes everything below.
+constexpr int kNumBuckets = 1024;
+
+int BucketOf(float score) {
+  return int(std::min(-score * 32, float(kNumBuckets - 1)));
+}
+
+// The order of candidates: falling score, equal scores by id.
+struct Precedes {
+  const float* scores;
+  bool operator()(int32_t a, int32_t b) const { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; }
+};
+
+// Cuts `tokens`, which are in order from `first` on, behind the one at which the mass reaches `limit`; `mass` is that
+// of the tokens before `first`. At least one token stays.
+void CutAtMass(const std::vector<float>& weights, double mass, double limit, size_t first,
+               std::vector<int32_t>* tokens) {
+  for (size_t i = first; i < tokens->size(); ++i) {
+    if (i > 0 && mass >= limit) return tokens->resize(i);
+    mass += weights[(*tokens)[i]];
+  }
+}
+
+}  // namespace
+
+CpuSampler::CpuSampler(const KernelTable* kernels, ThreadPool* pool)
+    : kernels_(kernels), pool_(pool), scratch_(pool->num_threads()) {}
+
+void CpuSampler::Run(const SamplingArgs& args) {
+  pool_->ForEach(args.num_rows, [&](int row, int thread) { RunRow(args, row, &scratch_[thread]); });
+}
+
+void CpuSampler::RunRow(const SamplingArgs& args, int index, Scratch* scratch) {
+  const SamplingRow& row = args.rows[index];
+  const int vocab_size = args.vocab_size;
+  const float* logits = args.logits + int64_t{index} * vocab_size;
+  SamplingResult* result = &args.results[index];
+  ScoredCandidate* top = args.top + int64_t{index} * args.max_top;
+  *result = {.token = -1, .logprob = 0, .rank = 0};
+  std::fill(top, top + args.max_top, ScoredCandidate{.token = -1, .logprob = 0});
+
+  const RowExtremes extremes = kernels_->extremes(logits, vocab_size);
+  if (!extremes.is_finite) return;
+  if (row.given_token >= 0) {
+    result->token = row.given_token;
+  } else if (row.temperature == 0 && !ChangesLogits(row)) {
+    result->token = extremes.argmax;
+  } else {
+    result->token = Draw(row, logits, vocab_size, scratch);
+  }
+  if (row.num_top < 0 && row.given_token < 0) return;
+
+  const double log_sum = std::log(kernels_->sum_exp(logits, vocab_size, extremes.max));
+  const auto logprob = [&](int32_t token) { return float(double(logits[token]) - extremes.max - log_sum); };
+  result->logprob = logprob(result->token);
+  result->rank = kernels_->rank(logits, vocab_size, result->token);
+  const int num_top = std::min({row.num_top, args.max_top, vocab_size});
+  if (num_top <= 0) return;
+  SelectTop(logits, vocab_size, num_top, scratch);
+  for (int i = 0; i < num_top; ++i) top[i] = {scratch->tokens[i], logprob(scratch->tokens[i])};
+}
+
+int32_t CpuSampler::Draw(const SamplingRow& row, const float* logits, int vocab_size, Scratch* scratch) {
+  scratch->scores.assign(logits, logits + vocab_size);
+  float* scores = scratch->scores.data();
+  ApplyBiasAndPenalties(row, vocab_size, scores);
+  ApplyAllowed(row, vocab_size, &scratch->token_scores, scores);
+  if (row.num_masked > 0) ApplyMasked(row, vocab_size, &scratch->token_scores, scores);
+  const RowExtremes best = kernels_->extremes(scores, vocab_size);
+  if (row.temperature == 0 || best.max == kMinusInfinity) return best.argmax;
+
+  kernels_->scale_scores(scores, vocab_size, best.max, row.temperature, scores);
+  const bool has_top_k = row.top_k > 0 && row.top_k < vocab_size;
+  if (has_top_k) SelectTop(scores, vocab_size, row.top_k, scratch);
+  if (row.top_p < 1) KeepTopP(row, vocab_size, has_top_k, scratch);
+  if (has_top_k || row.top_p < 1) return DrawFromCandidates(row, scratch);
+  if (row.min_p > 0) {
+    scratch->tokens.resize(vocab_size);
+    scratch->tokens.resize(kernels_->collect(scores, vocab_size, std::log(row.min_p), scratch->tokens.data()));
+    return DrawFromCandidates(row, scratch);
+  }
+  return kernels_->gumbel_argmax({.scores = scores,
+                                  .tokens = nullptr,
+                                  .count = vocab_size,
+                                  .best_score = best.argmax,
+                                  .seed = row.seed,
+                                  .position = row.position,
+                                  .sample_index = row.sample_index});
+}
+
+// A token stays while the mass of those before it is below top_p of the mass of all candidates.
+void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch) {
+  const float* scores = scratch->scores.data();
+  scratch->weights.resize(vocab_size);
+  kernels_->exp(scores, vocab_size, scratch->weights.data());
+  std::vector<int32_t>& tokens = scratch->tokens;
+  if (has_candidates) {
+    double total = 0;
+    for (int32_t token : tokens) total += scratch->weights[token];
+    return CutAtMass(scratch->weights, 0, row.top_p * total, 0, &tokens);
+  }
+
+  std::vector<double>& masses = scratch->masses;
+  masses.assign(kNumBuckets, 0);
+  for (int i = 0; i < vocab_size; ++i) {
+    if (scores[i] > kMinusInfinity) masses[BucketOf(scores[i])] += scratch->weights[i];
+  }
+  double total = 0, before = 0;
+  for (double mass : masses) total += mass;
+  const double limit = row.top_p * total;
+  int last = 0;  // The bucket in which the limit is reached.
+  while (last + 1 < kNumBuckets && before + masses[last] < limit) before += masses[last++];
+
+  tokens.clear();
+  for (int i = 0; i < vocab_size; ++i) {
+    if (scores[i] > kMinusInfinity && BucketOf(scores[i]) < last) tokens.push_back(i);
+  }
+  const size_t num_certain = tokens.size();
+  for (int i = 0; i < vocab_size; ++i) {
+    if (scores[i] > kMinusInfinity && BucketOf(scores[i]) == last) tokens.push_back(i);
+  }
+  std::sort(tokens.begin() + int64_t(num_certain), tokens.end(), Precedes{scores});
+  CutAtMass(scratch->weights, before, limit, num_certain, &tokens);
+}
+
+int32_t CpuSampler::DrawFromCandidates(const SamplingRow& row, Scratch* scratch) {
+  std::vector<int32_t>& tokens = scratch->tokens;
+  const float* scores = scratch->scores.data();
+  if (row.min_p > 0) {
+    const float threshold = std::log(row.min_p);
+    std::erase_if(tokens, [&](int32_t token) { return scores[token] < threshold; });
+  }
+  std::sort(tokens.begin(), tokens.end());
+  scratch->token_scores.resize(tokens.size());
+  int best = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    scratch->token_scores[i] = scores[tokens[i]];
+    if (scores[tokens[i]] > scratch->token_scores[best]) best = int(i);
+  }
+  return tokens[kernels_->gumbel_argmax({.scores = scratch->token_scores.data(),
+                                         .tokens = tokens.data(),
+                                         .count = int(tokens.size()),
+                                         .best_score = best,
+                                         .seed = row.seed,
+                                         .position = row.position,
+                                         .sample_index = row.sample_index})];
+}
+
+// The k-th largest of the maxima of k or more chunks is a bound that at least k entries reach, and seldom many more.
+void CpuSampler::SelectTop(const float* x, int vocab_size, int k, Scratch* scratch) {
+  const int num_chunks = (vocab_size + kScanChunk - 1) / kScanChunk;
+  float bound = kMinusInfinity;
+  if (k <= num_chunks) {
+    std::vector<float>& maxima = scratch->chunk_max;
+    maxima.resize(num_chunks);
+    kernels_->chunk_max(x, vocab_size, maxima.data());
+    std::nth_element(maxima.begin(), maxima.begin() + (k - 1), maxima.end(), std::greater<float>());
+    bound = maxima[k - 1];
+  }
+  std::vector<int32_t>& tokens = scratch->tokens;
+  tokens.resize(vocab_size);
+  tokens.resize(kernels_->collect(x, vocab_size, std::max(bound, std::numeric_limits<float>::lowest()), tokens.data()));
+  if (tokens.size() > size_t(k)) {
+    std::nth_element(tokens.begin(), tokens.begin() + (k - 1), tokens.end(), Precedes{x});
+    tokens.resize(k);
+  }
+  std::sort(tokens.begin(), tokens.end(), Precedes{x});
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,47 @@
+#ifndef QUIRE_KERNELS_CPU_SAMPLING_H_
+#define QUIRE_KERNELS_CPU_SAMPLING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/sampling.h"
+
+namespace quire::cpu {
+
+// Draws and scores tokens, one row per thread at a time. No row is sorted as a whole: thresholds narrow the vocabulary
+// to a few candidates first. Keeps its scratch memory. Owned by the executor thread.
+class CpuSampler {
+ public:
+  // Both must outlive this.
+  CpuSampler(const KernelTable* kernels, ThreadPool* pool);
+
+  void Run(const SamplingArgs& args);
+
+ private:
+  // What one thread needs for a row.
+  struct Scratch {
+    std::vector<float> scores;        // [vocab_size] processed logits.
+    std::vector<float> weights;       // [vocab_size] exp(scores).
+    std::vector<float> chunk_max;     // [vocab_size / 64]
+    std::vector<int32_t> tokens;      // [vocab_size] candidates.
+    std::vector<float> token_scores;  // Of the candidates.
+    std::vector<double> masses;       // Of top-p's buckets.
+  };
+
+  void RunRow(const SamplingArgs& args, int row, Scratch* scratch);
+  int32_t Draw(const SamplingRow& row, const float* logits, int vocab_size, Scratch* scratch);
+  void KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch);
+  int32_t DrawFromCandidates(const SamplingRow& row, Scratch* scratch);
+  // The k best of x in order: falling value, equal values by id. Fewer when x has fewer above -inf.
+  void SelectTop(const float* x, int vocab_size, int k, Scratch* scratch);
+
+  const KernelTable* const kernels_;
+  ThreadPool* const pool_;
+  std::vector<Scratch> scratch_;  // One per thread.
+};
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_SAMPLING_H_

@@ -1,0 +1,136 @@
+#ifndef QUIRE_KERNELS_CPU_SIMD_GENERIC_H_
+#define QUIRE_KERNELS_CPU_SIMD_GENERIC_H_
+
+#include <cstdint>
+
+#include "kernels/half_float.h"
+
+// Included by simd.h only; the meaning of each operation is in simd_avx512.h. Plain loops over 16 lanes, which the
+// compiler turns into whatever vectors the machine's base instruction set has.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+constexpr int kRegisters = 4;  // Of one Vec each: sixteen of 4 floats.
+
+struct Vec {
+  float v[16];
+};
+
+template <typename F>
+QUIRE_INLINE Vec EachLane(F&& f) {
+  Vec result;
+  for (int i = 0; i < 16; ++i) result.v[i] = f(i);
+  return result;
+}
+template <typename F>
+QUIRE_INLINE uint32_t LaneMask(F&& f) {
+  uint32_t mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= uint32_t(f(i)) << i;
+  return mask;
+}
+QUIRE_INLINE float FusedMultiplyAdd(float a, float b, float c) {
+#if defined(__FP_FAST_FMAF)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;  // Rounds twice: a call into the C library per lane would be hundreds of times slower.
+#endif
+}
+
+QUIRE_INLINE Vec Zero() {
+  return {};
+}
+QUIRE_INLINE Vec Set(float x) {
+  return EachLane([&](int) { return x; });
+}
+
+template <typename T>
+QUIRE_INLINE Vec Load(const T* p) {
+  return EachLane([&](int i) { return ToFloat(p[i]); });
+}
+QUIRE_INLINE Vec LoadFirst(const float* p, int n) {
+  return EachLane([&](int i) { return i < n ? p[i] : 0; });
+}
+QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
+  *even = EachLane([&](int i) { return ToFloat(p[2 * i]); });
+  *odd = EachLane([&](int i) { return ToFloat(p[2 * i + 1]); });
+}
+template <typename T>
+QUIRE_INLINE void Store(T* p, Vec a) {
+  for (int i = 0; i < 16; ++i) FromFloat(a.v[i], &p[i]);
+}
+QUIRE_INLINE void StoreFirst(float* p, int n, Vec a) {
+  for (int i = 0; i < n; ++i) p[i] = a.v[i];
+}
+
+QUIRE_INLINE Vec Add(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] + b.v[i]; });
+}
+QUIRE_INLINE Vec Sub(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] - b.v[i]; });
+}
+QUIRE_INLINE Vec Mul(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] * b.v[i]; });
+}
+QUIRE_INLINE Vec Div(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] / b.v[i]; });
+}
+QUIRE_INLINE Vec Sqrt(Vec a) {
+  return EachLane([&](int i) { return __builtin_sqrtf(a.v[i]); });
+}
+QUIRE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
+  return EachLane([&](int i) { return FusedMultiplyAdd(a.v[i], b.v[i], c.v[i]); });
+}
+QUIRE_INLINE Vec Max(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+QUIRE_INLINE Vec Min(Vec a, Vec b) {
+  return EachLane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+
+QUIRE_INLINE uint32_t Greater(Vec a, Vec b) {
+  return LaneMask([&](int i) { return a.v[i] > b.v[i]; });
+}
+QUIRE_INLINE uint32_t GreaterEqual(Vec a, Vec b) {
+  return LaneMask([&](int i) { return a.v[i] >= b.v[i]; });
+}
+QUIRE_INLINE uint32_t Equal(Vec a, Vec b) {
+  return LaneMask([&](int i) { return a.v[i] == b.v[i]; });
+}
+QUIRE_INLINE Vec Select(uint32_t mask, Vec a, Vec b) {
+  return EachLane([&](int i) { return mask >> i & 1 ? b.v[i] : a.v[i]; });
+}
+
+// Adding and subtracting 1.5 * 2^23 rounds |a| < 2^22 to a whole number, ties to even.
+QUIRE_INLINE Vec Round(Vec a) {
+  return EachLane([&](int i) { return (a.v[i] + 12582912.0f) - 12582912.0f; });
+}
+QUIRE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
+  return EachLane([&](int i) { return a.v[i] * BitsToFloat(uint32_t(int(n.v[i]) + 127) << 23); });
+}
+QUIRE_INLINE void SplitExponent(Vec a, Vec* mantissa, Vec* exponent) {
+  for (int i = 0; i < 16; ++i) {
+    const int32_t bits = int32_t(FloatToBits(a.v[i]));
+    const int32_t e = (bits - 0x3f3504f3) >> 23;
+    mantissa->v[i] = BitsToFloat(uint32_t(bits) - (uint32_t(e) << 23));
+    exponent->v[i] = float(e);
+  }
+}
+
+QUIRE_INLINE float First(Vec a) {
+  return a.v[0];
+}
+QUIRE_INLINE float ReduceAdd(Vec a) {
+  for (int n = 8; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) a.v[i] = a.v[i] + a.v[i + n];
+  }
+  return a.v[0];
+}
+QUIRE_INLINE float ReduceMax(Vec a) {
+  for (int n = 8; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) a.v[i] = a.v[i] > a.v[i + n] ? a.v[i] : a.v[i + n];
+  }
+  return a.v[0];
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_SIMD_GENERIC_H_

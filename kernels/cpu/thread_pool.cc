@@ -1,0 +1,86 @@
+#include "kernels/cpu/thread_pool.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace quire::cpu {
+namespace {
+
+// The loops of one step follow each other within microseconds, so a thread first spins for about that long (some 20 us)
+// and then sleeps: between steps the cores belong to others.
+constexpr int kSpins = 500;
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <typename T>
+void AwaitChange(const std::atomic<T>& value, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    Pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) {
+  for (int thread = 1; thread < num_threads; ++thread) {
+    threads_.emplace_back([this, thread] { ThreadMain(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::Run(int num_items, Function function, void* context) {
+  if (threads_.empty() || num_items <= 1) {
+    for (int item = 0; item < num_items; ++item) function(context, item, 0);
+    return;
+  }
+  function_ = function;
+  context_ = context;
+  num_items_ = num_items;
+  next_item_.store(0, std::memory_order_relaxed);
+  num_working_.store(int(threads_.size()), std::memory_order_relaxed);
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  WorkOnItems(0);
+  for (int left; (left = num_working_.load(std::memory_order_acquire)) != 0;) AwaitChange(num_working_, left);
+}
+
+void ThreadPool::WorkOnItems(int thread) {
+  for (;;) {
+    const int item = next_item_.fetch_add(1, std::memory_order_relaxed);
+    if (item >= num_items_) return;
+    function_(context_, item, thread);
+  }
+}
+
+uint32_t ThreadPool::AwaitLoop(uint32_t last_loop) {
+  AwaitChange(loop_, last_loop);
+  return loop_.load(std::memory_order_acquire);
+}
+
+// Run() does not return before every thread has finished its loop, so no thread can miss one.
+void ThreadPool::ThreadMain(int thread) {
+  uint32_t loop = 0;
+  for (;;) {
+    loop = AwaitLoop(loop);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    WorkOnItems(thread);
+    if (num_working_.fetch_sub(1, std::memory_order_release) == 1) num_working_.notify_one();
+  }
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,52 @@
+#ifndef QUIRE_KERNELS_CPU_THREAD_POOL_H_
+#define QUIRE_KERNELS_CPU_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace quire::cpu {
+
+// Threads that run the items of one loop at a time. Items are handed out one by one to whoever is free, so their
+// results must not depend on which thread runs them. Owned by one thread, which works along as thread 0.
+class ThreadPool {
+ public:
+  // REQUIRES: num_threads >= 1, counting the calling thread.
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const { return int(threads_.size()) + 1; }
+
+  // Calls body(item, thread) for every item in [0, num_items), thread in [0, num_threads()), and waits for all.
+  template <typename Body>
+  void ForEach(int num_items, Body&& body) {
+    Run(
+        num_items, [](void* context, int item, int thread) { (*static_cast<Body*>(context))(item, thread); }, &body);
+  }
+
+ private:
+  using Function = void (*)(void* context, int item, int thread);
+
+  void Run(int num_items, Function function, void* context);
+  void WorkOnItems(int thread);
+  void ThreadMain(int thread);
+  uint32_t AwaitLoop(uint32_t last_loop);
+
+  // The current loop. Written before loop_ is raised, read by threads that have seen it.
+  Function function_ = nullptr;
+  void* context_ = nullptr;
+  int num_items_ = 0;
+
+  alignas(64) std::atomic<uint32_t> loop_{0};    // Number of the current loop.
+  alignas(64) std::atomic<int> next_item_{0};    // The next item to hand out.
+  alignas(64) std::atomic<int> num_working_{0};  // Threads other than the caller that have not finished the loop.
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_THREAD_POOL_H_

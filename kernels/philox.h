@@ -1,0 +1,37 @@
+#ifndef QUIRE_KERNELS_PHILOX_H_
+#define QUIRE_KERNELS_PHILOX_H_
+
+#include <cstdint>
+
+// For device code, which needs the attribute of its compiler.
+#if defined(__CUDACC__)
+#define QUIRE_HOST_DEVICE_INLINE static __host__ __device__ inline
+#else
+#define QUIRE_HOST_DEVICE_INLINE static inline
+#endif
+
+namespace quire {
+
+struct PhiloxBlock {
+  uint32_t word[4];
+};
+
+// The counter-based generator Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
+// four random words as a pure function of a key and a counter. There is no state, so no draw depends on how many draws
+// came before.
+QUIRE_HOST_DEVICE_INLINE PhiloxBlock Philox4x32(PhiloxBlock counter, uint64_t key) {
+  uint32_t key0 = uint32_t(key), key1 = uint32_t(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xd2511f53} * counter.word[0];
+    const uint64_t b = uint64_t{0xcd9e8d57} * counter.word[2];
+    counter = {{uint32_t(b >> 32) ^ counter.word[1] ^ key0, uint32_t(b), uint32_t(a >> 32) ^ counter.word[3] ^ key1,
+                uint32_t(a)}};
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  return counter;
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_PHILOX_H_

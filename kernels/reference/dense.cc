@@ -1,0 +1,65 @@
+#include "kernels/reference/dense.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quire::reference {
+
+std::vector<double> Linear(const std::vector<double>& x, const std::vector<double>& w, int cols) {
+  const size_t rows_x = x.size() / cols, rows_w = w.size() / cols;
+  std::vector<double> y(rows_x * rows_w, 0);
+  for (size_t i = 0; i < rows_x; ++i) {
+    for (size_t j = 0; j < rows_w; ++j) {
+      for (int k = 0; k < cols; ++k) y[i * rows_w + j] += x[i * cols + k] * w[j * cols + k];
+    }
+  }
+  return y;
+}
+
+std::vector<double> RmsNorm(const std::vector<double>& x, const std::vector<double>& weight, double epsilon) {
+  const size_t dim = weight.size();
+  std::vector<double> y(x.size());
+  for (size_t row = 0; row < x.size(); row += dim) {
+    double squares = 0;
+    for (size_t i = 0; i < dim; ++i) squares += x[row + i] * x[row + i];
+    for (size_t i = 0; i < dim; ++i) y[row + i] = x[row + i] / std::sqrt(squares / double(dim) + epsilon) * weight[i];
+  }
+  return y;
+}
+
+std::vector<double> SiluMul(const std::vector<double>& x, int dim) {
+  std::vector<double> y(x.size() / 2);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t gate = i / dim * 2 * dim + i % dim;
+    y[i] = x[gate] / (1 + std::exp(-x[gate])) * x[gate + dim];
+  }
+  return y;
+}
+
+void Rotate(int position, const std::vector<double>& inv_freq, double scaling, double* head) {
+  const size_t half = inv_freq.size();
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = position * inv_freq[i];
+    const double a = head[i], b = head[half + i];
+    head[i] = scaling * (a * std::cos(angle) - b * std::sin(angle));
+    head[half + i] = scaling * (b * std::cos(angle) + a * std::sin(angle));
+  }
+}
+
+std::vector<double> Attend(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
+                           int begin, int end, double scale) {
+  const size_t dim = q.size();
+  std::vector<double> scores(end - begin, 0), out(dim, 0);
+  for (int t = begin; t < end; ++t) {
+    for (size_t d = 0; d < dim; ++d) scores[t - begin] += q[d] * k[t * dim + d] * scale;
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double& score : scores) sum += score = std::exp(score - max);
+  for (int t = begin; t < end; ++t) {
+    for (size_t d = 0; d < dim; ++d) out[d] += scores[t - begin] / sum * v[t * dim + d];
+  }
+  return out;
+}
+
+}  // namespace quire::reference

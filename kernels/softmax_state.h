@@ -1,0 +1,40 @@
+#ifndef QUIRE_KERNELS_SOFTMAX_STATE_H_
+#define QUIRE_KERNELS_SOFTMAX_STATE_H_
+
+// For device code, which needs the attribute of its compiler.
+#if defined(__CUDACC__)
+#define QUIRE_HOST_DEVICE __host__ __device__
+#else
+#define QUIRE_HOST_DEVICE
+#endif
+
+namespace quire {
+
+// What softmax over a set of tokens needs to know to be joined with softmax over a disjoint set: the largest score and
+// the sum of exp(score - max). The third part, the sum of exp(score - max) * v, is a vector and lives elsewhere. An
+// empty set has max = -inf, sum = 0 and a vector of zeros. (Milakov and Gimelshein, "Online normalizer calculation for
+// softmax", 2018.)
+struct SoftmaxState {
+  float max;
+  float sum;
+};
+
+// What to multiply the two vectors by before adding them.
+struct MergeWeights {
+  float into;
+  float from;
+};
+
+// Joins `from`, which is not empty, to `*into`. Joining to an empty state gives `from` exactly.
+template <typename ExpFunction>
+QUIRE_HOST_DEVICE inline MergeWeights Merge(SoftmaxState* into, SoftmaxState from, ExpFunction exp) {
+  const float max = into->max > from.max ? into->max : from.max;
+  const MergeWeights weights = {exp(into->max - max), exp(from.max - max)};
+  into->max = max;
+  into->sum = into->sum * weights.into + from.sum * weights.from;
+  return weights;
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_SOFTMAX_STATE_H_

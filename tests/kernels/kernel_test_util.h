@@ -1,0 +1,99 @@
+#ifndef QUIRE_TESTS_KERNELS_KERNEL_TEST_UTIL_H_
+#define QUIRE_TESTS_KERNELS_KERNEL_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/half_float.h"
+
+namespace quire {
+
+constexpr DataType kAllTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
+
+// Deterministic inputs of one test.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+
+  // In [low, high].
+  int Int(int low, int high) { return low + int(engine_() % uint64_t(high - low + 1)); }
+  // Standard normal, by the sum of uniforms: the same on every standard library.
+  float Normal() {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += double(engine_() >> 11) * 0x1p-53;
+    return float(sum);
+  }
+  std::vector<float> Normals(size_t n, float scale = 1) {
+    std::vector<float> values(n);
+    for (float& value : values) value = scale * Normal();
+    return values;
+  }
+  template <typename T>
+  void Shuffle(std::vector<T>* values) {
+    for (size_t i = values->size(); i > 1; --i) std::swap((*values)[i - 1], (*values)[Int(0, int(i) - 1)]);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// What a value becomes when it is stored in the type.
+inline float Rounded(float value, DataType type) {
+  if (type == DataType::kBFloat16) return ToFloat(ToBFloat16(value));
+  if (type == DataType::kFloat16) return ToFloat(ToFloat16(value));
+  return value;
+}
+
+inline std::vector<float> Rounded(std::vector<float> values, DataType type) {
+  for (float& value : values) value = Rounded(value, type);
+  return values;
+}
+
+// The values as an array of the type.
+inline std::vector<char> Encoded(const std::vector<float>& values, DataType type) {
+  std::vector<char> bytes(values.size() * SizeOf(type));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == DataType::kFloat32) FromFloat(values[i], reinterpret_cast<float*>(bytes.data()) + i);
+    if (type == DataType::kBFloat16) FromFloat(values[i], reinterpret_cast<BFloat16*>(bytes.data()) + i);
+    if (type == DataType::kFloat16) FromFloat(values[i], reinterpret_cast<Float16*>(bytes.data()) + i);
+  }
+  return bytes;
+}
+
+inline std::vector<double> Doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// The largest difference, relative to the size of the expected values as a whole.
+inline double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    const double difference = std::abs(actual[i] - expected[i]);
+    error = std::isnan(difference) ? INFINITY : std::max(error, difference);
+  }
+  return error / std::max(largest, 1e-30);
+}
+
+// Tests that take the instruction set as parameter run once for each one that this machine has.
+class CpuBackendTest : public testing::TestWithParam<cpu::Isa> {
+ protected:
+  std::unique_ptr<Backend> MakeBackend(int num_threads = 2) { return cpu::MakeCpuBackend(num_threads, GetParam()); }
+};
+
+inline std::string IsaName(const testing::TestParamInfo<cpu::Isa>& info) {
+  return cpu::Name(info.param);
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KERNELS_KERNEL_TEST_UTIL_H_
