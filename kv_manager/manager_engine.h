@@ -1,0 +1,94 @@
+#ifndef QUIRE_KV_MANAGER_MANAGER_ENGINE_H_
+#define QUIRE_KV_MANAGER_MANAGER_ENGINE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "kv_manager/engine.h"
+#include "kv_manager/model_registry.h"
+#include "kv_manager/placement.h"
+#include "kv_manager/request_sink.h"
+#include "kv_manager/served_model.h"
+#include "kv_manager/step_loop.h"
+#include "kv_manager/worker_client.h"
+#include "kv_manager/worker_status.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// Requests that Submit has refused, by reason.
+struct SubmitRefusals {
+  int64_t no_worker = 0;
+  int64_t draining = 0;
+  int64_t inbox_full = 0;
+};
+
+// One look at the whole manager: each worker's part is consistent in itself.
+struct ManagerStatus {
+  int64_t uptime_us = 0;
+  std::string model_name;  // Empty until a worker joined.
+  bool is_ready = false;   // A worker is ready and the manager is not draining.
+  std::vector<std::shared_ptr<const WorkerStatus>> workers;
+  SubmitRefusals refusals;
+};
+
+// The Engine over any number of workers: a step loop for each, and requests placed among them. Thread-safe.
+class ManagerEngine : public Engine {
+ public:
+  struct Hooks {
+    std::function<std::unique_ptr<WorkerClient>(const std::string& address)> make_client;
+    // The manager has become ready or stopped being so. One call at a time, on any thread; must not call back.
+    std::function<void(bool is_ready)> on_readiness;
+  };
+
+  // `options.address` is ignored. `clock` is borrowed.
+  ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock);
+  ~ManagerEngine() override;  // Stops.
+
+  // Starts a step loop for the worker at this address, unless there is one or the manager is draining.
+  void AddWorker(const std::string& address);
+
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
+  void Cancel(RequestId request) override;
+  std::shared_ptr<const ServedModel> model() const override { return registry_.model(); }
+
+  // Refuses new requests from now on and waits for those that run. False when some still ran at the timeout.
+  bool Drain(absl::Duration timeout);
+  // Ends the step loops; what still runs fails with UNAVAILABLE.
+  void Stop();
+
+  ManagerStatus status() const;
+
+ private:
+  bool HasReadyWorker() const;
+  int NumRequests() const;
+  void OnLoopChange();
+
+  const StepLoopOptions options_;
+  const Hooks hooks_;
+  const Clock* const clock_;
+  const int64_t started_us_;
+  ModelRegistry registry_;
+
+  mutable std::mutex mutex_;  // Guards the rest; the loops' own locks are taken under it.
+  std::condition_variable loop_changed_;
+  std::vector<std::string> addresses_;            // Parallel to loops_.
+  std::vector<std::unique_ptr<StepLoop>> loops_;  // Only grows until Stop.
+  std::vector<WorkerLoad> loads_;                 // Scratch of Submit.
+  SubmitRefusals refusals_;
+  bool is_draining_ = false;
+  bool was_ready_ = false;  // As last told to on_readiness.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_MANAGER_ENGINE_H_

@@ -1,0 +1,184 @@
+#include "kv_manager/metrics.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/process_usage.h"
+#include "base/version.h"
+#include "kv_manager/histogram.h"
+#include "kv_manager/worker_status.h"
+
+namespace quire {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// The families in the making.
+class Page {
+ public:
+  void Begin(MetricType type, std::string name, std::string help) {
+    families_.push_back({std::move(name), std::move(help), type, {}});
+  }
+  void Value(double value, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void Value(const Histogram& histogram, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    uint64_t count = 0;
+    for (size_t i = 0; i < histogram.counts().size(); ++i) {
+      count += histogram.counts()[i];
+      const bool is_last = i == histogram.bounds().size();
+      metric.histogram.bucket.push_back(
+          {count, is_last ? std::numeric_limits<double>::infinity() : histogram.bounds()[i]});
+    }
+    metric.histogram.sample_count = count;
+    metric.histogram.sample_sum = histogram.sum();
+    families_.back().metric.push_back(std::move(metric));
+  }
+  std::vector<MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  std::vector<MetricFamily> families_;
+};
+
+using Workers = std::vector<std::shared_ptr<const WorkerStatus>>;
+
+template <typename Field>
+int64_t Sum(const Workers& workers, Field StepLoopStats::*field) {
+  int64_t sum = 0;
+  for (const auto& worker : workers) sum += worker->stats.*field;
+  return sum;
+}
+
+int64_t SumFinished(const Workers& workers, FinishReason reason) {
+  int64_t sum = 0;
+  for (const auto& worker : workers) sum += worker->stats.finished[static_cast<int>(reason)];
+  return sum;
+}
+
+// One value per worker, labelled by it.
+template <typename Get>
+void PerWorker(const Workers& workers, Page* page, const Get& get) {
+  for (const auto& worker : workers) page->Value(get(*worker), {{"worker", worker->address}});
+}
+
+void Merged(const Workers& workers, Page* page, Histogram StepLoopStats::*field) {
+  Histogram merged = StepLoopStats().*field;
+  for (const auto& worker : workers) merged.Merge(worker->stats.*field);
+  page->Value(merged);
+}
+
+void RenderBlocks(const Workers& workers, Page* page) {
+  page->Begin(MetricType::Gauge, "quire_kv_blocks",
+              "KV blocks by state: free and used add up to the pool; shared ones, which more than one sequence holds, "
+              "are part of used");
+  for (const auto& worker : workers) {
+    const std::pair<const char*, int> states[] = {
+        {"free", worker->blocks.free}, {"used", worker->blocks.used}, {"shared", worker->blocks.shared}};
+    for (const auto& [state, count] : states) page->Value(count, {{"worker", worker->address}, {"state", state}});
+  }
+  page->Begin(MetricType::Gauge, "quire_kv_pool_blocks", "KV blocks of the pool");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.total; });
+  page->Begin(MetricType::Counter, "quire_kv_cow_copies_total",
+              "Blocks copied because a sequence wrote to a shared one");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cow_copies; });
+}
+
+void RenderRequests(const ManagerStatus& status, Page* page) {
+  const Workers& workers = status.workers;
+  page->Begin(MetricType::Gauge, "quire_requests", "Requests by state");
+  for (const auto& worker : workers) {
+    page->Value(worker->waiting_requests, {{"worker", worker->address}, {"state", "waiting"}});
+    page->Value(worker->running_requests, {{"worker", worker->address}, {"state", "running"}});
+  }
+  page->Begin(MetricType::Counter, "quire_requests_finished_total",
+              "Requests that ended, by reason; cancelled ones were ended by the caller or by a stop string");
+  page->Value(SumFinished(workers, FinishReason::kLength), {{"reason", "length"}});
+  page->Value(SumFinished(workers, FinishReason::kStopToken), {{"reason", "stop_token"}});
+  page->Value(SumFinished(workers, FinishReason::kCancelled), {{"reason", "cancelled"}});
+  page->Value(SumFinished(workers, FinishReason::kDeadline), {{"reason", "deadline"}});
+  page->Value(Sum(workers, &StepLoopStats::failed), {{"reason", "failed"}});
+  page->Begin(MetricType::Counter, "quire_request_rejections_total", "Valid requests that were refused, by reason");
+  page->Value(status.refusals.no_worker + Sum(workers, &StepLoopStats::refused_worker_lost), {{"reason", "no_worker"}});
+  page->Value(status.refusals.draining, {{"reason", "draining"}});
+  page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
+  page->Value(Sum(workers, &StepLoopStats::refused_queue_full), {{"reason", "queue_full"}});
+  page->Value(Sum(workers, &StepLoopStats::refused_never_fits), {{"reason", "never_fits"}});
+  page->Begin(MetricType::Counter, "quire_prompt_tokens_total", "Prompt tokens of accepted requests");
+  page->Value(Sum(workers, &StepLoopStats::prompt_tokens));
+  page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
+  page->Value(Sum(workers, &StepLoopStats::generated_tokens));
+  page->Begin(MetricType::Histogram, "quire_queue_time_seconds",
+              "From a request's arrival to the end of its first step");
+  Merged(workers, page, &StepLoopStats::queue_seconds);
+  page->Begin(MetricType::Histogram, "quire_time_to_first_token_seconds",
+              "From a request's arrival to its first token");
+  Merged(workers, page, &StepLoopStats::first_token_seconds);
+  page->Begin(MetricType::Histogram, "quire_inter_token_latency_seconds", "Between two tokens of a request");
+  Merged(workers, page, &StepLoopStats::inter_token_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
+  Merged(workers, page, &StepLoopStats::request_seconds);
+}
+
+void RenderWorkers(const Workers& workers, Page* page) {
+  page->Begin(MetricType::Gauge, "quire_worker_up", "1 while the worker serves steps");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.is_ready ? 1 : 0; });
+  page->Begin(MetricType::Gauge, "quire_worker_epoch", "Epoch of the session, or of the last attempt to open one");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
+  page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that ended");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
+  page->Begin(MetricType::Counter, "quire_preemptions_total", "Requests put back to waiting because blocks ran out");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.preemptions; });
+  page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
+              "Tokens computed again after a preemption or the loss of a worker");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.recomputed_tokens; });
+  page->Begin(MetricType::Histogram, "quire_step_duration_seconds", "From a plan's sending to its result");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_worker_seconds",
+              "The part of a step that the worker was busy with it");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_step_seconds; });
+  page->Begin(MetricType::Histogram, "quire_plan_duration_seconds", "Making one plan");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.plan_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_tokens", "Tokens of a plan");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
+}
+
+void RenderProcess(const ManagerStatus& status, Page* page) {
+  page->Begin(MetricType::Gauge, "quire_ready", "1 while a worker serves steps and the manager is not draining");
+  page->Value(status.is_ready ? 1 : 0);
+  page->Begin(MetricType::Gauge, "quire_build_info", "1; the labels tell what runs");
+  page->Value(1, {{"version", kVersion}, {"model", status.model_name}});
+  const ProcessUsage usage = ReadProcessUsage();
+  page->Begin(MetricType::Counter, "process_cpu_seconds_total", "User and system CPU time of the process");
+  page->Value(usage.cpu_seconds);
+  page->Begin(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory of the process");
+  page->Value(static_cast<double>(usage.resident_bytes));
+  page->Begin(MetricType::Gauge, "process_start_time_seconds", "Start of the process since the Unix epoch");
+  page->Value(usage.start_time_seconds);
+}
+
+}  // namespace
+
+std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status) {
+  Page page;
+  RenderBlocks(status.workers, &page);
+  RenderRequests(status, &page);
+  RenderWorkers(status.workers, &page);
+  RenderProcess(status, &page);
+  return page.Take();
+}
+
+}  // namespace quire

@@ -1,0 +1,96 @@
+#include "kv_manager/worker_discovery.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/log.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kDnsPrefix = "dns:///";
+
+// "1.2.3.4:port" or "[::1]:port".
+std::string WithPort(const sockaddr* address, socklen_t length, absl::string_view port) {
+  char host[NI_MAXHOST];
+  if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return address->sa_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target) {
+  absl::string_view name = target;
+  if (!absl::ConsumePrefix(&name, kDnsPrefix)) return std::vector<std::string>{std::string(target)};
+  const size_t colon = name.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0 || colon + 1 == name.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", target, "' is not dns:///name:port"));
+  }
+  const std::string host(name.substr(0, colon));
+  const std::string port(name.substr(colon + 1));
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0) {
+    return absl::UnavailableError(absl::StrCat("looking up ", host, ": ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    addresses.push_back(WithPort(entry->ai_addr, entry->ai_addrlen, port));
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
+WorkerDiscovery::WorkerDiscovery(std::vector<std::string> targets, absl::Duration interval,
+                                 std::function<void(const std::string&)> on_worker)
+    : interval_(interval), on_worker_(std::move(on_worker)) {
+  for (std::string& target : targets) {
+    if (absl::StartsWith(target, kDnsPrefix)) {
+      names_.push_back(std::move(target));
+    } else {
+      on_worker_(target);
+    }
+  }
+  if (!names_.empty()) thread_ = std::thread([this] { ThreadMain(); });
+}
+
+WorkerDiscovery::~WorkerDiscovery() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkerDiscovery::Look() {
+  for (const std::string& name : names_) {
+    const absl::StatusOr<std::vector<std::string>> addresses = ResolveWorkers(name);
+    if (!addresses.ok()) {
+      QUIRE_LOG(kWarning) << addresses.status().message();
+      continue;
+    }
+    for (const std::string& address : *addresses) on_worker_(address);
+  }
+}
+
+void WorkerDiscovery::ThreadMain() {
+  while (true) {
+    Look();
+    std::unique_lock lock(mutex_);
+    if (stop_.wait_for(lock, absl::ToChronoMicroseconds(interval_), [this] { return stopping_; })) return;
+  }
+}
+
+}  // namespace quire
