@@ -1,0 +1,38 @@
+#include "worker/description.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+constexpr uint32_t kProtocolVersion = 1;
+
+}  // namespace
+
+v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
+                                     const KvLayout& layout, const WorkerLimits& limits) {
+  v1::DescribeResponse description;
+  description.set_protocol_version(kProtocolVersion);
+  description.set_model_name(model_name);
+  description.set_architecture(model.config.architecture);
+  description.set_vocab_size(limits.vocab_size);
+  description.set_max_context_tokens(limits.max_context_tokens);
+  for (TokenId token : model.config.eos_token_ids) description.add_eos_token_ids(token);
+  if (model.config.bos_token_id >= 0) description.set_bos_token_id(model.config.bos_token_id);
+  for (const TokenizerFile& file : model.tokenizer_files) {
+    v1::ModelFile* added = description.add_tokenizer_files();
+    added->set_name(file.name);
+    added->set_content(file.contents);
+  }
+  description.set_block_size(limits.block_size);
+  description.set_num_blocks(limits.num_blocks);
+  description.set_block_bytes(layout.block_bytes_all_layers());
+  description.set_max_sequences(limits.max_sequences);
+  description.set_max_tokens_per_step(limits.max_tokens_per_step);
+  description.set_numerics_fingerprint(
+      absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(), "/kv-", Name(layout.type)));
+  description.set_device(backend.Description());
+  return description;
+}
+
+}  // namespace quire

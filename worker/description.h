@@ -1,0 +1,20 @@
+#ifndef QUIRE_WORKER_DESCRIPTION_H_
+#define QUIRE_WORKER_DESCRIPTION_H_
+
+#include <string>
+
+#include "kernels/backend.h"
+#include "kernels/kv_layout.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/model/model.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// What Describe answers for a loaded model.
+v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
+                                     const KvLayout& layout, const WorkerLimits& limits);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_DESCRIPTION_H_

@@ -1,0 +1,61 @@
+#include "worker/executor.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+// Bounds the logits' memory; with a vocabulary of 128 Ki tokens it is 128 rows.
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+
+int LogitRows(const WorkerLimits& limits) {
+  const int64_t rows = kLogitsBytes / (int64_t{limits.vocab_size} * static_cast<int64_t>(sizeof(float)));
+  return static_cast<int>(std::clamp<int64_t>(rows, 1, std::max(limits.max_sequences, limits.max_tokens_per_step)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, const Model* model, BlockStorage* storage,
+                                                           const WorkerLimits& limits) {
+  QUIRE_CHECK_EQ(storage->num_blocks(), limits.num_blocks);
+  QUIRE_CHECK_EQ(storage->layout().block_size, limits.block_size);
+  std::unique_ptr<Executor> executor(new Executor(backend, storage, limits));
+  const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = LogitRows(limits)};
+  QUIRE_ASSIGN_OR_RETURN(executor->transformer_,
+                         Transformer::Create(&model->config, &model->weights, backend, step_limits));
+  QUIRE_ASSIGN_OR_RETURN(executor->batch_, StepBatch::Create(backend, limits));
+  executor->sampler_ = std::make_unique<StepSampler>(backend, executor->transformer_.get(), limits.vocab_size);
+  return executor;
+}
+
+Executor::Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits)
+    : backend_(backend), storage_(storage), limits_(limits), check_(limits), rows_(limits.max_sequences) {}
+
+void Executor::Reset() {
+  rows_ = std::vector<SequenceRow>(limits_.max_sequences);
+  last_step_ = 0;
+}
+
+absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
+  const int64_t start_us = SteadyClock().NowMicros();
+  QUIRE_RETURN_IF_ERROR(check_.Check(plan, last_step_ + 1));
+  last_step_ = plan.step();
+  result->set_step(plan.step());
+  for (const v1::SequenceStart& start : plan.starts()) rows_[start.row()].Start(start, limits_.vocab_size);
+  QUIRE_RETURN_IF_ERROR(batch_->Build(plan, absl::MakeSpan(rows_)));
+  if (plan.copy_sources_size() > 0) {
+    storage_->Copy(plan.copy_sources().data(), plan.copy_destinations().data(), plan.copy_sources_size());
+  }
+  if (!batch_->slices().empty()) {
+    transformer_->Forward(batch_->view(), storage_->layout(), storage_->pools());
+    QUIRE_RETURN_IF_ERROR(sampler_->Run(batch_->slices(), result));
+  }
+  result->set_duration_us(static_cast<uint32_t>(SteadyClock().NowMicros() - start_us));
+  return absl::OkStatus();
+}
+
+}  // namespace quire

@@ -1,0 +1,125 @@
+#include "worker/metrics.h"
+
+#include <prometheus/exposer.h>
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/process_usage.h"
+
+namespace quire {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// One family with one value; more are added with Add. HELP texts are one line of ASCII without backslashes, because
+// prometheus-cpp does not escape them.
+MetricFamily Family(const char* name, const char* help, MetricType type) {
+  MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+MetricFamily Counter(const char* name, const char* help, double value, Labels labels = {}) {
+  MetricFamily family = Family(name, help, MetricType::Counter);
+  family.metric.emplace_back();
+  family.metric.back().label = std::move(labels);
+  family.metric.back().counter.value = value;
+  return family;
+}
+
+MetricFamily Gauge(const char* name, const char* help, double value, Labels labels = {}) {
+  MetricFamily family = Family(name, help, MetricType::Gauge);
+  family.metric.emplace_back();
+  family.metric.back().label = std::move(labels);
+  family.metric.back().gauge.value = value;
+  return family;
+}
+
+// The same counter for another label value.
+MetricFamily And(MetricFamily family, double value, Labels labels) {
+  family.metric.emplace_back();
+  family.metric.back().label = std::move(labels);
+  family.metric.back().counter.value = value;
+  return family;
+}
+
+MetricFamily StepDuration(const WorkerStatsSnapshot& stats) {
+  MetricFamily family =
+      Family("quire_worker_step_duration_seconds", "Time of a step on the worker.", MetricType::Histogram);
+  family.metric.emplace_back();
+  ClientMetric::Histogram& histogram = family.metric.back().histogram;
+  uint64_t cumulative = 0;
+  for (size_t i = 0; i < kStepSecondsBounds.size(); ++i) {
+    cumulative += stats.step_seconds_counts[i];
+    histogram.bucket.push_back({cumulative, kStepSecondsBounds[i]});
+  }
+  histogram.sample_count = cumulative + stats.step_seconds_counts.back();
+  histogram.sample_sum = stats.step_seconds;
+  return family;
+}
+
+}  // namespace
+
+WorkerMetrics::WorkerMetrics(const WorkerStats* stats, MetricsInfo info) : stats_(stats), info_(std::move(info)) {}
+
+std::vector<MetricFamily> WorkerMetrics::Collect() const {
+  const WorkerStatsSnapshot stats = stats_->Snapshot();
+  const ProcessUsage usage = ReadProcessUsage();
+  const double num_blocks = info_.num_blocks;
+  return {
+      Counter("quire_worker_steps_total", "Steps completed.", stats.steps),
+      Counter("quire_worker_failed_steps_total", "Steps that ended their session.", stats.failed_steps),
+      StepDuration(stats),
+      And(Counter("quire_worker_tokens_computed_total", "Tokens whose K and V were computed.", stats.prefill_tokens,
+                  {{"kind", "prefill"}}),
+          stats.decode_tokens, {{"kind", "decode"}}),
+      Counter("quire_worker_tokens_sampled_total", "Tokens drawn.", stats.sampled_tokens),
+      Counter("quire_worker_blocks_copied_total", "Blocks copied on write.", stats.copied_blocks),
+      Gauge("quire_worker_rows_in_use", "Rows with a slice in the last step.", stats.rows_in_use),
+      Gauge("quire_worker_rows", "Rows: sequences that may run at the same time.", info_.max_sequences),
+      Gauge("quire_worker_kv_blocks", "Blocks of the pool.", num_blocks),
+      Gauge("quire_worker_kv_block_size_tokens", "Tokens per block.", info_.block_size),
+      Gauge("quire_worker_kv_pool_bytes", "Size of the pool.", num_blocks * static_cast<double>(info_.block_bytes)),
+      Counter("quire_worker_sessions_total", "Sessions opened.", stats.sessions),
+      Gauge("quire_worker_session_open", "1 while a session is served.", stats.is_open ? 1 : 0),
+      Gauge("quire_worker_session_epoch", "Epoch of the last session.", static_cast<double>(stats.epoch)),
+      Gauge("quire_worker_build_info", "Always 1; the labels say what runs.", 1,
+            {{"version", info_.version}, {"model", info_.model_name}, {"device", info_.device}}),
+      Counter("process_cpu_seconds_total", "User and system CPU time.", usage.cpu_seconds),
+      Gauge("process_resident_memory_bytes", "Resident memory.", static_cast<double>(usage.resident_bytes)),
+      Gauge("process_start_time_seconds", "Start of the process since the Unix epoch.", usage.start_time_seconds),
+  };
+}
+
+absl::StatusOr<std::unique_ptr<WorkerMetricsServer>> WorkerMetricsServer::Start(
+    const std::string& address, std::shared_ptr<WorkerMetrics> metrics) {
+  // prometheus-cpp says by an exception that the address is taken.
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(address);
+    exposer->RegisterCollectable(metrics);
+    return std::unique_ptr<WorkerMetricsServer>(new WorkerMetricsServer(std::move(exposer), std::move(metrics)));
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on ", address, ": in use, or not an address of this machine"));
+  }
+}
+
+WorkerMetricsServer::WorkerMetricsServer(std::unique_ptr<prometheus::Exposer> exposer,
+                                         std::shared_ptr<WorkerMetrics> metrics)
+    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
+
+WorkerMetricsServer::~WorkerMetricsServer() = default;
+
+int WorkerMetricsServer::port() const {
+  const std::vector<int> ports = exposer_->GetListeningPorts();
+  return ports.empty() ? 0 : ports.front();
+}
+
+}  // namespace quire

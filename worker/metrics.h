@@ -1,0 +1,64 @@
+#ifndef QUIRE_WORKER_METRICS_H_
+#define QUIRE_WORKER_METRICS_H_
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/worker_stats.h"
+
+namespace prometheus {
+class Exposer;
+}
+
+namespace quire {
+
+// Constants of the worker that its metrics show.
+struct MetricsInfo {
+  std::string version;
+  std::string model_name;
+  std::string device;
+  uint32_t num_blocks;
+  uint64_t block_bytes;  // All layers.
+  int block_size;
+  int max_sequences;
+};
+
+// Every metric of the worker, and the only place that knows their names. A scrape shows one moment: all values come
+// from one snapshot. Thread-safe; `stats` must outlive it.
+class WorkerMetrics : public prometheus::Collectable {
+ public:
+  WorkerMetrics(const WorkerStats* stats, MetricsInfo info);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const WorkerStats* const stats_;
+  const MetricsInfo info_;
+};
+
+// Serves /metrics over HTTP until it is destroyed.
+class WorkerMetricsServer {
+ public:
+  // `address` is host:port; port 0 takes a free one. UNAVAILABLE when it cannot be taken.
+  static absl::StatusOr<std::unique_ptr<WorkerMetricsServer>> Start(const std::string& address,
+                                                                    std::shared_ptr<WorkerMetrics> metrics);
+  ~WorkerMetricsServer();
+
+  int port() const;
+
+ private:
+  WorkerMetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<WorkerMetrics> metrics);
+
+  const std::shared_ptr<WorkerMetrics> metrics_;
+  const std::unique_ptr<prometheus::Exposer> exposer_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_METRICS_H_

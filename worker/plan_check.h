@@ -1,0 +1,34 @@
+#ifndef QUIRE_WORKER_PLAN_CHECK_H_
+#define QUIRE_WORKER_PLAN_CHECK_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/block_marks.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// Checks what can be checked of a plan without the rows: columns of equal length, sums, ids below their limits, nothing
+// twice that may be there once. What depends on the rows is checked by StepBatch.
+class PlanCheck {
+ public:
+  explicit PlanCheck(const WorkerLimits& limits);
+
+  // INVALID_ARGUMENT names the field, its value and the limit.
+  absl::Status Check(const v1::StepPlan& plan, uint64_t expected_step);
+
+ private:
+  absl::Status CheckStarts(const v1::StepPlan& plan);
+  absl::Status CheckCopies(const v1::StepPlan& plan);
+  absl::Status CheckSlices(const v1::StepPlan& plan);
+
+  const WorkerLimits limits_;
+  BlockMarks rows_;
+  BlockMarks blocks_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_PLAN_CHECK_H_

@@ -1,0 +1,38 @@
+#ifndef QUIRE_WORKER_POOL_SIZE_H_
+#define QUIRE_WORKER_POOL_SIZE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/kv_layout.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// How large the operator wants the pool; at most one of the three. With none of them the pool takes half of the
+// available memory, but not more than max_sequences sequences of max_context_tokens can ever fill.
+struct PoolRequest {
+  std::optional<int64_t> num_blocks;
+  std::optional<int64_t> bytes;
+  std::optional<double> memory_fraction;  // (0, 1], of the memory available after the weights were loaded.
+};
+
+inline constexpr double kDefaultMemoryFraction = 0.5;
+
+// The number of blocks, at least 1. limits.num_blocks is not read. A request that makes no block, or more bytes than
+// are available, is RESOURCE_EXHAUSTED and says how many bytes a block needs.
+absl::StatusOr<uint32_t> PlanPool(const PoolRequest& request, const KvLayout& layout, const WorkerLimits& limits,
+                                  int64_t available_bytes);
+
+// "1073741824", "512MiB", "1.5GiB": bytes, at least 1. Suffixes KiB, MiB, GiB, TiB.
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// For people: "1.5 GiB".
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_POOL_SIZE_H_

@@ -1,0 +1,61 @@
+#ifndef QUIRE_WORKER_SAMPLING_STATE_H_
+#define QUIRE_WORKER_SAMPLING_STATE_H_
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "base/ids.h"
+#include "kernels/sampling.h"
+#include "quire/v1/worker.pb.h"
+
+namespace quire {
+
+// How a row's tokens are drawn, and what that needs to know of the tokens so far. A fold: the state after Start(all
+// tokens) is that after Start(some) and Append(each of the rest). A step costs what changed, not the context's length.
+class SamplingState {
+ public:
+  // REQUIRES: CheckSequenceStart accepted `start`.
+  void Start(const v1::SequenceStart& start, int vocab_size);
+  void Append(TokenId token);
+
+  // The row for the draw after `tokens` (all of the sequence's). Bad words are sought in generated tokens only, so that
+  // nothing is masked because of how the prompt ends. Masks that would leave no token at all are dropped. The arrays
+  // are valid until the next call of this object.
+  SamplingRow Draw(absl::Span<const TokenId> tokens);
+  // The row that scores `token`, a token of the prompt.
+  SamplingRow Score(TokenId token) const;
+
+  int num_top() const { return num_top_; }                // Of generated tokens; -1: no logprobs.
+  int num_prompt_top() const { return num_prompt_top_; }  // The same for tokens of the prompt.
+
+ private:
+  struct BadWord {
+    std::vector<TokenId> prefix;
+    TokenId last;
+  };
+
+  bool HasPenalties() const;
+  void Count(TokenId token, bool generated);
+  void StartBadWords(const v1::RowSampling& params);
+  // Fills masked_ for the next draw.
+  void CollectMasked(absl::Span<const TokenId> generated);
+
+  SamplingRow params_;  // The constant part of every draw; its arrays point into this object.
+  int prompt_length_;
+  int min_tokens_;
+  int num_top_;
+  int num_prompt_top_;
+  std::vector<TokenCount> counts_;  // Kept only when a penalty is set.
+  absl::flat_hash_map<TokenId, int> count_index_;
+  std::vector<TokenBias> biases_;
+  std::vector<TokenId> allowed_;
+  std::vector<TokenId> min_tokens_masked_;
+  std::vector<BadWord> bad_words_;   // Of two tokens and more.
+  std::vector<TokenId> bad_tokens_;  // Bad words of one token.
+  std::vector<TokenId> masked_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_SAMPLING_STATE_H_

@@ -1,0 +1,151 @@
+#include "worker/session_loop.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "worker/step_stream.h"
+
+namespace quire {
+namespace {
+
+StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
+  StepCounts counts;
+  for (uint32_t num_tokens : plan.slice_num_tokens()) {
+    (num_tokens == 1 ? counts.decode_tokens : counts.prefill_tokens) += num_tokens;
+  }
+  counts.sampled_tokens = result.token_ids_size();
+  counts.copied_blocks = plan.copy_sources_size();
+  counts.rows = plan.slice_rows_size();
+  counts.seconds = result.duration_us() * 1e-6;
+  return counts;
+}
+
+}  // namespace
+
+SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats) : executor_(executor), stats_(stats) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+SessionLoop::~SessionLoop() {
+  Stop();
+}
+
+absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_) return absl::UnavailableError("the worker is stopping");
+  if (epoch <= last_epoch_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_));
+  }
+  last_epoch_ = epoch;
+  // One that was never served has nothing to finish; the one served is ended by the loop thread, after its step.
+  if (current_ != nullptr && current_ != served_) current_->End(absl::AbortedError("a newer epoch took over"));
+  SetCurrent(std::move(session));
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+absl::Status SessionLoop::Submit(const StepStream* session, v1::StepPlan plan) {
+  const std::lock_guard lock(mutex_);
+  if (current_.get() != session) return absl::OkStatus();
+  if (in_flight_ >= kMaxPlansInFlight) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(in_flight_ + 1, " plans are unanswered, the limit is ", kMaxPlansInFlight));
+  }
+  ++in_flight_;
+  plans_.push_back(std::move(plan));
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+void SessionLoop::CloseAfterPlans(StepStream* session) {
+  const std::lock_guard lock(mutex_);
+  if (current_.get() == session) {
+    is_closing_ = true;
+    wake_.notify_one();
+  } else if (served_.get() != session) {
+    session->End(absl::InvalidArgumentError("the stream ended before `open`"));
+  }
+}
+
+void SessionLoop::Leave(const StepStream* session) {
+  const std::lock_guard lock(mutex_);
+  if (current_.get() != session) return;
+  SetCurrent(nullptr);
+  wake_.notify_one();
+}
+
+void SessionLoop::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake_.notify_one();
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionLoop::SetCurrent(std::shared_ptr<StepStream> session) {
+  current_ = std::move(session);
+  plans_.clear();
+  in_flight_ = 0;
+  is_closing_ = false;
+}
+
+void SessionLoop::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return is_stopping_ || served_ != current_ || !plans_.empty() || is_closing_; });
+    if (is_stopping_) break;
+    if (served_ != current_) {
+      SwitchSession();
+    } else if (!plans_.empty()) {
+      RunPlan(&lock);
+    } else {
+      current_->End(absl::OkStatus());
+      SetCurrent(nullptr);
+    }
+  }
+  for (const std::shared_ptr<StepStream>& session : {served_, current_}) {
+    if (session != nullptr) session->End(absl::UnavailableError("the worker is stopping"));
+  }
+  current_ = nullptr;
+  served_ = nullptr;
+}
+
+void SessionLoop::SwitchSession() {
+  if (served_ != nullptr) {
+    served_->End(absl::AbortedError("a newer epoch took over"));
+    QUIRE_LOG(kInfo) << "session ended";
+  }
+  served_ = current_;
+  executor_->Reset();
+  stats_->SetSession(last_epoch_, served_ != nullptr);
+  if (served_ != nullptr) {
+    QUIRE_LOG(kInfo) << "session of epoch " << last_epoch_ << " opened";
+    served_->SendOpened(last_epoch_);
+  }
+}
+
+void SessionLoop::RunPlan(std::unique_lock<std::mutex>* lock) {
+  const v1::StepPlan plan = std::move(plans_.front());
+  plans_.pop_front();
+  lock->unlock();
+  v1::StepResult result;
+  const absl::Status status = executor_->Run(plan, &result);
+  if (status.ok()) stats_->RecordStep(CountStep(plan, result));
+  lock->lock();
+  if (served_ != current_) return;
+  if (status.ok()) {
+    --in_flight_;
+    current_->SendResult(std::move(result));
+  } else {
+    QUIRE_LOG(kWarning) << "step " << plan.step() << " failed: " << status;
+    stats_->RecordFailure();
+    current_->End(status);
+    SetCurrent(nullptr);
+  }
+}
+
+}  // namespace quire

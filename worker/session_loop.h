@@ -1,0 +1,76 @@
+#ifndef QUIRE_WORKER_SESSION_LOOP_H_
+#define QUIRE_WORKER_SESSION_LOOP_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/executor.h"
+#include "worker/worker_stats.h"
+
+namespace quire {
+
+class StepStream;
+
+// Plans of a session that may be unanswered at the same time: one runs, one waits.
+inline constexpr int kMaxPlansInFlight = 2;
+
+// The one thread that runs plans, and the rule that there is one session at a time: the one with the greatest epoch.
+// Open, Submit, CloseAfterPlans, Leave and Stop may be called by any thread.
+class SessionLoop {
+ public:
+  // Starts the thread. Both must outlive the loop.
+  SessionLoop(Executor* executor, WorkerStats* stats);
+  ~SessionLoop();
+
+  SessionLoop(const SessionLoop&) = delete;
+  SessionLoop& operator=(const SessionLoop&) = delete;
+
+  // The session takes over: the one before ends with ABORTED after its running step, the rows are dropped, then
+  // SendOpened. FAILED_PRECONDITION when `epoch` is not greater than every epoch seen.
+  absl::Status Open(std::shared_ptr<StepStream> session, uint64_t epoch);
+  // SendResult follows, or End. FAILED_PRECONDITION when kMaxPlansInFlight plans are unanswered. A plan of a session
+  // that was replaced is dropped.
+  absl::Status Submit(const StepStream* session, v1::StepPlan plan);
+  // No more plans will come: the session ends with OK when all have been answered.
+  void CloseAfterPlans(StepStream* session);
+  // The stream is gone or broken: waiting plans and the rows are dropped.
+  void Leave(const StepStream* session);
+  // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
+  void Stop();
+
+ private:
+  void Run();
+  // Ends the session served, empties the rows, greets the current session. REQUIRES: mutex_ is held.
+  void SwitchSession();
+  // Runs the first waiting plan with the lock released.
+  void RunPlan(std::unique_lock<std::mutex>* lock);
+  // REQUIRES: mutex_ is held.
+  void SetCurrent(std::shared_ptr<StepStream> session);
+
+  Executor* const executor_;
+  WorkerStats* const stats_;
+
+  std::mutex mutex_;  // Taken before that of a session, never after.
+  std::condition_variable wake_;
+  // Guarded by mutex_.
+  std::shared_ptr<StepStream> current_;  // Who is to be served; null: nobody.
+  std::shared_ptr<StepStream> served_;   // Whose rows the executor holds. Changed by the loop thread only.
+  uint64_t last_epoch_ = 0;
+  std::deque<v1::StepPlan> plans_;  // Of current_, not yet running.
+  int in_flight_ = 0;               // Of current_, running and waiting.
+  bool is_closing_ = false;         // current_ sends no more plans.
+  bool is_stopping_ = false;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_SESSION_LOOP_H_

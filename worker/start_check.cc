@@ -1,0 +1,117 @@
+#include "worker/start_check.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+using Ids = google::protobuf::RepeatedField<uint32_t>;
+
+constexpr float kMax = std::numeric_limits<float>::max();
+
+// Tells which field of a start is wrong.
+class Checker {
+ public:
+  Checker(absl::string_view path, const WorkerLimits& limits) : path_(path), limits_(limits) {}
+
+  absl::Status Tokens(absl::string_view field, const Ids& ids) const {
+    for (int i = 0; i < ids.size(); ++i) {
+      if (ids[i] >= static_cast<uint32_t>(limits_.vocab_size)) {
+        return Bad(field, "[", i, "] is ", ids[i], ", the vocabulary has ", limits_.vocab_size, " tokens");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // NaN is in no range.
+  absl::Status Range(absl::string_view field, float value, float low, float high) const {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return Bad(field, " is ", value, ", allowed are ", low, " to ", high);
+  }
+
+  absl::Status AboveZero(absl::string_view field, float value, float high) const {
+    if (value > 0 && value <= high) return absl::OkStatus();
+    return Bad(field, " is ", value, ", it must be above 0 and at most ", high);
+  }
+
+  absl::Status AtMost(absl::string_view field, uint64_t value, uint64_t limit) const {
+    if (value <= limit) return absl::OkStatus();
+    return Bad(field, " is ", value, ", the limit is ", limit);
+  }
+
+  template <typename... Parts>
+  absl::Status Bad(const Parts&... parts) const {
+    return absl::InvalidArgumentError(absl::StrCat(path_, ".", parts...));
+  }
+
+ private:
+  const absl::string_view path_;
+  const WorkerLimits& limits_;
+};
+
+absl::Status CheckTokens(const v1::SequenceStart& start, const WorkerLimits& limits, const Checker& check) {
+  if (start.token_ids_size() < 1) return check.Bad("token_ids is empty, a sequence has at least 1 token");
+  if (start.token_ids_size() > limits.max_context_tokens) {
+    return check.Bad("token_ids has ", start.token_ids_size(), " tokens, the model's context is ",
+                     limits.max_context_tokens);
+  }
+  if (start.prompt_length() < 1 || start.prompt_length() > static_cast<uint32_t>(start.token_ids_size())) {
+    return check.Bad("prompt_length is ", start.prompt_length(), ", allowed are 1 to the number of tokens, ",
+                     start.token_ids_size());
+  }
+  return check.Tokens("token_ids", start.token_ids());
+}
+
+absl::Status CheckNumbers(const v1::RowSampling& sampling, const Checker& check) {
+  QUIRE_RETURN_IF_ERROR(check.Range("sampling.temperature", sampling.temperature(), 0, kMax));
+  QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.top_p", sampling.top_p(), 1));
+  QUIRE_RETURN_IF_ERROR(check.Range("sampling.min_p", sampling.min_p(), 0, 1));
+  QUIRE_RETURN_IF_ERROR(check.Range("sampling.presence_penalty", sampling.presence_penalty(), -kMax, kMax));
+  QUIRE_RETURN_IF_ERROR(check.Range("sampling.frequency_penalty", sampling.frequency_penalty(), -kMax, kMax));
+  QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.repetition_penalty", sampling.repetition_penalty(), kMax));
+  QUIRE_RETURN_IF_ERROR(
+      check.AtMost("sampling.num_logprobs_plus_one", sampling.num_logprobs_plus_one(), kMaxTopLogprobs + 1));
+  return check.AtMost("sampling.num_prompt_logprobs_plus_one", sampling.num_prompt_logprobs_plus_one(),
+                      kMaxTopLogprobs + 1);
+}
+
+absl::Status CheckBiases(const v1::RowSampling& sampling, const Checker& check) {
+  if (sampling.biases_size() != sampling.bias_token_ids_size()) {
+    return check.Bad("sampling.biases has ", sampling.biases_size(), " entries, bias_token_ids has ",
+                     sampling.bias_token_ids_size());
+  }
+  for (float bias : sampling.biases()) QUIRE_RETURN_IF_ERROR(check.Range("sampling.biases", bias, -kMax, kMax));
+  return check.Tokens("sampling.bias_token_ids", sampling.bias_token_ids());
+}
+
+absl::Status CheckBadWords(const v1::RowSampling& sampling, const Checker& check) {
+  uint64_t sum = 0;
+  for (uint32_t length : sampling.bad_word_lengths()) {
+    if (length < 1) return check.Bad("sampling.bad_word_lengths has a 0, a bad word has at least 1 token");
+    sum += length;
+  }
+  if (sum != static_cast<uint64_t>(sampling.bad_word_token_ids_size())) {
+    return check.Bad("sampling.bad_word_lengths add up to ", sum, ", bad_word_token_ids has ",
+                     sampling.bad_word_token_ids_size(), " entries");
+  }
+  return check.Tokens("sampling.bad_word_token_ids", sampling.bad_word_token_ids());
+}
+
+}  // namespace
+
+absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimits& limits, absl::string_view path) {
+  const Checker check(path, limits);
+  const v1::RowSampling& sampling = start.sampling();
+  QUIRE_RETURN_IF_ERROR(CheckTokens(start, limits, check));
+  QUIRE_RETURN_IF_ERROR(CheckNumbers(sampling, check));
+  QUIRE_RETURN_IF_ERROR(CheckBiases(sampling, check));
+  QUIRE_RETURN_IF_ERROR(CheckBadWords(sampling, check));
+  QUIRE_RETURN_IF_ERROR(check.Tokens("sampling.allowed_token_ids", sampling.allowed_token_ids()));
+  return check.Tokens("sampling.min_tokens_masked_ids", sampling.min_tokens_masked_ids());
+}
+
+}  // namespace quire

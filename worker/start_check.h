@@ -1,0 +1,17 @@
+#ifndef QUIRE_WORKER_START_CHECK_H_
+#define QUIRE_WORKER_START_CHECK_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// Whether a row can hold this sequence: token ids inside the vocabulary, lengths that add up, sampling parameters that
+// are numbers in their ranges. INVALID_ARGUMENT names the field below `path`, its value and the limit.
+absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimits& limits, absl::string_view path);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_START_CHECK_H_

@@ -1,0 +1,168 @@
+#include "worker/step_batch.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepBatch>> StepBatch::Create(Backend* backend, const WorkerLimits& limits) {
+  std::unique_ptr<StepBatch> batch(new StepBatch(backend, limits));
+  const size_t tokens = limits.max_tokens_per_step;
+  const size_t sequences = limits.max_sequences;
+  QUIRE_RETURN_IF_ERROR(batch->token_ids_.Reserve(tokens));
+  QUIRE_RETURN_IF_ERROR(batch->positions_.Reserve(tokens));
+  QUIRE_RETURN_IF_ERROR(batch->slots_.Reserve(tokens));
+  QUIRE_RETURN_IF_ERROR(batch->query_starts_.Reserve(sequences + 1));
+  QUIRE_RETURN_IF_ERROR(batch->context_lens_.Reserve(sequences));
+  QUIRE_RETURN_IF_ERROR(batch->table_starts_.Reserve(sequences + 1));
+  return batch;
+}
+
+StepBatch::StepBatch(Backend* backend, const WorkerLimits& limits)
+    : limits_(limits),
+      writers_(limits.num_blocks),
+      token_ids_(backend, "token ids"),
+      positions_(backend, "positions"),
+      slots_(backend, "slots"),
+      query_starts_(backend, "query starts"),
+      context_lens_(backend, "context lengths"),
+      table_starts_(backend, "table starts"),
+      block_tables_(backend, "block tables") {}
+
+absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows) {
+  Clear();
+  int first_token = 0;
+  const uint32_t* tail = plan.block_tails().data();
+  for (int i = 0; i < plan.slice_rows_size(); ++i) {
+    SequenceRow& row = rows[plan.slice_rows(i)];
+    QUIRE_RETURN_IF_ERROR(CheckSlice(plan, i, row));
+    row.ChangeTable(plan.slice_first_changed_blocks(i), absl::MakeConstSpan(tail, plan.slice_tail_lengths(i)));
+    tail += plan.slice_tail_lengths(i);
+    slices_.push_back({.row = &row,
+                       .first_position = static_cast<int>(plan.slice_first_positions(i)),
+                       .num_tokens = static_cast<int>(plan.slice_num_tokens(i)),
+                       .first_token = first_token,
+                       .samples = plan.slice_samples()[i] != 0});
+    first_token += slices_.back().num_tokens;
+    QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
+  }
+  for (size_t i = 0; i < slices_.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(Append(i));
+    slices_[i].row->SetComputed(slices_[i].end_position());
+  }
+  return Upload();
+}
+
+void StepBatch::Clear() {
+  slices_.clear();
+  writers_.Clear();
+  token_ids_.host().clear();
+  positions_.host().clear();
+  slots_.host().clear();
+  query_starts_.host().assign(1, 0);
+  context_lens_.host().clear();
+  table_starts_.host().assign(1, 0);
+  block_tables_.host().clear();
+}
+
+absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const {
+  const int64_t first = plan.slice_first_positions(index);
+  const int64_t end = first + plan.slice_num_tokens(index);
+  if (!row.is_started()) {
+    return Bad("slice_rows[", index, "] is ", plan.slice_rows(index), ", which no sequence has taken");
+  }
+  if (end > row.num_tokens()) {
+    return Bad("slice ", index, " ends at position ", end, ", its row has ", row.num_tokens(), " tokens");
+  }
+  if (end > limits_.max_context_tokens) {
+    return Bad("slice ", index, " ends at position ", end, ", the model's context is ", limits_.max_context_tokens);
+  }
+  if (row.num_computed() >= 0 && first > row.num_computed()) {
+    return Bad("slice_first_positions[", index, "] is ", first, ", its row is computed up to ", row.num_computed());
+  }
+  if (plan.slice_samples()[index] != 0 && end != row.num_tokens()) {
+    return Bad("slice ", index, " samples after position ", end, ", its row has ", row.num_tokens(), " tokens");
+  }
+  const int64_t table_length = static_cast<int64_t>(row.block_table().size());
+  const int64_t first_changed = plan.slice_first_changed_blocks(index);
+  const int64_t tail_length = plan.slice_tail_lengths(index);
+  if (first_changed > table_length) {
+    return Bad("slice_first_changed_blocks[", index, "] is ", first_changed, ", its row's table has ", table_length,
+               " entries");
+  }
+  const int64_t new_length = tail_length == 0 ? table_length : first_changed + tail_length;
+  if (new_length > limits_.num_blocks) {
+    return Bad("the block table of slice ", index, " has ", new_length, " entries, the pool has ", limits_.num_blocks,
+               " blocks");
+  }
+  if (new_length < limits_.BlocksFor(static_cast<int>(end))) {
+    return Bad("the block table of slice ", index, " has ", new_length, " entries, ", end, " tokens need ",
+               limits_.BlocksFor(static_cast<int>(end)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepBatch::ClaimWrites(int index) {
+  const BatchSlice& slice = slices_[index];
+  const absl::Span<const uint32_t> table = slice.row->block_table();
+  const int end = limits_.BlocksFor(slice.end_position());
+  for (int i = slice.first_position / limits_.block_size; i < end; ++i) {
+    if (!writers_.Mark(table[i], index)) {
+      return Bad("block ", table[i], " is written by slice ", index, " and by slice ", writers_.Owner(table[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepBatch::Append(int index) {
+  const BatchSlice& slice = slices_[index];
+  const absl::Span<const TokenId> tokens = slice.row->tokens();
+  const absl::Span<const uint32_t> table = slice.row->block_table();
+  const int block_size = limits_.block_size;
+  for (int position = slice.first_position; position < slice.end_position(); ++position) {
+    token_ids_.host().push_back(tokens[position]);
+    positions_.host().push_back(position);
+    slots_.host().push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
+  }
+  for (int i = 0; i < slice.first_position / block_size; ++i) {
+    if (writers_.IsMarked(table[i])) {
+      return Bad("block ", table[i], " is read by slice ", index, " and written by slice ", writers_.Owner(table[i]));
+    }
+  }
+  std::vector<uint32_t>& tables = block_tables_.host();
+  tables.insert(tables.end(), table.begin(), table.begin() + limits_.BlocksFor(slice.end_position()));
+  query_starts_.host().push_back(static_cast<int32_t>(token_ids_.host().size()));
+  context_lens_.host().push_back(slice.end_position());
+  table_starts_.host().push_back(static_cast<int32_t>(tables.size()));
+  return absl::OkStatus();
+}
+
+absl::Status StepBatch::Upload() {
+  QUIRE_RETURN_IF_ERROR(token_ids_.Upload());
+  QUIRE_RETURN_IF_ERROR(positions_.Upload());
+  QUIRE_RETURN_IF_ERROR(slots_.Upload());
+  QUIRE_RETURN_IF_ERROR(query_starts_.Upload());
+  QUIRE_RETURN_IF_ERROR(context_lens_.Upload());
+  QUIRE_RETURN_IF_ERROR(table_starts_.Upload());
+  QUIRE_RETURN_IF_ERROR(block_tables_.Upload());
+  view_ = {.num_tokens = static_cast<int>(token_ids_.host().size()),
+           .num_sequences = static_cast<int>(slices_.size()),
+           .token_ids = token_ids_.data(),
+           .positions = positions_.data(),
+           .slots = slots_.data(),
+           .query_starts = query_starts_.data(),
+           .context_lens = context_lens_.data(),
+           .table_starts = table_starts_.data(),
+           .block_tables = block_tables_.data()};
+  return absl::OkStatus();
+}
+
+}  // namespace quire

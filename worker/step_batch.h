@@ -1,0 +1,77 @@
+#ifndef QUIRE_WORKER_STEP_BATCH_H_
+#define QUIRE_WORKER_STEP_BATCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/block_marks.h"
+#include "worker/sequence_row.h"
+#include "worker/staged_array.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// A plan's slice, with its row.
+struct BatchSlice {
+  SequenceRow* row;
+  int first_position;
+  int num_tokens;
+  int first_token;  // Where the slice begins in the batch's token arrays.
+  bool samples;
+
+  int end_position() const { return first_position + num_tokens; }
+};
+
+// A plan's slices as the flat arrays that the kernels read. Memory is kept from step to step. Owned by the executor
+// thread.
+//
+// Example: blocks of 4 tokens; one slice, position 5 of a row with tokens t0 .. t5 and the table (7, 2): one entry in
+// the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.
+class StepBatch {
+ public:
+  // Takes memory for a step of the largest size. `backend` must outlive the batch.
+  static absl::StatusOr<std::unique_ptr<StepBatch>> Create(Backend* backend, const WorkerLimits& limits);
+
+  // Applies the plan's table changes to `rows` and fills the arrays. INVALID_ARGUMENT when a slice does not fit its
+  // row: a position that the row has no token for, a gap after what was computed before, a table that does not reach, a
+  // block that is written while another slice reads or writes it. After an error the batch and the rows are good for
+  // nothing but a new session. REQUIRES: PlanCheck accepted the plan, its starts were applied.
+  absl::Status Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows);
+
+  // Valid until the next Build.
+  const BatchView& view() const { return view_; }
+  absl::Span<const BatchSlice> slices() const { return slices_; }
+
+ private:
+  StepBatch(Backend* backend, const WorkerLimits& limits);
+
+  void Clear();
+  absl::Status CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const;
+  // Marks the blocks that the slice's tokens go to, each of them written by this slice alone.
+  absl::Status ClaimWrites(int index);
+  // Appends the slice's tokens and table. No block of it may be claimed by another slice.
+  absl::Status Append(int index);
+  absl::Status Upload();
+
+  const WorkerLimits limits_;
+  std::vector<BatchSlice> slices_;
+  BlockMarks writers_;  // Blocks written in this step; the owner is the slice's index.
+
+  StagedArray<int32_t> token_ids_;
+  StagedArray<int32_t> positions_;
+  StagedArray<int64_t> slots_;
+  StagedArray<int32_t> query_starts_;
+  StagedArray<int32_t> context_lens_;
+  StagedArray<int32_t> table_starts_;
+  StagedArray<uint32_t> block_tables_;
+  BatchView view_{};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_STEP_BATCH_H_

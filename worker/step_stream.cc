@@ -1,0 +1,127 @@
+#include "worker/step_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/session_loop.h"
+
+namespace quire {
+namespace {
+
+// Answers that a manager may leave unread. It can have two plans unanswered, so a live one never comes close.
+constexpr size_t kMaxUnread = 16;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+}  // namespace
+
+StepStream* StepStream::Serve(SessionLoop* loop) {
+  std::shared_ptr<StepStream> stream(new StepStream(loop));
+  stream->self_ = stream;
+  stream->StartRead(&stream->request_);
+  return stream.get();
+}
+
+void StepStream::SendOpened(uint64_t epoch) {
+  v1::StepsResponse response;
+  response.mutable_opened()->set_epoch(epoch);
+  Send(std::move(response));
+}
+
+void StepStream::SendResult(v1::StepResult result) {
+  v1::StepsResponse response;
+  *response.mutable_result() = std::move(result);
+  Send(std::move(response));
+}
+
+void StepStream::Send(v1::StepsResponse response) {
+  const std::lock_guard lock(mutex_);
+  if (is_ending_) return;
+  outbox_.push_back(std::move(response));
+  if (outbox_.size() > kMaxUnread) {
+    is_ending_ = true;
+    end_status_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                               absl::StrCat(outbox_.size(), " answers are unread, the limit is ", kMaxUnread));
+  }
+  WriteNextOrFinish();
+}
+
+void StepStream::End(const absl::Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (is_ending_) return;
+  is_ending_ = true;
+  end_status_ = ToGrpc(status);
+  WriteNextOrFinish();
+}
+
+void StepStream::WriteNextOrFinish() {
+  if (is_writing_ || is_finished_) return;
+  if (!outbox_.empty()) {
+    is_writing_ = true;
+    StartWrite(&outbox_.front());
+  } else if (is_ending_) {
+    is_finished_ = true;
+    Finish(end_status_);
+  }
+}
+
+void StepStream::OnReadDone(bool ok) {
+  if (!ok) {
+    loop_->CloseAfterPlans(this);
+    return;
+  }
+  const absl::Status status = Handle(&request_);
+  if (!status.ok()) {
+    loop_->Leave(this);
+    End(status);
+    return;
+  }
+  request_.Clear();
+  StartRead(&request_);
+}
+
+absl::Status StepStream::Handle(v1::StepsRequest* request) {
+  switch (request->message_case()) {
+    case v1::StepsRequest::kOpen:
+      if (is_open_) return absl::InvalidArgumentError("a second `open` in one stream");
+      is_open_ = true;
+      return loop_->Open(self_, request->open().epoch());
+    case v1::StepsRequest::kPlan:
+      if (!is_open_) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
+      return loop_->Submit(this, std::move(*request->mutable_plan()));
+    case v1::StepsRequest::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("a message of the stream is neither `open` nor `plan`");
+}
+
+void StepStream::OnWriteDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  is_writing_ = false;
+  outbox_.pop_front();
+  if (!ok) outbox_.clear();  // The stream is broken; OnCancel ends it.
+  WriteNextOrFinish();
+}
+
+void StepStream::OnCancel() {
+  loop_->Leave(this);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_writing_) {
+      outbox_.resize(1);  // The write under way fails by itself.
+    } else {
+      outbox_.clear();
+    }
+  }
+  End(absl::CancelledError("the stream was cancelled"));
+}
+
+void StepStream::OnDone() {
+  loop_->Leave(this);
+  self_.reset();
+}
+
+}  // namespace quire

@@ -1,0 +1,58 @@
+#ifndef QUIRE_WORKER_WORKER_H_
+#define QUIRE_WORKER_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/block_storage.h"
+#include "worker/executor.h"
+#include "worker/metrics.h"
+#include "worker/model/model.h"
+#include "worker/options.h"
+#include "worker/session_loop.h"
+#include "worker/worker_server.h"
+#include "worker/worker_service.h"
+#include "worker/worker_stats.h"
+
+namespace quire {
+
+// A whole worker in this process: model, pool, executor, service and metrics, put together from the options.
+class Worker {
+ public:
+  // Loads the model, takes the memory and listens. UNAVAILABLE when an address cannot be taken.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
+  ~Worker();
+
+  // Finishes the running step, ends the session with UNAVAILABLE and stops listening. Later calls do nothing.
+  void Stop();
+
+  // What started, one fact per line.
+  std::string Summary() const;
+  const std::string& address() const { return server_->address(); }
+  int metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }  // 0: no metrics.
+
+ private:
+  Worker() = default;
+
+  absl::Status Load(const WorkerOptions& options);
+  absl::Status TakeMemory(const WorkerOptions& options);
+  absl::Status Listen(const WorkerOptions& options);
+
+  // In the order of construction: each stands on those before it.
+  std::string model_name_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<BlockStorage> storage_;
+  std::unique_ptr<Executor> executor_;
+  WorkerStats stats_;
+  std::unique_ptr<SessionLoop> loop_;
+  std::unique_ptr<WorkerService> service_;
+  std::unique_ptr<WorkerServer> server_;
+  std::unique_ptr<WorkerMetricsServer> metrics_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_WORKER_H_

@@ -1,0 +1,87 @@
+#include "worker/worker_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMaxMessageBytes = 64 << 20;
+// A manager that notices a dead worker within a second pings every half second; gRPC's default would call that abuse.
+constexpr int kMinPingIntervalMs = 50;
+constexpr std::chrono::seconds kShutdownGrace(2);
+
+// gRPC replaces the file of a unix socket even when a live server listens on it.
+bool IsUnixSocketInUse(const std::string& address) {
+  absl::string_view path = address;
+  sockaddr_un target{};
+  if (!absl::ConsumePrefix(&path, "unix:") || path.size() >= sizeof(target.sun_path)) return false;
+  target.sun_family = AF_UNIX;
+  std::memcpy(target.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  const bool in_use = fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof(target)) == 0;
+  if (fd >= 0) close(fd);
+  return in_use;
+}
+
+// "127.0.0.1:0" and 41234 give "127.0.0.1:41234".
+std::string WithPort(const std::string& address, int port) {
+  if (absl::StartsWith(address, "unix:")) return address;
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const std::string& address, WorkerService* service) {
+  if (IsUnixSocketInUse(address)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": another process does"));
+  }
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": in use, or not an address of this machine"));
+  }
+  for (const char* name : {"", "liveness", "readiness", "quire.v1.WorkerService"}) {
+    server->GetHealthCheckService()->SetServingStatus(name, true);
+  }
+  return std::unique_ptr<WorkerServer>(new WorkerServer(std::move(server), WithPort(address, port)));
+}
+
+WorkerServer::WorkerServer(std::unique_ptr<grpc::Server> server, std::string address)
+    : server_(std::move(server)), address_(std::move(address)) {}
+
+WorkerServer::~WorkerServer() {
+  Shutdown();
+}
+
+void WorkerServer::SetNotServing() {
+  server_->GetHealthCheckService()->SetServingStatus(false);
+}
+
+void WorkerServer::Shutdown() {
+  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+}
+
+}  // namespace quire

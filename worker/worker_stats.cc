@@ -1,0 +1,38 @@
+#include "worker/worker_stats.h"
+
+#include <algorithm>
+
+namespace quire {
+
+void WorkerStats::RecordStep(const StepCounts& counts) {
+  const std::lock_guard lock(mutex_);
+  ++totals_.steps;
+  totals_.prefill_tokens += counts.prefill_tokens;
+  totals_.decode_tokens += counts.decode_tokens;
+  totals_.sampled_tokens += counts.sampled_tokens;
+  totals_.copied_blocks += counts.copied_blocks;
+  totals_.rows_in_use = counts.rows;
+  totals_.step_seconds += counts.seconds;
+  const auto bucket = std::lower_bound(kStepSecondsBounds.begin(), kStepSecondsBounds.end(), counts.seconds);
+  ++totals_.step_seconds_counts[bucket - kStepSecondsBounds.begin()];
+}
+
+void WorkerStats::RecordFailure() {
+  const std::lock_guard lock(mutex_);
+  ++totals_.failed_steps;
+}
+
+void WorkerStats::SetSession(uint64_t epoch, bool is_open) {
+  const std::lock_guard lock(mutex_);
+  if (is_open) ++totals_.sessions;
+  totals_.epoch = epoch;
+  totals_.is_open = is_open;
+  totals_.rows_in_use = 0;
+}
+
+WorkerStatsSnapshot WorkerStats::Snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+}  // namespace quire
