@@ -1,0 +1,134 @@
+#include "tests/kv_manager/fake_worker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+WorkerDescription SmallWorker() {
+  WorkerDescription worker;
+  worker.model_name = "shadow";
+  worker.architecture = "Shadow";
+  worker.vocab_size = 1000;
+  worker.max_context_tokens = 64;
+  worker.eos_token_ids = {ShadowModel::kStopToken};
+  worker.block_size = 4;
+  worker.num_blocks = 16;
+  worker.max_sequences = 8;
+  worker.max_tokens_per_step = 32;
+  worker.numerics_fingerprint = "hash";
+  worker.device = "test";
+  return worker;
+}
+
+class FakeWorker::Client : public WorkerClient {
+ public:
+  explicit Client(FakeWorker* worker) : worker_(worker) {}
+  ~Client() override { Close(); }
+
+  void SetListener(Listener* listener) override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->listener_ = listener;
+  }
+  void Describe(uint64_t epoch) override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->epochs_.push_back(epoch);
+    if (!worker_->worker_.has_value()) {
+      return worker_->listener_->OnLost(epoch, absl::UnavailableError("connection refused"));
+    }
+    worker_->epoch_ = epoch;
+    worker_->listener_->OnDescribed(epoch, worker_->description_);
+  }
+  void Open(uint64_t epoch) override {
+    const std::lock_guard lock(worker_->mutex_);
+    if (!worker_->epoch_.has_value()) return;
+    const WorkerDescription& description = worker_->description_;
+    worker_->worker_.emplace(worker_->model_, description.num_blocks, description.block_size,
+                             description.max_sequences);
+    worker_->held_back_.clear();
+    worker_->listener_->OnOpened(epoch);
+  }
+  void Send(const StepPlan& plan) override {
+    const std::lock_guard lock(worker_->mutex_);
+    if (!worker_->epoch_.has_value()) return;
+    ++worker_->num_plans_;
+    if (worker_->holds_back_) {
+      worker_->held_back_.push_back(plan);
+    } else {
+      worker_->Execute(plan);
+    }
+  }
+  void Close() override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->epoch_.reset();
+  }
+
+ private:
+  FakeWorker* const worker_;
+};
+
+FakeWorker::FakeWorker(WorkerDescription description, ShadowModel model) : model_(model) {
+  Start(std::move(description));
+}
+
+std::unique_ptr<WorkerClient> FakeWorker::NewClient() {
+  return std::make_unique<Client>(this);
+}
+
+void FakeWorker::Kill() {
+  const std::lock_guard lock(mutex_);
+  worker_.reset();
+  held_back_.clear();
+  if (epoch_.has_value()) listener_->OnLost(*epoch_, absl::UnavailableError("socket closed"));
+  epoch_.reset();
+}
+
+void FakeWorker::Start(WorkerDescription description) {
+  const std::lock_guard lock(mutex_);
+  description_ = std::move(description);
+  worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
+}
+
+void FakeWorker::HoldBack() {
+  const std::lock_guard lock(mutex_);
+  holds_back_ = true;
+}
+
+void FakeWorker::Answer() {
+  const std::lock_guard lock(mutex_);
+  holds_back_ = false;
+  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+}
+
+void FakeWorker::AnswerNextPlanWrongly() {
+  const std::lock_guard lock(mutex_);
+  answers_wrongly_ = true;
+}
+
+absl::Status FakeWorker::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+int FakeWorker::num_plans() const {
+  const std::lock_guard lock(mutex_);
+  return num_plans_;
+}
+
+std::vector<uint64_t> FakeWorker::epochs() const {
+  const std::lock_guard lock(mutex_);
+  return epochs_;
+}
+
+void FakeWorker::Execute(const StepPlan& plan) {
+  absl::StatusOr<StepResult> result = worker_->Execute(plan);
+  if (!result.ok()) {
+    error_.Update(result.status());
+    return listener_->OnLost(*epoch_, result.status());
+  }
+  if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
+  listener_->OnResult(*epoch_, *std::move(result), 10);
+}
+
+}  // namespace quire

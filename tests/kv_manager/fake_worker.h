@@ -1,0 +1,64 @@
+#ifndef QUIRE_TESTS_KV_MANAGER_FAKE_WORKER_H_
+#define QUIRE_TESTS_KV_MANAGER_FAKE_WORKER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kv_manager/worker_client.h"
+#include "tests/sim/shadow_worker.h"
+
+namespace quire {
+
+// Room for a few small requests: 16 blocks of 4 tokens, 8 rows.
+WorkerDescription SmallWorker();
+
+// A worker in the test's own process: a ShadowWorker behind the WorkerClient seam. It answers within the call, unless
+// it is told to hold back. Thread-safe.
+class FakeWorker {
+ public:
+  explicit FakeWorker(WorkerDescription description = SmallWorker(), ShadowModel model = {});
+
+  std::unique_ptr<WorkerClient> NewClient();  // One at a time; the worker outlives it.
+
+  // The process dies: the session is lost, memory too, and attempts fail until it is started again.
+  void Kill();
+  void Start(WorkerDescription description);
+
+  // Plans are taken but not executed until Answer().
+  void HoldBack();
+  void Answer();
+  // The next answer is for another step than its plan.
+  void AnswerNextPlanWrongly();
+
+  // What the first broken rule was; OK as long as every plan was right.
+  absl::Status error() const;
+  int num_plans() const;                 // Received.
+  std::vector<uint64_t> epochs() const;  // Of all attempts.
+
+ private:
+  class Client;
+
+  void Execute(const StepPlan& plan);
+
+  mutable std::mutex mutex_;  // Guards everything.
+  WorkerDescription description_;
+  const ShadowModel model_;
+  std::optional<ShadowWorker> worker_;  // None: the process is dead.
+  WorkerClient::Listener* listener_ = nullptr;
+  std::optional<uint64_t> epoch_;  // Of the attempt or session, if there is one.
+  std::deque<StepPlan> held_back_;
+  bool holds_back_ = false;
+  bool answers_wrongly_ = false;
+  absl::Status error_;
+  int num_plans_ = 0;
+  std::vector<uint64_t> epochs_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KV_MANAGER_FAKE_WORKER_H_
