@@ -1,0 +1,155 @@
+#include <filesystem>
+#include <string>
+
+#include "base/log.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "tests/worker/model/model_files.h"
+#include "worker/model/model.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+// A copy of the small Llama checkpoint to break.
+class LoadModelTest : public testing::Test {
+ protected:
+  LoadModelTest() : backend_(MakeCpuBackend(1)), weights_(ReadFile(GoldenModel("llama2") + "/model.safetensors")) {
+    directory_.CopyFrom(GoldenModel("llama2"), "config.json");
+    directory_.Write("model.safetensors", weights_);
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> Load() { return LoadModel(directory_.path(), backend_.get()); }
+
+  std::string ErrorOfLoad() {
+    const auto model = Load();
+    EXPECT_FALSE(model.ok());
+    return std::string(model.status().message());
+  }
+
+  // Replaces the first occurrence after `anchor`; the header keeps its length.
+  void Replace(const std::string& anchor, const std::string& from, const std::string& to) {
+    ASSERT_EQ(from.size(), to.size());
+    const size_t start = weights_.find(anchor);
+    ASSERT_NE(start, std::string::npos) << anchor;
+    const size_t found = weights_.find(from, start);
+    ASSERT_NE(found, std::string::npos) << from;
+    weights_.replace(found, from.size(), to);
+    directory_.Write("model.safetensors", weights_);
+  }
+
+  void EditConfig(const std::string& from, const std::string& to) {
+    std::string config = ReadFile(directory_.path() + "/config.json");
+    const size_t found = config.find(from);
+    ASSERT_NE(found, std::string::npos) << from;
+    directory_.Write("config.json", config.replace(found, from.size(), to));
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  const TestDirectory directory_;
+  std::string weights_;
+};
+
+TEST_F(LoadModelTest, TokenizerFilesComeAlongUnread) {
+  directory_.Write("tokenizer.json", "{not json");
+  directory_.Write("tokenizer_config.json", "{}");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->tokenizer_files.size(), 2u);
+  EXPECT_EQ((*model)->tokenizer_files[0].name, "tokenizer.json");
+  EXPECT_EQ((*model)->tokenizer_files[0].contents, "{not json");
+  EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");
+}
+
+TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {
+  const std::string original = (*Load())->weights.fingerprint;
+  EXPECT_EQ((*Load())->weights.fingerprint, original);
+  weights_.back() ^= 1;
+  directory_.Write("model.safetensors", weights_);
+  const std::string other_weight = (*Load())->weights.fingerprint;
+  EXPECT_NE(other_weight, original);
+  EditConfig("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-06");
+  EXPECT_NE((*Load())->weights.fingerprint, other_weight);
+}
+
+TEST_F(LoadModelTest, MissingFilesAreNamed) {
+  EXPECT_THAT(std::string(LoadModel("/no/such/place", backend_.get()).status().message()),
+              HasSubstr("cannot open /no/such/place/config.json"));
+  const TestDirectory empty;
+  empty.CopyFrom(GoldenModel("llama2"), "config.json");
+  EXPECT_THAT(std::string(LoadModel(empty.path(), backend_.get()).status().message()),
+              HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
+}
+
+TEST_F(LoadModelTest, AMissingTensorIsNamedWithItsShape) {
+  Replace("model.layers.1.self_attn.k_proj.weight", "k_proj", "x_proj");
+  EXPECT_EQ(ErrorOfLoad(),
+            "tensor model.layers.1.self_attn.k_proj.weight is missing, expected [32, 32] of F32, BF16 or F16");
+}
+
+TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
+  Replace("lm_head.weight", "lm_head", "xm_head");
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor lm_head.weight is missing, expected [96, 32]"));
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  EXPECT_TRUE(Load().ok());
+}
+
+TEST_F(LoadModelTest, AWrongShapeIsShownBesideTheExpectedOne) {
+  Replace("\"lm_head.weight\"", "[96,32]", "[32,96]");
+  EXPECT_EQ(ErrorOfLoad(), "tensor lm_head.weight is F32 [32, 96], expected [96, 32] of F32, BF16 or F16");
+}
+
+TEST_F(LoadModelTest, AnIntegerTypeIsRefused) {
+  Replace("\"lm_head.weight\"", "\"F32\"", "\"I32\"");
+  EXPECT_EQ(ErrorOfLoad(), "tensor lm_head.weight is I32 [96, 32], expected [96, 32] of F32, BF16 or F16");
+}
+
+TEST_F(LoadModelTest, AConfigOfAnotherShapeIsRefused) {
+  EditConfig("\"intermediate_size\": 64", "\"intermediate_size\": 65");
+  EXPECT_THAT(ErrorOfLoad(),
+              HasSubstr("tensor model.layers.0.mlp.gate_proj.weight is F32 [64, 32], expected [65, 32]"));
+}
+
+TEST_F(LoadModelTest, TensorsAtOddAddressesAreCopied) {
+  const uint64_t header_bytes = static_cast<uint8_t>(weights_[0]) | static_cast<uint8_t>(weights_[1]) << 8;
+  std::string header = weights_.substr(8, header_bytes) + " ";
+  const std::string data = weights_.substr(8 + header_bytes);
+  const std::string original = (*Load())->weights.fingerprint;
+  directory_.Write("model.safetensors", SafetensorsFileOf(header, 0) + data);
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.fingerprint, original);
+}
+
+TEST_F(LoadModelTest, ShardsLoadLikeOneFile) {
+  const std::string original = (*Load())->weights.fingerprint;
+  directory_.Write("model-00001-of-00001.safetensors", weights_);
+  std::filesystem::remove(directory_.path() + "/model.safetensors");
+  directory_.Write("model.safetensors.index.json",
+                   R"({"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}})");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.fingerprint, original);
+}
+
+TEST_F(LoadModelTest, AnyFlippedHeaderByteIsLoadedOrRefusedButNeverCrashes) {
+  SetLogLevel(LogLevel::kError);
+  const size_t header_bytes = static_cast<uint8_t>(weights_[0]) | static_cast<uint8_t>(weights_[1]) << 8;
+  int num_refused = 0;
+  for (size_t i = 0; i < 8 + header_bytes; ++i) {
+    std::string bad = weights_;
+    bad[i] ^= static_cast<char>(1 + i % 255);
+    directory_.Write("model.safetensors", bad);
+    const auto model = Load();
+    if (model.ok()) continue;
+    ++num_refused;
+    EXPECT_THAT(std::string(model.status().message()), Not(HasSubstr("\n")));
+  }
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_GT(num_refused, 1000);
+}
+
+}  // namespace
+}  // namespace quire

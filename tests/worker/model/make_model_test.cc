@@ -1,0 +1,101 @@
+#include <cmath>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
+#include "tools/make_model/model_shape.h"
+#include "tools/make_model/random_tensor.h"
+#include "tools/make_model/safetensors_writer.h"
+#include "tools/make_model/tokenizer_files.h"
+#include "worker/model/model.h"
+
+namespace quire::make_model {
+namespace {
+
+ModelShape Tiny(const std::string& family) {
+  ModelShape shape = *Preset("tiny");
+  shape.family = family;
+  EXPECT_EQ(Complete(&shape), "");
+  return shape;
+}
+
+void Write(const ModelShape& shape, DataType type, uint64_t seed, const TestDirectory& directory) {
+  directory.Write("config.json", ConfigJson(shape, Name(type)));
+  const absl::Status status = WriteRandomTensors(TensorsOf(shape), type, seed, directory.path() + "/model.safetensors");
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+TEST(MakeModelTest, EveryFamilyAndTypeLoadsAndRuns) {
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+      const TestDirectory directory;
+      Write(Tiny(family), type, 1, directory);
+      const auto model = LoadModel(directory.path(), backend.get());
+      ASSERT_TRUE(model.ok()) << family << ": " << model.status();
+      PagedRunner runner(model->get(), backend.get(), {});
+      const Logits logits = runner.Prefill(0, {0, 70, 80}, 64).back();
+      double sum = 0;
+      for (const float logit : logits) sum += logit * logit;
+      const double deviation = std::sqrt(sum / static_cast<double>(logits.size()));
+      EXPECT_GT(deviation, 1.0) << family;
+      EXPECT_LT(deviation, 9.0) << family;
+    }
+  }
+}
+
+TEST(MakeModelTest, EqualSeedsGiveEqualFiles) {
+  const TestDirectory first;
+  const TestDirectory second;
+  const TestDirectory other;
+  Write(Tiny("llama"), DataType::kBFloat16, 1, first);
+  Write(Tiny("llama"), DataType::kBFloat16, 1, second);
+  Write(Tiny("llama"), DataType::kBFloat16, 2, other);
+  const std::string weights = ReadFile(first.path() + "/model.safetensors");
+  EXPECT_EQ(ReadFile(second.path() + "/model.safetensors"), weights);
+  EXPECT_NE(ReadFile(other.path() + "/model.safetensors"), weights);
+}
+
+// The first numbers of the zero key and counter as the authors of Philox publish them: 6627e8d5 e169c58d ...
+TEST(MakeModelTest, NumbersAreThoseOfPhilox) {
+  float values[4];
+  RandomTensor(0, 0, 0.5, 0.5).Group(0, values);
+  EXPECT_FLOAT_EQ(values[0], 0x6627e8d5 * 0x1p-32f);
+  EXPECT_FLOAT_EQ(values[1], 0xe169c58d * 0x1p-32f);
+}
+
+TEST(MakeModelTest, EveryIdOfTheTokenizerIsUsedOnce) {
+  const auto tokenizer = nlohmann::json::parse(TokenizerJson(300));
+  std::vector<int> uses(300);
+  for (const auto& [text, id] : tokenizer["model"]["vocab"].items()) ++uses.at(id.get<int>());
+  for (const int count : uses) EXPECT_EQ(count, 1);
+  EXPECT_EQ(tokenizer["model"]["vocab"]["A"], kFirstByteToken + 'A');
+  EXPECT_EQ(tokenizer["model"]["vocab"]["\u0120"], kFirstByteToken + ' ');
+  EXPECT_EQ(tokenizer["model"]["vocab"]["\u0120w299"], 299);
+}
+
+TEST(MakeModelTest, ASmallVocabularyHasNoTokenizer) {
+  EXPECT_FALSE(HasTokenizer(257));
+  EXPECT_TRUE(HasTokenizer(258));
+}
+
+TEST(MakeModelTest, OddShapesAreRefusedByFlag) {
+  ModelShape shape = *Preset("tiny");
+  shape.kv_heads = 3;
+  EXPECT_EQ(Complete(&shape), "--kv_heads is 3, must divide --heads, 4");
+  shape = *Preset("tiny");
+  shape.family = "gpt2";
+  EXPECT_EQ(Complete(&shape), "--family is gpt2, must be llama, mistral, qwen2 or qwen3");
+  shape = *Preset("tiny");
+  shape.layers = 0;
+  EXPECT_EQ(Complete(&shape), "--layers is 0, must be in 1 .. 1048576");
+  shape = *Preset("tiny");
+  shape.dim = 65;
+  EXPECT_EQ(Complete(&shape), "--head_dim is 0, must be even and positive, or --dim a multiple of --heads");
+  EXPECT_FALSE(Preset("m501").has_value());
+}
+
+}  // namespace
+}  // namespace quire::make_model

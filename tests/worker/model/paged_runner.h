@@ -1,0 +1,77 @@
+#ifndef QUIRE_TESTS_WORKER_MODEL_PAGED_RUNNER_H_
+#define QUIRE_TESTS_WORKER_MODEL_PAGED_RUNNER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "worker/model/backend_buffer.h"
+#include "worker/model/model.h"
+#include "worker/model/transformer.h"
+
+namespace quire {
+
+using Tokens = std::vector<int32_t>;
+using Logits = std::vector<float>;  // [vocab_size]
+
+// What one sequence adds in a step.
+struct Slice {
+  int sequence;
+  Tokens tokens;
+};
+
+// Runs steps of a model over paged KV memory, as an executor does: block tables grow as sequences do, and the blocks
+// come from the pool in a scattered order that the seed decides.
+class PagedRunner {
+ public:
+  struct Options {
+    int block_size = 16;
+    DataType kv_type = DataType::kFloat32;
+    uint32_t placement_seed = 1;
+    int max_logit_rows = 64;
+  };
+
+  PagedRunner(const Model* model, Backend* backend, const Options& options);
+
+  // Returns the logits of every token of the step, slice after slice.
+  std::vector<Logits> Run(const std::vector<Slice>& slices);
+
+  // Feeds `tokens` to a sequence in chunks and returns the logits of every token.
+  std::vector<Logits> Prefill(int sequence, const Tokens& tokens, int chunk_size);
+
+  // Continues a sequence whose last logits are `logits` by the most likely token, `count` times.
+  Tokens Greedy(int sequence, Logits logits, int count);
+
+ private:
+  struct Sequence {
+    int length = 0;
+    std::vector<uint32_t> blocks;
+  };
+
+  // Device arrays of one step; the batch points into them.
+  struct StepArrays;
+
+  void Place(const Slice& slice, StepArrays* step);
+  std::vector<Logits> ReadLogits(int num_rows);
+
+  const Model& model_;
+  Backend* const backend_;
+  KvLayout layout_;
+  std::unique_ptr<Transformer> transformer_;
+  std::vector<BackendBuffer> pools_;
+  std::vector<void*> pool_pointers_;
+  std::vector<uint32_t> free_blocks_;
+  std::map<int, Sequence> sequences_;
+};
+
+// The first of the largest.
+int32_t ArgMax(const Logits& logits);
+
+// The largest difference over the largest magnitude of `expected`.
+float RelativeError(const Logits& actual, const Logits& expected);
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_WORKER_MODEL_PAGED_RUNNER_H_

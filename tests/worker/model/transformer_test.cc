@@ -1,0 +1,174 @@
+#include "worker/model/transformer.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/worker/model/golden_model.h"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr float kTolerance = 1e-4f;  // Of float32 against float32 in another order of operations.
+
+// One model family; its weights are float32.
+class FamilyTest : public testing::TestWithParam<const char*> {
+ protected:
+  FamilyTest() : backend_(MakeCpuBackend(2)), golden_(LoadGolden(GetParam(), backend_.get())) {}
+
+  PagedRunner Runner(const PagedRunner::Options& options = {}) {
+    return PagedRunner(golden_.model.get(), backend_.get(), options);
+  }
+  const Tokens& longest_prompt() const { return golden_.prompts.back(); }
+
+  const std::unique_ptr<Backend> backend_;
+  const Golden golden_;
+};
+
+TEST_P(FamilyTest, LogitsAreThoseOfTransformers) {
+  PagedRunner runner = Runner();
+  for (size_t prompt = 0; prompt < golden_.prompts.size(); ++prompt) {
+    const std::vector<Logits> logits = runner.Prefill(static_cast<int>(prompt), golden_.prompts[prompt], 64);
+    ASSERT_EQ(logits.size(), golden_.logits[prompt].size());
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_LT(RelativeError(logits[i], golden_.logits[prompt][i]), kTolerance)
+          << "prompt " << prompt << " token " << i;
+    }
+  }
+}
+
+TEST_P(FamilyTest, GreedyTextIsThatOfTransformers) {
+  PagedRunner runner = Runner();
+  for (size_t prompt = 0; prompt < golden_.prompts.size(); ++prompt) {
+    const int sequence = static_cast<int>(prompt);
+    const Logits last = runner.Prefill(sequence, golden_.prompts[prompt], 64).back();
+    EXPECT_EQ(runner.Greedy(sequence, last, 64), golden_.greedy[prompt]) << "prompt " << prompt;
+  }
+}
+
+TEST_P(FamilyTest, ChunkSizeChangesNoBit) {
+  const std::vector<Logits> whole = Runner().Prefill(0, longest_prompt(), 64);
+  EXPECT_EQ(Runner().Prefill(0, longest_prompt(), 1), whole);
+  EXPECT_EQ(Runner().Prefill(0, longest_prompt(), 7), whole);
+}
+
+TEST_P(FamilyTest, BlockSizeChangesNoBit) {
+  const std::vector<Logits> expected = Runner().Prefill(0, longest_prompt(), 7);
+  for (const int block_size : {1, 2, 4, 8, 32, 64}) {
+    PagedRunner::Options options;
+    options.block_size = block_size;
+    EXPECT_EQ(Runner(options).Prefill(0, longest_prompt(), 7), expected) << "block size " << block_size;
+  }
+}
+
+TEST_P(FamilyTest, BlockPlacementChangesNoBit) {
+  const std::vector<Logits> expected = Runner().Prefill(0, longest_prompt(), 64);
+  for (uint32_t seed = 2; seed < 5; ++seed) {
+    PagedRunner::Options options;
+    options.placement_seed = seed;
+    EXPECT_EQ(Runner(options).Prefill(0, longest_prompt(), 64), expected) << "placement seed " << seed;
+  }
+}
+
+TEST_P(FamilyTest, CompanyInTheBatchChangesNoBit) {
+  std::vector<Logits> alone;
+  for (const Tokens& prompt : golden_.prompts) {
+    for (Logits& logits : Runner().Prefill(0, prompt, 64)) alone.push_back(std::move(logits));
+  }
+  PagedRunner together = Runner();
+  EXPECT_EQ(together.Run({{0, golden_.prompts[0]}, {1, golden_.prompts[1]}, {2, golden_.prompts[2]}}), alone);
+}
+
+TEST_P(FamilyTest, ADecodeBesideAPrefillChunkChangesNoBit) {
+  const Tokens& prompt = golden_.prompts[1];
+  const Tokens& company = golden_.prompts[2];
+  PagedRunner alone = Runner();
+  alone.Prefill(0, prompt, 64);
+  const Logits expected = alone.Run({{0, {5}}}).front();
+  PagedRunner together = Runner();
+  together.Prefill(0, prompt, 64);
+  EXPECT_EQ(together.Run({{7, company}, {0, {5}}}).back(), expected);
+}
+
+TEST_P(FamilyTest, LogitsInSeveralCallsAreTheSameBits) {
+  const std::vector<Logits> whole = Runner().Prefill(0, longest_prompt(), 64);
+  PagedRunner::Options options;
+  options.max_logit_rows = 3;
+  EXPECT_EQ(Runner(options).Prefill(0, longest_prompt(), 64), whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFamilies, FamilyTest,
+                         testing::Values("llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// 16-bit weights; the backend may round activations to the weights' type where the hardware multiplies that.
+class HalfPrecisionTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(HalfPrecisionTest, LogitsAreNearThoseOfTransformers) {
+  constexpr float kHalfTolerance = 0.03f;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  const Golden golden = LoadGolden(GetParam(), backend.get());
+  PagedRunner runner(golden.model.get(), backend.get(), {});
+  for (size_t prompt = 0; prompt < golden.prompts.size(); ++prompt) {
+    const std::vector<Logits> logits = runner.Prefill(static_cast<int>(prompt), golden.prompts[prompt], 64);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_LT(RelativeError(logits[i], golden.logits[prompt][i]), kHalfTolerance);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BothTypes, HalfPrecisionTest, testing::Values("bfloat16", "float16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(TransformerTest, AHalfPrecisionCacheStaysNear) {
+  constexpr float kCacheTolerance = 0.03f;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  const Golden golden = LoadGolden("llama3", backend.get());
+  PagedRunner::Options options;
+  options.kv_type = DataType::kBFloat16;
+  PagedRunner runner(golden.model.get(), backend.get(), options);
+  const std::vector<Logits> logits = runner.Prefill(0, golden.prompts.back(), 64);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    EXPECT_LT(RelativeError(logits[i], golden.logits.back()[i]), kCacheTolerance) << "token " << i;
+  }
+}
+
+TEST(TransformerTest, ThreadsChangeNoBit) {
+  const std::unique_ptr<Backend> one = MakeCpuBackend(1);
+  const std::unique_ptr<Backend> three = MakeCpuBackend(3);
+  const Golden golden = LoadGolden("qwen3", one.get());
+  const Golden same = LoadGolden("qwen3", three.get());
+  const std::vector<Logits> expected =
+      PagedRunner(golden.model.get(), one.get(), {}).Prefill(0, golden.prompts.back(), 64);
+  EXPECT_EQ(PagedRunner(same.model.get(), three.get(), {}).Prefill(0, golden.prompts.back(), 64), expected);
+}
+
+TEST(TransformerTest, AStepWithoutRoomIsRefused) {
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  const Golden golden = LoadGolden("llama2", backend.get());
+  const auto none = Transformer::Create(&golden.model->config, &golden.model->weights, backend.get(), {0, 1});
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("a step of 0 tokens and 1 logit rows"));
+}
+
+TEST(TransformerTest, TheStoryModelTellsItsStory) {
+  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/../shared/models/stories260k";
+  if (!std::filesystem::exists(directory)) GTEST_SKIP() << directory << " is absent";
+  const auto golden = nlohmann::json::parse(ReadFile(GoldenModel("stories260k.json")));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  const auto model = LoadModel(directory, backend.get());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->tokenizer_files.size(), 3u);
+  PagedRunner runner(model->get(), backend.get(), {});
+  const Logits first = runner.Prefill(0, golden["prompt"].get<Tokens>(), 64).back();
+  EXPECT_EQ(runner.Greedy(0, first, 100), golden["greedy"].get<Tokens>());
+  EXPECT_THAT(golden["text"].get<std::string>(), HasSubstr("Once upon a time, there was a little girl named Lily."));
+}
+
+}  // namespace
+}  // namespace quire
