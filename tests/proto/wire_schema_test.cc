@@ -34,7 +34,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 // Schemas as protoc wrote them, with comments.
-class WireTest : public ::testing::Test {
+class WireSchemaTest : public ::testing::Test {
  protected:
   // The files of a descriptor set, without protobuf's own.
   std::vector<const google::protobuf::FileDescriptor*> Load(const std::string& path) {
@@ -52,7 +52,7 @@ class WireTest : public ::testing::Test {
   google::protobuf::DescriptorPool pool_;
 };
 
-TEST_F(WireTest, HasTheFilesOfTheWire) {
+TEST_F(WireSchemaTest, HasTheFilesOfTheWire) {
   std::vector<std::string> names;
   for (const auto* file : Load(kDescriptors)) names.push_back(file->name());
   EXPECT_THAT(
@@ -60,18 +60,18 @@ TEST_F(WireTest, HasTheFilesOfTheWire) {
                                   "quire/v1/admin.proto", "google/rpc/status.proto", "google/rpc/error_details.proto"));
 }
 
-TEST_F(WireTest, FollowsTheHouseRules) {
+TEST_F(WireSchemaTest, FollowsTheHouseRules) {
   for (const auto* file : Load(kDescriptors)) EXPECT_THAT(WireRuleViolations(*file), IsEmpty()) << file->name();
 }
 
-TEST_F(WireTest, FilesLieInTheFolderOfTheirPackage) {
+TEST_F(WireSchemaTest, FilesLieInTheFolderOfTheirPackage) {
   for (const auto* file : Load(kDescriptors)) {
     const std::string folder = absl::StrJoin(absl::StrSplit(file->package(), '.'), "/") + "/";
     EXPECT_TRUE(absl::StartsWith(file->name(), folder)) << file->name();
   }
 }
 
-TEST_F(WireTest, IsTheSameAsBefore) {
+TEST_F(WireSchemaTest, IsTheSameAsBefore) {
   std::vector<std::string> lines;
   for (const auto* file : Load(kDescriptors)) {
     for (std::string& line : WireLines(*file)) lines.push_back(std::move(line));
@@ -94,7 +94,7 @@ TEST_F(WireTest, IsTheSameAsBefore) {
   EXPECT_EQ(golden, now);
 }
 
-TEST_F(WireTest, RulesFindEveryOffence) {
+TEST_F(WireSchemaTest, RulesFindEveryOffence) {
   ASSERT_EQ(Load(kUnruly).size(), 1u);
   EXPECT_THAT(
       WireRuleViolations(*pool_.FindFileByName("unruly.proto")),
@@ -110,7 +110,7 @@ TEST_F(WireTest, RulesFindEveryOffence) {
                   "unruly.Painter.Paint is not Paint(PaintRequest) returns (PaintResponse)"));
 }
 
-TEST_F(WireTest, LinesTellEveryPropertyOfTheEncoding) {
+TEST_F(WireSchemaTest, LinesTellEveryPropertyOfTheEncoding) {
   ASSERT_EQ(Load(kUnruly).size(), 1u);
   EXPECT_THAT(WireLines(*pool_.FindFileByName("unruly.proto")),
               ElementsAre("enum unruly.Color 0000 RED", "enum unruly.Color 0001 COLOR_BLUE",
