@@ -147,13 +147,16 @@ absl::Status DecodePromptScores(const v1::StepResult& in, const ExpectedResult& 
     std::vector<ScoredToken>& tokens = out->slices[scores.slice()].prompt_logprobs;
     if (!tokens.empty()) return Malformed("prompt_scores.slice", scores.slice(), "each slice once");
     ScoreReader reader(scores.scores(), "prompt_scores.scores", vocab_size);
-    QUIRE_RETURN_IF_ERROR(reader.CheckColumns(slice.num_prompt_scores));
-    tokens.resize(slice.num_prompt_scores);
-    for (ScoredToken& token : tokens) QUIRE_RETURN_IF_ERROR(reader.Next(slice.num_prompt_logprobs, &token));
+    QUIRE_RETURN_IF_ERROR(reader.CheckColumns(static_cast<int>(slice.prompt_tokens.size())));
+    for (const TokenId prompt_token : slice.prompt_tokens) {
+      tokens.push_back({.token = prompt_token, .logprob = 0, .rank = 0, .top = {}});
+      QUIRE_RETURN_IF_ERROR(reader.Next(slice.num_prompt_logprobs, &tokens.back()));
+    }
   }
   for (size_t i = 0; i < expected.slices.size(); ++i) {
-    if (static_cast<int>(out->slices[i].prompt_logprobs.size()) != expected.slices[i].num_prompt_scores)
-      return Malformed("prompt_scores: none for slice", i, absl::StrCat(expected.slices[i].num_prompt_scores));
+    const size_t due = expected.slices[i].prompt_tokens.size();
+    if (out->slices[i].prompt_logprobs.size() != due)
+      return Malformed("prompt_scores: none for slice", i, absl::StrCat(due));
   }
   return absl::OkStatus();
 }
@@ -202,18 +205,21 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   CopyTokens(start.tokens, out->mutable_token_ids());
   EncodeSampling(start.sampling, out->mutable_sampling());
   if (Value(start.row) >= rows_.size()) rows_.resize(Value(start.row) + 1);
-  rows_[Value(start.row)] = {start.prompt_length, start.sampling.num_logprobs, start.sampling.num_prompt_logprobs};
+  Row& row = rows_[Value(start.row)];
+  row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}};
+  if (row.num_prompt_logprobs < 0) return;
+  row.prompt.assign(start.tokens.begin(), start.tokens.begin() + start.prompt_length);
 }
 
 ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
   QUIRE_CHECK_LT(Value(slice.row), rows_.size());
   const Row& row = rows_[Value(slice.row)];
-  // Entry i is about position first_position + i + 1, which must lie in the prompt.
-  const int in_prompt = std::clamp(row.prompt_length - 1 - slice.first_position, 0, slice.num_tokens);
-  return {.sample = slice.sample,
-          .num_logprobs = row.num_logprobs,
-          .num_prompt_scores = row.num_prompt_logprobs < 0 ? 0 : in_prompt,
-          .num_prompt_logprobs = row.num_prompt_logprobs};
+  ExpectedResult::Slice expected{slice.sample, row.num_logprobs, row.num_prompt_logprobs, {}};
+  // Each token of the slice says something about the next position, as far as that lies in the prompt.
+  const int begin = slice.first_position + 1;
+  const int end = std::min<int>(begin + slice.num_tokens, static_cast<int>(row.prompt.size()));
+  if (begin < end) expected.prompt_tokens.assign(row.prompt.begin() + begin, row.prompt.begin() + end);
+  return expected;
 }
 
 absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size) {

@@ -18,9 +18,9 @@ namespace quire {
 struct ExpectedResult {
   struct Slice {
     bool sample;
-    int num_logprobs;         // Of the sampled token, as in SamplingParams; -1: none.
-    int num_prompt_scores;    // Tokens of the slice whose logprobs are due.
-    int num_prompt_logprobs;  // Alternatives for each of them.
+    int num_logprobs;                    // Of the sampled token, as in SamplingParams; -1: none.
+    int num_prompt_logprobs;             // Of each token of the prompt, likewise.
+    std::vector<TokenId> prompt_tokens;  // Those whose logprobs are due, in order.
   };
   StepId step{0};
   int num_sampled = 0;
@@ -35,9 +35,9 @@ class PlanEncoder {
 
  private:
   struct Row {
-    int prompt_length = 0;
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
+    std::vector<TokenId> prompt;  // When it has logprobs.
   };
 
   void EncodeStart(const SequenceStart& start, v1::SequenceStart* out);

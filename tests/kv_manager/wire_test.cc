@@ -1,0 +1,310 @@
+#include "kv_manager/wire.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/random.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kVocabSize = 100;
+
+template <typename Column>
+std::vector<TokenId> Tokens(const Column& column) {
+  return std::vector<TokenId>(column.begin(), column.end());
+}
+
+// What a worker makes of the message, read column by column.
+SamplingParams Read(const v1::RowSampling& in) {
+  SamplingParams out;
+  out.temperature = in.temperature();
+  out.top_k = static_cast<int>(in.top_k());
+  out.top_p = in.top_p();
+  out.min_p = in.min_p();
+  out.presence_penalty = in.presence_penalty();
+  out.frequency_penalty = in.frequency_penalty();
+  out.repetition_penalty = in.repetition_penalty();
+  out.seed = in.seed();
+  for (int i = 0; i < in.biases_size(); ++i) {
+    out.logit_bias.push_back({static_cast<TokenId>(in.bias_token_ids(i)), in.biases(i)});
+  }
+  out.allowed_token_ids = Tokens(in.allowed_token_ids());
+  auto next = in.bad_word_token_ids().begin();
+  for (const uint32_t length : in.bad_word_lengths()) {
+    out.bad_words.emplace_back(next, next + length);
+    next += length;
+  }
+  out.min_tokens_masked_ids = Tokens(in.min_tokens_masked_ids());
+  out.min_tokens = static_cast<int>(in.min_tokens());
+  out.num_logprobs = static_cast<int>(in.num_logprobs_plus_one()) - 1;
+  out.num_prompt_logprobs = static_cast<int>(in.num_prompt_logprobs_plus_one()) - 1;
+  return out;
+}
+
+StepPlan Read(const v1::StepPlan& in) {
+  StepPlan out;
+  out.step = StepId{in.step()};
+  for (const v1::SequenceStart& start : in.starts()) {
+    out.starts.push_back({RowId{start.row()}, SequenceId{start.sequence()}, start.sample_index(),
+                          static_cast<int>(start.prompt_length()), Tokens(start.token_ids()), Read(start.sampling())});
+  }
+  for (int i = 0; i < in.copy_sources_size(); ++i) {
+    out.copies.push_back({BlockId{in.copy_sources(i)}, BlockId{in.copy_destinations(i)}});
+  }
+  int tail = 0;
+  for (int i = 0; i < in.slice_rows_size(); ++i) {
+    SequenceSlice slice{.row = RowId{in.slice_rows(i)},
+                        .first_position = static_cast<int>(in.slice_first_positions(i)),
+                        .num_tokens = static_cast<int>(in.slice_num_tokens(i)),
+                        .first_changed_block = static_cast<int>(in.slice_first_changed_blocks(i)),
+                        .block_tail = {},
+                        .sample = in.slice_samples()[i] == 1};
+    for (uint32_t k = 0; k < in.slice_tail_lengths(i); ++k) slice.block_tail.push_back(BlockId{in.block_tails(tail++)});
+    out.slices.push_back(std::move(slice));
+  }
+  return out;
+}
+
+std::vector<TokenId> RandomTokens(Random* random, int max) {
+  std::vector<TokenId> tokens(random->Between(0, max));
+  for (TokenId& token : tokens) token = random->Between(0, kVocabSize - 1);
+  return tokens;
+}
+
+SamplingParams RandomSampling(Random* random) {
+  SamplingParams out;
+  out.temperature = static_cast<float>(random->Between(0, 8)) / 4;
+  out.top_k = random->Between(0, kVocabSize);
+  out.seed = random->Next();
+  for (const TokenId token : RandomTokens(random, 3)) out.logit_bias.push_back({token, 0.5f});
+  out.allowed_token_ids = RandomTokens(random, 3);
+  for (int i = random->Between(0, 2); i > 0; --i) out.bad_words.push_back(RandomTokens(random, 3));
+  out.min_tokens_masked_ids = RandomTokens(random, 2);
+  out.min_tokens = random->Between(0, 5);
+  out.num_logprobs = random->Between(-1, 3);
+  out.num_prompt_logprobs = random->Between(-1, 3);
+  return out;
+}
+
+// Rows 0 .. 7 start in the first plan of a session; later plans start some of them anew.
+StepPlan RandomPlan(Random* random, uint64_t step) {
+  constexpr int kRows = 8;
+  StepPlan plan;
+  plan.step = StepId{step};
+  for (int row = 0; row < kRows; ++row) {
+    if (step > 1 && !random->OneIn(4)) continue;
+    std::vector<TokenId> tokens = RandomTokens(random, 9);
+    tokens.push_back(1);
+    const int prompt_length = random->Between(1, static_cast<int>(tokens.size()));
+    plan.starts.push_back({RowId(row), SequenceId{random->Next()}, static_cast<uint32_t>(random->Between(0, 3)),
+                           prompt_length, std::move(tokens), RandomSampling(random)});
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.copies.push_back({BlockId(random->Between(0, 50)), BlockId(random->Between(51, 99))});
+  }
+  for (int row = 0; row < kRows; ++row) {
+    if (random->OneIn(3)) continue;
+    SequenceSlice slice{.row = RowId(row),
+                        .first_position = random->Between(0, 8),
+                        .num_tokens = random->Between(1, 5),
+                        .first_changed_block = random->Between(0, 3),
+                        .block_tail = {},
+                        .sample = random->OneIn(2)};
+    for (int i = random->Between(0, 3); i > 0; --i) slice.block_tail.push_back(BlockId(random->Between(0, 99)));
+    plan.slices.push_back(std::move(slice));
+  }
+  return plan;
+}
+
+ScoredToken RandomScore(Random* random, int num_logprobs) {
+  ScoredToken token;
+  token.token = random->Between(0, kVocabSize - 1);
+  if (num_logprobs < 0) return token;
+  token.logprob = -static_cast<float>(random->Between(0, 64)) / 8;
+  token.rank = random->Between(1, kVocabSize);
+  for (int i = 0; i < num_logprobs; ++i) token.top.push_back({random->Between(0, kVocabSize - 1), -0.5f});
+  return token;
+}
+
+// An answer that fits.
+StepResult RandomResult(Random* random, const ExpectedResult& expected) {
+  StepResult result;
+  result.step = expected.step;
+  for (const ExpectedResult::Slice& slice : expected.slices) {
+    SliceResult out;
+    out.sampled = slice.sample;
+    if (slice.sample) out.token = RandomScore(random, slice.num_logprobs);
+    for (const TokenId token : slice.prompt_tokens) {
+      out.prompt_logprobs.push_back(RandomScore(random, slice.num_prompt_logprobs));
+      out.prompt_logprobs.back().token = token;
+    }
+    result.slices.push_back(std::move(out));
+  }
+  return result;
+}
+
+void Write(const ScoredToken& token, v1::ScoreColumns* out) {
+  out->add_logprobs(token.logprob);
+  out->add_ranks(token.rank);
+  out->add_top_lengths(token.top.size());
+  for (const TokenLogprob& top : token.top) {
+    out->add_top_token_ids(top.token);
+    out->add_top_logprobs(top.logprob);
+  }
+}
+
+// The message of a worker that answers with `result`.
+v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
+  v1::StepResult out;
+  out.set_step(Value(result.step));
+  bool any_asked = false;
+  for (const ExpectedResult::Slice& slice : expected.slices) any_asked |= slice.sample && slice.num_logprobs >= 0;
+  for (size_t i = 0; i < result.slices.size(); ++i) {
+    const SliceResult& slice = result.slices[i];
+    if (slice.sampled) {
+      out.add_token_ids(slice.token.token);
+      if (any_asked) Write(slice.token, out.mutable_scores());
+    }
+    if (slice.prompt_logprobs.empty()) continue;
+    v1::PromptScores* scores = out.add_prompt_scores();
+    scores->set_slice(i);
+    for (const ScoredToken& token : slice.prompt_logprobs) Write(token, scores->mutable_scores());
+  }
+  return out;
+}
+
+TEST(WireTest, RandomPlansAndResultsSurviveTheRoundTrip) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    PlanEncoder encoder;
+    v1::StepPlan message;  // One for the session: what an earlier plan left in it must not show.
+    for (uint64_t step = 1; step <= 5; ++step) {
+      const StepPlan plan = RandomPlan(&random, step);
+      const ExpectedResult expected = encoder.Encode(plan, &message);
+      v1::StepPlan received;
+      ASSERT_TRUE(received.ParseFromString(message.SerializeAsString()));
+      ASSERT_EQ(Read(received), plan);
+
+      const StepResult result = RandomResult(&random, expected);
+      const absl::StatusOr<StepResult> decoded = DecodeStepResult(Write(result, expected), expected, kVocabSize);
+      ASSERT_TRUE(decoded.ok()) << decoded.status();
+      ASSERT_EQ(*decoded, result);
+    }
+  }
+}
+
+TEST(WireTest, PromptScoresAreDueForPositionsInsideThePrompt) {
+  SamplingParams sampling;
+  sampling.num_prompt_logprobs = 0;
+  StepPlan plan;
+  plan.starts.push_back({RowId{0}, SequenceId{1}, 0, 5, {1, 2, 3, 4, 5}, sampling});
+  plan.slices.push_back({RowId{0}, 0, 3, 0, {}, false});
+  v1::StepPlan message;
+  PlanEncoder encoder;
+  EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(2, 3, 4));
+  // The prompt's last token says something about position 5, which is not in the prompt any more.
+  plan.starts.clear();
+  plan.slices = {{RowId{0}, 3, 2, 0, {}, true}};
+  EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(5));
+}
+
+// Two sampled slices with two alternatives each, and one with prompt scores.
+class MalformedResultTest : public ::testing::Test {
+ protected:
+  MalformedResultTest() {
+    expected_.step = StepId{7};
+    expected_.num_sampled = 2;
+    expected_.slices = {{true, 2, -1, {}}, {false, -1, 1, {4, 5, 6}}, {true, 2, -1, {}}};
+    Random random(1);
+    message_ = Write(RandomResult(&random, expected_), expected_);
+    EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
+  }
+
+  // The error after one change to a good answer.
+  std::string ErrorAfter(const std::function<void(v1::StepResult*)>& change) {
+    v1::StepResult message = message_;
+    change(&message);
+    const absl::StatusOr<StepResult> decoded = DecodeStepResult(message, expected_, kVocabSize);
+    EXPECT_EQ(decoded.status().code(), absl::StatusCode::kInternal);
+    return std::string(decoded.status().message());
+  }
+
+  ExpectedResult expected_;
+  v1::StepResult message_;
+};
+
+TEST_F(MalformedResultTest, TokenColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_step(8); }), "worker sent step 8, expected 7");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_token_ids(1); }), "worker sent token_ids: length 3, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_token_ids(); }), "worker sent token_ids: length 0, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_token_ids(1, 100); }), "worker sent token_ids 100, expected less than 100");
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_token_ids(0, 0xffffffff); }), HasSubstr("4294967295"));
+}
+
+TEST_F(MalformedResultTest, ScoreColumns) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_scores(); }), HasSubstr("scores.logprobs: length 0, expected 2"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->add_ranks(1); }), HasSubstr("scores.ranks: length 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_ranks(0, 0); }),
+              HasSubstr("ranks 0, expected 1 .. 100"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_ranks(0, 101); }), HasSubstr("ranks 101"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_lengths(0, 1); }), HasSubstr("expected 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_lengths(0, 0x80000000); }), HasSubstr("length 4"));
+  EXPECT_THAT(ErrorAfter([](auto* m) {
+                m->mutable_scores()->set_top_lengths(0, 3);
+                m->mutable_scores()->set_top_lengths(1, 1);
+              }),
+              HasSubstr("top_lengths 3, expected at most 2"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_token_ids(3, 100); }), HasSubstr("less than 100"));
+  EXPECT_THAT(ErrorAfter([&](auto* m) { m->mutable_scores()->set_logprobs(1, nan); }), HasSubstr("NaN"));
+  EXPECT_THAT(ErrorAfter([&](auto* m) { m->mutable_scores()->set_top_logprobs(2, nan); }), HasSubstr("NaN"));
+}
+
+TEST_F(MalformedResultTest, PromptScores) {
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_prompt_scores(); }), HasSubstr("none for slice 1, expected 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(3); }), HasSubstr("slice 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(0); }),
+              HasSubstr("length 3, expected 0"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { *m->add_prompt_scores() = m->prompt_scores(0); }), HasSubstr("each slice once"));
+}
+
+TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
+  v1::DescribeResponse good;
+  good.set_protocol_version(1);
+  good.set_vocab_size(100);
+  good.set_max_context_tokens(64);
+  good.set_block_size(16);
+  good.set_num_blocks(8);
+  good.set_max_sequences(4);
+  good.set_max_tokens_per_step(32);
+  good.add_eos_token_ids(99);
+  good.set_bos_token_id(1);
+  const absl::StatusOr<WorkerDescription> description = DecodeDescription(good);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_EQ(description->bos_token_id, 1);
+
+  const auto error = [&good](const std::function<void(v1::DescribeResponse*)>& change) {
+    v1::DescribeResponse message = good;
+    change(&message);
+    return std::string(DecodeDescription(message).status().message());
+  };
+  EXPECT_EQ(error([](auto* m) { m->set_protocol_version(2); }), "worker describes protocol_version 2, expected 1 .. 1");
+  EXPECT_EQ(error([](auto* m) { m->set_eos_token_ids(0, 100); }),
+            "worker describes eos_token_ids 100, expected 0 .. 99");
+  EXPECT_THAT(error([](auto* m) { m->set_block_size(0); }), HasSubstr("block_size 0"));
+  EXPECT_THAT(error([](auto* m) { m->set_num_blocks(0xffffffff); }), HasSubstr("num_blocks 4294967295"));
+  EXPECT_THAT(error([](auto* m) { m->set_vocab_size(0); }), HasSubstr("vocab_size 0"));
+}
+
+}  // namespace
+}  // namespace quire
