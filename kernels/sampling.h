@@ -22,33 +22,48 @@ struct ScoredCandidate {
   float logprob;
 };
 
-// How to draw one token from one row of logits. The steps, in order: bias, masks, penalties (repetition, then frequency
-// and presence), temperature, top-k, top-p, min-p, Gumbel-max. Host memory throughout.
+// How to draw one token from one row of logits. Host memory throughout; ids outside the vocabulary are ignored. The
+// steps, in order:
+//   1. bias: logit += bias.
+//   2. penalties. Repetition, over prompt and output, as Hugging Face: a positive logit is divided by it, a negative
+//   one
+//      multiplied. Then frequency * output_count and presence (if output_count > 0) are subtracted, as vLLM and OpenAI.
+//   3. masks: tokens outside `allowed` (unless it is empty) and tokens in `masked` cannot be drawn. If that leaves no
+//      token, `masked` is not applied; if `allowed` leaves none, the draw is token 0.
+//   4. temperature 0: the largest logit, ties to the lowest id. Otherwise logits are divided by the temperature, and
+//   5. top-k keeps exactly k tokens (ties to the lowest ids);
+//   6. top-p keeps, by falling probability among those (ties to the lowest ids), each token before which less than
+//      top_p of their mass has been seen; at least one;
+//   7. min-p keeps tokens with at least min_p times the largest probability;
+//   8. Gumbel-max: the largest logit + noise. The noise of a token is a pure function of (seed, position, sample_index,
+//      token): -ln(-ln(1 - u)), u from word token % 4 of Philox4x32-10 with key seed and counter (position,
+//      sample_index, token / 4, 0). Ties to the lowest id.
 struct SamplingRow {
-  float temperature;  // 0: the largest processed logit, ties to the lowest id.
-  int top_k;          // 0: all.
-  float top_p;        // 1: all.
-  float min_p;        // 0: all.
-  float presence_penalty;
-  float frequency_penalty;
-  float repetition_penalty;
-  uint64_t seed;      // Philox key.
-  uint32_t position;  // Of the token to draw; with sample_index it is the Philox counter.
+  float temperature;         // >= 0
+  int top_k;                 // 0: all.
+  float top_p;               // In (0, 1]; 1: all.
+  float min_p;               // In [0, 1]; 0: all.
+  float presence_penalty;    // 0: none.
+  float frequency_penalty;   // 0: none.
+  float repetition_penalty;  // > 0; 1: none.
+  uint64_t seed;
+  uint32_t position;  // Of the token to draw.
   uint32_t sample_index;
   const TokenCount* counts;  // [num_counts], each token at most once; may be empty when no penalty is set.
   int num_counts;
   const TokenBias* biases;  // [num_biases]
   int num_biases;
-  const int32_t* allowed;  // [num_allowed]; empty: all.
+  const int32_t* allowed;  // [num_allowed], each token at most once.
   int num_allowed;
   const int32_t* masked;  // [num_masked] tokens that must not be drawn now (bad words, end tokens before min_tokens).
   int num_masked;
-  int num_top;          // -1: no logprobs; k: the chosen token's and the k best.
+  int num_top;          // -1: no logprobs; k: the chosen token's and the k best, k <= max_top.
   int32_t given_token;  // -1: draw. Otherwise only score this token (prompt logprobs).
 };
 
+// Scores are of the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.
 struct SamplingResult {
-  int32_t token;
+  int32_t token;  // -1: the row has an infinite or NaN logit, so that nothing can be said; the rest is 0.
   float logprob;  // log softmax of the raw logits at `token`.
   int32_t rank;   // 1 + number of tokens with a larger raw logit (equal logits: with a smaller id).
 };
@@ -59,7 +74,7 @@ struct SamplingArgs {
   int vocab_size;
   const SamplingRow* rows;  // [num_rows]
   SamplingResult* results;  // [num_rows]
-  ScoredCandidate* top;     // [num_rows, max_top], raw logprobs, best first; null when max_top is 0.
+  ScoredCandidate* top;     // [num_rows, max_top], best first, token -1 after a row's num_top; null when max_top is 0.
   int max_top;
 };
 

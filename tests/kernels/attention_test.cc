@@ -1,115 +1,10 @@
 #include <algorithm>
-#include <string>
 
 #include "kernels/reference/dense.h"
-#include "tests/kernels/paged_batch.h"
+#include "tests/kernels/attention_steps.h"
 
 namespace quire {
 namespace {
-
-struct Shape {
-  int num_heads;
-  int num_kv_heads;
-  int head_dim;
-  int block_size;
-  DataType type;
-  int window = 0;
-};
-
-std::string ToString(const Shape& shape) {
-  return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
-         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " + Name(shape.type) +
-         ", window " + std::to_string(shape.window);
-}
-
-// One sequence's Q, K and V before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
-// Rope is not under test: everything is stored as if it were rotated by angle 0.
-struct Sequence {
-  std::vector<float> q, k, v;
-  int num_tokens;
-};
-
-Sequence MakeSequence(const Shape& shape, int num_tokens, Random* random) {
-  const size_t kv_size = size_t(num_tokens) * shape.num_kv_heads * shape.head_dim;
-  return {.q = random->Normals(size_t(num_tokens) * shape.num_heads * shape.head_dim),
-          .k = random->Normals(kv_size),
-          .v = random->Normals(kv_size),
-          .num_tokens = num_tokens};
-}
-
-KvLayout LayoutOf(const Shape& shape) {
-  return {.num_layers = 1,
-          .num_kv_heads = shape.num_kv_heads,
-          .head_dim = shape.head_dim,
-          .block_size = shape.block_size,
-          .type = shape.type};
-}
-
-// A slice of a sequence in a step.
-struct Slice {
-  const Sequence* sequence;
-  std::vector<uint32_t> table;
-  int begin, end;
-};
-
-// Stores the K and V of the slices and attends their queries, as one step. Returns the output rows in order.
-std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool, const std::vector<Slice>& slices) {
-  PagedBatch batch;
-  std::vector<float> qkv;
-  const int q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
-  for (const Slice& slice : slices) {
-    batch.Add(slice.table, slice.begin, slice.end, shape.block_size);
-    for (int t = slice.begin; t < slice.end; ++t) {
-      const auto append = [&](const std::vector<float>& from, int size) {
-        qkv.insert(qkv.end(), from.begin() + int64_t{t} * size, from.begin() + int64_t{t + 1} * size);
-      };
-      append(slice.sequence->q, q_size);
-      append(slice.sequence->k, kv_size);
-      append(slice.sequence->v, kv_size);
-    }
-  }
-  const BatchView view = batch.View();
-  const std::vector<float> no_rotation(shape.head_dim / 2, 0.0f);
-  backend->RopeAppend({.batch = &view,
-                       .qkv = qkv.data(),
-                       .num_heads = shape.num_heads,
-                       .q_norm = nullptr,
-                       .k_norm = nullptr,
-                       .norm_epsilon = 0,
-                       .inv_freq = no_rotation.data(),
-                       .rotary_dim = shape.head_dim,
-                       .attention_scaling = 1,
-                       .layout = &pool->layout(),
-                       .kv_pool = pool->data()});
-  std::vector<float> out(size_t(view.num_tokens) * q_size, NAN);
-  backend->Attention({.batch = &view,
-                      .q = qkv.data(),
-                      .q_stride = q_size + 2 * kv_size,
-                      .out = out.data(),
-                      .num_heads = shape.num_heads,
-                      .scale = 1 / std::sqrt(float(shape.head_dim)),
-                      .window = shape.window,
-                      .layout = &pool->layout(),
-                      .kv_pool = pool->data()});
-  return out;
-}
-
-// The whole sequence in steps that end at the given tokens, alone in its pool.
-std::vector<float> RunChunks(Backend* backend, const Shape& shape, const Sequence& sequence,
-                             const std::vector<int>& chunk_ends, uint64_t seed) {
-  Random random(seed);
-  const int num_blocks = sequence.num_tokens / shape.block_size + 5;
-  PagedPool pool(LayoutOf(shape), num_blocks, &random);
-  const std::vector<uint32_t> table = pool.MakeTable(sequence.num_tokens);
-  std::vector<float> out;
-  int begin = 0;
-  for (int end : chunk_ends) {
-    const std::vector<float> rows = RunStep(backend, shape, &pool, {{&sequence, table, begin, end}});
-    out.insert(out.end(), rows.begin(), rows.end());
-    begin = end;
-  }
-  return out;
-}
 
 // Every position of one head as a matrix [tokens, head_dim], as stored.
 std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int head, int head_dim, DataType type) {
@@ -121,26 +16,24 @@ std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int hea
 }
 
 std::vector<double> Expected(const Shape& shape, const Sequence& sequence) {
+  const int dim = shape.head_dim;
+  std::vector<std::vector<double>> k, v;
+  for (int head = 0; head < shape.num_kv_heads; ++head) {
+    k.push_back(HeadOf(sequence.k, shape.num_kv_heads, head, dim, shape.type));
+    v.push_back(HeadOf(sequence.v, shape.num_kv_heads, head, dim, shape.type));
+  }
   std::vector<double> out;
   for (int t = 0; t < sequence.num_tokens; ++t) {
+    const int begin = shape.window == 0 ? 0 : std::max(0, t + 1 - shape.window);
     for (int h = 0; h < shape.num_heads; ++h) {
       const int kv_head = h * shape.num_kv_heads / shape.num_heads;
-      const auto q = sequence.q.begin() + (int64_t{t} * shape.num_heads + h) * shape.head_dim;
-      const int begin = shape.window == 0 ? 0 : std::max(0, t + 1 - shape.window);
-      const std::vector<double> row = reference::Attend(
-          {q, q + shape.head_dim}, HeadOf(sequence.k, shape.num_kv_heads, kv_head, shape.head_dim, shape.type),
-          HeadOf(sequence.v, shape.num_kv_heads, kv_head, shape.head_dim, shape.type), begin, t + 1,
-          1 / std::sqrt(double(shape.head_dim)));
+      const auto q = sequence.q.begin() + (int64_t{t} * shape.num_heads + h) * dim;
+      const std::vector<double> row =
+          reference::Attend({q, q + dim}, k[kv_head], v[kv_head], begin, t + 1, 1 / std::sqrt(double(dim)));
       out.insert(out.end(), row.begin(), row.end());
     }
   }
   return out;
-}
-
-std::vector<int> RandomChunks(int num_tokens, int max_chunk, Random* random) {
-  std::vector<int> ends;
-  for (int end = 0; end < num_tokens; ends.push_back(end)) end = std::min(num_tokens, end + random->Int(1, max_chunk));
-  return ends;
 }
 
 using AttentionTest = CpuBackendTest;
@@ -162,6 +55,22 @@ TEST_P(AttentionTest, AgreesWithTheReferenceForEveryShapeAndType) {
     const std::vector<int> chunks = RandomChunks(sequence.num_tokens, i % 2 == 0 ? 1 : 90, &random);
     const std::vector<float> out = RunChunks(backend.get(), shape, sequence, chunks, i);
     EXPECT_LT(RelativeError(out, Expected(shape, sequence)), 2e-6) << "case " << i << ": " << ToString(shape);
+  }
+}
+
+TEST_P(AttentionTest, JoinsTheSplitsOfLongContexts) {
+  const auto backend = MakeBackend(4);
+  Random random(2);
+  for (const int window : {0, 700}) {
+    const Shape shape = {.num_heads = 2,
+                         .num_kv_heads = 1,
+                         .head_dim = 32,
+                         .block_size = 16,
+                         .type = DataType::kBFloat16,
+                         .window = window};
+    const Sequence sequence = MakeSequence(shape, 1300, &random);
+    const std::vector<float> out = RunChunks(backend.get(), shape, sequence, {1200, 1299, 1300}, 3);
+    EXPECT_LT(RelativeError(out, Expected(shape, sequence)), 2e-6) << ToString(shape);
   }
 }
 

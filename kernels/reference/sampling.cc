@@ -1,0 +1,88 @@
+#include "kernels/reference/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace quire::reference {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+std::vector<double> Penalized(const SamplingRow& row, const std::vector<float>& logits) {
+  std::vector<double> scores(logits.begin(), logits.end());
+  for (int i = 0; i < row.num_biases; ++i) scores[row.biases[i].token] += row.biases[i].bias;
+  for (int i = 0; i < row.num_counts; ++i) {
+    const TokenCount& count = row.counts[i];
+    double& score = scores[count.token];
+    if (count.prompt_count + count.output_count > 0) {
+      score = score > 0 ? score / row.repetition_penalty : score * row.repetition_penalty;
+    }
+    score -= double(row.frequency_penalty) * count.output_count;
+    score -= count.output_count > 0 ? row.presence_penalty : 0;
+  }
+  return scores;
+}
+
+bool Contains(const int32_t* tokens, int num_tokens, int token) {
+  return std::find(tokens, tokens + num_tokens, token) != tokens + num_tokens;
+}
+
+std::vector<double> Masked(const SamplingRow& row, std::vector<double> scores) {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (row.num_allowed > 0 && !Contains(row.allowed, row.num_allowed, int(i))) scores[i] = kMinusInfinity;
+  }
+  std::vector<double> masked = scores;
+  for (int i = 0; i < row.num_masked; ++i) masked[row.masked[i]] = kMinusInfinity;
+  return *std::max_element(masked.begin(), masked.end()) > kMinusInfinity ? masked : scores;
+}
+
+std::vector<double> Softmax(const std::vector<double>& scores) {
+  const double max = *std::max_element(scores.begin(), scores.end());
+  std::vector<double> p(scores.size());
+  double sum = 0;
+  for (size_t i = 0; i < p.size(); ++i) sum += p[i] = std::exp(scores[i] - max);
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+}  // namespace
+
+std::vector<int> Ranking(const std::vector<double>& values) {
+  std::vector<int> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return values[a] > values[b]; });
+  return order;
+}
+
+std::vector<double> Probabilities(const SamplingRow& row, const std::vector<float>& logits) {
+  std::vector<double> scores = Masked(row, Penalized(row, logits));
+  const std::vector<int> order = Ranking(scores);
+  if (row.temperature == 0) {
+    std::vector<double> p(scores.size(), 0);
+    p[order[0]] = 1;
+    return p;
+  }
+  for (double& score : scores) score /= row.temperature;
+  for (size_t i = row.top_k > 0 ? row.top_k : order.size(); i < order.size(); ++i) scores[order[i]] = kMinusInfinity;
+
+  std::vector<double> p = Softmax(scores);
+  double before = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && before >= row.top_p) scores[order[i]] = kMinusInfinity;
+    before += p[order[i]];
+  }
+  for (int token : order) {
+    if (p[token] < row.min_p * p[order[0]]) scores[token] = kMinusInfinity;
+  }
+  return Softmax(scores);
+}
+
+std::vector<double> Logprobs(const std::vector<float>& logits) {
+  std::vector<double> p = Softmax({logits.begin(), logits.end()});
+  for (double& value : p) value = std::log(value);
+  return p;
+}
+
+}  // namespace quire::reference

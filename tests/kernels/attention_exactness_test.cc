@@ -1,0 +1,123 @@
+// The cache decides the result of a query, and nothing else: every comparison here is bit for bit.
+
+#include <algorithm>
+
+#include "tests/kernels/attention_steps.h"
+
+namespace quire {
+namespace {
+
+using AttentionExactnessTest = CpuBackendTest;
+
+// Long enough for three splits, with a window of more than one tile and less than all.
+Shape LongShape(DataType type) {
+  return {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = type, .window = 0};
+}
+constexpr int kLongTokens = 1100;
+
+TEST_P(AttentionExactnessTest, ChunksOfThePromptDoNotMatter) {
+  const auto backend = MakeBackend(), one_thread = MakeBackend(1);
+  Random random(1);
+  for (const DataType type : kAllTypes) {
+    Shape shape = LongShape(type);
+    shape.window = type == DataType::kBFloat16 ? 100 : type == DataType::kFloat16 ? 600 : 0;
+    const Sequence sequence = MakeSequence(shape, kLongTokens, &random);
+    const std::vector<float> whole = RunChunks(backend.get(), shape, sequence, {kLongTokens}, 1);
+    std::vector<int> one_by_one;
+    for (int end = 1; end <= kLongTokens; ++end) one_by_one.push_back(end);
+    EXPECT_EQ(whole, RunChunks(one_thread.get(), shape, sequence, one_by_one, 2)) << ToString(shape);
+    const std::vector<int> chunks = RandomChunks(kLongTokens, 300, &random);
+    EXPECT_EQ(whole, RunChunks(backend.get(), shape, sequence, chunks, 3)) << ToString(shape);
+  }
+}
+
+TEST_P(AttentionExactnessTest, BlockSizeAndPlacementDoNotMatter) {
+  const auto backend = MakeBackend();
+  Random random(2);
+  for (const DataType type : kAllTypes) {
+    Shape shape = LongShape(type);
+    const Sequence sequence = MakeSequence(shape, 200, &random);
+    const std::vector<int> chunks = {130, 131, 200};
+    const std::vector<float> expected = RunChunks(backend.get(), shape, sequence, chunks, 1);
+    for (const int block_size : {1, 2, 4, 8, 16, 32, 64, 256}) {
+      shape.block_size = block_size;
+      EXPECT_EQ(expected, RunChunks(backend.get(), shape, sequence, chunks, 10 + block_size)) << ToString(shape);
+    }
+  }
+}
+
+TEST_P(AttentionExactnessTest, ThreadCountDoesNotMatter) {
+  Random random(3);
+  const Shape shape = LongShape(DataType::kBFloat16);
+  const Sequence sequence = MakeSequence(shape, kLongTokens, &random);
+  const std::vector<int> chunks = {kLongTokens - 2, kLongTokens - 1, kLongTokens};
+  const std::vector<float> expected = RunChunks(MakeBackend(1).get(), shape, sequence, chunks, 1);
+  for (const int num_threads : {2, 3, 8}) {
+    EXPECT_EQ(expected, RunChunks(MakeBackend(num_threads).get(), shape, sequence, chunks, 1)) << num_threads;
+  }
+}
+
+TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
+  const auto backend = MakeBackend();
+  Random random(4);
+  const Shape shape = LongShape(DataType::kFloat16);
+  std::vector<Sequence> sequences;
+  for (int i = 0; i < 12; ++i) sequences.push_back(MakeSequence(shape, i == 5 ? 900 : random.Int(1, 120), &random));
+  PagedPool pool(LayoutOf(shape), 300, &random);
+  std::vector<std::vector<uint32_t>> tables;
+  for (const Sequence& sequence : sequences) tables.push_back(pool.MakeTable(sequence.num_tokens));
+
+  // Each stores all but its last token in chunks of its own, then all decode their last token together.
+  std::vector<Slice> together;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const int last = sequences[i].num_tokens - 1;
+    if (last > 0) RunStep(backend.get(), shape, &pool, {{&sequences[i], tables[i], 0, last}});
+    together.push_back({&sequences[i], tables[i], last, last + 1});
+  }
+  const std::vector<float> all = RunStep(backend.get(), shape, &pool, together);
+  const size_t row_size = size_t(shape.num_heads) * shape.head_dim;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const std::vector<float> alone = RunStep(backend.get(), shape, &pool, {together[i]});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + int64_t(i * row_size))) << "sequence " << i;
+  }
+}
+
+TEST_P(AttentionExactnessTest, LaterTokensAreNeverRead) {
+  const auto backend = MakeBackend();
+  Random random(5);
+  for (const DataType type : kAllTypes) {
+    for (const int block_size : {4, 16}) {
+      Shape shape = LongShape(type);
+      shape.block_size = block_size;
+      Sequence sequence = MakeSequence(shape, 150, &random);
+      const std::vector<float> healthy = RunChunks(backend.get(), shape, sequence, {150}, 1);
+      const size_t kv_row = size_t(shape.num_kv_heads) * shape.head_dim;
+      std::fill(sequence.k.begin() + int64_t(101 * kv_row), sequence.k.end(), NAN);
+      std::fill(sequence.v.begin() + int64_t(101 * kv_row), sequence.v.end(), INFINITY);
+      std::vector<float> sick = RunChunks(backend.get(), shape, sequence, {150}, 1);
+      const size_t rows_before = size_t{101} * shape.num_heads * shape.head_dim;
+      EXPECT_TRUE(std::equal(healthy.begin(), healthy.begin() + int64_t(rows_before), sick.begin())) << ToString(shape);
+      EXPECT_TRUE(std::isnan(sick[rows_before])) << ToString(shape);
+    }
+  }
+}
+
+TEST(AttentionIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
+  std::vector<cpu::Isa> isas = cpu::SupportedIsas();
+  std::erase(isas, cpu::Isa::kGeneric);
+  if (isas.size() < 2) GTEST_SKIP() << "one instruction set with fused multiply-add, or none";
+  Random random(6);
+  for (const DataType type : kAllTypes) {
+    const Shape shape = LongShape(type);
+    const Sequence sequence = MakeSequence(shape, 700, &random);
+    const auto first = cpu::MakeCpuBackend(2, isas[0]), second = cpu::MakeCpuBackend(2, isas[1]);
+    EXPECT_EQ(first->NumericsFingerprint(), second->NumericsFingerprint());
+    EXPECT_EQ(RunChunks(first.get(), shape, sequence, {600, 601, 700}, 1),
+              RunChunks(second.get(), shape, sequence, {600, 601, 700}, 1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionExactnessTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+
+}  // namespace
+}  // namespace quire

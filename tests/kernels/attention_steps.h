@@ -1,0 +1,127 @@
+#ifndef QUIRE_TESTS_KERNELS_ATTENTION_STEPS_H_
+#define QUIRE_TESTS_KERNELS_ATTENTION_STEPS_H_
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/paged_batch.h"
+
+// Attention as a worker uses it: K and V are stored through RopeAppend, then the queries attend.
+namespace quire {
+
+struct Shape {
+  int num_heads;
+  int num_kv_heads;
+  int head_dim;
+  int block_size;
+  DataType type;
+  int window = 0;
+};
+
+inline std::string ToString(const Shape& shape) {
+  return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
+         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " + Name(shape.type) +
+         ", window " + std::to_string(shape.window);
+}
+
+// One sequence's Q, K and V before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
+// Rope is not under test: everything is stored as if it were rotated by angle 0.
+struct Sequence {
+  std::vector<float> q, k, v;
+  int num_tokens;
+};
+
+inline Sequence MakeSequence(const Shape& shape, int num_tokens, Random* random) {
+  const size_t kv_size = size_t(num_tokens) * shape.num_kv_heads * shape.head_dim;
+  return {.q = random->Normals(size_t(num_tokens) * shape.num_heads * shape.head_dim),
+          .k = random->Normals(kv_size),
+          .v = random->Normals(kv_size),
+          .num_tokens = num_tokens};
+}
+
+inline KvLayout LayoutOf(const Shape& shape) {
+  return {.num_layers = 1,
+          .num_kv_heads = shape.num_kv_heads,
+          .head_dim = shape.head_dim,
+          .block_size = shape.block_size,
+          .type = shape.type};
+}
+
+// A slice of a sequence in a step.
+struct Slice {
+  const Sequence* sequence;
+  std::vector<uint32_t> table;
+  int begin, end;
+};
+
+// Stores the K and V of the slices and attends their queries, as one step. Returns the output rows in order.
+inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool,
+                                  const std::vector<Slice>& slices) {
+  PagedBatch batch;
+  std::vector<float> qkv;
+  const int q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
+  for (const Slice& slice : slices) {
+    batch.Add(slice.table, slice.begin, slice.end, shape.block_size);
+    for (int t = slice.begin; t < slice.end; ++t) {
+      const auto append = [&](const std::vector<float>& from, int size) {
+        qkv.insert(qkv.end(), from.begin() + int64_t{t} * size, from.begin() + int64_t{t + 1} * size);
+      };
+      append(slice.sequence->q, q_size);
+      append(slice.sequence->k, kv_size);
+      append(slice.sequence->v, kv_size);
+    }
+  }
+  const BatchView view = batch.View();
+  const std::vector<float> no_rotation(shape.head_dim / 2, 0.0f);
+  backend->RopeAppend({.batch = &view,
+                       .qkv = qkv.data(),
+                       .num_heads = shape.num_heads,
+                       .q_norm = nullptr,
+                       .k_norm = nullptr,
+                       .norm_epsilon = 0,
+                       .inv_freq = no_rotation.data(),
+                       .rotary_dim = shape.head_dim,
+                       .attention_scaling = 1,
+                       .layout = &pool->layout(),
+                       .kv_pool = pool->data()});
+  std::vector<float> out(size_t(view.num_tokens) * q_size, NAN);
+  backend->Attention({.batch = &view,
+                      .q = qkv.data(),
+                      .q_stride = q_size + 2 * kv_size,
+                      .out = out.data(),
+                      .num_heads = shape.num_heads,
+                      .scale = 1 / std::sqrt(float(shape.head_dim)),
+                      .window = shape.window,
+                      .layout = &pool->layout(),
+                      .kv_pool = pool->data()});
+  return out;
+}
+
+// The whole sequence in steps that end at the given tokens, alone in its pool.
+inline std::vector<float> RunChunks(Backend* backend, const Shape& shape, const Sequence& sequence,
+                                    const std::vector<int>& chunk_ends, uint64_t seed) {
+  Random random(seed);
+  const int num_blocks = sequence.num_tokens / shape.block_size + 5;
+  PagedPool pool(LayoutOf(shape), num_blocks, &random);
+  const std::vector<uint32_t> table = pool.MakeTable(sequence.num_tokens);
+  std::vector<float> out;
+  int begin = 0;
+  for (int end : chunk_ends) {
+    const std::vector<float> rows = RunStep(backend, shape, &pool, {{&sequence, table, begin, end}});
+    out.insert(out.end(), rows.begin(), rows.end());
+    begin = end;
+  }
+  return out;
+}
+
+// Ends of chunks of 1 to max_chunk tokens that make up num_tokens.
+inline std::vector<int> RandomChunks(int num_tokens, int max_chunk, Random* random) {
+  std::vector<int> ends;
+  for (int end = 0; end < num_tokens; ends.push_back(end)) end = std::min(num_tokens, end + random->Int(1, max_chunk));
+  return ends;
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KERNELS_ATTENTION_STEPS_H_

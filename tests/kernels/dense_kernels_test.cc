@@ -1,0 +1,242 @@
+#include <algorithm>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/reference/dense.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire {
+namespace {
+
+using DenseKernelsTest = CpuBackendTest;
+
+std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w, int cols, DataType type) {
+  const std::vector<char> bytes = Encoded(w, type);
+  const MatrixView view = {.data = bytes.data(), .rows = int(w.size()) / cols, .cols = cols, .type = type};
+  return backend->Pack(&view, 1);
+}
+
+// y for rows of x, without bias or residual.
+std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
+  const int num_tokens = int(x.size()) / cols;
+  std::vector<float> y(size_t(num_tokens) * rows, NAN);
+  backend->Linear(
+      {.x = x.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
+  return y;
+}
+
+TEST_P(DenseKernelsTest, LinearAgreesWithTheReference) {
+  const auto backend = MakeBackend();
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const DataType type = kAllTypes[i % 3];
+    const int num_tokens = i < 30 ? i + 1 : random.Int(1, 230), cols = random.Int(1, 150), rows = random.Int(1, 300);
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+    const std::vector<float> w = random.Normals(size_t(rows) * cols);
+    const auto packed = Pack(backend.get(), w, cols, type);
+    EXPECT_LT(RelativeError(Multiply(backend.get(), x, *packed, cols, rows),
+                            reference::Linear(Doubles(x), Doubles(Rounded(w, type)), cols)),
+              2e-6)
+        << num_tokens << " x " << cols << " x " << rows << " " << Name(type);
+  }
+}
+
+TEST_P(DenseKernelsTest, LinearAddsBiasAndResidualEvenInPlace) {
+  const auto backend = MakeBackend();
+  Random random(2);
+  const int num_tokens = 5, cols = 40, rows = 70;
+  const std::vector<float> x = random.Normals(num_tokens * cols), w = random.Normals(rows * cols);
+  const std::vector<float> bias = random.Normals(rows), residual = random.Normals(num_tokens * rows);
+  const auto packed = Pack(backend.get(), w, cols, DataType::kFloat32);
+  std::vector<double> expected = reference::Linear(Doubles(x), Doubles(w), cols);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % rows] + residual[i];
+  std::vector<float> y = residual;
+  backend->Linear({.x = x.data(),
+                   .w = packed.get(),
+                   .bias = bias.data(),
+                   .residual = y.data(),
+                   .y = y.data(),
+                   .num_tokens = num_tokens});
+  EXPECT_LT(RelativeError(y, expected), 1e-6);
+}
+
+TEST_P(DenseKernelsTest, ARowOfLinearDoesNotDependOnItsCompanyOrTheThreads) {
+  Random random(3);
+  const int cols = 67, rows = 130, max_tokens = 205;
+  const std::vector<float> x = random.Normals(size_t(max_tokens) * cols), w = random.Normals(size_t(rows) * cols);
+  for (const DataType type : kAllTypes) {
+    std::vector<float> alone;
+    const auto one_thread = MakeBackend(1);
+    const auto packed = Pack(one_thread.get(), w, cols, type);
+    for (int t = 0; t < max_tokens; ++t) {
+      const std::vector<float> row(x.begin() + t * cols, x.begin() + (t + 1) * cols);
+      const std::vector<float> y = Multiply(one_thread.get(), row, *packed, cols, rows);
+      alone.insert(alone.end(), y.begin(), y.end());
+    }
+    for (const int num_threads : {1, 3}) {
+      const auto backend = MakeBackend(num_threads);
+      for (int n = 1; n <= max_tokens; n = n < 30 ? n + 1 : n + 25) {
+        const std::vector<float> y = Multiply(backend.get(), {x.begin(), x.begin() + n * cols}, *packed, cols, rows);
+        EXPECT_TRUE(std::equal(y.begin(), y.end(), alone.begin())) << n << " rows, " << Name(type);
+      }
+    }
+  }
+}
+
+TEST(DenseIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
+  std::vector<cpu::Isa> isas = cpu::SupportedIsas();
+  std::erase(isas, cpu::Isa::kGeneric);
+  if (isas.size() < 2) GTEST_SKIP() << "one instruction set with fused multiply-add, or none";
+  Random random(4);
+  const int cols = 203, rows = 100, dim = 77;
+  const std::vector<float> x = random.Normals(17 * cols, 3), w = random.Normals(size_t(rows) * cols);
+  std::vector<std::vector<float>> results[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto backend = cpu::MakeCpuBackend(2, isas[i]);
+    for (const DataType type : kAllTypes) {
+      results[i].push_back(Multiply(backend.get(), x, *Pack(backend.get(), w, cols, type), cols, rows));
+    }
+    std::vector<float> norm(x.size()), gated(17 * dim);
+    backend->RmsNorm(
+        {.x = x.data(), .weight = w.data(), .y = norm.data(), .num_rows = 17, .dim = cols, .epsilon = 1e-5f});
+    backend->SiluMul(x.data(), gated.data(), 17, dim);
+    results[i].push_back(norm);
+    results[i].push_back(gated);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_P(DenseKernelsTest, PackStacksMatricesInRowOrder) {
+  const auto backend = MakeBackend();
+  Random random(5);
+  const int cols = 24;
+  std::vector<float> stacked;
+  std::vector<std::vector<float>> parts;
+  for (const int rows : {33, 5, 64}) {
+    parts.push_back(Rounded(random.Normals(rows * cols), DataType::kFloat16));
+    stacked.insert(stacked.end(), parts.back().begin(), parts.back().end());
+  }
+  // The types differ, so the stack is float32.
+  std::vector<std::vector<char>> bytes;
+  std::vector<MatrixView> views;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const DataType type = i == 1 ? DataType::kFloat32 : DataType::kFloat16;
+    bytes.push_back(Encoded(parts[i], type));
+    views.push_back({bytes[i].data(), int(parts[i].size()) / cols, cols, type});
+  }
+  const auto packed = backend->Pack(views.data(), 3);
+  const std::vector<float> x = random.Normals(3 * cols);
+  EXPECT_EQ(Multiply(backend.get(), x, *packed, cols, 102),
+            Multiply(backend.get(), x, *Pack(backend.get(), stacked, cols, DataType::kFloat32), cols, 102));
+}
+
+TEST_P(DenseKernelsTest, EmbedReadsRowsOfThePackedMatrix) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  const int vocab_size = 75, dim = 21;
+  for (const DataType type : kAllTypes) {
+    const std::vector<float> table = Rounded(random.Normals(vocab_size * dim), type);
+    const auto packed = Pack(backend.get(), table, dim, type);
+    const std::vector<int32_t> tokens = {74, 0, 31, 32, 33, 0};
+    std::vector<float> y(tokens.size() * dim, NAN), expected;
+    backend->Embed(*packed, tokens.data(), int(tokens.size()), y.data());
+    for (const int32_t token : tokens) {
+      expected.insert(expected.end(), table.begin() + token * dim, table.begin() + (token + 1) * dim);
+    }
+    EXPECT_EQ(y, expected) << Name(type);
+  }
+}
+
+TEST_P(DenseKernelsTest, RmsNormAgreesWithTheReferenceEvenInPlace) {
+  const auto backend = MakeBackend();
+  Random random(7);
+  for (const int dim : {1, 8, 63, 64, 65, 300}) {
+    std::vector<float> x = random.Normals(7 * dim);
+    const std::vector<float> weight = random.Normals(dim);
+    const std::vector<double> expected = reference::RmsNorm(Doubles(x), Doubles(weight), 1e-5);
+    backend->RmsNorm(
+        {.x = x.data(), .weight = weight.data(), .y = x.data(), .num_rows = 7, .dim = dim, .epsilon = 1e-5f});
+    EXPECT_LT(RelativeError(x, expected), 1e-6) << dim;
+  }
+}
+
+TEST_P(DenseKernelsTest, SiluMulAgreesWithTheReference) {
+  const auto backend = MakeBackend();
+  Random random(8);
+  const int dim = 53;
+  std::vector<float> x = random.Normals(4 * 2 * dim, 5);
+  x[0] = 200, x[1] = -200, x[2] = 0;
+  std::vector<float> y(4 * dim, NAN);
+  backend->SiluMul(x.data(), y.data(), 4, dim);
+  EXPECT_LT(RelativeError(y, reference::SiluMul(Doubles(x), dim)), 1e-6);
+  x[3] = NAN;
+  backend->SiluMul(x.data(), y.data(), 4, dim);
+  EXPECT_TRUE(std::isnan(y[3]));
+}
+
+TEST_P(DenseKernelsTest, ExpIsWithinTwoUnitsInTheLastPlace) {
+  const cpu::KernelTable& kernels = cpu::KernelsFor(GetParam());
+  std::vector<float> x;
+  for (float value = -86.9f; value < 87.9f; value += 0.00517f) x.push_back(value);
+  std::vector<float> y(x.size());
+  kernels.exp(x.data(), int(x.size()), y.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::exp(double(x[i]));
+    const double unit = std::abs(std::nextafter(float(expected), INFINITY) - float(expected));
+    ASSERT_LT(std::abs(y[i] - expected), 2 * unit) << x[i];
+  }
+  const std::vector<float> special = {0, -100, -INFINITY, NAN};
+  kernels.exp(special.data(), 4, y.data());
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], 0);
+  EXPECT_TRUE(std::isnan(y[3]));
+}
+
+TEST_P(DenseKernelsTest, GatherRowsCopiesRows) {
+  const auto backend = MakeBackend();
+  const std::vector<float> x = {0, 1, 2, 3, 4, 5};
+  const std::vector<int32_t> rows = {2, 0, 2};
+  std::vector<float> y(6);
+  backend->GatherRows(x.data(), rows.data(), 3, 2, y.data());
+  EXPECT_EQ(y, (std::vector<float>{4, 5, 0, 1, 4, 5}));
+}
+
+TEST_P(DenseKernelsTest, CopyBlocksCopiesWholeBlocksOfEveryLayer) {
+  const auto backend = MakeBackend();
+  const KvLayout layout = {
+      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = DataType::kFloat32};
+  Random random(9);
+  std::vector<std::vector<float>> pools, expected;
+  for (int layer = 0; layer < 2; ++layer) {
+    pools.push_back(random.Normals(5 * layout.block_elements()));
+    expected.push_back(pools[layer]);
+    const auto block = [&](int i) { return expected[layer].begin() + int64_t(i * layout.block_elements()); };
+    std::copy(block(1), block(2), block(4));
+    std::copy(block(0), block(1), block(2));
+  }
+  const std::vector<uint32_t> sources = {1, 0}, destinations = {4, 2};
+  void* const data[] = {pools[0].data(), pools[1].data()};
+  backend->CopyBlocks({.sources = sources.data(),
+                       .destinations = destinations.data(),
+                       .num_copies = 2,
+                       .layout = &layout,
+                       .kv_pools = data});
+  EXPECT_EQ(pools, expected);
+}
+
+TEST_P(DenseKernelsTest, AllocatedMemoryIsZeroedAndAligned) {
+  const auto backend = MakeBackend();
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {
+    char* memory = static_cast<char*>(backend->Allocate(bytes));
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+    EXPECT_TRUE(std::all_of(memory, memory + bytes, [](char c) { return c == 0; }));
+    backend->Free(memory);
+  }
+  EXPECT_EQ(backend->Allocate(size_t{1} << 60), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, DenseKernelsTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,16 @@
+# Fails when an object of the per-instruction-set kernels defines a symbol outside its own namespace, but for the
+# function that returns its table: the linker could pick that copy for code that runs on every machine.
+string(REPLACE "|" ";" OBJECTS "${OBJECTS}")
+if(NOT OBJECTS)
+  message(FATAL_ERROR "no objects given")
+endif()
+foreach(object IN LISTS OBJECTS)
+  execute_process(COMMAND ${NM} -C --defined-only --extern-only ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE ";" "," symbols "${symbols}")
+  string(REGEX REPLACE "\n" ";" symbols "${symbols}")
+  foreach(symbol IN LISTS symbols)
+    if(symbol AND NOT symbol MATCHES "quire::cpu::(generic|avx2|avx512)::|quire::cpu::(Generic|Avx2|Avx512)Kernels\\(\\)")
+      message(SEND_ERROR "${object} defines ${symbol}")
+    endif()
+  endforeach()
+endforeach()

@@ -1,0 +1,341 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/philox.h"
+#include "kernels/reference/sampling.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire {
+namespace {
+
+using SamplingTest = CpuBackendTest;
+
+// Draws from the plain softmax, without logprobs.
+SamplingRow PlainRow() {
+  SamplingRow row = {};
+  row.temperature = 1;
+  row.top_p = 1;
+  row.repetition_penalty = 1;
+  row.seed = 0x123456789abcdef;
+  row.num_top = -1;
+  row.given_token = -1;
+  return row;
+}
+
+SamplingRow GreedyRow() {
+  SamplingRow row = PlainRow();
+  row.temperature = 0;
+  return row;
+}
+
+struct Sampled {
+  std::vector<SamplingResult> results;
+  std::vector<ScoredCandidate> top;
+};
+
+// One draw per row, all from the same logits.
+Sampled Sample(Backend* backend, const std::vector<SamplingRow>& rows, const std::vector<float>& logits,
+               int max_top = 0) {
+  std::vector<float> all;
+  for (size_t i = 0; i < rows.size(); ++i) all.insert(all.end(), logits.begin(), logits.end());
+  Sampled sampled = {.results = std::vector<SamplingResult>(rows.size()),
+                     .top = std::vector<ScoredCandidate>(rows.size() * max_top)};
+  backend->Sample({.logits = all.data(),
+                   .num_rows = int(rows.size()),
+                   .vocab_size = int(logits.size()),
+                   .rows = rows.data(),
+                   .results = sampled.results.data(),
+                   .top = max_top > 0 ? sampled.top.data() : nullptr,
+                   .max_top = max_top});
+  return sampled;
+}
+
+int32_t SampleOne(Backend* backend, const SamplingRow& row, const std::vector<float>& logits) {
+  return Sample(backend, {row}, logits).results[0].token;
+}
+
+// A row and the lists that it points to.
+struct OwnedRow {
+  SamplingRow row = PlainRow();
+  std::vector<TokenCount> counts;
+  std::vector<TokenBias> biases;
+  std::vector<int32_t> allowed, masked;
+
+  SamplingRow Get() const {
+    SamplingRow result = row;
+    result.counts = counts.data(), result.num_counts = int(counts.size());
+    result.biases = biases.data(), result.num_biases = int(biases.size());
+    result.allowed = allowed.data(), result.num_allowed = int(allowed.size());
+    result.masked = masked.data(), result.num_masked = int(masked.size());
+    return result;
+  }
+};
+
+std::vector<int32_t> RandomTokens(int vocab_size, int max_count, Random* random) {
+  std::vector<int32_t> tokens(vocab_size);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  random->Shuffle(&tokens);
+  tokens.resize(random->Int(1, std::min(vocab_size, max_count)));
+  return tokens;
+}
+
+OwnedRow RandomRow(int vocab_size, Random* random) {
+  OwnedRow owned;
+  SamplingRow& row = owned.row;
+  const auto sometimes = [&] { return random->Int(0, 2) == 0; };
+  row.temperature = 0.3f + 0.1f * float(random->Int(0, 15));
+  row.seed = uint64_t(random->Int(0, 1 << 30)) << 31;
+  row.position = random->Int(0, 100'000);
+  row.sample_index = random->Int(0, 5);
+  if (sometimes()) row.top_k = random->Int(1, vocab_size + 3);
+  if (sometimes()) row.top_p = 0.05f * float(random->Int(1, 19));
+  if (sometimes()) row.min_p = 0.02f * float(random->Int(1, 20));
+  if (sometimes()) row.presence_penalty = 0.7f;
+  if (sometimes()) row.frequency_penalty = -0.3f;
+  if (sometimes()) row.repetition_penalty = 1.3f;
+  for (const int32_t token : RandomTokens(vocab_size, 30, random)) {
+    owned.counts.push_back({token, random->Int(0, 2), random->Int(0, 3)});
+  }
+  if (sometimes()) {
+    for (const int32_t token : RandomTokens(vocab_size, 5, random)) owned.biases.push_back({token, random->Normal()});
+  }
+  if (sometimes()) owned.allowed = RandomTokens(vocab_size, 50, random);
+  if (sometimes()) owned.masked = RandomTokens(vocab_size, 50, random);
+  return owned;
+}
+
+// The noise that kernels/sampling.h prescribes, in double.
+double Noise(const SamplingRow& row, int token) {
+  const PhiloxBlock block = Philox4x32({{row.position, row.sample_index, uint32_t(token) / 4, 0}}, row.seed);
+  const double u = (block.word[token % 4] + 0.5) * 0x1p-32;
+  return -std::log(-std::log1p(-u));
+}
+
+int ReferenceDraw(const SamplingRow& row, const std::vector<float>& logits) {
+  const std::vector<double> p = reference::Probabilities(row, logits);
+  int best = -1;
+  double best_score = -INFINITY;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double score = p[i] > 0 ? std::log(p[i]) + Noise(row, int(i)) : -INFINITY;
+    if (score > best_score) best = int(i), best_score = score;
+  }
+  return best;
+}
+
+TEST_P(SamplingTest, DrawsWhatTheReferenceDraws) {
+  const auto backend = MakeBackend();
+  Random random(1);
+  for (int i = 0; i < 400; ++i) {
+    const int vocab_size = i % 4 == 0 ? random.Int(1, 8) : random.Int(9, 1500);
+    const std::vector<float> logits = random.Normals(vocab_size, i % 2 == 0 ? 1.0f : 4.0f);
+    const OwnedRow owned = RandomRow(vocab_size, &random);
+    ASSERT_EQ(SampleOne(backend.get(), owned.Get(), logits), ReferenceDraw(owned.Get(), logits)) << "case " << i;
+  }
+}
+
+// Few distinct values, so that every cut falls among equals.
+TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
+  const auto backend = MakeBackend();
+  Random random(2);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> logits(random.Int(2, 300));
+    for (float& logit : logits) logit = float(random.Int(0, 2));
+    SamplingRow row = PlainRow();
+    row.position = i;
+    row.top_k = random.Int(1, int(logits.size()));
+    if (i % 2 == 0) row.top_p = 0.03f + 0.1f * float(random.Int(0, 9));
+    ASSERT_EQ(SampleOne(backend.get(), row, logits), ReferenceDraw(row, logits)) << "case " << i;
+    row.top_k = 0;
+    ASSERT_EQ(SampleOne(backend.get(), row, logits), ReferenceDraw(row, logits)) << "case " << i << " without top-k";
+  }
+}
+
+// Pearson's statistic of draws against expected probabilities, over tokens that are expected at least 5 times.
+double ChiSquare(const std::vector<SamplingResult>& results, const std::vector<double>& p, int* degrees) {
+  std::vector<double> counts(p.size(), 0);
+  for (const SamplingResult& result : results) ++counts[result.token];
+  double statistic = 0, rest_count = 0, rest_expected = 0;
+  *degrees = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double expected = p[i] * double(results.size());
+    EXPECT_TRUE(p[i] > 0 || counts[i] == 0) << "token " << i << " cannot be drawn";
+    if (expected < 5) {
+      rest_count += counts[i], rest_expected += expected;
+      continue;
+    }
+    statistic += (counts[i] - expected) * (counts[i] - expected) / expected;
+    ++*degrees;
+  }
+  if (rest_expected > 0) statistic += (rest_count - rest_expected) * (rest_count - rest_expected) / rest_expected;
+  if (rest_expected == 0) --*degrees;
+  return statistic;
+}
+
+TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
+  const auto backend = MakeBackend();
+  Random random(3);
+  for (int config = 0; config < 6; ++config) {
+    const int vocab_size = 70;
+    const std::vector<float> logits = random.Normals(vocab_size, 1);
+    SamplingRow row = PlainRow();
+    row.temperature = config % 2 == 0 ? 1.0f : 0.8f;
+    if (config == 2) row.top_k = 12;
+    if (config == 3) row.top_p = 0.8f;
+    if (config == 4) row.min_p = 0.05f;
+    std::vector<SamplingRow> rows(20'000, row);
+    // Positions, samples and seeds are each a source of independent draws.
+    for (size_t i = 0; i < rows.size(); ++i) {
+      (config == 5 ? rows[i].sample_index : rows[i].position) = uint32_t(i);
+      if (config == 1) rows[i].seed = i, rows[i].position = 7;
+    }
+    int degrees;
+    const double statistic =
+        ChiSquare(Sample(backend.get(), rows, logits).results, reference::Probabilities(row, logits), &degrees);
+    // The statistic has mean `degrees` and variance 2 * degrees: five standard deviations.
+    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "configuration " << config;
+    EXPECT_GT(degrees, 5);
+  }
+}
+
+TEST_P(SamplingTest, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
+  const auto backend = MakeBackend();
+  std::vector<float> logits(200, -5.0f);
+  logits[150] = logits[37] = logits[199] = 2.5f;
+  EXPECT_EQ(SampleOne(backend.get(), GreedyRow(), logits), 37);
+  OwnedRow owned;
+  owned.row = GreedyRow();
+  owned.masked = {37};
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 150);
+  owned.allowed = {3, 37, 90};
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 3);
+  owned.biases = {{90, 0.5f}};
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 90);
+}
+
+TEST_P(SamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
+  const auto backend = MakeBackend();
+  const std::vector<float> logits = {2.0f, 1.5f, -1.0f};
+  OwnedRow owned;
+  owned.row = GreedyRow();
+  owned.counts = {{0, 1, 0}};  // Only in the prompt.
+  owned.row.repetition_penalty = 2;
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 1) << "2 / 2 < 1.5";
+  owned.row.repetition_penalty = 1;
+  owned.row.frequency_penalty = owned.row.presence_penalty = 1;
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 0) << "the prompt does not count";
+  owned.counts = {{0, 0, 2}, {1, 0, 1}};
+  owned.row.presence_penalty = 0;
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 1) << "2 - 2 < 1.5 - 1";
+  owned.row.presence_penalty = 2;
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 2) << "1.5 - 1 - 2 < -1";
+}
+
+TEST_P(SamplingTest, ARowWithNothingLeftIgnoresTheMask) {
+  const auto backend = MakeBackend();
+  const std::vector<float> logits = {1, 3, 2};
+  for (const float temperature : {0.0f, 1.0f}) {
+    OwnedRow owned;
+    owned.row.temperature = temperature;
+    owned.allowed = {2};
+    owned.masked = {2, 2};
+    EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 2);
+    owned.allowed = {-1, 3};
+    EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 0) << "no allowed token is in the vocabulary";
+  }
+  OwnedRow owned;
+  owned.row = GreedyRow();
+  owned.masked = {0, 1, 2, 99};
+  EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 1);
+}
+
+TEST_P(SamplingTest, ExtremeParametersStillDrawATokenThatIsAllowed) {
+  const auto backend = MakeBackend();
+  std::vector<float> logits(500, 0.0f);
+  logits[321] = 30;
+  for (int i = 0; i < 6; ++i) {
+    OwnedRow owned;
+    if (i == 0) owned.row.temperature = 1e-30f;
+    if (i == 1) owned.row.top_k = 1;
+    if (i == 2) owned.row.top_p = 1e-9f;
+    if (i == 3) owned.row.min_p = 1;
+    if (i == 4) owned.biases = {{321, 3e38f}, {321, 3e38f}};
+    if (i == 5) owned.row.repetition_penalty = 1e-38f, owned.counts = {{321, 1, 1}};
+    EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 321) << "case " << i;
+  }
+}
+
+TEST_P(SamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
+  const auto backend = MakeBackend();
+  Random random(4);
+  for (const int vocab_size : {1, 2, 17, 64, 1000, 5003}) {
+    std::vector<float> logits = random.Normals(vocab_size, 3);
+    if (vocab_size > 2) logits[vocab_size - 1] = logits[1];
+    OwnedRow owned;
+    owned.row.temperature = 0.5f;
+    owned.row.num_top = std::min(vocab_size, 20);
+    owned.masked = {0};
+    std::vector<SamplingRow> rows(3, owned.Get());
+    rows[1].given_token = vocab_size - 1, rows[1].num_top = 0;
+    rows[2].num_top = -1;
+    const Sampled sampled = Sample(backend.get(), rows, logits, 20);
+    const std::vector<double> logprobs = reference::Logprobs(logits);
+    const std::vector<int> ranking = reference::Ranking(Doubles(logits));
+    for (int i = 0; i < 2; ++i) {
+      const SamplingResult& result = sampled.results[i];
+      EXPECT_NEAR(result.logprob, logprobs[result.token], 2e-6);
+      EXPECT_EQ(ranking[result.rank - 1], result.token);
+    }
+    EXPECT_EQ(sampled.results[1].token, vocab_size - 1);
+    EXPECT_EQ(sampled.results[2].logprob, 0);
+    EXPECT_EQ(sampled.results[2].rank, 0);
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(sampled.top[i].token, i < rows[0].num_top ? ranking[i] : -1);
+      if (i < rows[0].num_top) {
+        EXPECT_NEAR(sampled.top[i].logprob, logprobs[ranking[i]], 2e-6);
+      }
+      EXPECT_EQ(sampled.top[20 + i].token, -1);
+    }
+  }
+}
+
+TEST_P(SamplingTest, InfiniteOrNanLogitsAreReported) {
+  const auto backend = MakeBackend();
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (const int at : {0, 77, 99}) {
+      std::vector<float> logits(100, 1.0f);
+      logits[at] = bad;
+      OwnedRow owned;
+      std::vector<SamplingRow> rows(4, PlainRow());
+      rows[1].temperature = 0;
+      rows[2].given_token = 5;
+      rows[3].num_top = 2;
+      for (const SamplingResult& result : Sample(backend.get(), rows, logits, 2).results) EXPECT_EQ(result.token, -1);
+    }
+  }
+}
+
+TEST_P(SamplingTest, ADrawDependsOnItsOwnRowOnly) {
+  Random random(5);
+  const int vocab_size = 3000;
+  const std::vector<float> logits = random.Normals(vocab_size, 2);
+  std::vector<OwnedRow> owned;
+  for (int i = 0; i < 24; ++i) owned.push_back(RandomRow(vocab_size, &random));
+  std::vector<SamplingRow> rows;
+  for (const OwnedRow& row : owned) rows.push_back(row.Get());
+  for (SamplingRow& row : rows) row.num_top = 0;
+  const auto one_thread = MakeBackend(1);
+  for (const int num_threads : {1, 4}) {
+    const Sampled together = Sample(MakeBackend(num_threads).get(), rows, logits);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const SamplingResult alone = Sample(one_thread.get(), {rows[i]}, logits).results[0];
+      EXPECT_EQ(together.results[i].token, alone.token);
+      EXPECT_EQ(together.results[i].logprob, alone.logprob);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, SamplingTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+
+}  // namespace
+}  // namespace quire

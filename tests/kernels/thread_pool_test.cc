@@ -1,0 +1,53 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace quire::cpu {
+namespace {
+
+TEST(ThreadPoolTest, RunsEveryItemOnceAndWaitsForAll) {
+  for (const int num_threads : {1, 2, 5}) {
+    ThreadPool pool(num_threads);
+    EXPECT_EQ(pool.num_threads(), num_threads);
+    for (int num_items = 0; num_items < 60; ++num_items) {
+      std::vector<int> runs(num_items, 0);  // Not atomic: each item has one thread, and ForEach() orders the reads.
+      std::atomic<bool> thread_in_range = true;
+      pool.ForEach(num_items, [&](int item, int thread) {
+        ++runs[item];
+        if (thread < 0 || thread >= num_threads) thread_in_range = false;
+      });
+      EXPECT_EQ(runs, std::vector<int>(num_items, 1));
+      EXPECT_TRUE(thread_in_range);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, ALoopSeesWhatTheOneBeforeWrote) {
+  ThreadPool pool(4);
+  std::vector<int> values(100, 0);
+  for (int round = 0; round < 500; ++round) {
+    // Items move one place, so that most are read by another thread than wrote them.
+    std::vector<int> next(100);
+    pool.ForEach(100, [&](int item, int) { next[item] = values[(item + 1) % 100] + 1; });
+    values.swap(next);
+  }
+  EXPECT_EQ(values, std::vector<int>(100, 500));
+}
+
+TEST(ThreadPoolTest, WakesUpAfterSleeping) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<int> sum = 0;
+    pool.ForEach(10, [&](int item, int) { sum += item; });
+    EXPECT_EQ(sum, 45);
+    // Longer than the threads spin.
+    std::atomic<int64_t> busy = 0;
+    for (int i = 0; i < 2'000'000; ++i) busy.fetch_add(i, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+}  // namespace quire::cpu
