@@ -1,0 +1,151 @@
+#include "kv_manager/tokenizer/added_vocabulary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "kv_manager/tokenizer/unicode.h"
+#include "kv_manager/tokenizer/utf8.h"
+
+namespace quire {
+namespace {
+
+// Real rules grow a text by less than a factor of 20.
+constexpr size_t kMaxGrowth = 64;
+
+size_t MaxBytes(std::string_view text) {
+  return text.size() * kMaxGrowth + 1024;
+}
+
+// The start of the last character before `end`.
+size_t PreviousCharacter(std::string_view text, size_t end) {
+  do {
+    --end;
+  } while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
+  return end;
+}
+
+bool EndsWithWord(std::string_view text) {
+  if (text.empty()) return false;
+  size_t pos = PreviousCharacter(text, text.size());
+  return IsWordCharacter(DecodeUtf8(text, &pos));
+}
+
+bool StartsWithWord(std::string_view text) {
+  size_t pos = 0;
+  return !text.empty() && IsWordCharacter(DecodeUtf8(text, &pos));
+}
+
+// Where the whitespace at the end of text[0, end) starts, not before `begin`.
+size_t SkipSpacesLeft(std::string_view text, size_t begin, size_t end) {
+  while (end > begin) {
+    size_t previous = PreviousCharacter(text, end);
+    const size_t start = previous;
+    if (!IsWhitespace(DecodeUtf8(text, &previous))) break;
+    end = start;
+  }
+  return end;
+}
+
+size_t SkipSpacesRight(std::string_view text, size_t begin) {
+  while (begin < text.size()) {
+    size_t next = begin;
+    if (!IsWhitespace(DecodeUtf8(text, &next))) break;
+    begin = next;
+  }
+  return begin;
+}
+
+}  // namespace
+
+absl::StatusOr<AddedVocabulary> AddedVocabulary::Create(std::vector<AddedToken> tokens, const Normalizer* normalizer) {
+  AddedVocabulary added;
+  added.tokens_ = std::move(tokens);
+  added.patterns_.resize(added.tokens_.size());
+  std::vector<std::pair<std::string_view, TokenId>> plain;
+  std::vector<std::pair<std::string_view, TokenId>> normalized;
+  absl::flat_hash_set<std::string> seen[2];
+  for (size_t i = 0; i < added.tokens_.size(); ++i) {
+    const AddedToken& token = added.tokens_[i];
+    if (!added.index_.emplace(token.id, i).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two added tokens have id ", token.id));
+    }
+    TextPiece pattern;
+    pattern.text = token.content;
+    pattern.max_bytes = MaxBytes(token.content);
+    if (token.normalized && normalizer != nullptr) QUIRE_RETURN_IF_ERROR(normalizer->Normalize(&pattern));
+    if (pattern.text.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("added token ", token.id, " is empty"));
+    }
+    if (!seen[token.normalized].insert(pattern.text).second) {
+      return absl::InvalidArgumentError(absl::StrCat("added token \"", pattern.text, "\" is given twice"));
+    }
+    added.patterns_[i] = std::move(pattern.text);
+    (token.normalized ? normalized : plain).emplace_back(added.patterns_[i], static_cast<TokenId>(i));
+  }
+  added.plain_trie_ = PrefixTrie(std::move(plain));
+  added.normalized_trie_ = PrefixTrie(std::move(normalized));
+  return added;
+}
+
+absl::StatusOr<std::vector<TextPiece>> AddedVocabulary::Extract(std::string_view text, const Normalizer* normalizer,
+                                                                bool parses_special) const {
+  TextPiece prompt;
+  prompt.text = text;
+  prompt.num_origin_bytes = text.empty() ? 0 : Utf8Length(text.front());
+  std::vector<TextPiece> pieces;
+  Split(prompt, plain_trie_, parses_special, &pieces);
+  std::vector<TextPiece> out;
+  for (TextPiece& piece : pieces) {
+    if (piece.token != kNoToken) {
+      out.push_back(std::move(piece));
+      continue;
+    }
+    if (normalizer != nullptr) {
+      piece.max_bytes = MaxBytes(piece.text);
+      QUIRE_RETURN_IF_ERROR(normalizer->Normalize(&piece));
+    }
+    Split(piece, normalized_trie_, parses_special, &out);
+  }
+  return out;
+}
+
+const AddedToken* AddedVocabulary::Find(TokenId id) const {
+  const auto it = index_.find(id);
+  return it == index_.end() ? nullptr : &tokens_[it->second];
+}
+
+void AddedVocabulary::Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special,
+                            std::vector<TextPiece>* out) const {
+  const std::string_view text = piece.text;
+  size_t covered = 0;
+  const auto add_text = [&](size_t end) {
+    if (covered < end) out->push_back(piece.Slice(covered, end));
+  };
+  for (size_t pos = 0; !trie.empty() && pos < text.size();) {
+    const auto [num_bytes, index] = trie.FindLongest(text.substr(pos));
+    if (num_bytes == 0) {
+      pos += Utf8Length(text[pos]);
+      continue;
+    }
+    // The search goes on behind the match even when the match does not count.
+    const AddedToken& token = tokens_[index];
+    size_t begin = pos;
+    size_t end = pos + num_bytes;
+    pos = end;
+    if (token.special && !parses_special) continue;
+    if (token.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
+    if (token.lstrip) begin = SkipSpacesLeft(text, covered, begin);
+    if (token.rstrip) end = SkipSpacesRight(text, end);
+    add_text(begin);
+    TextPiece match;
+    match.token = token.id;
+    out->push_back(std::move(match));
+    covered = end;
+  }
+  add_text(text.size());
+}
+
+}  // namespace quire

@@ -1,0 +1,61 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_ADDED_VOCABULARY_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_ADDED_VOCABULARY_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "kv_manager/tokenizer/normalizer.h"
+#include "kv_manager/tokenizer/prefix_trie.h"
+#include "kv_manager/tokenizer/text_piece.h"
+
+namespace quire {
+
+// A token of "added_tokens": it is matched in the text itself, before the model sees it.
+struct AddedToken {
+  TokenId id = kNoToken;
+  std::string content;
+  bool single_word = false;  // only where no word character is next to it
+  bool lstrip = false;       // swallows whitespace on its left
+  bool rstrip = false;       // and on its right
+  bool normalized = false;   // its normalised form is looked for in the normalised text
+  bool special = false;      // left out when decoding skips special tokens
+};
+
+// The added tokens of a tokenizer.json. Thread-safe once it is built.
+class AddedVocabulary {
+ public:
+  // `normalizer` may be null; it is only used here. InvalidArgument when a content is empty, or two tokens share an id
+  // or the form that is looked for.
+  static absl::StatusOr<AddedVocabulary> Create(std::vector<AddedToken> tokens, const Normalizer* normalizer);
+
+  // Cuts `text` (valid UTF-8) into added tokens and normalised pieces between them, leaving out empty ones. Tokens that
+  // are not normalised are found first, in the text as it is, then the others in the normalised pieces; always the
+  // leftmost, and of those the longest. Without `parses_special` special tokens are ordinary text.
+  absl::StatusOr<std::vector<TextPiece>> Extract(std::string_view text, const Normalizer* normalizer,
+                                                 bool parses_special) const;
+
+  // Null when `id` is no added token.
+  const AddedToken* Find(TokenId id) const;
+  // What decoding sees of an added token: the form that is looked for. REQUIRES: Find(id) != nullptr.
+  const std::string& DecodedContent(TokenId id) const { return patterns_[index_.at(id)]; }
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+
+ private:
+  // Appends the matches in `piece` and what lies between them.
+  void Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special, std::vector<TextPiece>* out) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<std::string> patterns_;           // [tokens_.size()], the form that is looked for
+  absl::flat_hash_map<TokenId, size_t> index_;  // into tokens_
+  PrefixTrie plain_trie_;                       // values are indices into tokens_
+  PrefixTrie normalized_trie_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_ADDED_VOCABULARY_H_

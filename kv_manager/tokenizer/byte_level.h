@@ -1,0 +1,17 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_BYTE_LEVEL_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_BYTE_LEVEL_H_
+
+#include <string>
+
+namespace quire {
+
+// GPT-2's table: byte-level vocabularies write each byte as one printable character. Printable Latin-1 stands for
+// itself, the other 68 bytes become U+0100 to U+0143 in order; a space is U+0120.
+const std::string& ByteLevelCharacter(unsigned char byte);
+
+// The byte that a character stands for, -1 when there is none.
+int ByteOfByteLevelCharacter(char32_t c);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_BYTE_LEVEL_H_

@@ -1,0 +1,140 @@
+#include "kv_manager/tokenizer/hf_tokenizer.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "kv_manager/tokenizer/tokenizer_json.h"
+#include "kv_manager/tokenizer/utf8.h"
+
+namespace quire {
+namespace {
+
+class HfTokenizer : public Tokenizer {
+ public:
+  HfTokenizer(TokenizerJson parts, const TokenizerConfig& config) : parts_(std::move(parts)) {
+    size_t size = parts_.model->vocabulary().size();
+    for (const AddedToken& token : parts_.added.tokens()) {
+      size = std::max(size, static_cast<size_t>(token.id) + 1);
+      if (token.special) special_contents_.insert(token.content);
+    }
+    vocab_size_ = size;
+    bos_id_ = FindSpecial(config.bos_token, {"<s>", "<|begin_of_text|>", "<bos>"});
+    eos_id_ = FindSpecial(config.eos_token, {"</s>", "<|end_of_text|>", "<eos>", "<|endoftext|>"});
+  }
+
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
+    QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "text"));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces,
+                           parts_.added.Extract(text, parts_.normalizer.get(), options.parse_special_tokens));
+    if (parts_.pre_tokenizer != nullptr) QUIRE_RETURN_IF_ERROR(parts_.pre_tokenizer->Split(&pieces));
+    std::vector<TokenId> tokens;
+    const PostProcessor& around = parts_.post_processor;
+    if (options.add_special_tokens) tokens = around.prefix;
+    for (const TextPiece& piece : pieces) {
+      if (piece.token != kNoToken) {
+        tokens.push_back(piece.token);
+      } else {
+        QUIRE_RETURN_IF_ERROR(parts_.model->Encode(piece.text, &tokens));
+      }
+    }
+    if (options.add_special_tokens) tokens.insert(tokens.end(), around.suffix.begin(), around.suffix.end());
+    return tokens;
+  }
+
+  std::unique_ptr<DecodeStream> NewDecodeStream(bool skip_special_tokens) const override;
+
+  absl::StatusOr<std::string_view> TokenPiece(TokenId id) const override {
+    if (const AddedToken* added = parts_.added.Find(id)) return std::string_view(added->content);
+    const Vocabulary& vocabulary = parts_.model->vocabulary();
+    if (vocabulary.Contains(id)) return std::string_view(vocabulary.piece(id));
+    return absl::NotFoundError(absl::StrCat("token ", id, " does not exist, the vocabulary has ", vocab_size_));
+  }
+
+  std::optional<TokenId> TokenToId(std::string_view piece) const override {
+    for (const AddedToken& token : parts_.added.tokens()) {
+      if (token.content == piece) return token.id;
+    }
+    const TokenId id = parts_.model->vocabulary().Find(piece);
+    if (id == kNoToken) return std::nullopt;
+    return id;
+  }
+
+  bool IsSpecial(TokenId id) const override {
+    const AddedToken* added = parts_.added.Find(id);
+    return added != nullptr && added->special;
+  }
+
+  size_t vocab_size() const override { return vocab_size_; }
+  std::optional<TokenId> bos_id() const override { return bos_id_; }
+  std::optional<TokenId> eos_id() const override { return eos_id_; }
+
+  // What the decoder sees of a token; null when it sees nothing of it.
+  const std::string* DecodedPiece(TokenId id, bool skip_special_tokens) const {
+    const Vocabulary& vocabulary = parts_.model->vocabulary();
+    const std::string* piece = nullptr;
+    if (parts_.added.Find(id) != nullptr) {
+      piece = &parts_.added.DecodedContent(id);
+    } else if (vocabulary.Contains(id)) {
+      piece = &vocabulary.piece(id);
+    }
+    // As in the reference, it is the text that makes a token special here, not its id.
+    if (piece != nullptr && skip_special_tokens && special_contents_.contains(*piece)) return nullptr;
+    return piece;
+  }
+  const Decoder& decoder() const { return parts_.decoder; }
+
+ private:
+  // The token that the config names, or else the first special one of `usual`.
+  std::optional<TokenId> FindSpecial(const std::optional<std::string>& named,
+                                     std::initializer_list<const char*> usual) const {
+    if (named.has_value()) return TokenToId(*named);
+    for (const char* content : usual) {
+      const std::optional<TokenId> id = TokenToId(content);
+      if (id.has_value() && IsSpecial(*id)) return id;
+    }
+    return std::nullopt;
+  }
+
+  TokenizerJson parts_;
+  absl::flat_hash_set<std::string> special_contents_;
+  size_t vocab_size_;
+  std::optional<TokenId> bos_id_;
+  std::optional<TokenId> eos_id_;
+};
+
+class HfDecodeStream : public DecodeStream {
+ public:
+  HfDecodeStream(const HfTokenizer* tokenizer, bool skip_special_tokens)
+      : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens), stream_(&tokenizer->decoder()) {}
+
+  void Push(TokenId token, std::string* out) override {
+    const std::string* piece = tokenizer_->DecodedPiece(token, skip_special_tokens_);
+    if (piece != nullptr) stream_.Push(*piece, out);
+  }
+  void Finish(std::string* out) override { stream_.Finish(out); }
+  std::unique_ptr<DecodeStream> Clone() const override { return std::make_unique<HfDecodeStream>(*this); }
+
+ private:
+  const HfTokenizer* tokenizer_;
+  bool skip_special_tokens_;
+  DecoderStream stream_;
+};
+
+std::unique_ptr<DecodeStream> HfTokenizer::NewDecodeStream(bool skip_special_tokens) const {
+  return std::make_unique<HfDecodeStream>(this, skip_special_tokens);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadHfTokenizer(std::string_view tokenizer_json,
+                                                           const TokenizerConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json));
+  return std::make_unique<HfTokenizer>(std::move(parts), config);
+}
+
+}  // namespace quire

@@ -1,0 +1,138 @@
+#include "kv_manager/tokenizer/json_value.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+const nlohmann::json& NullJson() {
+  static const nlohmann::json* const null = new nlohmann::json();
+  return *null;
+}
+
+// Parsers of nested values recurse, so a file may not nest deeper than any real one does.
+constexpr int kMaxDepth = 64;
+
+bool IsTooDeep(std::string_view text) {
+  int depth = 0;
+  bool is_in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') is_in_string = false;
+      continue;
+    }
+    if (c == '"') is_in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxDepth) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view file) {
+  if (IsTooDeep(text)) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(file), ": nested deeper than ", kMaxDepth, " levels"));
+  }
+  try {
+    return nlohmann::json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::parse_error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(file), ": not valid JSON at byte ", error.byte, " of ", text.size()));
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(file), ": not valid JSON: ", error.what()));
+  }
+}
+
+absl::Status JsonValue::Error(std::string_view message) const {
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": ", std::string(message)));
+}
+
+absl::Status JsonValue::WrongType(std::string_view expected) const {
+  return Error(absl::StrCat("expected ", std::string(expected), ", found ", value_->type_name()));
+}
+
+absl::StatusOr<std::string_view> JsonValue::AsString() const {
+  if (!value_->is_string()) return WrongType("a string");
+  return std::string_view(*value_->get_ptr<const std::string*>());
+}
+
+absl::StatusOr<bool> JsonValue::AsBool() const {
+  if (!value_->is_boolean()) return WrongType("a boolean");
+  return *value_->get_ptr<const bool*>();
+}
+
+absl::StatusOr<double> JsonValue::AsNumber() const {
+  if (!value_->is_number()) return WrongType("a number");
+  return value_->get<double>();
+}
+
+absl::StatusOr<int64_t> JsonValue::AsInteger() const {
+  if (!value_->is_number_integer()) return WrongType("an integer");
+  if (value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    return Error(absl::StrCat("integer ", value_->get<uint64_t>(), " is too large"));
+  }
+  return value_->get<int64_t>();
+}
+
+absl::StatusOr<std::vector<JsonValue>> JsonValue::AsArray() const {
+  if (!value_->is_array()) return WrongType("an array");
+  std::vector<JsonValue> elements;
+  elements.reserve(value_->size());
+  for (size_t i = 0; i < value_->size(); ++i) {
+    elements.emplace_back((*value_)[i], absl::StrCat(path_, "[", i, "]"));
+  }
+  return elements;
+}
+
+absl::StatusOr<JsonValue> JsonValue::Find(std::string_view key) const {
+  if (!value_->is_object()) return WrongType("an object");
+  const auto it = value_->find(std::string(key));
+  return Child(it == value_->end() ? NullJson() : *it, key);
+}
+
+absl::StatusOr<JsonValue> JsonValue::Member(std::string_view key) const {
+  QUIRE_ASSIGN_OR_RETURN(JsonValue member, Find(key));
+  if (member.value_ == &NullJson()) return member.Error("is missing");
+  return member;
+}
+
+absl::StatusOr<bool> JsonValue::BoolOr(std::string_view key, bool otherwise) const {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue member, Find(key));
+  if (member.is_null()) return otherwise;
+  return member.AsBool();
+}
+
+absl::StatusOr<std::string_view> JsonValue::StringOr(std::string_view key, std::string_view otherwise) const {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue member, Find(key));
+  if (member.is_null()) return otherwise;
+  return member.AsString();
+}
+
+absl::StatusOr<bool> JsonValue::Bool(std::string_view key) const {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue member, Member(key));
+  return member.AsBool();
+}
+
+absl::StatusOr<std::string_view> JsonValue::String(std::string_view key) const {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue member, Member(key));
+  return member.AsString();
+}
+
+absl::StatusOr<std::vector<JsonValue>> JsonValue::Array(std::string_view key) const {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue member, Member(key));
+  return member.AsArray();
+}
+
+JsonValue JsonValue::Child(const nlohmann::json& value, std::string_view label) const {
+  const char* separator = path_.empty() || path_.back() == ' ' ? "" : ".";
+  return JsonValue(value, absl::StrCat(path_, separator, std::string(label)));
+}
+
+}  // namespace quire

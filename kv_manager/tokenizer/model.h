@@ -1,0 +1,27 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_MODEL_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_MODEL_H_
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "kv_manager/tokenizer/vocabulary.h"
+
+namespace quire {
+
+// The last stage of encoding: turns one word, as the pre-tokenizer cut it, into tokens. Thread-safe.
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+
+  // Appends the tokens of `word` (valid UTF-8). InvalidArgument when a character has no token and there is no unknown
+  // token to stand for it; `tokens` is then unspecified.
+  virtual absl::Status Encode(std::string_view word, std::vector<TokenId>* tokens) const = 0;
+
+  virtual const Vocabulary& vocabulary() const = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_MODEL_H_

@@ -1,0 +1,43 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_PRE_TOKENIZER_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_PRE_TOKENIZER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kv_manager/tokenizer/json_value.h"
+#include "kv_manager/tokenizer/regex.h"
+#include "kv_manager/tokenizer/text_piece.h"
+
+namespace quire {
+
+// What happens to a delimiter: "the-final--countdown" split on "-" becomes
+enum class SplitBehavior {
+  kRemoved,             // the final countdown
+  kIsolated,            // the - final - - countdown
+  kMergedWithPrevious,  // the- final- - countdown
+  kMergedWithNext,      // the -final - -countdown
+  kContiguous,          // the - final -- countdown
+};
+
+// Turns matches and gaps into the parts that stay, in order. Parts may be empty.
+std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behavior);
+
+// The "pre_tokenizer" of a tokenizer.json: cuts pieces of text into words, which the model encodes one by one.
+// Thread-safe.
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+
+  // InvalidArgument, naming the JSON path, for an unknown type or a bad value.
+  static absl::StatusOr<std::unique_ptr<PreTokenizer>> Parse(const JsonValue& json);
+
+  // Replaces `*pieces` by the words, leaving out empty ones; pieces that are tokens stay as they are. InvalidArgument
+  // when a pattern gives up; `*pieces` is then unspecified.
+  virtual absl::Status Split(std::vector<TextPiece>* pieces) const = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_PRE_TOKENIZER_H_

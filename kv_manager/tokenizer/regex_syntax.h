@@ -1,0 +1,23 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_REGEX_SYNTAX_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_REGEX_SYNTAX_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace quire {
+
+// Rewrites a regular expression of a tokenizer.json (Oniguruma, Ruby syntax, UTF-8) into one that PCRE2 with UTF, UCP
+// and MULTILINE matches the same way. What differs and is rewritten: \s (PCRE2 adds U+180E), \w and \b (PCRE2 leaves
+// out marks), \h (hexadecimal digit, not blank), \v, (?m) (dot matches newline), isolated (?i), {n,m}+ (not
+// possessive), {n}? and {,n}, scripts (\p{Han} without script extensions), and a class inside a class.
+//
+// InvalidArgument names the construct and its offset when there is no equivalent: class intersection, a negated class
+// or \W, \D, \H inside a class, named backreferences and calls, raw bytes. One difference is left: a case-insensitive
+// literal does not match characters that fold to several ("ss" and U+00DF).
+absl::StatusOr<std::string> TranslateOniguruma(std::string_view pattern);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_REGEX_SYNTAX_H_

@@ -1,0 +1,43 @@
+#ifndef QUIRE_KV_MANAGER_TOKENIZER_SENTENCEPIECE_NORMALIZER_H_
+#define QUIRE_KV_MANAGER_TOKENIZER_SENTENCEPIECE_NORMALIZER_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "kv_manager/tokenizer/charsmap.h"
+#include "kv_manager/tokenizer/prefix_trie.h"
+#include "kv_manager/tokenizer/sentencepiece_model.h"
+
+namespace quire {
+
+// What SentencePiece does to a text before it looks for pieces: its rules (the longest that matches), spaces written as
+// U+2581, a dummy space in front, and runs of spaces collapsed, as the model asks for. Thread-safe.
+class SentencePieceNormalizer {
+ public:
+  // InvalidArgument when the rules are broken.
+  static absl::StatusOr<SentencePieceNormalizer> Create(const SentencePieceModel& model);
+
+  // `user_defined` are the pieces that rules leave alone. InvalidArgument when `text` (valid UTF-8) grows out of hand.
+  absl::StatusOr<std::string> Normalize(std::string_view text, const PrefixTrie& user_defined) const;
+
+ private:
+  // The normalised form of what `text` starts with, and how many bytes of it that is.
+  std::pair<std::string_view, size_t> NormalizePrefix(std::string_view text, const PrefixTrie& user_defined) const;
+  std::string_view space() const;
+
+  std::optional<Charsmap> charsmap_;
+  bool add_dummy_prefix_ = true;
+  bool remove_extra_whitespaces_ = true;
+  bool escape_whitespaces_ = true;
+  bool treat_whitespace_as_suffix_ = false;
+};
+
+// U+2581, which SentencePiece writes for a space.
+inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKENIZER_SENTENCEPIECE_NORMALIZER_H_

@@ -1,0 +1,240 @@
+#include "kv_manager/tokenizer/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.h"
+#include "kv_manager/tokenizer/sentencepiece_bpe.h"
+#include "kv_manager/tokenizer/sentencepiece_model.h"
+#include "kv_manager/tokenizer/sentencepiece_normalizer.h"
+#include "kv_manager/tokenizer/sentencepiece_vocabulary.h"
+#include "kv_manager/tokenizer/unigram_lattice.h"
+#include "kv_manager/tokenizer/utf8.h"
+
+namespace quire {
+namespace {
+
+using Type = SentencePieceModel::Type;
+
+constexpr float kUnkPenalty = 10.0f;  // below the worst score of the vocabulary
+
+UnigramLattice MakeLattice(const SentencePieceVocabulary& vocabulary) {
+  float min_score = FLT_MAX;
+  float max_score = FLT_MIN;
+  for (size_t id = 0; id < vocabulary.size(); ++id) {
+    const auto& piece = vocabulary.piece(static_cast<TokenId>(id));
+    if (piece.type != Type::kNormal) continue;
+    min_score = std::min(min_score, piece.score);
+    max_score = std::max(max_score, piece.score);
+  }
+  std::vector<UnigramLattice::Piece> pieces;
+  for (size_t id = 0; id < vocabulary.size(); ++id) {
+    const auto& piece = vocabulary.piece(static_cast<TokenId>(id));
+    double score = piece.score;
+    if (piece.type == Type::kUserDefined) {
+      // A bonus, so that a user-defined piece is always chosen.
+      score = static_cast<float>(piece.text.size()) * max_score - 0.1;
+    } else if (piece.type != Type::kNormal) {
+      continue;
+    }
+    pieces.push_back({piece.text, static_cast<TokenId>(id), score});
+  }
+  return UnigramLattice(pieces, vocabulary.unk(), min_score - kUnkPenalty, UnigramLattice::Arithmetic::kSingle);
+}
+
+SentencePieceBpe MakeBpe(const SentencePieceVocabulary* vocabulary) {
+  const auto lookup = [vocabulary](std::string_view text) -> SentencePieceBpe::Merged {
+    const TokenId id = vocabulary->FindText(text);
+    if (id < 0) return {-1, 0, false};
+    return {id, vocabulary->piece(id).score, vocabulary->type(id) == Type::kUnused};
+  };
+  return SentencePieceBpe(lookup, &vocabulary->user_defined());
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  SentencePieceTokenizer(SentencePieceModel model, std::unique_ptr<SentencePieceVocabulary> vocabulary,
+                         SentencePieceNormalizer normalizer, const TokenizerConfig& config)
+      : model_(std::move(model)), vocabulary_(std::move(vocabulary)), normalizer_(std::move(normalizer)) {
+    if (model_.algorithm == SentencePieceModel::Algorithm::kBpe) {
+      segmenter_.emplace<SentencePieceBpe>(MakeBpe(vocabulary_.get()));
+    } else {
+      segmenter_.emplace<UnigramLattice>(MakeLattice(*vocabulary_));
+    }
+    bos_id_ = FindControl(config.bos_token.value_or(model_.bos_piece));
+    eos_id_ = FindControl(config.eos_token.value_or(model_.eos_piece));
+    adds_bos_ = config.add_bos_token.value_or(true);
+    adds_eos_ = config.add_eos_token.value_or(false);
+  }
+
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
+    QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "text"));
+    std::vector<TokenId> tokens;
+    if (options.add_special_tokens && adds_bos_ && bos_id_.has_value()) tokens.push_back(*bos_id_);
+    size_t covered = 0;
+    for (size_t pos = 0; options.parse_special_tokens && pos < text.size();) {
+      const auto [num_bytes, id] = vocabulary_->special().FindLongest(text.substr(pos));
+      if (num_bytes == 0) {
+        pos += Utf8Length(text[pos]);
+        continue;
+      }
+      QUIRE_RETURN_IF_ERROR(EncodePlain(text.substr(covered, pos - covered), &tokens));
+      tokens.push_back(id);
+      covered = pos += num_bytes;
+    }
+    QUIRE_RETURN_IF_ERROR(EncodePlain(text.substr(covered), &tokens));
+    if (options.add_special_tokens && adds_eos_ && eos_id_.has_value()) tokens.push_back(*eos_id_);
+    return tokens;
+  }
+
+  std::unique_ptr<DecodeStream> NewDecodeStream(bool skip_special_tokens) const override;
+
+  absl::StatusOr<std::string_view> TokenPiece(TokenId id) const override {
+    if (Contains(id)) return std::string_view(vocabulary_->piece(id).text);
+    return absl::NotFoundError(absl::StrCat("token ", id, " does not exist, the vocabulary has ", vocab_size()));
+  }
+
+  std::optional<TokenId> TokenToId(std::string_view piece) const override {
+    const TokenId id = vocabulary_->FindAny(piece);
+    if (id < 0) return std::nullopt;
+    return id;
+  }
+
+  bool IsSpecial(TokenId id) const override {
+    return Contains(id) && (vocabulary_->type(id) == Type::kControl || vocabulary_->type(id) == Type::kUnknown);
+  }
+
+  size_t vocab_size() const override { return vocabulary_->size(); }
+  std::optional<TokenId> bos_id() const override { return bos_id_; }
+  std::optional<TokenId> eos_id() const override { return eos_id_; }
+
+  bool Contains(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < vocabulary_->size(); }
+  const SentencePieceModel& model() const { return model_; }
+  const SentencePieceVocabulary& vocabulary() const { return *vocabulary_; }
+
+ private:
+  std::optional<TokenId> FindControl(std::string_view piece) const {
+    const TokenId id = vocabulary_->FindAny(piece);
+    if (id < 0 || vocabulary_->type(id) != Type::kControl) return std::nullopt;
+    return id;
+  }
+
+  absl::Status EncodePlain(std::string_view text, std::vector<TokenId>* tokens) const {
+    QUIRE_ASSIGN_OR_RETURN(const std::string normalized, normalizer_.Normalize(text, vocabulary_->user_defined()));
+    bool is_after_unk = false;
+    const auto append = [&](std::string_view piece, TokenId id) {
+      const bool is_unk = id == vocabulary_->unk();
+      if (is_unk && vocabulary_->has_bytes()) {
+        for (const char c : piece) tokens->push_back(vocabulary_->byte_token(static_cast<unsigned char>(c)));
+      } else if (!is_unk || !is_after_unk) {
+        tokens->push_back(id);
+      }
+      is_after_unk = is_unk;
+    };
+    if (const auto* lattice = std::get_if<UnigramLattice>(&segmenter_)) {
+      for (const UnigramLattice::Segment& segment : lattice->FindBest(normalized)) {
+        append(std::string_view(normalized).substr(segment.begin, segment.end - segment.begin), segment.id);
+      }
+    } else if (const auto* bpe = std::get_if<SentencePieceBpe>(&segmenter_)) {
+      for (const std::string_view piece : bpe->Segment(normalized)) {
+        const TokenId id = vocabulary_->FindAny(piece);
+        // What is still unused is one character, which is then as good as unknown.
+        append(piece, id < 0 || vocabulary_->type(id) == Type::kUnused ? vocabulary_->unk() : id);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  SentencePieceModel model_;
+  std::unique_ptr<SentencePieceVocabulary> vocabulary_;
+  SentencePieceNormalizer normalizer_;
+  std::variant<std::monostate, UnigramLattice, SentencePieceBpe> segmenter_;
+  std::optional<TokenId> bos_id_;
+  std::optional<TokenId> eos_id_;
+  bool adds_bos_;
+  bool adds_eos_;
+};
+
+class SentencePieceDecodeStream : public DecodeStream {
+ public:
+  SentencePieceDecodeStream(const SentencePieceTokenizer* tokenizer, bool skip_special_tokens)
+      : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {}
+
+  void Push(TokenId token, std::string* out) override {
+    if (!tokenizer_->Contains(token)) return;
+    const SentencePieceVocabulary& vocabulary = tokenizer_->vocabulary();
+    std::string text;
+    if (vocabulary.type(token) == Type::kByte) {
+      assembler_.Append(std::string_view(&(byte_ = vocabulary.byte(token)), 1), &text);
+    } else {
+      assembler_.Finish(&text);
+      Emit(&text, out);
+      // The space of the dummy prefix is dropped once, and only where nothing has been written before.
+      if (has_dropped_space_ || has_text_) is_at_start_ = false;
+      text = DecodePiece(token);
+    }
+    Emit(&text, out);
+  }
+
+  void Finish(std::string* out) override {
+    std::string text;
+    assembler_.Finish(&text);
+    Emit(&text, out);
+  }
+
+  std::unique_ptr<DecodeStream> Clone() const override { return std::make_unique<SentencePieceDecodeStream>(*this); }
+
+ private:
+  void Emit(std::string* text, std::string* out) {
+    has_text_ = has_text_ || !text->empty();
+    out->append(*text);
+    text->clear();
+  }
+
+  std::string DecodePiece(TokenId token) {
+    const SentencePieceModel& model = tokenizer_->model();
+    const auto& piece = tokenizer_->vocabulary().piece(token);
+    has_dropped_space_ = false;
+    if (piece.type == Type::kControl) return skip_special_tokens_ ? "" : piece.text;
+    if (piece.type == Type::kUnknown) return model.unk_surface;
+    std::string_view text = piece.text;
+    if (is_at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) &&
+        text.substr(0, kSpaceSymbol.size()) == kSpaceSymbol) {
+      text.remove_prefix(kSpaceSymbol.size());
+      // Where runs of spaces are removed, all leading ones go.
+      has_dropped_space_ = !model.remove_extra_whitespaces;
+    }
+    return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
+                               {{absl::string_view(kSpaceSymbol.data(), kSpaceSymbol.size()), " "}});
+  }
+
+  const SentencePieceTokenizer* tokenizer_;
+  bool skip_special_tokens_;
+  Utf8Assembler assembler_{Utf8Assembler::OnInvalid::kReplaceByte};
+  char byte_ = 0;
+  bool is_at_start_ = true;         // the dummy prefix may still come
+  bool has_dropped_space_ = false;  // by the last piece
+  bool has_text_ = false;
+};
+
+std::unique_ptr<DecodeStream> SentencePieceTokenizer::NewDecodeStream(bool skip_special_tokens) const {
+  return std::make_unique<SentencePieceDecodeStream>(this, skip_special_tokens);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePieceTokenizer(std::string_view tokenizer_model,
+                                                                      const TokenizerConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(SentencePieceModel model, SentencePieceModel::Parse(tokenizer_model));
+  QUIRE_ASSIGN_OR_RETURN(auto vocabulary, SentencePieceVocabulary::Create(model));
+  QUIRE_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer, SentencePieceNormalizer::Create(model));
+  return std::make_unique<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), std::move(normalizer),
+                                                  config);
+}
+
+}  // namespace quire

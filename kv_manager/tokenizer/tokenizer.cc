@@ -1,0 +1,25 @@
+#include "kv_manager/tokenizer/tokenizer.h"
+
+#include "base/status.h"
+#include "kv_manager/tokenizer/hf_tokenizer.h"
+#include "kv_manager/tokenizer/sentencepiece_tokenizer.h"
+#include "kv_manager/tokenizer/tokenizer_config.h"
+
+namespace quire {
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const TokenizerFiles& files) {
+  QUIRE_ASSIGN_OR_RETURN(const TokenizerConfig config, TokenizerConfig::Parse(files.tokenizer_config_json));
+  if (!files.tokenizer_json.empty()) return LoadHfTokenizer(files.tokenizer_json, config);
+  if (!files.tokenizer_model.empty()) return LoadSentencePieceTokenizer(files.tokenizer_model, config);
+  return absl::InvalidArgumentError("the model has neither a tokenizer.json nor a tokenizer.model");
+}
+
+std::string Tokenizer::Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens) const {
+  const std::unique_ptr<DecodeStream> stream = NewDecodeStream(skip_special_tokens);
+  std::string text;
+  for (const TokenId token : tokens) stream->Push(token, &text);
+  stream->Finish(&text);
+  return text;
+}
+
+}  // namespace quire
