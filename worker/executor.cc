@@ -9,22 +9,21 @@
 namespace quire {
 namespace {
 
-// Bounds the logits' memory; with a vocabulary of 128 Ki tokens it is 128 rows.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 
-int LogitRows(const WorkerLimits& limits) {
+}  // namespace
+
+int LogitRowsFor(const WorkerLimits& limits) {
   const int64_t rows = kLogitsBytes / (int64_t{limits.vocab_size} * static_cast<int64_t>(sizeof(float)));
   return static_cast<int>(std::clamp<int64_t>(rows, 1, std::max(limits.max_sequences, limits.max_tokens_per_step)));
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, const Model* model, BlockStorage* storage,
-                                                           const WorkerLimits& limits) {
+                                                           const WorkerLimits& limits, int max_logit_rows) {
   QUIRE_CHECK_EQ(storage->num_blocks(), limits.num_blocks);
   QUIRE_CHECK_EQ(storage->layout().block_size, limits.block_size);
   std::unique_ptr<Executor> executor(new Executor(backend, storage, limits));
-  const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = LogitRows(limits)};
+  const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = max_logit_rows};
   QUIRE_ASSIGN_OR_RETURN(executor->transformer_,
                          Transformer::Create(&model->config, &model->weights, backend, step_limits));
   QUIRE_ASSIGN_OR_RETURN(executor->batch_, StepBatch::Create(backend, limits));

@@ -19,14 +19,19 @@
 
 namespace quire {
 
+// Rows of logits that are computed at a time: as many as fit 64 MiB (128 with a vocabulary of 128 Ki tokens), but no
+// more than a step can need.
+int LogitRowsFor(const WorkerLimits& limits);
+
 // Runs plans, one after the other: starts, copies, forward, sample. Holds the rows of one session. Knows no network:
 // benchmarks and tests call it directly. Used by one thread at a time.
 class Executor {
  public:
   // Takes the scratch memory of the largest step. Everything pointed to must outlive the executor; `storage` has the
-  // model's shape and limits.num_blocks blocks.
+  // model's shape and limits.num_blocks blocks. A step may score more than `max_logit_rows` tokens, but that many at a
+  // time: they bound the logits' memory, and nothing else depends on them.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Backend* backend, const Model* model, BlockStorage* storage,
-                                                          const WorkerLimits& limits);
+                                                          const WorkerLimits& limits, int max_logit_rows);
 
   // Forgets all rows. The next plan is step 1. Blocks keep their contents.
   void Reset();

@@ -24,6 +24,8 @@ void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
     biases_.push_back({static_cast<TokenId>(params.bias_token_ids(i)), params.biases(i)});
   }
   allowed_.assign(params.allowed_token_ids().begin(), params.allowed_token_ids().end());
+  std::sort(allowed_.begin(), allowed_.end());
+  allowed_.erase(std::unique(allowed_.begin(), allowed_.end()), allowed_.end());
   min_tokens_masked_.assign(params.min_tokens_masked_ids().begin(), params.min_tokens_masked_ids().end());
   StartBadWords(params);
 

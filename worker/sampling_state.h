@@ -49,7 +49,7 @@ class SamplingState {
   std::vector<TokenCount> counts_;  // Kept only when a penalty is set.
   absl::flat_hash_map<TokenId, int> count_index_;
   std::vector<TokenBias> biases_;
-  std::vector<TokenId> allowed_;
+  std::vector<TokenId> allowed_;  // Each once.
   std::vector<TokenId> min_tokens_masked_;
   std::vector<BadWord> bad_words_;   // Of two tokens and more.
   std::vector<TokenId> bad_tokens_;  // Bad words of one token.

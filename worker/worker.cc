@@ -65,7 +65,8 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
                         << limits.max_context_tokens << " tokens, needs " << full_context;
   }
   QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks, options.prefault));
-  QUIRE_ASSIGN_OR_RETURN(executor_, Executor::Create(backend_.get(), model_.get(), storage_.get(), limits));
+  QUIRE_ASSIGN_OR_RETURN(executor_,
+                         Executor::Create(backend_.get(), model_.get(), storage_.get(), limits, LogitRowsFor(limits)));
   return absl::OkStatus();
 }
 

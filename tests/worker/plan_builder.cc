@@ -1,0 +1,56 @@
+#include "tests/worker/plan_builder.h"
+
+#include <numeric>
+
+namespace quire {
+
+v1::RowSampling Greedy() {
+  v1::RowSampling sampling;
+  sampling.set_top_p(1);
+  sampling.set_repetition_penalty(1);
+  return sampling;
+}
+
+std::vector<uint32_t> Blocks(uint32_t first, int count) {
+  std::vector<uint32_t> blocks(count);
+  std::iota(blocks.begin(), blocks.end(), first);
+  return blocks;
+}
+
+std::vector<TokenId> Tokens(TokenId first, int count) {
+  std::vector<TokenId> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+PlanBuilder& PlanBuilder::Start(uint32_t row, const std::vector<TokenId>& tokens, const v1::RowSampling& sampling,
+                                int prompt_length, uint32_t sample_index) {
+  v1::SequenceStart* start = plan_.add_starts();
+  start->set_row(row);
+  start->set_sequence(100 + row);
+  start->set_sample_index(sample_index);
+  start->set_prompt_length(prompt_length < 0 ? tokens.size() : prompt_length);
+  start->mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  *start->mutable_sampling() = sampling;
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::Copy(uint32_t source, uint32_t destination) {
+  plan_.add_copy_sources(source);
+  plan_.add_copy_destinations(destination);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
+                                const std::vector<uint32_t>& tail, uint32_t first_changed_block) {
+  plan_.add_slice_rows(row);
+  plan_.add_slice_first_positions(first_position);
+  plan_.add_slice_num_tokens(num_tokens);
+  plan_.add_slice_first_changed_blocks(first_changed_block);
+  plan_.add_slice_tail_lengths(tail.size());
+  plan_.mutable_block_tails()->Add(tail.begin(), tail.end());
+  plan_.mutable_slice_samples()->push_back(samples ? 1 : 0);
+  return *this;
+}
+
+}  // namespace quire

@@ -1,0 +1,39 @@
+#ifndef QUIRE_TESTS_WORKER_PLAN_BUILDER_H_
+#define QUIRE_TESTS_WORKER_PLAN_BUILDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "quire/v1/worker.pb.h"
+
+namespace quire {
+
+// Sampling that takes the likeliest token and asks for nothing else.
+v1::RowSampling Greedy();
+
+// `count` consecutive numbers from `first` on: block tables and token lists that a reader can follow.
+std::vector<uint32_t> Blocks(uint32_t first, int count);
+std::vector<TokenId> Tokens(TokenId first, int count);
+
+// A plan, written down piece by piece.
+class PlanBuilder {
+ public:
+  explicit PlanBuilder(uint64_t step) { plan_.set_step(step); }
+
+  // All tokens are prompt unless `prompt_length` says otherwise.
+  PlanBuilder& Start(uint32_t row, const std::vector<TokenId>& tokens, const v1::RowSampling& sampling = Greedy(),
+                     int prompt_length = -1, uint32_t sample_index = 0);
+  PlanBuilder& Copy(uint32_t source, uint32_t destination);
+  PlanBuilder& Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
+                     const std::vector<uint32_t>& tail = {}, uint32_t first_changed_block = 0);
+
+  const v1::StepPlan& plan() const { return plan_; }
+
+ private:
+  v1::StepPlan plan_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_WORKER_PLAN_BUILDER_H_

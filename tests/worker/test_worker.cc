@@ -1,0 +1,44 @@
+#include "tests/worker/test_worker.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  QUIRE_CHECK(value.ok()) << value.status();
+  return *std::move(value);
+}
+
+}  // namespace
+
+TestWorker::TestWorker(const TestWorkerOptions& options) {
+  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" + options.model;
+  model_ = ValueOrDie(LoadModel(directory, &backend_));
+  const ModelConfig& config = model_->config;
+  limits_ = {.max_sequences = options.max_sequences,
+             .max_tokens_per_step = options.max_tokens_per_step,
+             .max_context_tokens = config.max_position_embeddings,
+             .vocab_size = config.vocab_size,
+             .block_size = options.block_size,
+             .num_blocks = options.num_blocks};
+  const KvLayout layout{.num_layers = config.num_layers,
+                        .num_kv_heads = config.num_kv_heads,
+                        .head_dim = config.head_dim,
+                        .block_size = options.block_size,
+                        .type = DataType::kFloat32};
+  storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, false));
+  executor_ = ValueOrDie(Executor::Create(&backend_, model_.get(), storage_.get(), limits_, options.max_logit_rows));
+}
+
+absl::StatusOr<v1::StepResult> TestWorker::Run(const v1::StepPlan& plan) {
+  v1::StepResult result;
+  QUIRE_RETURN_IF_ERROR(executor_->Run(plan, &result));
+  return result;
+}
+
+}  // namespace quire
