@@ -1,0 +1,92 @@
+#include "kv_manager/generate_call.h"
+
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "kv_manager/response_builder.h"
+#include "kv_manager/rpc_status.h"
+
+namespace quire {
+
+std::shared_ptr<GenerateCall> GenerateCall::New(GenerateEnvironment* environment, grpc::CallbackServerContext* context,
+                                                const v1::GenerateRequest* request) {
+  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, context, request));
+  call->self_ = call;
+  return call;
+}
+
+void GenerateCall::Start() {
+  Request request;
+  if (absl::Status status = MakeStream(&request); !status.ok()) return Refuse(status);
+
+  const std::shared_ptr<TokenStream> stream = stream_;
+  if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
+    stream->OnFailed(std::move(status));
+  }
+  // A cancellation that came before the submission found nothing to cancel in the engine.
+  if (IsCancelled()) stream->Close();
+}
+
+bool GenerateCall::IsCancelled() {
+  std::lock_guard lock(mutex_);
+  return is_cancelled_;
+}
+
+absl::Status GenerateCall::MakeStream(Request* request) {
+  const std::shared_ptr<const ServedModel> model = environment_->engine->model();
+  if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+  auto valid = ValidateGenerate(*request_, *model, environment_->limits, environment_->random->Next());
+  if (!valid.ok()) return valid.status();
+
+  std::string name = request_->request_id();
+  if (name.empty()) name = absl::StrFormat("%016x", environment_->random->Next());
+  valid->request.id = RequestId(environment_->next_request_id++);
+  valid->request.arrival_us = environment_->clock->NowMicros();
+  valid->request.deadline_us = DeadlineMicros();
+
+  TokenStream::Environment stream_environment{
+      environment_->engine,
+      [threads = environment_->output_threads](std::function<void()> job) { threads->Schedule(std::move(job)); },
+      [registry = environment_->registry, name] { registry->Remove(name); }, environment_->max_outbox_tokens};
+  auto stream = std::make_shared<TokenStream>(std::move(stream_environment), valid->request.id,
+                                              ResponseBuilder(model, name, *valid), this);
+  QUIRE_RETURN_IF_ERROR(environment_->registry->Add(name, stream));
+  *request = std::move(valid->request);
+  std::lock_guard lock(mutex_);
+  stream_ = std::move(stream);
+  return absl::OkStatus();
+}
+
+// The client's deadline, which gRPC keeps in wall-clock time, on the engine's clock.
+int64_t GenerateCall::DeadlineMicros() const {
+  const auto deadline = context_->deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::numeric_limits<int64_t>::max();
+  const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::system_clock::now());
+  return environment_->clock->NowMicros() + left.count();
+}
+
+void GenerateCall::Refuse(const absl::Status& status) {
+  EndCall(nullptr, status);
+}
+
+void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
+  const grpc::Status wire = ToGrpcStatus(status, context_);
+  if (response == nullptr) return Finish(wire);
+  StartWriteAndFinish(response, grpc::WriteOptions(), wire);
+}
+
+void GenerateCall::OnCancel() {
+  std::shared_ptr<TokenStream> stream;
+  {
+    std::lock_guard lock(mutex_);
+    is_cancelled_ = true;
+    stream = stream_;
+  }
+  if (stream != nullptr) stream->Close();
+}
+
+}  // namespace quire

@@ -1,0 +1,37 @@
+#include "kv_manager/request_registry.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kv_manager/rpc_status.h"
+
+namespace quire {
+
+absl::Status RequestRegistry::Add(const std::string& name, std::shared_ptr<TokenStream> stream) {
+  std::lock_guard lock(mutex_);
+  if (streams_.contains(name)) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(name), " is running")),
+                      "REQUEST_RUNNING");
+  }
+  if (streams_.size() >= max_requests_) {
+    return WithRetryDelay(
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(max_requests_, " requests run, the limit")),
+                   "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
+        /*delay_ms=*/500);
+  }
+  streams_.emplace(name, std::move(stream));
+  return absl::OkStatus();
+}
+
+void RequestRegistry::Remove(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  streams_.erase(name);
+}
+
+std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto it = streams_.find(name);
+  return it == streams_.end() ? nullptr : it->second;
+}
+
+}  // namespace quire

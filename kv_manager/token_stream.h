@@ -1,0 +1,102 @@
+#ifndef QUIRE_KV_MANAGER_TOKEN_STREAM_H_
+#define QUIRE_KV_MANAGER_TOKEN_STREAM_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kv_manager/engine.h"
+#include "kv_manager/request_sink.h"
+#include "kv_manager/response_builder.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// Where the responses of one call go: the seam between a TokenStream and gRPC.
+class ResponseWriter {
+ public:
+  virtual ~ResponseWriter() = default;
+
+  // Starts to write; TokenStream::OnWritten tells the end, and `response` stays as it is until then.
+  virtual void WriteResponse(const v1::GenerateResponse* response) = 0;
+  // Writes `response` if it is not null, and ends the call. The stream does not use the writer again.
+  virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
+};
+
+// Carries the tokens of one request from the step loop to one client:
+//
+//   step loop --OnToken--> outbox --job on a text thread--> response --WriteResponse--> client --OnWritten--> next job
+//
+// The step loop only queues. One job or write is under way at a time; what arrives meanwhile gathers in the outbox and
+// goes into the next response, so a slow reader gets fewer and larger ones. A reader so slow that the outbox fills
+// loses its request. Thread-safe.
+class TokenStream : public RequestSink, public std::enable_shared_from_this<TokenStream> {
+ public:
+  struct Environment {
+    Engine* engine;                                        // Outlives the call.
+    std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
+    std::function<void()> on_end;  // Called once, when the request is over and before its last response is written.
+    size_t max_outbox_tokens;
+  };
+
+  // `writer` lives until the call of its EndCall.
+  TokenStream(Environment environment, RequestId id, ResponseBuilder builder, ResponseWriter* writer);
+
+  // From the step loop.
+  void OnStarted() override {}
+  void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
+  void OnToken(int sample_index, int position, ScoredToken token) override;
+  void OnFinished(int sample_index, FinishReason reason) override;
+  void OnFailed(absl::Status status) override;
+
+  // Ends generation; the client gets what is there and FINISH_REASON_ABORT. Returns false when it had ended already.
+  bool Abort();
+
+  // The client has left: ends generation and the call.
+  void Close();
+
+  // The write under way is over; not ok: the client has left.
+  void OnWritten(bool ok);
+
+ private:
+  // Events that wait, in the order of the members.
+  struct Outbox {
+    std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
+    std::vector<ScoredToken> tokens;                                        // Of consecutive positions.
+    std::optional<absl::StatusOr<FinishReason>> end;
+
+    bool empty() const { return prompt_logprobs.empty() && tokens.empty() && !end.has_value(); }
+  };
+
+  // Lets `add` put something into the outbox and sees that a job takes it out. Returns false when generation had ended.
+  template <typename Add>
+  bool Post(Add add);
+
+  void ScheduleRun();
+  // The job: turns the outbox into a response until there is nothing to do or a write is under way.
+  void Run();
+  // Reads a batch into the builder. Returns the status of the call when it ends with this batch.
+  std::optional<absl::Status> Read(const Outbox& batch);
+
+  const Environment environment_;
+  const RequestId id_;
+
+  std::mutex mutex_;
+  Outbox outbox_;           // Guarded by mutex_, as all up to is_busy_.
+  bool is_ended_ = false;   // Generation is over; later events are dropped.
+  bool is_closed_ = false;  // The client has left.
+  bool is_busy_ = false;    // A job is scheduled or runs, or a write is under way, or the call is over.
+
+  ResponseBuilder builder_;       // Used by whoever made is_busy_ true, as writer_.
+  ResponseWriter* const writer_;  // Not owned.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_TOKEN_STREAM_H_
