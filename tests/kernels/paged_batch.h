@@ -31,6 +31,7 @@ class PagedPool {
 
   const KvLayout& layout() const { return layout_; }
   void* data() { return pool_.data(); }
+  size_t bytes() const { return pool_.size(); }
 
  private:
   KvLayout layout_;
