@@ -143,6 +143,17 @@ TEST_F(SchedulerPreemptionTest, VictimServedEarlierInThePlanLosesItsSlice) {
   EXPECT_EQ(Emitted(2), Solo(2));
 }
 
+TEST_F(SchedulerPreemptionTest, TokensOfAVictimGoBackToTheBudget) {
+  SchedulerOptions options = Options();
+  options.max_tokens_per_step = 15;
+  Make(8, options);
+  Submit(1, 2, 8);
+  Submit(2, 8, 3);
+  Submit(3, 20, 1);
+  EXPECT_EQ(Step(), "0:0+2* 1:0+8* 2:0+5");
+  EXPECT_EQ(Step(), "1:8+1* 2:5+14");  // Request 2 takes the block of 1, request 3 its token.
+}
+
 TEST_F(SchedulerPreemptionTest, LastRunningRequestKeepsItsBlocksToTheEnd) {
   Make(3);
   Submit(1, 5, 8);  // 12 slots.

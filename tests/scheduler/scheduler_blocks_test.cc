@@ -1,0 +1,125 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "kv_manager/paged_block_manager.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr SequenceId kOther{99};
+
+// Notes what the scheduler says about steps.
+class RecordingBlocks : public PagedBlockManager {
+ public:
+  RecordingBlocks() : PagedBlockManager(/*num_blocks=*/4, /*block_size=*/4) {}
+
+  void BeginStep(StepId step) override {
+    calls_.push_back(absl::StrCat("begin ", Value(step)));
+    PagedBlockManager::BeginStep(step);
+  }
+  void OnStepCommitted(StepId step) override {
+    calls_.push_back(absl::StrCat("committed ", Value(step)));
+    PagedBlockManager::OnStepCommitted(step);
+  }
+  void OnStepsAbandoned() override {
+    calls_.push_back("abandoned");
+    PagedBlockManager::OnStepsAbandoned();
+  }
+
+  std::vector<std::string> TakeCalls() { return std::exchange(calls_, {}); }
+
+ private:
+  std::vector<std::string> calls_;
+};
+
+// One request of 5 prompt tokens whose blocks a test can share with kOther.
+class SchedulerBlocksTest : public ::testing::Test {
+ protected:
+  SchedulerBlocksTest() {
+    Request request;
+    request.id = RequestId{1};
+    request.prompt = {1, 2, 3, 4, 5};
+    request.max_tokens = 4;
+    EXPECT_EQ(scheduler_.Submit(request), absl::OkStatus());
+  }
+
+  void Commit(const StepPlan& plan) {
+    StepResult result;
+    result.step = plan.step;
+    result.slices.resize(plan.slices.size());
+    for (SliceResult& slice : result.slices) slice.sampled = true;
+    scheduler_.Commit(std::move(result));
+  }
+
+  RecordingBlocks blocks_;
+  Scheduler scheduler_{SchedulerOptions(), &blocks_};
+};
+
+TEST_F(SchedulerBlocksTest, BlocksHearOfEveryStepBegunAndCommitted) {
+  Commit(scheduler_.Plan(0));
+  Commit(scheduler_.Plan(0));
+  EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "committed 1", "begin 2", "committed 2"));
+}
+
+TEST_F(SchedulerBlocksTest, EmptyPlanLeavesItsNumberToTheNextOne) {
+  scheduler_.Cancel(RequestId{1});
+  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());
+  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());
+  EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "begin 1"));
+}
+
+TEST_F(SchedulerBlocksTest, BlocksHearThatTheWorkerIsLost) {
+  scheduler_.Plan(0);
+  scheduler_.AbandonAll();
+  scheduler_.Plan(0);
+  EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "abandoned", "begin 1"));
+}
+
+TEST_F(SchedulerBlocksTest, PlanCarriesTheCopyThatAWriteNeeds) {
+  const StepPlan prefill = scheduler_.Plan(0);
+  Commit(prefill);
+  blocks_.Fork(prefill.starts[0].sequence, kOther);
+  const StepPlan decode = scheduler_.Plan(0);
+  EXPECT_THAT(decode.copies, ElementsAre(BlockCopy{BlockId{1}, BlockId{2}}));
+  ASSERT_EQ(decode.slices.size(), 1u);
+  EXPECT_EQ(decode.slices[0].first_changed_block, 1);
+  EXPECT_THAT(decode.slices[0].block_tail, ElementsAre(BlockId{2}));
+}
+
+TEST_F(SchedulerBlocksTest, EndsOfACopyAreKeptUntilTheCommit) {
+  const StepPlan prefill = scheduler_.Plan(0);
+  Commit(prefill);
+  blocks_.Fork(prefill.starts[0].sequence, kOther);
+  const StepPlan decode = scheduler_.Plan(0);
+  scheduler_.Cancel(RequestId{1});
+  blocks_.Free(kOther);
+  EXPECT_EQ(blocks_.num_free_blocks(), 2);
+  Commit(decode);
+  EXPECT_EQ(blocks_.num_free_blocks(), 4);
+}
+
+TEST_F(SchedulerBlocksTest, LastRunningRequestSitsOutAStepRatherThanGiveWay) {
+  const StepPlan prefill = scheduler_.Plan(0);
+  Commit(prefill);
+  std::vector<BlockCopy> copies;
+  ASSERT_TRUE(blocks_.Allocate(kOther, 0, 8, &copies));
+  blocks_.Fork(prefill.starts[0].sequence, SequenceId{98});
+  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());  // No block is left for the copy.
+  EXPECT_EQ(scheduler_.counts().running, 1);
+  EXPECT_EQ(scheduler_.counts().preemptions, 0);
+  blocks_.Free(kOther);
+  EXPECT_EQ(scheduler_.Plan(0).slices.size(), 1u);
+}
+
+}  // namespace
+}  // namespace quire
