@@ -15,9 +15,9 @@ namespace quire {
 // How large the operator wants the pool; at most one of the three. With none of them the pool takes half of the
 // available memory, but not more than max_sequences sequences of max_context_tokens can ever fill.
 struct PoolRequest {
-  std::optional<int64_t> num_blocks;
-  std::optional<int64_t> bytes;
-  std::optional<double> memory_fraction;  // (0, 1], of the memory available after the weights were loaded.
+  std::optional<int64_t> num_blocks = {};
+  std::optional<int64_t> bytes = {};
+  std::optional<double> memory_fraction = {};  // (0, 1], of the memory available after the weights were loaded.
 };
 
 inline constexpr double kDefaultMemoryFraction = 0.5;

@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/worker/plan_builder.h"
+#include "tests/worker/test_worker.h"
+
+namespace quire {
+namespace {
+
+// Breaks plans at random, as fields and as bytes. Whatever comes out, the worker answers or refuses: it never crashes
+// (run it under a sanitizer), and a fresh session works as if nothing had happened.
+class PlanMutator {
+ public:
+  explicit PlanMutator(uint32_t seed) : random_(seed) {}
+
+  v1::StepPlan Mutate(const v1::StepPlan& plan) {
+    v1::StepPlan mutated = plan;
+    const int num_mutations = 1 + Below(3);
+    for (int i = 0; i < num_mutations; ++i) {
+      if (Below(4) == 0) {
+        MutateBytes(&mutated);
+      } else {
+        MutateFields(&mutated);
+      }
+    }
+    return mutated;
+  }
+
+  uint32_t Below(uint32_t limit) { return random_() % limit; }
+
+ private:
+  // Numbers near the limits, and far beyond them.
+  uint32_t OddNumber() {
+    constexpr uint32_t kNumbers[] = {0,  1,  2,  3,   4,   5,   16,         63,         64,
+                                     65, 95, 96, 255, 256, 257, 0x7fffffff, 0x80000000, 0xffffffff};
+    return Below(2) == 0 ? kNumbers[Below(std::size(kNumbers))] : Below(70);
+  }
+
+  void MutateBytes(v1::StepPlan* plan) {
+    std::string bytes = plan->SerializeAsString();
+    if (bytes.empty()) return;
+    bytes[Below(bytes.size())] = static_cast<char>(Below(256));
+    v1::StepPlan parsed;
+    if (parsed.ParseFromString(bytes)) *plan = parsed;
+  }
+
+  void MutateFields(v1::StepPlan* plan) {
+    std::vector<google::protobuf::Message*> messages = {plan};
+    for (v1::SequenceStart& start : *plan->mutable_starts()) {
+      messages.push_back(&start);
+      messages.push_back(start.mutable_sampling());
+    }
+    google::protobuf::Message* message = messages[Below(messages.size())];
+    const auto* descriptor = message->GetDescriptor();
+    MutateField(message, descriptor->field(Below(descriptor->field_count())));
+  }
+
+  void MutateField(google::protobuf::Message* message, const google::protobuf::FieldDescriptor* field) {
+    using Field = google::protobuf::FieldDescriptor;
+    const google::protobuf::Reflection* reflection = message->GetReflection();
+    if (field->is_repeated()) {
+      const int size = reflection->FieldSize(*message, field);
+      const uint32_t action = Below(4);
+      if (action == 0 && size > 0) return reflection->RemoveLast(message, field);
+      if (action == 1 && size > 1) return reflection->SwapElements(message, field, Below(size), Below(size));
+      if (field->cpp_type() == Field::CPPTYPE_UINT32) {
+        if (action == 2 || size == 0) return reflection->AddUInt32(message, field, OddNumber());
+        return reflection->SetRepeatedUInt32(message, field, Below(size), OddNumber());
+      }
+      if (field->cpp_type() == Field::CPPTYPE_FLOAT) return reflection->AddFloat(message, field, OddFloat());
+      return;
+    }
+    if (field->cpp_type() == Field::CPPTYPE_UINT32) return reflection->SetUInt32(message, field, OddNumber());
+    if (field->cpp_type() == Field::CPPTYPE_FLOAT) return reflection->SetFloat(message, field, OddFloat());
+    if (field->cpp_type() == Field::CPPTYPE_STRING) {
+      std::string samples = reflection->GetString(*message, field);
+      samples.resize(Below(5), static_cast<char>(Below(3)));
+      reflection->SetString(message, field, samples);
+    }
+  }
+
+  float OddFloat() {
+    const uint32_t bits = Below(2) == 0 ? random_() : 0x3f800000u;
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  }
+
+  std::mt19937 random_;
+};
+
+// A session that uses everything: prefill, chunks, a fork with a copy, logprobs, penalties, bad words.
+std::vector<v1::StepPlan> GoodSession() {
+  v1::RowSampling rich = Greedy();
+  rich.set_temperature(0.7f);
+  rich.set_top_k(20);
+  rich.set_top_p(0.9f);
+  rich.set_frequency_penalty(0.3f);
+  rich.set_num_logprobs_plus_one(3);
+  rich.set_num_prompt_logprobs_plus_one(2);
+  for (uint32_t token : {4, 5, 6}) rich.add_bad_word_token_ids(token);
+  rich.add_bad_word_lengths(1);
+  rich.add_bad_word_lengths(2);
+  rich.add_bias_token_ids(9);
+  rich.add_biases(1.5f);
+  rich.add_min_tokens_masked_ids(2);
+  rich.set_min_tokens(2);
+  return {PlanBuilder(1).Start(0, Tokens(20, 10), rich).Slice(0, 0, 6, false, {0, 1, 2}).plan(),
+          PlanBuilder(2).Start(1, Tokens(40, 3)).Slice(0, 6, 4, true).Slice(1, 0, 3, true, {10}).plan(),
+          PlanBuilder(3)
+              .Start(2, Tokens(20, 11), rich, 10, 1)
+              .Copy(2, 5)
+              .Slice(2, 10, 1, true, {0, 1, 5})
+              .Slice(0, 10, 1, true)
+              .Slice(1, 3, 1, true, {11}, 1)
+              .plan()};
+}
+
+TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
+  constexpr uint32_t kNumSessions = 3000;
+  TestWorker worker({.max_logit_rows = 3});
+  const std::vector<v1::StepPlan> good = GoodSession();
+  int num_refused = 0;
+  for (uint32_t seed = 1; seed <= kNumSessions; ++seed) {
+    PlanMutator mutator(seed);
+    worker.executor().Reset();
+    const size_t spoiled = mutator.Below(good.size());
+    for (size_t i = 0; i < good.size(); ++i) {
+      const auto result = worker.Run(i == spoiled ? mutator.Mutate(good[i]) : good[i]);
+      if (result.ok()) continue;
+      ASSERT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << "seed " << seed << result.status();
+      ASSERT_FALSE(result.status().message().empty()) << "seed " << seed;
+      ++num_refused;
+      break;
+    }
+  }
+  EXPECT_GT(num_refused, static_cast<int>(kNumSessions) / 2);
+  worker.executor().Reset();
+  for (const v1::StepPlan& plan : good) ASSERT_TRUE(worker.Run(plan).ok());
+}
+
+}  // namespace
+}  // namespace quire
