@@ -20,6 +20,7 @@
 #include "base/version.h"
 #include "kv_manager/admin_service.h"
 #include "kv_manager/grpc_worker_client.h"
+#include "kv_manager/inference_service.h"
 #include "kv_manager/manager_engine.h"
 #include "kv_manager/manager_server.h"
 #include "kv_manager/metrics.h"
@@ -95,9 +96,11 @@ int Serve(const ManagerOptions& options, std::future<void> stop) {
                         .on_readiness = [&readiness](bool is_ready) { readiness.Set(is_ready); }},
                        &SteadyClock());
 
+  InferenceServiceImpl inference(&engine, {});
   AdminServiceImpl admin(&engine);
-  absl::StatusOr<std::unique_ptr<ManagerServer>> server =
-      ManagerServer::Start(options.listen, {{v1::AdminService::service_full_name(), &admin}});
+  absl::StatusOr<std::unique_ptr<ManagerServer>> server = ManagerServer::Start(
+      options.listen,
+      {{v1::InferenceService::service_full_name(), &inference}, {v1::AdminService::service_full_name(), &admin}});
   if (!server.ok()) return Fail(server.status(), kFailed);
   readiness.Attach(server->get());
 

@@ -19,6 +19,10 @@ absl::Status CheckSame(const char* field, const std::string& ours, const std::st
       absl::StrCat("worker has ", field, " '", theirs, "', the first worker has '", ours, "'"));
 }
 
+std::string Name(const std::optional<TokenId>& token) {
+  return token.has_value() ? absl::StrCat(*token) : "none";
+}
+
 absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescription& theirs) {
   QUIRE_RETURN_IF_ERROR(CheckSame("model", ours.model_name, theirs.model_name));
   QUIRE_RETURN_IF_ERROR(CheckSame("architecture", ours.architecture, theirs.architecture));
@@ -28,9 +32,8 @@ absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescripti
   QUIRE_RETURN_IF_ERROR(
       CheckSame("eos_token_ids", absl::StrJoin(ours.eos_token_ids, " "), absl::StrJoin(theirs.eos_token_ids, " ")));
   QUIRE_RETURN_IF_ERROR(CheckSame("numerics_fingerprint", ours.numerics_fingerprint, theirs.numerics_fingerprint));
-  if (ours.bos_token_id == theirs.bos_token_id && ours.tokenizer_files == theirs.tokenizer_files) {
-    return absl::OkStatus();
-  }
+  QUIRE_RETURN_IF_ERROR(CheckSame("bos_token_id", Name(ours.bos_token_id), Name(theirs.bos_token_id)));
+  if (ours.tokenizer_files == theirs.tokenizer_files) return absl::OkStatus();
   return absl::FailedPreconditionError("worker has other tokenizer files than the first worker");
 }
 

@@ -72,7 +72,7 @@ absl::StatusOr<T> Choose(const absl::Flag<std::string>& flag, const std::pair<co
     absl::StrAppend(&names, names.empty() ? "" : ", ", name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(FlagAsTyped(flag.Name()), " is \"", value, "\", it must be one of ", names));
+      absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
 }
 
 absl::StatusOr<std::vector<std::string>> Workers() {
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<std::string>> Workers() {
   std::vector<std::string> workers = absl::StrSplit(value, ',');
   for (const std::string& worker : workers) {
     if (!worker.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--workers is \"", value, "\", it has an empty address"));
+    return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
   }
   return workers;
 }

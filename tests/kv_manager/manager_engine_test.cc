@@ -1,0 +1,267 @@
+#include "kv_manager/manager_engine.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kv_manager/fake_worker.h"
+#include "tests/kv_manager/recording_sink.h"
+#include "tests/sim/random.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Large enough for many requests, small enough to preempt now and then: 64 blocks of 4 tokens.
+WorkerDescription Worker() {
+  WorkerDescription worker = SmallWorker();
+  worker.num_blocks = 64;
+  worker.max_sequences = 32;
+  worker.max_tokens_per_step = 128;
+  return worker;
+}
+
+StepLoopOptions Options() {
+  StepLoopOptions options;
+  options.max_inbox_requests = 100'000;
+  options.scheduler.max_waiting_requests = 100'000;
+  return options;
+}
+
+// A manager with its threads, and workers "0", "1", ... in the same process.
+class ManagerEngineTest : public ::testing::Test {
+ protected:
+  void Make(int num_workers, const StepLoopOptions& options = Options()) {
+    for (int i = 0; i < num_workers; ++i) workers_.push_back(std::make_unique<FakeWorker>(Worker()));
+    engine_ = std::make_unique<ManagerEngine>(
+        options,
+        ManagerEngine::Hooks{
+            .make_client = [this](const std::string& name) { return workers_[std::stoi(name)]->NewClient(); },
+            .on_readiness =
+                [this](bool is_ready) {
+                  is_ready_ = is_ready;
+                  is_ready_.notify_all();
+                }},
+        &SteadyClock());
+    for (int i = 0; i < num_workers; ++i) engine_->AddWorker(absl::StrCat(i));
+  }
+  ~ManagerEngineTest() override { engine_.reset(); }  // Before the workers.
+
+  void WaitForReady(bool is_ready) { is_ready_.wait(!is_ready); }
+  // Every worker, not just one.
+  void WaitForAllReady() {
+    for (size_t i = 0; i < workers_.size();) {
+      if (engine_->status().workers[i]->is_ready) {
+        ++i;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
+    Request request;
+    request.id = RequestId{id};
+    for (int i = 1; i <= prompt_length; ++i) request.prompt.push_back(i);
+    request.max_tokens = max_tokens;
+    request.sampling.seed = id;
+    request.arrival_us = SteadyClock().NowMicros();
+    return request;
+  }
+
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+  std::atomic<bool> is_ready_{false};
+  std::unique_ptr<ManagerEngine> engine_;
+};
+
+TEST_F(ManagerEngineTest, WithoutAReadyWorkerSubmitIsUnavailable) {
+  Make(0);
+  EXPECT_EQ(engine_->model(), nullptr);
+  const absl::Status status = engine_->Submit(MakeRequest(1, 4, 4), std::make_shared<RecordingSink>());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(engine_->status().refusals.no_worker, 1);
+}
+
+TEST_F(ManagerEngineTest, TheFirstWorkerBringsTheModel) {
+  Make(1);
+  WaitForReady(true);
+  ASSERT_NE(engine_->model(), nullptr);
+  EXPECT_EQ(engine_->model()->name, "shadow");
+  EXPECT_EQ(engine_->model()->max_context_tokens, 64);
+  EXPECT_EQ(engine_->model()->tokenizer, nullptr);
+  EXPECT_EQ(engine_->status().model_name, "shadow");
+}
+
+TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
+  Make(2);
+  WaitForAllReady();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t id = 1; id <= 60; ++id) {
+    requests.push_back(MakeRequest(id, 1 + static_cast<int>(id % 20), 1 + static_cast<int>(id % 30)));
+    sinks.push_back(std::make_shared<RecordingSink>());
+    ASSERT_TRUE(engine_->Submit(requests.back(), sinks.back()).ok());
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    sinks[i]->WaitForEnd();
+    EXPECT_EQ(sinks[i]->tokens(), SoloRun({}, requests[i]).tokens);
+  }
+  EXPECT_GT(workers_[0]->num_plans(), 0);
+  EXPECT_GT(workers_[1]->num_plans(), 0);
+  EXPECT_TRUE(workers_[0]->error().ok()) << workers_[0]->error();
+  EXPECT_TRUE(workers_[1]->error().ok()) << workers_[1]->error();
+}
+
+TEST_F(ManagerEngineTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
+  Make(2);
+  WaitForAllReady();
+  constexpr int kRequests = 10'000;
+  constexpr int kThreads = 4;
+  std::atomic<int> num_finished{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      Random random(thread + 1);
+      for (int i = thread; i < kRequests; i += kThreads) {
+        const Request request = MakeRequest(i + 1, random.Between(1, 20), random.Between(1, 20));
+        const auto sink = std::make_shared<RecordingSink>();
+        ASSERT_TRUE(engine_->Submit(request, sink).ok());
+        if (random.OneIn(2)) {
+          sink->WaitForTokens(random.Between(0, 3));
+          engine_->Cancel(request.id);
+        } else {
+          sink->WaitForEnd();
+          ASSERT_EQ(sink->tokens(), SoloRun({}, request).tokens);
+          ++num_finished;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(engine_->Drain(absl::Seconds(60)));
+  EXPECT_GT(num_finished, kRequests / 3);
+  for (const auto& worker : engine_->status().workers) {
+    EXPECT_EQ(worker->blocks.used, 0);
+    EXPECT_EQ(worker->blocks.free, 64);
+    EXPECT_EQ(worker->waiting_requests + worker->running_requests, 0);
+  }
+  EXPECT_TRUE(workers_[0]->error().ok()) << workers_[0]->error();
+  EXPECT_TRUE(workers_[1]->error().ok()) << workers_[1]->error();
+}
+
+TEST_F(ManagerEngineTest, EveryStatusUnderLoadIsConsistent) {
+  Make(1);
+  WaitForReady(true);
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    int64_t last_tokens = 0;
+    while (!done) {
+      const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[0];
+      ASSERT_EQ(worker->blocks.free + worker->blocks.used, worker->blocks.total);
+      ASSERT_EQ(worker->running_requests == 0, worker->blocks.used == 0);
+      ASSERT_GE(worker->stats.generated_tokens, last_tokens);
+      last_tokens = worker->stats.generated_tokens;
+    }
+  });
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t id = 1; id <= 500; ++id) {
+    sinks.push_back(std::make_shared<RecordingSink>());
+    ASSERT_TRUE(engine_->Submit(MakeRequest(id, 1 + static_cast<int>(id % 30), 20), sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) sink->WaitForEnd();
+  done = true;
+  reader.join();
+}
+
+TEST_F(ManagerEngineTest, AWorkerThatDiesAgainAndAgainCostsNoToken) {
+  StepLoopOptions options = Options();
+  options.link.min_backoff_us = 1000;
+  Make(2, options);
+  WaitForAllReady();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t id = 1; id <= 40; ++id) {
+    requests.push_back(MakeRequest(id, 10, 40));
+    sinks.push_back(std::make_shared<RecordingSink>());
+    ASSERT_TRUE(engine_->Submit(requests.back(), sinks.back()).ok());
+  }
+  for (int i = 0; i < 10; ++i) {
+    sinks[4 * i]->WaitForTokens(3 * i);
+    workers_[i % 2]->Kill();
+    workers_[i % 2]->Start(Worker());
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    sinks[i]->WaitForEnd();
+    EXPECT_EQ(sinks[i]->tokens(), SoloRun({}, requests[i]).tokens);
+  }
+}
+
+TEST_F(ManagerEngineTest, AWorkerWithAnotherModelIsRefusedAndNamed) {
+  Make(1);
+  WaitForReady(true);
+  WorkerDescription other = Worker();
+  other.numerics_fingerprint = "other bits";
+  workers_.push_back(std::make_unique<FakeWorker>(other));
+  engine_->AddWorker("1");
+  while (workers_[1]->epochs().size() < 2) std::this_thread::yield();
+  const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[1];
+  EXPECT_FALSE(worker->is_ready);
+  EXPECT_EQ(worker->last_error, "worker has numerics_fingerprint 'other bits', the first worker has 'hash'");
+}
+
+TEST_F(ManagerEngineTest, AnAddressIsAddedOnce) {
+  Make(1);
+  engine_->AddWorker("0");
+  EXPECT_EQ(engine_->status().workers.size(), 1u);
+}
+
+TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
+  Make(1);
+  WaitForReady(true);
+  workers_[0]->HoldBack();
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(MakeRequest(1, 4, 8), sink).ok());
+  EXPECT_FALSE(engine_->Drain(absl::Milliseconds(1)));
+  EXPECT_FALSE(is_ready_);
+  const absl::Status refused = engine_->Submit(MakeRequest(2, 4, 8), std::make_shared<RecordingSink>());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));
+  EXPECT_EQ(engine_->status().refusals.draining, 1);
+
+  std::thread answer([this] {
+    while (workers_[0]->num_plans() == 0) std::this_thread::yield();
+    workers_[0]->Answer();
+  });
+  EXPECT_TRUE(engine_->Drain(absl::Seconds(60)));
+  answer.join();
+  EXPECT_EQ(sink->reason(), FinishReason::kLength);
+}
+
+TEST_F(ManagerEngineTest, StopFailsWhatStillRuns) {
+  Make(1);
+  WaitForReady(true);
+  workers_[0]->HoldBack();
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(MakeRequest(1, 4, 8), sink).ok());
+  engine_->Stop();
+  EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ManagerEngineTest, ReadinessFollowsTheWorkers) {
+  Make(1);
+  WaitForReady(true);
+  workers_[0]->Kill();
+  WaitForReady(false);
+  workers_[0]->Start(Worker());
+  WaitForReady(true);
+}
+
+}  // namespace
+}  // namespace quire
