@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kNumSeeds = 10000;
+constexpr uint64_t kNumSeeds = 5000;
 
 TEST(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens) {
   int64_t preemptions = 0;
