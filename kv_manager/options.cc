@@ -21,7 +21,7 @@ ABSL_FLAG(int32_t, max_tokens_per_step, 2048, "Tokens of one step at most; a wor
 ABSL_FLAG(int32_t, max_chunk_tokens, 512, "Tokens of one sequence in one step at most: longer prompts take several.");
 ABSL_FLAG(int32_t, max_waiting_requests, 1024, "Requests that may wait for a worker; more are refused.");
 ABSL_FLAG(int32_t, max_context_tokens, 0, "Prompt and output together at most; 0: what the model was made for.");
-ABSL_FLAG(double, watermark, 0.01, "Share of the blocks that stays free when a request is admitted.");
+ABSL_FLAG(double, watermark, 0.05, "Share of the blocks that stays free when a request is admitted.");
 ABSL_FLAG(std::string, policy, "fcfs",
           "Who is served first: fcfs (by arrival) or priority (by priority, then arrival).");
 ABSL_FLAG(int32_t, max_plans_in_flight, 1, "2: the next step is planned and sent while the worker runs the last one.");

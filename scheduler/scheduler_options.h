@@ -15,7 +15,7 @@ struct SchedulerOptions {
   int max_sequences = 256;          // Rows of the worker: sequences that run at the same time.
   int max_waiting_requests = 1024;  // Submit refuses beyond.
   int max_context_tokens = 2048;    // Prompt and output of one sequence.
-  double watermark = 0.01;          // Share of the pool that admission leaves free, rounded up to whole blocks.
+  double watermark = 0.05;          // Share of the pool that admission leaves free, rounded up to whole blocks.
   int max_plans_in_flight = 1;      // 1, or 2: the next plan is made before the last result is known.
 };
 
