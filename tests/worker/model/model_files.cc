@@ -11,7 +11,7 @@
 namespace quire {
 
 TestDirectory::TestDirectory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "quire_test_XXXXXX").string();
+  std::string pattern = (std::filesystem::temp_directory_path() / "quire_test_").string() + std::string(6, 'X');
   QUIRE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
   path_ = pattern;
 }
