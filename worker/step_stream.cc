@@ -75,8 +75,8 @@ void StepStream::OnReadDone(bool ok) {
   }
   const absl::Status status = Handle(&request_);
   if (!status.ok()) {
+    End(status);  // Before Leave, after which the loop ends the stream with a status of its own.
     loop_->Leave(this);
-    End(status);
     return;
   }
   request_.Clear();
@@ -107,7 +107,6 @@ void StepStream::OnWriteDone(bool ok) {
 }
 
 void StepStream::OnCancel() {
-  loop_->Leave(this);
   {
     const std::lock_guard lock(mutex_);
     if (is_writing_) {
@@ -117,6 +116,7 @@ void StepStream::OnCancel() {
     }
   }
   End(absl::CancelledError("the stream was cancelled"));
+  loop_->Leave(this);
 }
 
 void StepStream::OnDone() {

@@ -20,7 +20,9 @@ namespace {
 constexpr int kMaxMessageBytes = 64 << 20;
 // A manager that notices a dead worker within a second pings every half second; gRPC's default would call that abuse.
 constexpr int kMinPingIntervalMs = 50;
-constexpr std::chrono::seconds kShutdownGrace(2);
+// Sessions have ended when the server stops; this is for their last bytes. An idle client may keep its connection open
+// for all of it.
+constexpr std::chrono::milliseconds kShutdownGrace(300);
 
 // gRPC replaces the file of a unix socket even when a live server listens on it.
 bool IsUnixSocketInUse(const std::string& address) {

@@ -1,0 +1,110 @@
+#include "worker/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "absl/flags/reflection.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+absl::StatusOr<WorkerCommandLine> Parse(const std::vector<const char*>& arguments) {
+  const absl::FlagSaver saver;  // Flags belong to the process; each test starts from the defaults.
+  return ParseWorkerCommandLine(arguments);
+}
+
+WorkerOptions OptionsOf(const std::vector<const char*>& arguments) {
+  const absl::StatusOr<WorkerCommandLine> line = Parse(arguments);
+  EXPECT_TRUE(line.ok()) << line.status();
+  return line.ok() ? line->options : WorkerOptions{};
+}
+
+TEST(WorkerOptionsTest, AModelIsEnough) {
+  const WorkerOptions options = OptionsOf({"--model=/models/tiny/"});
+  EXPECT_EQ(options.model, "/models/tiny/");
+  EXPECT_EQ(options.model_name, "tiny");
+  EXPECT_EQ(options.listen, "127.0.0.1:50061");
+  EXPECT_EQ(options.metrics_listen, "127.0.0.1:9461");
+  EXPECT_EQ(options.block_size, 16);
+  EXPECT_EQ(options.max_sequences, 256);
+  EXPECT_EQ(options.max_tokens_per_step, 2048);
+  EXPECT_FALSE(options.pool.bytes || options.pool.num_blocks || options.pool.memory_fraction);
+  EXPECT_FALSE(options.kv_type);
+  EXPECT_FALSE(options.prefault);
+}
+
+TEST(WorkerOptionsTest, DashesAndUnderscoresAreTheSame) {
+  EXPECT_EQ(OptionsOf({"--model=x", "--max-sequences=7"}).max_sequences, 7);
+  EXPECT_EQ(OptionsOf({"--model=x", "--max_sequences=7"}).max_sequences, 7);
+}
+
+TEST(WorkerOptionsTest, AValueMayBeTheNextWord) {
+  const WorkerOptions options = OptionsOf({"--model", "x", "--prefault", "--kv-bytes", "1GiB"});
+  EXPECT_TRUE(options.prefault);
+  EXPECT_EQ(options.pool.bytes, int64_t{1} << 30);
+}
+
+TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
+  EXPECT_EQ(OptionsOf({"--model=x", "--num-blocks=12"}).pool.num_blocks, 12);
+  EXPECT_EQ(OptionsOf({"--model=x", "--memory-fraction=0.5"}).pool.memory_fraction, 0.5);
+  EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, DataType::kBFloat16);
+}
+
+TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
+  const struct {
+    std::vector<const char*> arguments;
+    const char* message;
+  } cases[] = {
+      {{}, "--model is missing"},
+      {{"--modle=x"}, "there is no flag --modle"},
+      {{"--undefok=x"}, "there is no flag --undefok"},
+      {{"model"}, "'model' is not a flag"},
+      {{"--model"}, "--model has no value"},
+      {{"--model=x", "--threads=many"}, "--threads is 'many', expected is a whole number"},
+      {{"--model=x", "--threads=-1"}, "--threads is -1, allowed are 0 to 1024"},
+      {{"--model=x", "--prefault=maybe"}, "--prefault is 'maybe', expected is true or false"},
+      {{"--model=x", "--block-size=12"}, "--block-size is 12, allowed are 1, 2, 4, 8 and multiples of 16"},
+      {{"--model=x", "--block-size=0"}, "--block-size is 0"},
+      {{"--model=x", "--kv-bytes=12XB"}, "--kv-bytes: '12XB' is not a number of bytes"},
+      {{"--model=x", "--num-blocks=-4"}, "--num-blocks is -4"},
+      {{"--model=x", "--memory-fraction=1.5"}, "--memory-fraction is 1.5, it must be above 0 and at most 1"},
+      {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
+      {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
+      {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', allowed are auto, float32, bfloat16, float16"},
+      {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, allowed are 1 to 65536"},
+      {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
+      {{"--model=x", "--listen=50061"}, "--listen is '50061', expected is host:port or unix:/path"},
+      {{"--model=x", "--log-level=loud"}, "--log-level is 'loud', allowed are debug, info, warning, error"},
+  };
+  for (const auto& test : cases) {
+    const absl::Status status = Parse(test.arguments).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << test.message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(test.message));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
+  }
+}
+
+TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
+  const absl::StatusOr<WorkerCommandLine> line = Parse({"--help"});
+  ASSERT_TRUE(line.ok());
+  ASSERT_TRUE(line->text);
+  for (const char* text : {"--model\n", "--listen=127.0.0.1:50061\n", "--max-tokens-per-step=2048\n",
+                           "--kv-type=auto\n", "--memory-fraction=0\n", "--log-level=info\n"}) {
+    EXPECT_THAT(*line->text, HasSubstr(text));
+  }
+  EXPECT_THAT(*line->text, Not(HasSubstr("max_tokens")));
+}
+
+TEST(WorkerOptionsTest, VersionIsPrinted) {
+  const absl::StatusOr<WorkerCommandLine> line = Parse({"--version"});
+  ASSERT_TRUE(line.ok());
+  EXPECT_THAT(*line->text, HasSubstr("quire-worker 0."));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,108 @@
+// The program quire-worker: how it starts, refuses and stops.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "quire/v1/worker.grpc.pb.h"
+#include "tests/e2e/process.h"
+#include "tests/worker/model/model_files.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> Command(std::vector<std::string> flags) {
+  std::vector<std::string> command = {std::string(QUIRE_BINARY_DIR) + "/bin/quire-worker",
+                                      "--model=" + GoldenModel("llama2"), "--num-blocks=32",
+                                      "--metrics-listen=127.0.0.1:0", "--listen=127.0.0.1:0"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+// What follows `prefix` on its line of the output.
+std::string After(Process* process, const std::string& prefix) {
+  const std::string line = process->WaitForLine(prefix);
+  return line.empty() ? "" : line.substr(line.find(prefix) + prefix.size());
+}
+
+// Complaints: all lines but those of the log, which begin with a level and a time.
+std::vector<std::string> Complaints(const Process& process) {
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(process.Output(), '\n', absl::SkipEmpty())) {
+    if (absl::StartsWith(line, "quire-worker: ")) lines.emplace_back(line);
+  }
+  return lines;
+}
+
+TEST(WorkerProcessTest, ItSaysWhereItListensServesAndStopsOnSigterm) {
+  Process process(Command({}));
+  const std::string address = After(&process, "listening on ");
+  ASSERT_THAT(address, HasSubstr("127.0.0.1:"));
+  EXPECT_THAT(process.Output(), HasSubstr("pool    32 blocks of 16 tokens, 256.0 KiB float32"));
+  EXPECT_NE(After(&process, "metrics on port "), "");
+  const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::DescribeResponse description;
+  EXPECT_TRUE(stub->Describe(&context, {}, &description).ok());
+  EXPECT_EQ(description.model_name(), "llama2");
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+TEST(WorkerProcessTest, AnOpenSessionEndsWithUnavailableOnSigint) {
+  Process process(Command({"--prefault"}));
+  const std::string address = After(&process, "listening on ");
+  const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  const auto stream = stub->Steps(&context);
+  v1::StepsRequest request;
+  request.mutable_open()->set_epoch(1);
+  ASSERT_TRUE(stream->Write(request));
+  v1::StepsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  process.Signal(SIGINT);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+TEST(WorkerProcessTest, AWrongCommandLineIsOneLineAndExitCodeTwo) {
+  Process process(Command({"--kv-byts=1GiB"}));
+  EXPECT_EQ(process.Wait(), 2);
+  EXPECT_EQ(process.Output(), "quire-worker: there is no flag --kv-byts; see --help\n");
+}
+
+TEST(WorkerProcessTest, AMissingModelIsOneLineAndExitCodeOne) {
+  Process process(Command({"--model=/nonexistent"}));
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("/nonexistent/config.json")));
+}
+
+TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
+  Process first(Command({}));
+  const std::string address = After(&first, "listening on ");
+  const std::string metrics_port = After(&first, "metrics on port ");
+  Process second(Command({"--listen=" + address}));
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(Complaints(second), ::testing::ElementsAre(HasSubstr("cannot listen on " + address)));
+  Process third(Command({"--metrics-listen=127.0.0.1:" + metrics_port}));
+  EXPECT_EQ(third.Wait(), 1);
+  EXPECT_THAT(Complaints(third),
+              ::testing::ElementsAre(HasSubstr("cannot serve metrics on 127.0.0.1:" + metrics_port)));
+}
+
+TEST(WorkerProcessTest, APoolWithoutRoomIsRefused) {
+  Process process(Command({"--num-blocks=0", "--kv-bytes=100"}));
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("no room for a single block")));
+}
+
+}  // namespace
+}  // namespace quire

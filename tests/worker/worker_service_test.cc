@@ -1,0 +1,334 @@
+#include "worker/worker_service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "quire/v1/worker.grpc.pb.h"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/plan_builder.h"
+#include "tests/worker/test_worker.h"
+#include "worker/description.h"
+#include "worker/session_loop.h"
+#include "worker/worker_server.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The client's end of one Steps stream, blocking. Cancelled when it is destroyed early.
+class SessionClient {
+ public:
+  explicit SessionClient(v1::WorkerService::Stub* stub) : stream_(stub->Steps(&context_)) {}
+  ~SessionClient() { context_.TryCancel(); }
+
+  bool Open(uint64_t epoch) {
+    v1::StepsRequest request;
+    request.mutable_open()->set_epoch(epoch);
+    return stream_->Write(request);
+  }
+  bool Send(const v1::StepPlan& plan) {
+    v1::StepsRequest request;
+    *request.mutable_plan() = plan;
+    return stream_->Write(request);
+  }
+  // An empty message when the stream has ended.
+  v1::StepsResponse Receive() {
+    v1::StepsResponse response;
+    if (!stream_->Read(&response)) response.Clear();
+    return response;
+  }
+  // Opens and waits for the worker's greeting; its epoch.
+  uint64_t Begin(uint64_t epoch) {
+    Open(epoch);
+    return Receive().opened().epoch();
+  }
+  // No more plans.
+  void CloseWrites() { stream_->WritesDone(); }
+  void Cancel() { context_.TryCancel(); }
+  // How the stream ended, once everything it carried has been read.
+  grpc::Status Finish() {
+    v1::StepsResponse response;
+    while (stream_->Read(&response)) {
+    }
+    return stream_->Finish();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::StepsRequest, v1::StepsResponse>> stream_;
+};
+
+// grpc.health.v1 by hand, since its messages are in no package: the request is {string service = 1}, the answer
+// {enum status = 1} with 1 for SERVING and 2 for NOT_SERVING. -1 when the service is unknown.
+int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
+  const std::string request = service.empty() ? "" : std::string{'\x0a', static_cast<char>(service.size())} + service;
+  const grpc::Slice slice(request);
+  const grpc::ByteBuffer request_bytes(&slice, 1);
+  grpc::ByteBuffer response_bytes;
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  grpc::GenericStub stub(channel);
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request_bytes, &queue);
+  grpc::Status status;
+  call->StartCall();
+  call->Finish(&response_bytes, &status, nullptr);
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  grpc::Slice response;
+  if (!status.ok() || !response_bytes.TrySingleSlice(&response).ok() || response.size() != 2) return -1;
+  return response.begin()[1];
+}
+
+class WorkerServiceTest : public ::testing::Test {
+ protected:
+  WorkerServiceTest() {
+    server_ = *WorkerServer::Start("unix:" + directory_.path() + "/worker.sock", &service_);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+    stub_ = v1::WorkerService::NewStub(channel_);
+  }
+  ~WorkerServiceTest() override {
+    worker_.backend().Open();
+    loop_.Stop();
+  }
+
+  static v1::StepPlan FirstPlan() { return PlanBuilder(1).Start(0, {5, 6}).Slice(0, 0, 2, true, {0}).plan(); }
+  static v1::StepPlan Decode(uint64_t step) {
+    return PlanBuilder(step).Slice(0, static_cast<uint32_t>(step), 1, true, {0, 1}).plan();
+  }
+
+  TestDirectory directory_;
+  TestWorker worker_;
+  WorkerStats stats_;
+  SessionLoop loop_{&worker_.executor(), &stats_};
+  WorkerService service_{
+      MakeDescription("tiny", worker_.model(), worker_.backend(), worker_.layout(), worker_.limits()), &loop_};
+  std::unique_ptr<WorkerServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+};
+
+TEST_F(WorkerServiceTest, DescribeTellsTheConstants) {
+  grpc::ClientContext context;
+  v1::DescribeResponse description;
+  ASSERT_TRUE(stub_->Describe(&context, {}, &description).ok());
+  EXPECT_EQ(description.protocol_version(), 1u);
+  EXPECT_EQ(description.model_name(), "tiny");
+  EXPECT_EQ(description.architecture(), "LlamaForCausalLM");
+  EXPECT_EQ(description.vocab_size(), 96u);
+  EXPECT_EQ(description.max_context_tokens(), 256u);
+  EXPECT_THAT(description.eos_token_ids(), ::testing::ElementsAre(2u));
+  EXPECT_EQ(description.bos_token_id(), 1u);
+  EXPECT_EQ(description.block_size(), 4u);
+  EXPECT_EQ(description.num_blocks(), 64u);
+  EXPECT_EQ(description.block_bytes(), 2u * 2 * 4 * 4 * 8 * 4);  // Layers, K and V, tokens, heads, dimensions, bytes.
+  EXPECT_EQ(description.max_sequences(), 4u);
+  EXPECT_EQ(description.max_tokens_per_step(), 64u);
+  EXPECT_THAT(description.numerics_fingerprint(), HasSubstr(worker_.model().weights.fingerprint));
+}
+
+TEST_F(WorkerServiceTest, PlansAreAnsweredInOrder) {
+  SessionClient session(stub_.get());
+  EXPECT_EQ(session.Begin(7), 7u);
+  session.Send(FirstPlan());
+  session.Send(Decode(2));
+  EXPECT_EQ(session.Receive().result().step(), 1u);
+  session.Send(Decode(3));
+  const v1::StepsResponse second = session.Receive();
+  EXPECT_EQ(second.result().step(), 2u);
+  EXPECT_EQ(second.result().token_ids_size(), 1);
+  EXPECT_EQ(session.Receive().result().step(), 3u);
+}
+
+TEST_F(WorkerServiceTest, APlanThatWasSentBeforeCloseIsStillAnswered) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  session.Send(FirstPlan());
+  session.Send(Decode(2));
+  session.CloseWrites();
+  EXPECT_EQ(session.Receive().result().step(), 1u);
+  EXPECT_EQ(session.Receive().result().step(), 2u);
+  EXPECT_TRUE(session.Finish().ok());
+}
+
+TEST_F(WorkerServiceTest, AnOldEpochIsRefusedAndTheSessionGoesOn) {
+  SessionClient session(stub_.get());
+  session.Begin(5);
+  for (uint64_t epoch : {5, 4, 0}) {
+    SessionClient late(stub_.get());
+    late.Open(epoch);
+    const grpc::Status status = late.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(), HasSubstr("must be greater than the last one seen, 5"));
+  }
+  session.Send(FirstPlan());
+  EXPECT_EQ(session.Receive().result().step(), 1u);
+}
+
+TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
+  SessionClient old_session(stub_.get());
+  old_session.Begin(1);
+  worker_.backend().Close();
+  old_session.Send(FirstPlan());
+  worker_.backend().AwaitStep();
+
+  SessionClient new_session(stub_.get());
+  new_session.Open(2);
+  std::atomic<bool> is_greeted{false};
+  uint64_t epoch = 0;
+  std::thread greeting([&] {
+    epoch = new_session.Receive().opened().epoch();
+    is_greeted = true;
+  });
+  // Whatever the old session still sends while its step runs is dropped.
+  old_session.Send(Decode(2));
+  EXPECT_FALSE(is_greeted);
+  worker_.backend().Open();
+  EXPECT_EQ(old_session.Finish().error_code(), grpc::StatusCode::ABORTED);
+  greeting.join();
+  EXPECT_EQ(epoch, 2u);
+
+  // The old rows are gone, the steps begin at 1.
+  new_session.Send(PlanBuilder(1).Slice(0, 2, 1, true, {0}).plan());
+  const grpc::Status status = new_session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("slice_rows[0] is 0, which no sequence has taken"));
+}
+
+TEST_F(WorkerServiceTest, ASessionThatWaitsToBeOpenedCanBeFencedToo) {
+  SessionClient running(stub_.get());
+  running.Begin(1);
+  worker_.backend().Close();
+  running.Send(FirstPlan());
+  worker_.backend().AwaitStep();
+  SessionClient waiting(stub_.get());
+  waiting.Open(2);
+  SessionClient newest(stub_.get());
+  // Epoch 3 may arrive before epoch 2 does; then epoch 2 is refused instead.
+  newest.Open(3);
+  const grpc::StatusCode code = waiting.Finish().error_code();
+  EXPECT_TRUE(code == grpc::StatusCode::ABORTED || code == grpc::StatusCode::FAILED_PRECONDITION) << code;
+  worker_.backend().Open();
+  EXPECT_EQ(newest.Receive().opened().epoch(), 3u);
+}
+
+TEST_F(WorkerServiceTest, ABadPlanEndsItsSessionOnly) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  session.Send(PlanBuilder(2).plan());
+  const grpc::Status status = session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "step is 2, expected is 1");
+  EXPECT_EQ(stats_.Snapshot().failed_steps, 1);
+
+  SessionClient next(stub_.get());
+  EXPECT_EQ(next.Begin(2), 2u);
+  next.Send(FirstPlan());
+  EXPECT_EQ(next.Receive().result().step(), 1u);
+}
+
+TEST_F(WorkerServiceTest, LogitsThatAreNotNumbersEndTheSession) {
+  worker_.backend().SpoilLogits();
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  session.Send(FirstPlan());
+  const grpc::Status status = session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_THAT(status.error_message(), HasSubstr("are not finite"));
+}
+
+TEST_F(WorkerServiceTest, AThirdUnansweredPlanIsAProtocolError) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  worker_.backend().Close();
+  session.Send(FirstPlan());
+  worker_.backend().AwaitStep();
+  session.Send(Decode(2));
+  session.Send(Decode(3));
+  const grpc::Status status = session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "3 plans are unanswered, the limit is 2");
+}
+
+TEST_F(WorkerServiceTest, TheFirstMessageOpensTheSession) {
+  SessionClient session(stub_.get());
+  session.Send(FirstPlan());
+  EXPECT_EQ(session.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+
+  SessionClient silent(stub_.get());
+  silent.CloseWrites();
+  EXPECT_EQ(silent.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(WorkerServiceTest, ASessionOpensOnce) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  session.Open(2);
+  const grpc::Status status = session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("a second `open`"));
+}
+
+TEST_F(WorkerServiceTest, ACancelledSessionMakesRoomForTheNext) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  worker_.backend().Close();
+  session.Send(FirstPlan());
+  worker_.backend().AwaitStep();
+  session.Cancel();
+  EXPECT_EQ(session.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  worker_.backend().Open();
+  SessionClient next(stub_.get());
+  EXPECT_EQ(next.Begin(2), 2u);
+  next.Send(FirstPlan());
+  EXPECT_EQ(next.Receive().result().step(), 1u);
+}
+
+TEST_F(WorkerServiceTest, StoppingFinishesTheStepAndEndsTheSession) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  worker_.backend().Close();
+  session.Send(FirstPlan());
+  worker_.backend().AwaitStep();
+  std::thread stop([&] { loop_.Stop(); });
+  worker_.backend().Open();
+  stop.join();
+  EXPECT_EQ(session.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+
+  SessionClient late(stub_.get());
+  late.Open(2);
+  EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(WorkerServiceTest, HealthFollowsTheServer) {
+  for (const char* service : {"", "liveness", "readiness", "quire.v1.WorkerService"}) {
+    EXPECT_EQ(HealthOf(channel_, service), 1) << service;
+  }
+  EXPECT_EQ(HealthOf(channel_, "nobody"), -1);
+  server_->SetNotServing();
+  EXPECT_EQ(HealthOf(channel_, "readiness"), 2);
+}
+
+TEST_F(WorkerServiceTest, ASecondServerOnTheSameAddressIsRefused) {
+  const absl::Status unix_status = WorkerServer::Start(server_->address(), &service_).status();
+  EXPECT_EQ(unix_status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(unix_status.message()), HasSubstr("another process does"));
+
+  WorkerService other({}, &loop_);
+  const auto tcp = WorkerServer::Start("127.0.0.1:0", &other);
+  ASSERT_TRUE(tcp.ok());
+  EXPECT_THAT((*tcp)->address(), ::testing::Not(HasSubstr(":0")));
+  WorkerService third({}, &loop_);
+  const absl::Status tcp_status = WorkerServer::Start((*tcp)->address(), &third).status();
+  EXPECT_EQ(tcp_status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(tcp_status.message()), HasSubstr((*tcp)->address()));
+}
+
+}  // namespace
+}  // namespace quire
