@@ -43,8 +43,7 @@ class PrependNormalizer : public Normalizer {
   absl::Status Normalize(TextPiece* piece) const override {
     if (piece->text.empty()) return absl::OkStatus();
     QUIRE_RETURN_IF_ERROR(CheckGrowth(piece->text.size() + prefix_.size(), *piece));
-    piece->text.insert(0, prefix_);
-    if (piece->num_origin_bytes > 0) piece->num_origin_bytes += prefix_.size();
+    piece->Prepend(prefix_);
     return absl::OkStatus();
   }
 

@@ -52,11 +52,6 @@ std::vector<Span> FindCharacters(std::string_view text, bool (*is_match)(char32_
   return spans;
 }
 
-void Prepend(std::string_view prefix, TextPiece* piece) {
-  piece->text.insert(0, prefix);
-  if (piece->num_origin_bytes > 0) piece->num_origin_bytes += prefix.size();
-}
-
 class SequencePreTokenizer : public PreTokenizer {
  public:
   explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> steps) : steps_(std::move(steps)) {}
@@ -143,7 +138,7 @@ class ByteLevelPreTokenizer : public PreTokenizer {
   absl::Status Split(std::vector<TextPiece>* pieces) const override {
     std::vector<Span> spans;
     QUIRE_RETURN_IF_ERROR(SplitEach(pieces, [&](TextPiece piece, std::vector<TextPiece>* out) -> absl::Status {
-      if (adds_prefix_space_ && piece.text.front() != ' ') Prepend(" ", &piece);
+      if (adds_prefix_space_ && piece.text.front() != ' ') piece.Prepend(" ");
       if (!regex_.has_value()) {
         out->push_back(std::move(piece));
         return absl::OkStatus();
@@ -189,7 +184,7 @@ class MetaspacePreTokenizer : public PreTokenizer {
       const bool has_prefix = piece.text.compare(0, replacement_.size(), replacement_) == 0;
       const bool wants_prefix =
           scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && piece.starts_at_origin);
-      if (wants_prefix && !has_prefix) Prepend(replacement_, &piece);
+      if (wants_prefix && !has_prefix) piece.Prepend(replacement_);
       if (!splits_) {
         out->push_back(std::move(piece));
         return absl::OkStatus();

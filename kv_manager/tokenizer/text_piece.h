@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "kv_manager/tokenizer/vocabulary.h"
 
@@ -21,6 +21,12 @@ struct TextPiece {
   size_t max_bytes = 0;
   // The token that the piece is, when it is one of the added tokens; such a piece is never split.
   TokenId token = kNoToken;
+
+  // Puts `prefix` in front of the text; it counts as coming from where the text begins.
+  void Prepend(std::string_view prefix) {
+    text = std::string(prefix).append(text);
+    if (num_origin_bytes > 0) num_origin_bytes += prefix.size();
+  }
 
   // The bytes [begin, end) as a piece of their own.
   TextPiece Slice(size_t begin, size_t end) const {
