@@ -8,6 +8,9 @@
 
 namespace quire {
 
+// The largest head that backends take.
+constexpr int kMaxHeadDim = 256;
+
 // Where K and V of a token live in the pool. The one place that knows slot arithmetic: slot = block * block_size +
 // offset.
 //
@@ -18,7 +21,7 @@ namespace quire {
 struct KvLayout {
   int num_layers;
   int num_kv_heads;
-  int head_dim;
+  int head_dim;    // Even, at most kMaxHeadDim.
   int block_size;  // Tokens per block: 1, 2, 4, 8 or a multiple of 16.
   DataType type;
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "kernels/cpu/kv_unit.h"
-#include "kernels/half_float.h"
 
 namespace quire::cpu {
 namespace {
@@ -15,29 +14,6 @@ constexpr SoftmaxState kEmptyState = {-std::numeric_limits<float>::infinity(), 0
 // The unit of the pool that holds token `token` of a sequence.
 size_t UnitStart(const KvLayout& layout, const uint32_t* block_table, int kv_head, int token) {
   return layout.unit_start(block_table[token / layout.block_size], kv_head, token % layout.block_size);
-}
-
-template <typename T>
-void GatherToken(const KvLayout& layout, const T* unit, int token, int lane, int padded_dim, float* tile_unit) {
-  const UnitStrides key = KeyStrides(layout, token), value = ValueStrides(layout, token);
-  float* k = tile_unit + lane;
-  float* v = tile_unit + (kUnitTokens + lane) * padded_dim;
-  for (int d = 0; d < layout.head_dim; ++d) {
-    k[d * kUnitTokens] = ToFloat(unit[key.At(d)]);
-    v[d] = ToFloat(unit[value.At(d)]);
-  }
-}
-
-void GatherToken(const KvLayout& layout, const void* pool, size_t unit_start, int token, int lane, int padded_dim,
-                 float* tile_unit) {
-  switch (layout.type) {
-    case DataType::kFloat32:
-      return GatherToken(layout, static_cast<const float*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
-    case DataType::kBFloat16:
-      return GatherToken(layout, static_cast<const BFloat16*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
-    case DataType::kFloat16:
-      return GatherToken(layout, static_cast<const Float16*>(pool) + unit_start, token, lane, padded_dim, tile_unit);
-  }
 }
 
 }  // namespace
@@ -80,6 +56,8 @@ void CpuAttention::RunItem(const AttentionItem& item, Scratch* scratch) {
         q + int64_t{item.first_token + row / group_size_} * args_->q_stride + int64_t{head} * args_->layout->head_dim;
   }
 
+  if (IsVectorised(*args_->layout)) ListUnits(item, scratch);
+
   if (item.first_partial >= 0) {
     const Rows partial = {partial_states_.data() + item.first_partial,
                           partial_values_.data() + size_t(item.first_partial) * padded_dim_};
@@ -93,6 +71,22 @@ void CpuAttention::RunItem(const AttentionItem& item, Scratch* scratch) {
     MergeRows(num_rows, all, one);
   }
   WriteOutput(item.first_token, item.num_tokens, item.kv_head, all);
+}
+
+// All units that the rows of the item see, so that the kernel can fetch ahead beyond its split.
+void CpuAttention::ListUnits(const AttentionItem& item, Scratch* scratch) {
+  const KvLayout& layout = *args_->layout;
+  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
+  const int first_position = args_->batch->positions[item.first_token];
+  const int last_position = args_->batch->positions[item.first_token + item.num_tokens - 1];
+  const int begin = std::max(item.first_split * kSplitTokens, FirstVisible(first_position, args_->window));
+  const int end = std::min((item.first_split + item.num_splits) * kSplitTokens, last_position + 1);
+  scratch->first_listed = begin / kAttentionTileTokens * kAttentionTileTokens;
+  scratch->units.clear();
+  for (int token = scratch->first_listed; token < end; token += kUnitTokens) {
+    scratch->units.push_back(static_cast<const char*>(args_->kv_pool) +
+                             UnitStart(layout, table, item.kv_head, token) * SizeOf(layout.type));
+  }
 }
 
 void CpuAttention::RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch) {
@@ -117,54 +111,60 @@ void CpuAttention::RunSplit(const AttentionItem& item, int split, Rows rows, Scr
                         .states = rows.states,
                         .values = rows.values,
                         .num_units = 0,
+                        .num_following = 0,
                         .first_token = 0,
                         .num_rows = num_rows,
                         .head_dim = args_->layout->head_dim,
                         .padded_dim = padded_dim_,
                         .scale = args_->scale};
   if (IsVectorised(*args_->layout)) {
-    AttendInPlace(item, begin, end, &task, scratch);
+    AttendInPlace(begin, end, &task, *scratch);
   } else {
     AttendGathered(item, begin, end, &task, scratch);
   }
 }
 
-void CpuAttention::AttendInPlace(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch) {
-  const KvLayout& layout = *args_->layout;
-  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
-  scratch->units.clear();
-  for (int token = begin; token < end; token += kUnitTokens) {
-    scratch->units.push_back(static_cast<const char*>(args_->kv_pool) +
-                             UnitStart(layout, table, item.kv_head, token) * SizeOf(layout.type));
-  }
-  task->units = scratch->units.data();
-  task->num_units = int(scratch->units.size());
+void CpuAttention::AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch) {
+  const int first = (begin - scratch.first_listed) / kUnitTokens;
+  task->units = scratch.units.data() + first;
+  task->num_units = (end - begin + kUnitTokens - 1) / kUnitTokens;
+  task->num_following = int(scratch.units.size()) - first - task->num_units;
   task->first_token = begin;
-  kernels_->attend[int(layout.type)](*task);
+  kernels_->attend[int(args_->layout->type)](*task);
 }
 
 // Tile by tile, as float32 with zeros where no token is: nothing unwritten is read.
 void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task,
                                   Scratch* scratch) {
-  const KvLayout& layout = *args_->layout;
-  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
   const size_t unit_floats = size_t{2} * kUnitTokens * padded_dim_;
   scratch->units.resize(kAttentionTileUnits);
   for (int tile = begin; tile < end; tile += kAttentionTileTokens) {
     scratch->tile.assign(kAttentionTileUnits * unit_floats, 0.0f);
+    for (int i = 0; i < kAttentionTileUnits; ++i) scratch->units[i] = scratch->tile.data() + i * unit_floats;
     const int tile_end = std::min(end, tile + kAttentionTileTokens);
     for (int token = tile; token < tile_end; ++token) {
       const int in_tile = token - tile;
-      GatherToken(layout, args_->kv_pool, UnitStart(layout, table, item.kv_head, token),
-                  token % layout.block_size % layout.unit_tokens(), in_tile % kUnitTokens, padded_dim_,
-                  scratch->tile.data() + in_tile / kUnitTokens * unit_floats);
+      GatherToken(item, token, in_tile % kUnitTokens, scratch->tile.data() + in_tile / kUnitTokens * unit_floats);
     }
-    for (int i = 0; i < kAttentionTileUnits; ++i) scratch->units[i] = scratch->tile.data() + i * unit_floats;
     task->units = scratch->units.data();
     task->num_units = (tile_end - tile + kUnitTokens - 1) / kUnitTokens;
     task->first_token = tile;
     kernels_->attend[int(DataType::kFloat32)](*task);
   }
+}
+
+// Units that are not vectorised hold rows: V goes over as it is, K is turned so that tokens are lanes.
+void CpuAttention::GatherToken(const AttentionItem& item, int token, int lane, float* unit) const {
+  const KvLayout& layout = *args_->layout;
+  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
+  const size_t row = size_t(token % layout.block_size % layout.unit_tokens()) * layout.head_dim;
+  const char* k = static_cast<const char*>(args_->kv_pool) +
+                  (UnitStart(layout, table, item.kv_head, token) + row) * SizeOf(layout.type);
+  const auto widen = kernels_->widen[int(layout.type)];
+  float wide[kMaxHeadDim];
+  widen(k, wide, layout.head_dim);
+  for (int d = 0; d < layout.head_dim; ++d) unit[d * kUnitTokens + lane] = wide[d];
+  widen(k + layout.value_start() * SizeOf(layout.type), unit + (kUnitTokens + lane) * padded_dim_, layout.head_dim);
 }
 
 void CpuAttention::RunMerge(const AttentionMerge& merge) {

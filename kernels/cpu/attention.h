@@ -34,15 +34,18 @@ class CpuAttention {
     std::vector<int32_t> visible_begin, visible_end;
     std::vector<SoftmaxState> states;  // [2 * rows]: of the item, of a split.
     std::vector<float> values;         // [2 * rows, padded_dim]
-    std::vector<const void*> units;
-    std::vector<float> tile;  // Gathered K and V of one tile.
+    std::vector<const void*> units;    // Of the item, or of one gathered tile.
+    int first_listed = 0;              // Position of the first token of units[0].
+    std::vector<float> tile;           // Gathered K and V of one tile.
   };
 
   void RunItem(const AttentionItem& item, Scratch* scratch);
+  void ListUnits(const AttentionItem& item, Scratch* scratch);
   // Attends all rows of the item to one split, from an empty state.
   void RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch);
-  void AttendInPlace(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch);
+  void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
   void AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch);
+  void GatherToken(const AttentionItem& item, int token, int lane, float* unit) const;
   void RunMerge(const AttentionMerge& merge);
   void MergeRows(int num_rows, Rows into, Rows from);
   void WriteOutput(int first_token, int num_tokens, int kv_head, Rows rows);

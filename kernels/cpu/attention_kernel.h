@@ -31,6 +31,37 @@ constexpr int ValueVecs(int rows) {
   return rows == 1 ? 2 : 1;
 }
 
+// The units of one tile, and how far behind them in the list those of the next tile are; 0 when there are none or when
+// they have been fetched. Fetching a line of the next tile for every line that is used here hides the way to memory:
+// blocks lie anywhere, so the hardware cannot guess.
+struct TileUnits {
+  const void* const* units;
+  int count;
+  int ahead;
+};
+
+template <typename T>
+struct UnitData {
+  const T* here;
+  const T* next;
+};
+
+template <typename T>
+QUIRE_INLINE UnitData<T> UnitAt(const TileUnits& tile, int unit, int64_t element) {
+  return {static_cast<const T*>(tile.units[unit]) + element,
+          static_cast<const T*>(tile.units[unit + tile.ahead]) + element};
+}
+
+template <typename T>
+QUIRE_INLINE Vec LoadAhead(const UnitData<T>& data, int element) {
+  __builtin_prefetch(data.next + element);
+  return Load(data.here + element);
+}
+QUIRE_INLINE void LoadPairsAhead(const UnitData<BFloat16>& data, int element, Vec* even, Vec* odd) {
+  __builtin_prefetch(data.next + element);
+  LoadPairs(data.here + element, even, odd);
+}
+
 // --- Scores ---
 
 template <int kRows, int kUnits>
@@ -48,54 +79,51 @@ QUIRE_INLINE void AddProducts(Scores<kRows, kUnits>* scores, const float* const*
 }
 
 template <int kRows, int kUnits, typename T>
-QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* queries, const T* const (&unit)[kUnits],
-                           int head_dim) {
+QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* queries,
+                           const UnitData<T> (&unit)[kUnits], int head_dim) {
   Vec k[kUnits];
   for (int d = 0; d < head_dim; ++d) {
-    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { k[u] = Load(unit[u] + d * kUnitTokens); });
+    Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { k[u] = LoadAhead(unit[u], d * kUnitTokens); });
     AddProducts(scores, queries, d, k);
   }
 }
 
 template <int kRows, int kUnits>
 QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* queries,
-                           const BFloat16* const (&unit)[kUnits], int head_dim) {
+                           const UnitData<BFloat16> (&unit)[kUnits], int head_dim) {
   Vec even[kUnits], odd[kUnits];
   for (int d = 0; d < head_dim; d += 2) {
     Unroll<kUnits>([&]<int u>()
-                       __attribute__((always_inline)) { LoadPairs(unit[u] + d * kUnitTokens, &even[u], &odd[u]); });
+                       __attribute__((always_inline)) { LoadPairsAhead(unit[u], d * kUnitTokens, &even[u], &odd[u]); });
     AddProducts(scores, queries, d, even);
     AddProducts(scores, queries, d + 1, odd);
   }
 }
 
-// scores[r][token] = q_r k for kUnits units of a tile; `scores` has a row of 64 per query.
+// scores[r][token] = q_r k for units [first, first + kUnits) of a tile; `scores` has a row of 64 per query.
 template <int kRows, int kUnits, typename T>
-QUIRE_INLINE void ScoreUnitsOf(const AttentionTask& task, int row, const void* const* units, float* scores) {
+QUIRE_INLINE void ScoreUnitsOf(const AttentionTask& task, int row, const TileUnits& tile, int first, float* scores) {
   Scores<kRows, kUnits> sums;
-  const T* unit[kUnits];
-  Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { unit[u] = static_cast<const T*>(units[u]); });
+  UnitData<T> unit[kUnits];
+  Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { unit[u] = UnitAt<T>(tile, first + u, 0); });
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { sums.of[r][u] = Zero(); });
   });
   Multiply<kRows, kUnits>(&sums, task.queries + row, unit, task.head_dim);
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
-      Store(scores + r * kAttentionTileTokens + u * kUnitTokens, sums.of[r][u]);
+      Store(scores + r * kAttentionTileTokens + (first + u) * kUnitTokens, sums.of[r][u]);
     });
   });
 }
 
 template <int kRows, typename T>
-QUIRE_INLINE void ScoreTile(const AttentionTask& task, int row, const void* const* units, int num_units,
-                            float* scores) {
+QUIRE_INLINE void ScoreTile(const AttentionTask& task, int row, const TileUnits& tile, float* scores) {
   constexpr int kUnits = ScoreUnits(kRows);
   int u = 0;
-  for (; u + kUnits <= num_units; u += kUnits) {
-    ScoreUnitsOf<kRows, kUnits, T>(task, row, units + u, scores + u * kUnitTokens);
-  }
+  for (; u + kUnits <= tile.count; u += kUnits) ScoreUnitsOf<kRows, kUnits, T>(task, row, tile, u, scores);
   if constexpr (kUnits > 1) {
-    for (; u < num_units; ++u) ScoreUnitsOf<kRows, 1, T>(task, row, units + u, scores + u * kUnitTokens);
+    for (; u < tile.count; ++u) ScoreUnitsOf<kRows, 1, T>(task, row, tile, u, scores);
   }
 }
 
@@ -158,22 +186,23 @@ QUIRE_INLINE void AddWeighted(Values<kRows, kVecs>* values, const float* weights
 // Adds tokens [begin, end) of one unit; `v` is where the unit's V has the first of the columns, `weights` those of the
 // unit's token 0.
 template <int kRows, int kVecs, typename T>
-QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const T* v, int begin, int end,
+QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const UnitData<T>& v, int begin, int end,
                           int padded_dim) {
   Vec row[kVecs];
   for (int token = begin; token < end; ++token) {
-    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { row[i] = Load(v + token * padded_dim + i * kLanes); });
+    Unroll<kVecs>([&]<int i>()
+                      __attribute__((always_inline)) { row[i] = LoadAhead(v, token * padded_dim + i * kLanes); });
     AddWeighted(values, weights, token, row);
   }
 }
 
 template <int kRows, int kVecs>
-QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const BFloat16* v, int begin, int end,
-                          int padded_dim) {
+QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const UnitData<BFloat16>& v, int begin,
+                          int end, int padded_dim) {
   Vec even[kVecs], odd[kVecs];
   for (int token = begin & ~1; token < end; token += 2) {
     Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
-      LoadPairs(v + token * padded_dim + i * 2 * kLanes, &even[i], &odd[i]);
+      LoadPairsAhead(v, token * padded_dim + i * 2 * kLanes, &even[i], &odd[i]);
     });
     // An invisible half of a pair may be garbage, which even weight 0 would let through.
     if (token >= begin) AddWeighted(values, weights, token, even);
@@ -189,7 +218,7 @@ constexpr int kTokensPerRow<BFloat16> = 2;
 // values[r] = values[r] * factors[r] + sum of weight * v over tokens [begin, end) of a tile, for the columns
 // [column, column + kVecs * 16).
 template <int kRows, int kVecs, typename T>
-QUIRE_INLINE void AddColumns(const AttentionTask& task, int row, const void* const* units, int begin, int end,
+QUIRE_INLINE void AddColumns(const AttentionTask& task, int row, const TileUnits& tile, int begin, int end,
                              const float* factors, const float* weights, int column) {
   Values<kRows, kVecs> sums;
   float* out = task.values + int64_t{row} * task.padded_dim + column;
@@ -200,7 +229,7 @@ QUIRE_INLINE void AddColumns(const AttentionTask& task, int row, const void* con
     });
   });
   for (int u = begin / kUnitTokens; u * kUnitTokens < end; ++u) {
-    const T* v = static_cast<const T*>(units[u]) + kUnitTokens * task.padded_dim + column * kTokensPerRow<T>;
+    const UnitData<T> v = UnitAt<T>(tile, u, kUnitTokens * task.padded_dim + column * kTokensPerRow<T>);
     const int first = Max(0, begin - u * kUnitTokens), last = Min(kUnitTokens, end - u * kUnitTokens);
     AddUnit<kRows, kVecs>(&sums, weights + u * kUnitTokens, v, first, last, task.padded_dim);
   }
@@ -211,17 +240,17 @@ QUIRE_INLINE void AddColumns(const AttentionTask& task, int row, const void* con
 }
 
 template <int kRows, typename T>
-void AddTile(const AttentionTask& task, int row, const void* const* units, int begin, int end, const float* factors,
+void AddTile(const AttentionTask& task, int row, const TileUnits& tile, int begin, int end, const float* factors,
              const float* weights) {
   constexpr int kVecs = ValueVecs(kRows);
   const int num_vecs = task.padded_dim / kLanes;
   int vec = 0;
   for (; vec + kVecs <= num_vecs; vec += kVecs) {
-    AddColumns<kRows, kVecs, T>(task, row, units, begin, end, factors, weights, vec * kLanes);
+    AddColumns<kRows, kVecs, T>(task, row, tile, begin, end, factors, weights, vec * kLanes);
   }
   if constexpr (kVecs > 1) {
     for (; vec < num_vecs; ++vec) {
-      AddColumns<kRows, 1, T>(task, row, units, begin, end, factors, weights, vec * kLanes);
+      AddColumns<kRows, 1, T>(task, row, tile, begin, end, factors, weights, vec * kLanes);
     }
   }
 }
@@ -233,7 +262,10 @@ template <int kRows, typename T>
 void AttendTile(const AttentionTask& task, int row, int first_unit) {
   const int num_units = Min(kAttentionTileUnits, task.num_units - first_unit);
   const int first_token = task.first_token + first_unit * kUnitTokens;
-  const void* const* units = task.units + first_unit;
+  // The first rows bring the next tile for all.
+  const int num_listed = task.num_units + task.num_following;
+  const bool fetches_next = row == 0 && first_unit + 2 * kAttentionTileUnits <= num_listed;
+  const TileUnits tile = {task.units + first_unit, num_units, fetches_next ? kAttentionTileUnits : 0};
   int begin[kRows], end[kRows];
   bool all_alike = true, any = false;
   for (int r = 0; r < kRows; ++r) {
@@ -246,16 +278,16 @@ void AttendTile(const AttentionTask& task, int row, int first_unit) {
 
   float scores[kRows * kAttentionTileTokens];
   float factors[kRows] = {};
-  ScoreTile<kRows, T>(task, row, units, num_units, scores);
+  ScoreTile<kRows, T>(task, row, tile, scores);
   for (int r = 0; r < kRows; ++r) {
     if (begin[r] >= end[r]) continue;
     factors[r] = Softmax(task, row + r, begin[r], end[r], num_units, scores + r * kAttentionTileTokens);
   }
-  if (all_alike) return AddTile<kRows, T>(task, row, units, begin[0], end[0], factors, scores);
+  if (all_alike) return AddTile<kRows, T>(task, row, tile, begin[0], end[0], factors, scores);
   // Rows that see different tokens go one by one: no row reads the V of a token behind its own position.
   for (int r = 0; r < kRows; ++r) {
     if (begin[r] >= end[r]) continue;
-    AddTile<1, T>(task, row + r, units, begin[r], end[r], factors + r, scores + r * kAttentionTileTokens);
+    AddTile<1, T>(task, row + r, tile, begin[r], end[r], factors + r, scores + r * kAttentionTileTokens);
   }
 }
 

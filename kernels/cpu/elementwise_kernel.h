@@ -63,6 +63,14 @@ void Convert(const float* from, void* to, int n) {
   for (int j = 0; i + j < n; ++j) out[i + j] = rest[j];
 }
 
+template <typename T>
+void Widen(const void* from, float* to, int n) {
+  const T* in = static_cast<const T*>(from);
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(to + i, Load(in + i));
+  for (; i < n; ++i) to[i] = ToFloat(in[i]);
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_ELEMENTWISE_KERNEL_H_

@@ -33,14 +33,15 @@ struct LinearTask {
 // taken in tiles of 64 absolute positions. Each row sees the tokens [visible_begin, visible_end) and its result depends
 // on no other.
 struct AttentionTask {
-  const void* const* units;      // [num_units] K of each, in the layout of its type; V follows K.
+  const void* const* units;      // [num_units + num_following] K of each, in the layout of its type; V follows K.
   const float* const* queries;   // [num_rows], each [head_dim]
   const int32_t* visible_begin;  // [num_rows] absolute positions
   const int32_t* visible_end;    // [num_rows]
   SoftmaxState* states;          // [num_rows] updated; empty at first.
   float* values;                 // [num_rows, padded_dim] sum of exp(score - max) * v, updated; zeros at first.
   int num_units;
-  int first_token;  // Position of the first token of units[0], a multiple of 64.
+  int num_following;  // Further units that may be read later: worth fetching towards the end.
+  int first_token;    // Position of the first token of units[0], a multiple of 64.
   int num_rows;
   int head_dim;
   int padded_dim;  // head_dim rounded up to 16; columns of V in a unit. K is [head_dim][16] in padded_dim * 16
@@ -86,6 +87,8 @@ struct KernelTable {
   void (*silu_mul)(const float* gate, const float* up, float* y, int dim);
   // to[0, n) in the given type, rounded to nearest even.
   void (*convert[3])(const float* from, void* to, int n);
+  // The other way: to[0, n) from the given type.
+  void (*widen[3])(const void* from, float* to, int n);
 
   RowExtremes (*extremes)(const float* x, int n);
   // The largest of each chunk of 64; chunk_max has ceil(n / 64) entries.

@@ -19,6 +19,7 @@ constexpr KernelTable kTable = {
     .rotate_half = RotateHalf,
     .silu_mul = SiluMul,
     .convert = {Convert<float>, Convert<BFloat16>, Convert<Float16>},
+    .widen = {Widen<float>, Widen<BFloat16>, Widen<Float16>},
     .extremes = Extremes,
     .chunk_max = ChunkMax,
     .sum_exp = SumExp,

@@ -6,8 +6,6 @@
 namespace quire::cpu {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
-
 void RotateHead(const RopeAppendArgs& args, const KernelTable& kernels, const float* cos_sin, const float* norm,
                 float* head) {
   if (norm != nullptr) kernels.rms_norm(head, norm, head, args.layout->head_dim, args.norm_epsilon);
