@@ -12,6 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int kMaxFruitlessSessions = 3;
 
 double Seconds(int64_t us) {
   return static_cast<double>(us) * 1e-6;
@@ -57,7 +58,10 @@ void StepLoop::Stop() {
     if (auto* submitted = std::get_if<Submitted>(&event)) submitted->sink->OnFailed(ShuttingDown());
   }
   events_.clear();
-  if (link_.is_ready()) LoseWorker(ShuttingDown());
+  if (link_.is_ready()) {
+    scheduler_->AbandonAll();
+    link_.Lose(ShuttingDown(), now_us_);
+  }
   FailAll(ShuttingDown());
   Publish();
 }
@@ -200,6 +204,7 @@ void StepLoop::Handle(Described event) {
 void StepLoop::Handle(Opened event) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
+  tokens_at_open_ = current_.stats.generated_tokens;
   QUIRE_LOG(kInfo) << "worker " << options_.address << " joined: epoch " << event.epoch << ", model "
                    << description_->model_name << ", " << description_->num_blocks << " blocks of "
                    << description_->block_size << " tokens, " << description_->max_sequences << " rows, "
@@ -247,10 +252,23 @@ void StepLoop::LoseWorker(absl::Status reason) {
     ++current_.stats.worker_losses;
     lost_since_us_ = now_us_;
     scheduler_->AbandonAll();
+    CountFruitlessSession();
   } else if (reason != link_.last_error()) {
     QUIRE_LOG(kWarning) << "worker " << options_.address << " cannot be used: " << reason.message();
   }
   link_.Lose(std::move(reason), now_us_);
+}
+
+// A request can be what kills its worker: it must not do so for ever.
+void StepLoop::CountFruitlessSession() {
+  const bool had_work = link_.num_plans_in_flight() > 0;
+  const bool gave_tokens = current_.stats.generated_tokens > tokens_at_open_;
+  if (gave_tokens) num_fruitless_sessions_ = 0;
+  if (gave_tokens || !had_work || ++num_fruitless_sessions_ < kMaxFruitlessSessions) return;
+  num_fruitless_sessions_ = 0;
+  FailAll(absl::UnavailableError(absl::StrCat("worker ", options_.address, " was lost ", kMaxFruitlessSessions,
+                                              " times in a row before it gave a token; perhaps one of its requests "
+                                              "is the cause")));
 }
 
 void StepLoop::FailAll(const absl::Status& status) {

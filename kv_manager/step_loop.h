@@ -119,6 +119,7 @@ class StepLoop : private WorkerClient::Listener {
   absl::Status Queue(Submitted* event);
   void AdoptPool(const WorkerDescription& description);
   void LoseWorker(absl::Status reason);
+  void CountFruitlessSession();
   void FailAll(const absl::Status& status);
 
   void ExpireDeadlines();
@@ -151,6 +152,8 @@ class StepLoop : private WorkerClient::Listener {
   std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
   std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
   int64_t lost_since_us_ = 0;                     // While no session is open.
+  int64_t tokens_at_open_ = 0;                    // stats.generated_tokens when the session was opened.
+  int num_fruitless_sessions_ = 0;                // In a row: lost with plans in flight, before they gave a token.
   WorkerLink link_;                               // Last: its client calls us until it is gone.
 
   std::thread thread_;

@@ -53,7 +53,10 @@ class FakeWorker::Client : public WorkerClient {
     const std::lock_guard lock(worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     ++worker_->num_plans_;
-    if (worker_->holds_back_) {
+    if (worker_->dies_of_plans_) {
+      worker_->listener_->OnLost(*worker_->epoch_, absl::UnavailableError("socket closed"));
+      worker_->epoch_.reset();
+    } else if (worker_->holds_back_) {
       worker_->held_back_.push_back(plan);
     } else {
       worker_->Execute(plan);
@@ -93,6 +96,11 @@ void FakeWorker::Start(WorkerDescription description) {
 void FakeWorker::HoldBack() {
   const std::lock_guard lock(mutex_);
   holds_back_ = true;
+}
+
+void FakeWorker::DieOfEveryPlan() {
+  const std::lock_guard lock(mutex_);
+  dies_of_plans_ = true;
 }
 
 void FakeWorker::Answer() {

@@ -32,6 +32,8 @@ class FakeWorker {
   // Plans are taken but not executed until Answer().
   void HoldBack();
   void Answer();
+  // Every plan kills it from now on; it starts again by itself.
+  void DieOfEveryPlan();
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
 
@@ -53,6 +55,7 @@ class FakeWorker {
   std::optional<uint64_t> epoch_;  // Of the attempt or session, if there is one.
   std::deque<StepPlan> held_back_;
   bool holds_back_ = false;
+  bool dies_of_plans_ = false;
   bool answers_wrongly_ = false;
   absl::Status error_;
   int num_plans_ = 0;

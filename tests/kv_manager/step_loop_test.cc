@@ -279,6 +279,20 @@ TEST_F(StepLoopTest, AnAnswerToAnotherPlanIsALossAndNotACrash) {
   EXPECT_EQ(sink->tokens(), SoloRun({}, request).tokens);
 }
 
+TEST_F(StepLoopTest, ARequestThatKillsItsWorkerIsGivenUpAfterThreeLosses) {
+  Join();
+  worker_.DieOfEveryPlan();
+  const auto sink = Submit(MakeRequest(5, 4));
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_FALSE(sink->ended());
+  Advance(200 * kMillisecond);
+  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("worker:1 was lost 3 times in a row"));
+  EXPECT_EQ(worker_.num_plans(), 3);
+  Advance(kSecond);
+  EXPECT_TRUE(loop_->status()->is_ready);
+}
+
 TEST_F(StepLoopTest, AttemptsBackOffFrom100MsTo5SecondsEachInAnEpochOfItsOwn) {
   worker_.Kill();
   Make();
