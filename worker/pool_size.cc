@@ -1,8 +1,6 @@
 #include "worker/pool_size.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -19,8 +17,8 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}};
 
-// Block ids are 32 bits and slots (block * block size + offset) must fit 63.
-constexpr int64_t kMaxBlocks = std::numeric_limits<uint32_t>::max();
+// Far from the end of 32-bit block ids; a manager accepts no more.
+constexpr int64_t kMaxBlocks = int64_t{1} << 30;
 
 // Blocks that the rows can fill when every sequence is as long as can be.
 int64_t UsefulBlocks(const WorkerLimits& limits) {

@@ -41,11 +41,11 @@ class SamplingState {
   // Fills masked_ for the next draw.
   void CollectMasked(absl::Span<const TokenId> generated);
 
-  SamplingRow params_;  // The constant part of every draw; its arrays point into this object.
-  int prompt_length_;
-  int min_tokens_;
-  int num_top_;
-  int num_prompt_top_;
+  SamplingRow params_{};  // The constant part of every draw; its arrays point into this object.
+  int prompt_length_ = 0;
+  int min_tokens_ = 0;
+  int num_top_ = -1;
+  int num_prompt_top_ = -1;
   std::vector<TokenCount> counts_;  // Kept only when a penalty is set.
   absl::flat_hash_map<TokenId, int> count_index_;
   std::vector<TokenBias> biases_;

@@ -117,9 +117,10 @@ void SessionLoop::Run() {
 void SessionLoop::SwitchSession() {
   if (served_ != nullptr) {
     served_->End(absl::AbortedError("a newer epoch took over"));
-    QUIRE_LOG(kInfo) << "session ended";
+    QUIRE_LOG(kInfo) << "session of epoch " << served_epoch_ << " ended";
   }
   served_ = current_;
+  served_epoch_ = last_epoch_;
   executor_->Reset();
   stats_->SetSession(last_epoch_, served_ != nullptr);
   if (served_ != nullptr) {
@@ -141,7 +142,7 @@ void SessionLoop::RunPlan(std::unique_lock<std::mutex>* lock) {
     --in_flight_;
     current_->SendResult(std::move(result));
   } else {
-    QUIRE_LOG(kWarning) << "step " << plan.step() << " failed: " << status;
+    QUIRE_LOG(kWarning) << "step " << plan.step() << " of epoch " << served_epoch_ << " failed: " << status;
     stats_->RecordFailure();
     current_->End(status);
     SetCurrent(nullptr);

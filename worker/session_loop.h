@@ -62,6 +62,7 @@ class SessionLoop {
   std::shared_ptr<StepStream> current_;  // Who is to be served; null: nobody.
   std::shared_ptr<StepStream> served_;   // Whose rows the executor holds. Changed by the loop thread only.
   uint64_t last_epoch_ = 0;
+  uint64_t served_epoch_ = 0;
   std::deque<v1::StepPlan> plans_;  // Of current_, not yet running.
   int in_flight_ = 0;               // Of current_, running and waiting.
   bool is_closing_ = false;         // current_ sends no more plans.

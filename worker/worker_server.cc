@@ -20,6 +20,9 @@ namespace {
 constexpr int kMaxMessageBytes = 64 << 20;
 // A manager that notices a dead worker within a second pings every half second; gRPC's default would call that abuse.
 constexpr int kMinPingIntervalMs = 50;
+// A manager's host that vanished without a word keeps its session no longer than their sum.
+constexpr int kKeepaliveTimeMs = 30'000;
+constexpr int kKeepaliveTimeoutMs = 10'000;
 // Sessions have ended when the server stops; this is for their last bytes. An idle client may keep its connection open
 // for all of it.
 constexpr std::chrono::milliseconds kShutdownGrace(300);
@@ -60,6 +63,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const std::str
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
     return absl::UnavailableError(
