@@ -21,9 +21,11 @@ TEST(BlockMarksTest, MarksAreForgottenWhenTheGenerationsBeginAnew) {
   for (int i = 0; i < 1000; ++i) {
     EXPECT_FALSE(marks.IsMarked(0)) << i;
     EXPECT_FALSE(marks.IsMarked(1)) << i;
-    // Block 1 is marked once in 256 generations, so that its old mark meets the same generation again.
     EXPECT_TRUE(marks.Mark(0)) << i;
-    if (i % 255 == 0) EXPECT_TRUE(marks.Mark(1)) << i;
+    // Generations are 1 to 255: a mark of block 1 meets its own generation again after 255 times.
+    if (i % 255 == 0) {
+      EXPECT_TRUE(marks.Mark(1)) << i;
+    }
     marks.Clear();
   }
 }
