@@ -161,6 +161,30 @@ absl::StatusOr<Decoder> Decoder::Parse(const JsonValue& json) {
   return decoder;
 }
 
+std::string Decoder::BytesOfToken(std::string_view token) const {
+  std::string bytes(token);
+  for (const DecoderStep& step : steps) {
+    switch (step.kind) {
+      case Kind::kByteLevel:
+        return BytesOfByteLevelToken(bytes);
+      case Kind::kByteFallback:
+        if (const std::optional<char> byte = ByteOfToken(bytes)) return std::string(1, *byte);
+        break;
+      case Kind::kReplace:
+        bytes = ReplaceToken(step, bytes);
+        break;
+      case Kind::kMetaspace:
+        bytes = ReplaceMetaspace(step, /*is_first=*/false, bytes);
+        break;
+      case Kind::kStrip:
+      case Kind::kFuse:
+      case Kind::kJoinWithSpaces:
+        break;  // They act on the text as a whole.
+    }
+  }
+  return bytes;
+}
+
 DecoderStream::DecoderStream(const Decoder* decoder) : decoder_(decoder), stages_(decoder->steps.size()) {
   const auto& steps = decoder->steps;
   num_token_steps_ = static_cast<size_t>(std::find_if(steps.begin(), steps.end(), JoinsTokens) - steps.begin());

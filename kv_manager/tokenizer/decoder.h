@@ -33,6 +33,9 @@ struct Decoder {
   // InvalidArgument, naming the JSON path, for an unknown type or a bad value. No decoder (null): tokens are joined
   // with spaces.
   static absl::StatusOr<Decoder> Parse(const JsonValue& json);
+
+  // The bytes that one token stands for in the middle of a text; they may be part of a character.
+  std::string BytesOfToken(std::string_view token) const;
 };
 
 // Decodes a sequence of tokens as they come. Each step keeps what it may still change: ByteLevel an incomplete

@@ -55,6 +55,12 @@ class HfTokenizer : public Tokenizer {
     return absl::NotFoundError(absl::StrCat("token ", id, " does not exist, the vocabulary has ", vocab_size_));
   }
 
+  std::string TokenBytes(TokenId id) const override {
+    if (const AddedToken* added = parts_.added.Find(id)) return added->content;
+    const Vocabulary& vocabulary = parts_.model->vocabulary();
+    return vocabulary.Contains(id) ? parts_.decoder.BytesOfToken(vocabulary.piece(id)) : std::string();
+  }
+
   std::optional<TokenId> TokenToId(std::string_view piece) const override {
     for (const AddedToken& token : parts_.added.tokens()) {
       if (token.content == piece) return token.id;

@@ -56,6 +56,11 @@ SentencePieceBpe MakeBpe(const SentencePieceVocabulary* vocabulary) {
   return SentencePieceBpe(lookup, &vocabulary->user_defined());
 }
 
+std::string TextOfPiece(std::string_view piece) {
+  return absl::StrReplaceAll(absl::string_view(piece.data(), piece.size()),
+                             {{absl::string_view(kSpaceSymbol.data(), kSpaceSymbol.size()), " "}});
+}
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(SentencePieceModel model, std::unique_ptr<SentencePieceVocabulary> vocabulary,
@@ -97,6 +102,13 @@ class SentencePieceTokenizer : public Tokenizer {
   absl::StatusOr<std::string_view> TokenPiece(TokenId id) const override {
     if (Contains(id)) return std::string_view(vocabulary_->piece(id).text);
     return absl::NotFoundError(absl::StrCat("token ", id, " does not exist, the vocabulary has ", vocab_size()));
+  }
+
+  std::string TokenBytes(TokenId id) const override {
+    if (!Contains(id)) return "";
+    if (vocabulary_->type(id) == Type::kByte) return std::string(1, vocabulary_->byte(id));
+    const std::string& piece = vocabulary_->piece(id).text;
+    return IsSpecial(id) ? piece : TextOfPiece(piece);
   }
 
   std::optional<TokenId> TokenToId(std::string_view piece) const override {
@@ -209,8 +221,7 @@ class SentencePieceDecodeStream : public DecodeStream {
       // Where runs of spaces are removed, all leading ones go.
       has_dropped_space_ = !model.remove_extra_whitespaces;
     }
-    return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
-                               {{absl::string_view(kSpaceSymbol.data(), kSpaceSymbol.size()), " "}});
+    return TextOfPiece(text);
   }
 
   const SentencePieceTokenizer* tokenizer_;

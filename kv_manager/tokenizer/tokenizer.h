@@ -62,6 +62,9 @@ class Tokenizer {
 
   // The piece of a token as it is in the vocabulary; NotFound when there is no such token. Valid as long as this lives.
   virtual absl::StatusOr<std::string_view> TokenPiece(TokenId id) const = 0;
+  // The bytes that a token stands for in the middle of a text, which may be part of a character: " the" for
+  // "\u0120the", a newline for "<0x0A>". A special token stands for its name, an id without a piece for nothing.
+  virtual std::string TokenBytes(TokenId id) const = 0;
   virtual std::optional<TokenId> TokenToId(std::string_view piece) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
 

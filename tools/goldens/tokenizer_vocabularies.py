@@ -50,6 +50,67 @@ SENTENCES = [
 ]
 
 
+def pattern(kind, text, behavior="Isolated", invert=False):
+    return dict(type="Split", pattern={kind: text}, behavior=behavior, invert=invert)
+
+
+def byte_level(use_regex):
+    return dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=use_regex)
+
+
+# How other models cut their text (DeepSeek, Falcon, StarCoder, BLOOM, GPT-2, Tekken), and what Oniguruma reads
+# differently from PCRE2.
+STYLES = {
+    "deepseek": [
+        pattern("Regex", r"\p{N}{1,3}"),
+        pattern("Regex", "[一-龥\u3040-ゟ゠-ヿ]+"),
+        pattern(
+            "Regex",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        byte_level(False),
+    ],
+    "falcon": [
+        dict(type="Punctuation", behavior="Contiguous"),
+        byte_level(True),
+        dict(type="Digits", individual_digits=False),
+        pattern("Regex", "[0-9][0-9][0-9]"),
+    ],
+    "starcoder": [dict(type="Digits", individual_digits=True), byte_level(True)],
+    "bloom": [pattern("Regex", r" ?[^(\s|[.,!?…。，、।۔،])]+"), byte_level(False)],
+    "gpt2": [byte_level(True)],
+    "tekken": [
+        pattern(
+            "Regex",
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+            r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        byte_level(False),
+    ],
+    "cl100k": [
+        pattern(
+            "Regex",
+            r"(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*"
+            r"|\s*[\r\n]|\s+(?!\S)|\s+",
+        ),
+        byte_level(False),
+    ],
+    "words": [
+        pattern("Regex", r"\w+|\W", "MergedWithPrevious"),
+        pattern("Regex", r"\b\d{2}+|\B\h\b", "MergedWithNext"),
+        pattern("String", ". ", "Contiguous"),
+        byte_level(False),
+    ],
+    "ruby": [
+        pattern("Regex", r"(?m:a.b)|^.$|a(?i)B|[[:space:][xy]]{2,}?|\R|\p{Han}{1,2}[\p{Hiragana}ー]?|[^\S\r\n]+"),
+        pattern("Regex", r"(?<=[aeiou])[^\p{P}\p{Z}]{2}?|(?<!\p{Lu})\p{Ll}{3}+", invert=True),
+        byte_level(False),
+    ],
+}
+
+
 def make_corpus(rng):
     words = []
     for consonants, vowels in ALPHABETS.values():
@@ -288,6 +349,9 @@ def train_all(out, full_rules):
     }
     if full_rules:
         vocabularies["o200k"] = train_byte_level(corpus, O200K_PATTERN, None, qwen2, [], None, False, 1000)
+        for name, steps in STYLES.items():
+            vocabularies[name] = dict(vocabularies["qwen2"], normalizer=None)
+            vocabularies[name]["pre_tokenizer"] = dict(type="Sequence", pretokenizers=steps)
     with tempfile.TemporaryDirectory() as temporary:
         directory = pathlib.Path(temporary)
         bpe = train_sentencepiece(

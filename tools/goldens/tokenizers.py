@@ -155,7 +155,7 @@ def fuzz(arguments):
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)
         names = train_all(root, full_rules=True)
-        for name in names:
+        for name in arguments.only.split(",") if arguments.only else names:
             rng = random.Random(f"{arguments.seed} {name}")
             wrong += check_invalid(arguments.binary, root / name, name)
             wrong += compare(arguments.binary, root / name, name, rng, make_strings(rng, corpus, arguments.count))
@@ -218,6 +218,7 @@ def main():
         command.add_argument("--count", type=int, default=count)
         command.add_argument("--seed", type=int, default=1)
         command.add_argument("--binary")
+        command.add_argument("--only", help="names of vocabularies, with commas")
     arguments = parser.parse_args()
     return arguments.function(arguments)
 
