@@ -35,15 +35,11 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   out->set_version(kVersion);
   out->set_uptime_seconds(status.uptime_us / 1'000'000);
   out->set_model_name(status.model_name);
-  uint64_t prompt_tokens = 0;
-  uint64_t completion_tokens = 0;
   for (const std::shared_ptr<const WorkerStatus>& worker : status.workers) {
     EncodeWorker(*worker, out->add_workers());
-    prompt_tokens += worker->stats.prompt_tokens;
-    completion_tokens += worker->stats.generated_tokens;
   }
-  out->set_prompt_tokens(prompt_tokens);
-  out->set_completion_tokens(completion_tokens);
+  out->set_prompt_tokens(status.totals.prompt_tokens);
+  out->set_completion_tokens(status.totals.generated_tokens);
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::GetStatus(grpc::CallbackServerContext* context,

@@ -2,6 +2,7 @@
 
 #include <grpc/support/log.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -114,7 +116,7 @@ int Serve(const ManagerOptions& options, std::future<void> stop) {
   }
 
   WorkerDiscovery discovery(options.workers, kDiscoveryInterval,
-                            [&engine](const std::string& address) { engine.AddWorker(address); });
+                            [&engine](const std::vector<std::string>& addresses) { engine.SetWorkers(addresses); });
   std::printf("listening on %s\n", (*server)->address().c_str());
   if (exposer != nullptr) std::printf("metrics on port %d\n", exposer->GetListeningPorts().front());
   std::fflush(stdout);
@@ -137,6 +139,7 @@ int Main(int argc, char** argv) {
   SetLogLevel(options->log_level);
   gpr_set_log_function(LogFromGrpc);
 
+  std::signal(SIGPIPE, SIG_IGN);  // A reader of our log that goes away must not end us.
   std::promise<void> stop;
   OnStopSignal([&stop] { stop.set_value(); });
   return Serve(*options, stop.get_future());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -21,17 +22,32 @@ ManagerEngine::~ManagerEngine() {
   Stop();
 }
 
-void ManagerEngine::AddWorker(const std::string& address) {
+void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
+  std::vector<Worker> leaving;  // Destroyed without the lock: a loop that ends may be waiting for it.
   const std::lock_guard lock(mutex_);
   if (is_draining_) return;
-  if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) return;
+  const auto stays = [&](const Worker& worker) {
+    const WorkerLoad load = worker.loop->load();
+    return load.is_ready || load.num_requests > 0 ||
+           std::find(addresses.begin(), addresses.end(), worker.address) != addresses.end();
+  };
+  const auto first_leaving = std::stable_partition(workers_.begin(), workers_.end(), stays);
+  for (auto it = first_leaving; it != workers_.end(); ++it) retired_.Add(it->loop->status()->stats);
+  leaving.assign(std::make_move_iterator(first_leaving), std::make_move_iterator(workers_.end()));
+  workers_.erase(first_leaving, workers_.end());
+  for (const std::string& address : addresses) AddWorker(address);
+}
+
+void ManagerEngine::AddWorker(const std::string& address) {
+  const auto has_address = [&address](const Worker& worker) { return worker.address == address; };
+  if (std::any_of(workers_.begin(), workers_.end(), has_address)) return;
   StepLoopOptions options = options_;
   options.address = address;
   StepLoop::Hooks hooks{.admit_worker = [this](const WorkerDescription& worker) { return registry_.Admit(worker); },
                         .on_change = [this] { OnLoopChange(); }};
-  addresses_.push_back(address);
-  loops_.push_back(std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_));
-  loops_.back()->Start();
+  workers_.push_back(
+      {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
+  workers_.back().loop->Start();
 }
 
 absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink> sink) {
@@ -41,13 +57,13 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
     return absl::UnavailableError("the manager is draining");
   }
   loads_.clear();
-  for (const auto& loop : loops_) loads_.push_back(loop->load());
-  const std::optional<int> worker = ChooseWorker(loads_);
-  if (!worker.has_value()) {
+  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load());
+  const std::optional<int> chosen = ChooseWorker(loads_);
+  if (!chosen.has_value()) {
     ++refusals_.no_worker;
-    return absl::UnavailableError(absl::StrCat("none of ", loops_.size(), " workers is ready"));
+    return absl::UnavailableError(absl::StrCat("none of ", workers_.size(), " workers is ready"));
   }
-  const absl::Status status = loops_[*worker]->Submit(std::move(request), std::move(sink));
+  const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink));
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
   return status;
 }
@@ -55,7 +71,7 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
 // Where it was placed is not written down: loops that do not know it leave it alone.
 void ManagerEngine::Cancel(RequestId request) {
   const std::lock_guard lock(mutex_);
-  for (const auto& loop : loops_) loop->Cancel(request);
+  for (const Worker& worker : workers_) worker.loop->Cancel(request);
 }
 
 bool ManagerEngine::Drain(absl::Duration timeout) {
@@ -69,14 +85,13 @@ bool ManagerEngine::Drain(absl::Duration timeout) {
 }
 
 void ManagerEngine::Stop() {
-  std::vector<std::unique_ptr<StepLoop>> loops;
+  std::vector<Worker> workers;
   {
     const std::lock_guard lock(mutex_);
     is_draining_ = true;
-    loops.swap(loops_);
-    addresses_.clear();
+    workers.swap(workers_);
   }
-  for (const auto& loop : loops) loop->Stop();
+  for (const Worker& worker : workers) worker.loop->Stop();
 }
 
 ManagerStatus ManagerEngine::status() const {
@@ -86,18 +101,22 @@ ManagerStatus ManagerEngine::status() const {
   const std::lock_guard lock(mutex_);
   status.uptime_us = clock_->NowMicros() - started_us_;
   status.is_ready = !is_draining_ && HasReadyWorker();
-  for (const auto& loop : loops_) status.workers.push_back(loop->status());
+  status.totals = retired_;
+  for (const Worker& worker : workers_) {
+    status.workers.push_back(worker.loop->status());
+    status.totals.Add(status.workers.back()->stats);
+  }
   status.refusals = refusals_;
   return status;
 }
 
 bool ManagerEngine::HasReadyWorker() const {
-  return std::any_of(loops_.begin(), loops_.end(), [](const auto& loop) { return loop->load().is_ready; });
+  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.loop->load().is_ready; });
 }
 
 int ManagerEngine::NumRequests() const {
   int num_requests = 0;
-  for (const auto& loop : loops_) num_requests += loop->load().num_requests;
+  for (const Worker& worker : workers_) num_requests += worker.loop->load().num_requests;
   return num_requests;
 }
 

@@ -38,6 +38,7 @@ struct ManagerStatus {
   std::string model_name;  // Empty until a worker joined.
   bool is_ready = false;   // A worker is ready and the manager is not draining.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
+  StepLoopStats totals;  // Of these workers and of those that are gone for good.
   SubmitRefusals refusals;
 };
 
@@ -54,8 +55,9 @@ class ManagerEngine : public Engine {
   ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock);
   ~ManagerEngine() override;  // Stops.
 
-  // Starts a step loop for the worker at this address, unless there is one or the manager is draining.
-  void AddWorker(const std::string& address);
+  // These are the workers from now on: starts a step loop for each new address, and ends those of missing ones once
+  // they are neither connected nor have requests. Does nothing while draining.
+  void SetWorkers(const std::vector<std::string>& addresses);
 
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
   void Cancel(RequestId request) override;
@@ -69,6 +71,12 @@ class ManagerEngine : public Engine {
   ManagerStatus status() const;
 
  private:
+  struct Worker {
+    std::string address;
+    std::unique_ptr<StepLoop> loop;
+  };
+
+  void AddWorker(const std::string& address);
   bool HasReadyWorker() const;
   int NumRequests() const;
   void OnLoopChange();
@@ -81,9 +89,9 @@ class ManagerEngine : public Engine {
 
   mutable std::mutex mutex_;  // Guards the rest; the loops' own locks are taken under it.
   std::condition_variable loop_changed_;
-  std::vector<std::string> addresses_;            // Parallel to loops_.
-  std::vector<std::unique_ptr<StepLoop>> loops_;  // Only grows until Stop.
-  std::vector<WorkerLoad> loads_;                 // Scratch of Submit.
+  std::vector<Worker> workers_;
+  std::vector<WorkerLoad> loads_;  // Scratch of Submit.
+  StepLoopStats retired_;          // Of workers that are gone for good.
   SubmitRefusals refusals_;
   bool is_draining_ = false;
   bool was_ready_ = false;  // As last told to on_readiness.

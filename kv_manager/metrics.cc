@@ -56,29 +56,10 @@ class Page {
 
 using Workers = std::vector<std::shared_ptr<const WorkerStatus>>;
 
-template <typename Field>
-int64_t Sum(const Workers& workers, Field StepLoopStats::*field) {
-  int64_t sum = 0;
-  for (const auto& worker : workers) sum += worker->stats.*field;
-  return sum;
-}
-
-int64_t SumFinished(const Workers& workers, FinishReason reason) {
-  int64_t sum = 0;
-  for (const auto& worker : workers) sum += worker->stats.finished[static_cast<int>(reason)];
-  return sum;
-}
-
 // One value per worker, labelled by it.
 template <typename Get>
 void PerWorker(const Workers& workers, Page* page, const Get& get) {
   for (const auto& worker : workers) page->Value(get(*worker), {{"worker", worker->address}});
-}
-
-void Merged(const Workers& workers, Page* page, Histogram StepLoopStats::*field) {
-  Histogram merged = StepLoopStats().*field;
-  for (const auto& worker : workers) merged.Merge(worker->stats.*field);
-  page->Value(merged);
 }
 
 void RenderBlocks(const Workers& workers, Page* page) {
@@ -98,39 +79,39 @@ void RenderBlocks(const Workers& workers, Page* page) {
 }
 
 void RenderRequests(const ManagerStatus& status, Page* page) {
-  const Workers& workers = status.workers;
   page->Begin(MetricType::Gauge, "quire_requests", "Requests by state");
-  for (const auto& worker : workers) {
+  for (const auto& worker : status.workers) {
     page->Value(worker->waiting_requests, {{"worker", worker->address}, {"state", "waiting"}});
     page->Value(worker->running_requests, {{"worker", worker->address}, {"state", "running"}});
   }
+  const StepLoopStats& stats = status.totals;
   page->Begin(MetricType::Counter, "quire_requests_finished_total",
               "Requests that ended, by reason; cancelled ones were ended by the caller or by a stop string");
-  page->Value(SumFinished(workers, FinishReason::kLength), {{"reason", "length"}});
-  page->Value(SumFinished(workers, FinishReason::kStopToken), {{"reason", "stop_token"}});
-  page->Value(SumFinished(workers, FinishReason::kCancelled), {{"reason", "cancelled"}});
-  page->Value(SumFinished(workers, FinishReason::kDeadline), {{"reason", "deadline"}});
-  page->Value(Sum(workers, &StepLoopStats::failed), {{"reason", "failed"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kLength)], {{"reason", "length"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kStopToken)], {{"reason", "stop_token"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kCancelled)], {{"reason", "cancelled"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kDeadline)], {{"reason", "deadline"}});
+  page->Value(stats.failed, {{"reason", "failed"}});
   page->Begin(MetricType::Counter, "quire_request_rejections_total", "Valid requests that were refused, by reason");
-  page->Value(status.refusals.no_worker + Sum(workers, &StepLoopStats::refused_worker_lost), {{"reason", "no_worker"}});
+  page->Value(status.refusals.no_worker + stats.refused_worker_lost, {{"reason", "no_worker"}});
   page->Value(status.refusals.draining, {{"reason", "draining"}});
   page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
-  page->Value(Sum(workers, &StepLoopStats::refused_queue_full), {{"reason", "queue_full"}});
-  page->Value(Sum(workers, &StepLoopStats::refused_never_fits), {{"reason", "never_fits"}});
+  page->Value(stats.refused_queue_full, {{"reason", "queue_full"}});
+  page->Value(stats.refused_never_fits, {{"reason", "never_fits"}});
   page->Begin(MetricType::Counter, "quire_prompt_tokens_total", "Prompt tokens of accepted requests");
-  page->Value(Sum(workers, &StepLoopStats::prompt_tokens));
+  page->Value(stats.prompt_tokens);
   page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
-  page->Value(Sum(workers, &StepLoopStats::generated_tokens));
+  page->Value(stats.generated_tokens);
   page->Begin(MetricType::Histogram, "quire_queue_time_seconds",
               "From a request's arrival to the end of its first step");
-  Merged(workers, page, &StepLoopStats::queue_seconds);
+  page->Value(stats.queue_seconds);
   page->Begin(MetricType::Histogram, "quire_time_to_first_token_seconds",
               "From a request's arrival to its first token");
-  Merged(workers, page, &StepLoopStats::first_token_seconds);
+  page->Value(stats.first_token_seconds);
   page->Begin(MetricType::Histogram, "quire_inter_token_latency_seconds", "Between two tokens of a request");
-  Merged(workers, page, &StepLoopStats::inter_token_seconds);
+  page->Value(stats.inter_token_seconds);
   page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
-  Merged(workers, page, &StepLoopStats::request_seconds);
+  page->Value(stats.request_seconds);
 }
 
 void RenderWorkers(const Workers& workers, Page* page) {

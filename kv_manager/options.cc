@@ -24,7 +24,7 @@ ABSL_FLAG(int32_t, max_context_tokens, 0, "Prompt and output together at most; 0
 ABSL_FLAG(double, watermark, 0.05, "Share of the blocks that stays free when a request is admitted.");
 ABSL_FLAG(std::string, policy, "fcfs",
           "Who is served first: fcfs (by arrival) or priority (by priority, then arrival).");
-ABSL_FLAG(int32_t, max_plans_in_flight, 1, "2: the next step is planned and sent while the worker runs the last one.");
+ABSL_FLAG(int32_t, max_plans_in_flight, 2, "2: the next step is planned and sent while the worker runs the last one.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60), "A worker that does not finish a step in time is given up.");
 ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30), "How long requests wait for a lost worker to come back.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30), "After SIGTERM, how long running requests may go on.");

@@ -52,17 +52,15 @@ absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target
   return addresses;
 }
 
-WorkerDiscovery::WorkerDiscovery(std::vector<std::string> targets, absl::Duration interval,
-                                 std::function<void(const std::string&)> on_worker)
-    : interval_(interval), on_worker_(std::move(on_worker)) {
-  for (std::string& target : targets) {
-    if (absl::StartsWith(target, kDnsPrefix)) {
-      names_.push_back(std::move(target));
-    } else {
-      on_worker_(target);
-    }
+WorkerDiscovery::WorkerDiscovery(const std::vector<std::string>& targets, absl::Duration interval, OnWorkers on_workers)
+    : interval_(interval), on_workers_(std::move(on_workers)) {
+  const auto is_name = [](const std::string& target) { return absl::StartsWith(target, kDnsPrefix); };
+  for (const std::string& target : targets) targets_.push_back({target, {}});
+  if (std::any_of(targets.begin(), targets.end(), is_name)) {
+    thread_ = std::thread([this] { ThreadMain(); });
+  } else {
+    Look();
   }
-  if (!names_.empty()) thread_ = std::thread([this] { ThreadMain(); });
 }
 
 WorkerDiscovery::~WorkerDiscovery() {
@@ -75,14 +73,17 @@ WorkerDiscovery::~WorkerDiscovery() {
 }
 
 void WorkerDiscovery::Look() {
-  for (const std::string& name : names_) {
-    const absl::StatusOr<std::vector<std::string>> addresses = ResolveWorkers(name);
-    if (!addresses.ok()) {
+  std::vector<std::string> all;
+  for (Target& target : targets_) {
+    absl::StatusOr<std::vector<std::string>> addresses = ResolveWorkers(target.name);
+    if (addresses.ok()) {
+      target.addresses = *std::move(addresses);
+    } else {
       QUIRE_LOG(kWarning) << addresses.status().message();
-      continue;
     }
-    for (const std::string& address : *addresses) on_worker_(address);
+    all.insert(all.end(), target.addresses.begin(), target.addresses.end());
   }
+  on_workers_(all);
 }
 
 void WorkerDiscovery::ThreadMain() {

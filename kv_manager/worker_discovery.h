@@ -18,22 +18,29 @@ namespace quire {
 // INVALID_ARGUMENT when the target is malformed, UNAVAILABLE when the name cannot be looked up.
 absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target);
 
-// Tells which workers there are: the fixed ones at once, those behind names as they appear. An address that a name has
-// lost stays: a worker that restarts may come back to it.
+// Tells which workers there are: the fixed ones and, looked up again and again, those behind names. A name that cannot
+// be looked up keeps the addresses it had.
 class WorkerDiscovery {
  public:
-  // `on_worker` is called for every address, for known ones again and again: first here, then on a thread.
-  WorkerDiscovery(std::vector<std::string> targets, absl::Duration interval,
-                  std::function<void(const std::string&)> on_worker);
+  using OnWorkers = std::function<void(const std::vector<std::string>& addresses)>;
+
+  // `on_workers` hears all addresses, in the order of the targets: here when no target is a name, else on a thread
+  // after every look.
+  WorkerDiscovery(const std::vector<std::string>& targets, absl::Duration interval, OnWorkers on_workers);
   ~WorkerDiscovery();
 
  private:
+  struct Target {
+    std::string name;
+    std::vector<std::string> addresses;  // As of the last look that succeeded.
+  };
+
   void Look();
   void ThreadMain();
 
-  std::vector<std::string> names_;  // The targets that must be looked up.
+  std::vector<Target> targets_;
   const absl::Duration interval_;
-  const std::function<void(const std::string&)> on_worker_;
+  const OnWorkers on_workers_;
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;  // Guarded by mutex_.

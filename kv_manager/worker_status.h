@@ -17,7 +17,7 @@ inline constexpr double kPlanSecondsBounds[] = {5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e
                                                 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1};
 inline constexpr double kStepTokensBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 
-// What one step loop has counted since it started. Every number only grows.
+// What a step loop has counted since it started. Every number only grows.
 struct StepLoopStats {
   // By FinishReason; kCancelled counts what the caller ended, be it for a stop string.
   std::array<int64_t, 4> finished = {};
@@ -39,6 +39,8 @@ struct StepLoopStats {
   Histogram worker_step_seconds{kSecondsBounds};  // The worker's own part of it.
   Histogram plan_seconds{kPlanSecondsBounds};     // Making one plan.
   Histogram step_tokens{kStepTokensBounds};       // Tokens per plan.
+
+  void Add(const StepLoopStats& other);
 };
 
 // One consistent look at a worker and its step loop.

@@ -30,6 +30,8 @@ TEST(AdminServiceTest, StatusShowsEveryWorkerAsPublished) {
   ManagerStatus status;
   status.uptime_us = 61'900'000;
   status.model_name = "tales";
+  status.totals.Add(ready.stats);
+  status.totals.Add(away.stats);
   status.workers = {std::make_shared<WorkerStatus>(ready), std::make_shared<WorkerStatus>(away)};
 
   v1::GetStatusResponse response;

@@ -52,7 +52,9 @@ class ManagerEngineTest : public ::testing::Test {
                   is_ready_.notify_all();
                 }},
         &SteadyClock());
-    for (int i = 0; i < num_workers; ++i) engine_->AddWorker(absl::StrCat(i));
+    std::vector<std::string> addresses;
+    for (int i = 0; i < num_workers; ++i) addresses.push_back(absl::StrCat(i));
+    engine_->SetWorkers(addresses);
   }
   ~ManagerEngineTest() override { engine_.reset(); }  // Before the workers.
 
@@ -217,17 +219,34 @@ TEST_F(ManagerEngineTest, AWorkerWithAnotherModelIsRefusedAndNamed) {
   WorkerDescription other = Worker();
   other.numerics_fingerprint = "other bits";
   workers_.push_back(std::make_unique<FakeWorker>(other));
-  engine_->AddWorker("1");
+  engine_->SetWorkers({"0", "1"});
   while (workers_[1]->epochs().size() < 2) std::this_thread::yield();
   const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[1];
   EXPECT_FALSE(worker->is_ready);
   EXPECT_EQ(worker->last_error, "worker has numerics_fingerprint 'other bits', the first worker has 'hash'");
 }
 
-TEST_F(ManagerEngineTest, AnAddressIsAddedOnce) {
+TEST_F(ManagerEngineTest, AnAddressIsOneWorkerHoweverOftenItIsNamed) {
   Make(1);
-  engine_->AddWorker("0");
+  engine_->SetWorkers({"0", "0"});
   EXPECT_EQ(engine_->status().workers.size(), 1u);
+}
+
+TEST_F(ManagerEngineTest, AWorkerThatIsNotNamedAnyMoreLeavesWhenItIsLostAndItsCountsStay) {
+  Make(2);
+  WaitForAllReady();
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    sinks.push_back(std::make_shared<RecordingSink>());
+    ASSERT_TRUE(engine_->Submit(MakeRequest(id, 4, 8), sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) sink->WaitForEnd();
+  engine_->SetWorkers({"0"});
+  EXPECT_EQ(engine_->status().workers.size(), 2u) << "it is still connected";
+  workers_[1]->Kill();
+  while (engine_->status().workers.size() == 2) engine_->SetWorkers({"0"});
+  EXPECT_EQ(engine_->status().workers[0]->address, "0");
+  EXPECT_EQ(engine_->status().totals.generated_tokens, 32);
 }
 
 TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {

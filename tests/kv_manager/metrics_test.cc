@@ -55,6 +55,7 @@ ManagerStatus SomeStatus() {
     worker.stats.finished[static_cast<int>(FinishReason::kStopToken)] = 5;
     worker.stats.first_token_seconds.Observe(0.03);
     worker.stats.step_tokens.Observe(33);
+    status.totals.Add(worker.stats);
     status.workers.push_back(std::make_shared<WorkerStatus>(worker));
   }
   return status;
@@ -117,7 +118,7 @@ TEST(MetricsTest, EveryScrapeUnderLoadAddsUp) {
   ManagerEngine engine(
       {}, {.make_client = [&](const std::string&) { return worker.NewClient(); }, .on_readiness = [](bool) {}},
       &SteadyClock());
-  engine.AddWorker("w");
+  engine.SetWorkers({"w"});
   while (!engine.status().is_ready) std::this_thread::yield();
   const ManagerMetrics metrics(&engine);
   std::atomic<bool> done{false};

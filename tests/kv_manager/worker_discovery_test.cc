@@ -1,5 +1,6 @@
 #include "kv_manager/worker_discovery.h"
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,22 @@ TEST(WorkerDiscoveryTest, ANameWithoutAPortIsRefused) {
 
 TEST(WorkerDiscoveryTest, FixedAddressesAreToldAtOnceAndInOrder) {
   std::vector<std::string> told;
-  WorkerDiscovery discovery({"b:1", "a:1"}, absl::Hours(1), [&told](const std::string& a) { told.push_back(a); });
+  WorkerDiscovery discovery({"b:1", "a:1"}, absl::Hours(1), [&told](const auto& addresses) { told = addresses; });
   EXPECT_THAT(told, ElementsAre("b:1", "a:1"));
+}
+
+TEST(WorkerDiscoveryTest, NamesAreLookedUpAgainAndAgain) {
+  std::atomic<int> looks{0};
+  std::vector<std::string> told;
+  {
+    WorkerDiscovery discovery({"a:1", "dns:///127.0.0.1:2"}, absl::Microseconds(1), [&](const auto& addresses) {
+      told = addresses;
+      ++looks;
+      looks.notify_all();
+    });
+    for (int seen = 0; seen < 3; seen = looks) looks.wait(seen);
+  }
+  EXPECT_THAT(told, ElementsAre("a:1", "127.0.0.1:2"));
 }
 
 }  // namespace
