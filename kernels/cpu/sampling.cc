@@ -11,6 +11,7 @@ namespace quire::cpu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr int kScanChunk = 64;
 
 // Top-p sorts only the bucket of scores in which the mass is reached. Buckets are 1/32 wide and start at the best
@@ -80,8 +81,8 @@ int32_t CpuSampler::Draw(const SamplingRow& row, const float* logits, int vocab_
   scratch->scores.assign(logits, logits + vocab_size);
   float* scores = scratch->scores.data();
   ApplyBiasAndPenalties(row, vocab_size, scores);
-  ApplyAllowed(row, vocab_size, &scratch->token_scores, scores);
-  if (row.num_masked > 0) ApplyMasked(row, vocab_size, &scratch->token_scores, scores);
+  ApplyAllowed(row, vocab_size, &scratch->kept, scores);
+  if (row.num_masked > 0) ApplyMasked(row, vocab_size, &scratch->kept, scores);
   const RowExtremes best = kernels_->extremes(scores, vocab_size);
   if (row.temperature == 0 || best.max == kMinusInfinity) return best.argmax;
 
@@ -89,19 +90,13 @@ int32_t CpuSampler::Draw(const SamplingRow& row, const float* logits, int vocab_
   const bool has_top_k = row.top_k > 0 && row.top_k < vocab_size;
   if (has_top_k) SelectTop(scores, vocab_size, row.top_k, scratch);
   if (row.top_p < 1) KeepTopP(row, vocab_size, has_top_k, scratch);
-  if (has_top_k || row.top_p < 1) return DrawFromCandidates(row, scratch);
+  if (has_top_k || row.top_p < 1) return DrawFromCandidates(row, vocab_size, scratch);
   if (row.min_p > 0) {
     scratch->tokens.resize(vocab_size);
     scratch->tokens.resize(kernels_->collect(scores, vocab_size, std::log(row.min_p), scratch->tokens.data()));
-    return DrawFromCandidates(row, scratch);
+    return DrawFromCandidates(row, vocab_size, scratch);
   }
-  return kernels_->gumbel_argmax({.scores = scores,
-                                  .tokens = nullptr,
-                                  .count = vocab_size,
-                                  .best_score = best.argmax,
-                                  .seed = row.seed,
-                                  .position = row.position,
-                                  .sample_index = row.sample_index});
+  return Gumbel(row, scratch->scores, nullptr, best.argmax);
 }
 
 // A token stays while the mass of those before it is below top_p of the mass of all candidates.
@@ -127,39 +122,49 @@ void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candi
   int last = 0;  // The bucket in which the limit is reached.
   while (last + 1 < kNumBuckets && before + masses[last] < limit) before += masses[last++];
 
-  tokens.clear();
-  for (int i = 0; i < vocab_size; ++i) {
-    if (scores[i] > kMinusInfinity && BucketOf(scores[i]) < last) tokens.push_back(i);
-  }
-  const size_t num_certain = tokens.size();
-  for (int i = 0; i < vocab_size; ++i) {
-    if (scores[i] > kMinusInfinity && BucketOf(scores[i]) == last) tokens.push_back(i);
-  }
-  std::sort(tokens.begin() + int64_t(num_certain), tokens.end(), Precedes{scores});
+  // Scores of buckets 0 .. last are those above -(last + 1) / 32, exactly.
+  const float bound = last + 1 < kNumBuckets ? std::nextafter(float(last + 1) / -32, 0.0f) : kLowest;
+  tokens.resize(vocab_size);
+  tokens.resize(kernels_->collect(scores, vocab_size, bound, tokens.data()));
+  const auto certain_end =
+      std::partition(tokens.begin(), tokens.end(), [&](int32_t token) { return BucketOf(scores[token]) < last; });
+  const size_t num_certain = size_t(certain_end - tokens.begin());
+  std::sort(certain_end, tokens.end(), Precedes{scores});
   CutAtMass(scratch->weights, before, limit, num_certain, &tokens);
 }
 
-int32_t CpuSampler::DrawFromCandidates(const SamplingRow& row, Scratch* scratch) {
+// A few candidates draw by list. For many it is quicker to pass over the whole vocabulary, in which the others are
+// -inf; the noise of a token is the same either way.
+int32_t CpuSampler::DrawFromCandidates(const SamplingRow& row, int vocab_size, Scratch* scratch) {
   std::vector<int32_t>& tokens = scratch->tokens;
   const float* scores = scratch->scores.data();
   if (row.min_p > 0) {
     const float threshold = std::log(row.min_p);
     std::erase_if(tokens, [&](int32_t token) { return scores[token] < threshold; });
   }
-  std::sort(tokens.begin(), tokens.end());
-  scratch->token_scores.resize(tokens.size());
-  int best = 0;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    scratch->token_scores[i] = scores[tokens[i]];
-    if (scores[tokens[i]] > scratch->token_scores[best]) best = int(i);
+  const int32_t best = *std::min_element(tokens.begin(), tokens.end(), Precedes{scores});
+  std::vector<float>& kept = scratch->kept;
+  if (tokens.size() > size_t(vocab_size / 64)) {
+    kept.assign(vocab_size, kMinusInfinity);
+    for (int32_t token : tokens) kept[token] = scores[token];
+    return Gumbel(row, kept, nullptr, best);
   }
-  return tokens[kernels_->gumbel_argmax({.scores = scratch->token_scores.data(),
-                                         .tokens = tokens.data(),
-                                         .count = int(tokens.size()),
-                                         .best_score = best,
-                                         .seed = row.seed,
-                                         .position = row.position,
-                                         .sample_index = row.sample_index})];
+  std::sort(tokens.begin(), tokens.end());
+  kept.clear();
+  for (int32_t token : tokens) kept.push_back(scores[token]);
+  const auto best_entry = std::lower_bound(tokens.begin(), tokens.end(), best) - tokens.begin();
+  return tokens[Gumbel(row, kept, tokens.data(), int(best_entry))];
+}
+
+int CpuSampler::Gumbel(const SamplingRow& row, const std::vector<float>& scores, const int32_t* tokens,
+                       int best_score) const {
+  return kernels_->gumbel_argmax({.scores = scores.data(),
+                                  .tokens = tokens,
+                                  .count = int(scores.size()),
+                                  .best_score = best_score,
+                                  .seed = row.seed,
+                                  .position = row.position,
+                                  .sample_index = row.sample_index});
 }
 
 // The k-th largest of the maxima of k or more chunks is a bound that at least k entries reach, and seldom many more.
@@ -175,7 +180,7 @@ void CpuSampler::SelectTop(const float* x, int vocab_size, int k, Scratch* scrat
   }
   std::vector<int32_t>& tokens = scratch->tokens;
   tokens.resize(vocab_size);
-  tokens.resize(kernels_->collect(x, vocab_size, std::max(bound, std::numeric_limits<float>::lowest()), tokens.data()));
+  tokens.resize(kernels_->collect(x, vocab_size, std::max(bound, kLowest), tokens.data()));
   if (tokens.size() > size_t(k)) {
     std::nth_element(tokens.begin(), tokens.begin() + (k - 1), tokens.end(), Precedes{x});
     tokens.resize(k);

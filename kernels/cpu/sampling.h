@@ -22,18 +22,19 @@ class CpuSampler {
  private:
   // What one thread needs for a row.
   struct Scratch {
-    std::vector<float> scores;        // [vocab_size] processed logits.
-    std::vector<float> weights;       // [vocab_size] exp(scores).
-    std::vector<float> chunk_max;     // [vocab_size / 64]
-    std::vector<int32_t> tokens;      // [vocab_size] candidates.
-    std::vector<float> token_scores;  // Of the candidates.
-    std::vector<double> masses;       // Of top-p's buckets.
+    std::vector<float> scores;     // [vocab_size] processed logits.
+    std::vector<float> weights;    // [vocab_size] exp(scores).
+    std::vector<float> chunk_max;  // [vocab_size / 64]
+    std::vector<int32_t> tokens;   // [vocab_size] candidates.
+    std::vector<float> kept;       // Scores of candidates, or of all tokens with -inf for the rest.
+    std::vector<double> masses;    // Of top-p's buckets.
   };
 
   void RunRow(const SamplingArgs& args, int row, Scratch* scratch);
   int32_t Draw(const SamplingRow& row, const float* logits, int vocab_size, Scratch* scratch);
   void KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch);
-  int32_t DrawFromCandidates(const SamplingRow& row, Scratch* scratch);
+  int32_t DrawFromCandidates(const SamplingRow& row, int vocab_size, Scratch* scratch);
+  int Gumbel(const SamplingRow& row, const std::vector<float>& scores, const int32_t* tokens, int best_score) const;
   // The k best of x in order: falling value, equal values by id. Fewer when x has fewer above -inf.
   void SelectTop(const float* x, int vocab_size, int k, Scratch* scratch);
 

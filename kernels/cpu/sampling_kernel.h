@@ -101,37 +101,51 @@ inline void ScaleScores(const float* x, int n, float max, float temperature, flo
 
 // --- Gumbel-max ---
 
-// No noise is larger: -ln of the smallest -ln(1 - u).
-constexpr float kMaxNoise = 22.9f;
+// u = (word + 1/2) / 2^32, below 1.
+QUIRE_INLINE Vec Uniform(UVec words) {
+  return Min(Mul(Add(ToFloats(words), Set(0.5f)), Set(0x1p-32f)), Set(1 - 0x1p-24f));
+}
 
-// Standard Gumbel noise -ln(-ln(1 - u)) for u = (word + 1/2) / 2^32. The large values, which decide, come from small u,
-// where float32 is fine-grained. With w = 1 - u rounded, ln(1 - u) is ln w + (1 - u - w) / w to the last digit.
-QUIRE_INLINE Vec GumbelNoise(const uint32_t* words) {
-  float lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = (float(words[i]) + 0.5f) * 0x1p-32f;
-  const Vec u = Min(Load(lanes), Set(1 - 0x1p-24f));
+// Standard Gumbel noise -ln(-ln(1 - u)). The large values, which decide, come from small u, where float32 is
+// fine-grained. With w = 1 - u rounded, ln(1 - u) is ln w + (1 - u - w) / w to the last digit.
+QUIRE_INLINE Vec GumbelNoise(Vec u) {
   const Vec one = Set(1.0f);
   const Vec w = Sub(one, u);
   const Vec rate = Sub(Div(Add(Sub(w, one), u), w), Log(w));
   return Sub(Zero(), Log(rate));
 }
 
-QUIRE_INLINE PhiloxBlock CounterOf(const GumbelTask& task, int32_t token) {
-  return {{task.position, task.sample_index, uint32_t(token) / 4, 0}};
+// The random words of 64 consecutive tokens, the first a multiple of 4: 16 Philox counters side by side. This is
+// Philox4x32 of kernels/philox.h on vectors. False, without the words, if none of them gives a u up to `limit`.
+inline bool DrawConsecutiveWords(const GumbelTask& task, uint32_t first, Vec limit, uint32_t* words) {
+  UVec c0 = SetU(task.position), c1 = SetU(task.sample_index), c2 = CountFrom(first / 4), c3 = SetU(0);
+  PhiloxKey key = MakePhiloxKey(task.seed);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    UVec high0, low0, high2, low2;
+    MultiplyWide(c0, kPhiloxMultiplier0, &high0, &low0);
+    MultiplyWide(c2, kPhiloxMultiplier2, &high2, &low2);
+    c0 = Xor(Xor(high2, c1), SetU(key.word[0]));
+    c1 = low2;
+    c2 = Xor(Xor(high0, c3), SetU(key.word[1]));
+    c3 = low0;
+    key = NextPhiloxKey(key);
+  }
+  const Vec least = Min(Min(Uniform(c0), Uniform(c1)), Min(Uniform(c2), Uniform(c3)));
+  if (GreaterEqual(limit, least) == 0) return false;
+  uint32_t by_word[4][kLanes];
+  StoreU(by_word[0], c0);
+  StoreU(by_word[1], c1);
+  StoreU(by_word[2], c2);
+  StoreU(by_word[3], c3);
+  for (int i = 0; i < kScanChunk; ++i) words[i] = by_word[i % 4][i / 4];
+  return true;
 }
 
-// The random words of `count` <= 64 tokens starting at entry `first`.
-inline void DrawWords(const GumbelTask& task, int first, int count, uint32_t* words) {
-  if (task.tokens == nullptr) {
-    for (int i = 0; i < count; i += 4) {
-      const PhiloxBlock block = Philox4x32(CounterOf(task, first + i), task.seed);
-      for (int j = 0; j < 4; ++j) words[i + j] = block.word[j];
-    }
-    return;
-  }
+// The random words of the `count` <= 64 listed tokens from entry `first` on. `words` has room for 64.
+inline void DrawListedWords(const GumbelTask& task, int first, int count, uint32_t* words) {
   for (int i = 0; i < count; ++i) {
-    const int32_t token = task.tokens[first + i];
-    words[i] = Philox4x32(CounterOf(task, token), task.seed).word[token % 4];
+    const uint32_t token = uint32_t(task.tokens[first + i]);
+    words[i] = Philox4x32({{task.position, task.sample_index, token / 4, 0}}, task.seed).word[token % 4];
   }
 }
 
@@ -140,29 +154,35 @@ struct GumbelBest {
   int index = 0;
 };
 
-// Brings `best` up to date with the 64 entries from `first` on, a multiple of 64.
+// Brings `best` up to date with the 64 entries from `first` on, a multiple of 64. A token wins only if its noise is
+// above best - score, and noise is at most -ln u: tokens whose u is too large are passed over before any logarithm.
 inline void DrawChunk(const GumbelTask& task, int first, GumbelBest* best) {
   const int count = Min(kScanChunk, task.count - first);
   const float* scores = task.scores + first;
-  uint32_t rivals = 0;
+  Vec largest = Set(-__builtin_inff());
   for (int i = 0; i < count; i += kLanes) {
-    const Vec v = LoadOr(scores + i, Min(kLanes, count - i), Set(-__builtin_inff()));
-    rivals |= Greater(Add(v, Set(kMaxNoise)), Set(best->score));
+    largest = Max(largest, LoadOr(scores + i, Min(kLanes, count - i), Set(-__builtin_inff())));
   }
-  if (rivals == 0) return;
+  // The factor covers all rounding.
+  const Vec limit = Mul(Exp(Sub(Set(ReduceMax(largest)), Set(best->score))), Set(1.001f));
+  if (Greater(limit, Zero()) == 0) return;
   uint32_t words[kScanChunk] = {};
-  DrawWords(task, first, count, words);
+  if (task.tokens != nullptr) {
+    DrawListedWords(task, first, count, words);
+  } else if (!DrawConsecutiveWords(task, uint32_t(first), limit, words)) {
+    return;
+  }
   for (int i = 0; i < count; i += kLanes) {
-    const Vec v = LoadOr(scores + i, Min(kLanes, count - i), Set(-__builtin_inff()));
-    const Vec noisy = Add(v, GumbelNoise(words + i));
-    const float largest = ReduceMax(noisy);
-    const int index = first + i + __builtin_ctz(Equal(noisy, Set(largest)));
-    if (largest > best->score || (largest == best->score && index < best->index)) *best = {largest, index};
+    const Vec u = Uniform(LoadU(words + i));
+    if (GreaterEqual(limit, u) == 0) continue;
+    const Vec noisy = Add(LoadOr(scores + i, Min(kLanes, count - i), Set(-__builtin_inff())), GumbelNoise(u));
+    const float winner = ReduceMax(noisy);
+    const int index = first + i + __builtin_ctz(Equal(noisy, Set(winner)));
+    if (winner > best->score || (winner == best->score && index < best->index)) *best = {winner, index};
   }
 }
 
-// A chunk whose scores cannot win even with the largest noise is passed over; starting where the largest score is makes
-// that most of them.
+// Starting where the largest score is makes most other chunks hopeless.
 inline int GumbelArgmax(const GumbelTask& task) {
   GumbelBest best;
   const int start = task.best_score / kScanChunk * kScanChunk;

@@ -165,6 +165,49 @@ QUIRE_INLINE float ReduceMax(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+// --- 16 unsigned integers ---
+
+struct UVec {
+  __m256i lo, hi;
+};
+
+QUIRE_INLINE UVec LoadU(const uint32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+QUIRE_INLINE void StoreU(uint32_t* p, UVec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+QUIRE_INLINE UVec SetU(uint32_t x) {
+  return {_mm256_set1_epi32(int(x)), _mm256_set1_epi32(int(x))};
+}
+QUIRE_INLINE UVec CountFrom(uint32_t first) {
+  const __m256i start = _mm256_add_epi32(_mm256_set1_epi32(int(first)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  return {start, _mm256_add_epi32(start, _mm256_set1_epi32(8))};
+}
+QUIRE_INLINE UVec Xor(UVec a, UVec b) {
+  return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
+}
+QUIRE_INLINE __m256i MultiplyHigh(__m256i a, __m256i b) {
+  const __m256i even = _mm256_mul_epu32(a, b), odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), b);
+  return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
+QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
+  const __m256i factor = _mm256_set1_epi32(int(b));
+  *high = {MultiplyHigh(a.lo, factor), MultiplyHigh(a.hi, factor)};
+  *low = {_mm256_mullo_epi32(a.lo, factor), _mm256_mullo_epi32(a.hi, factor)};
+}
+// The upper 16 bits and the lower 16 bits convert exactly, so that the sum rounds once.
+QUIRE_INLINE __m256 ToFloats(__m256i a) {
+  const __m256 upper = _mm256_cvtepi32_ps(_mm256_srli_epi32(a, 16));
+  const __m256 lower = _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(0xffff)));
+  return _mm256_add_ps(_mm256_mul_ps(upper, _mm256_set1_ps(65536.0f)), lower);
+}
+QUIRE_INLINE Vec ToFloats(UVec a) {
+  return {ToFloats(a.lo), ToFloats(a.hi)};
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_SIMD_AVX2_H_

@@ -143,6 +143,41 @@ QUIRE_INLINE float ReduceMax(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+// --- 16 unsigned integers ---
+
+struct UVec {
+  __m512i v;
+};
+
+QUIRE_INLINE UVec LoadU(const uint32_t* p) {
+  return {_mm512_loadu_si512(p)};
+}
+QUIRE_INLINE void StoreU(uint32_t* p, UVec a) {
+  _mm512_storeu_si512(p, a.v);
+}
+QUIRE_INLINE UVec SetU(uint32_t x) {
+  return {_mm512_set1_epi32(int(x))};
+}
+// first, first + 1, ...
+QUIRE_INLINE UVec CountFrom(uint32_t first) {
+  return {_mm512_add_epi32(_mm512_set1_epi32(int(first)),
+                           _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))};
+}
+QUIRE_INLINE UVec Xor(UVec a, UVec b) {
+  return {_mm512_xor_si512(a.v, b.v)};
+}
+// The upper and lower halves of the 64-bit products.
+QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
+  const __m512i factor = _mm512_set1_epi32(int(b));
+  const __m512i even = _mm512_mul_epu32(a.v, factor), odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), factor);
+  high->v = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+  low->v = _mm512_mullo_epi32(a.v, factor);
+}
+// The nearest floats.
+QUIRE_INLINE Vec ToFloats(UVec a) {
+  return {_mm512_cvtepu32_ps(a.v)};
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_SIMD_AVX512_H_

@@ -131,6 +131,41 @@ QUIRE_INLINE float ReduceMax(Vec a) {
   return a.v[0];
 }
 
+// --- 16 unsigned integers ---
+
+struct UVec {
+  uint32_t v[16];
+};
+
+template <typename F>
+QUIRE_INLINE UVec EachULane(F&& f) {
+  UVec result;
+  for (int i = 0; i < 16; ++i) result.v[i] = f(i);
+  return result;
+}
+QUIRE_INLINE UVec LoadU(const uint32_t* p) {
+  return EachULane([&](int i) { return p[i]; });
+}
+QUIRE_INLINE void StoreU(uint32_t* p, UVec a) {
+  for (int i = 0; i < 16; ++i) p[i] = a.v[i];
+}
+QUIRE_INLINE UVec SetU(uint32_t x) {
+  return EachULane([&](int) { return x; });
+}
+QUIRE_INLINE UVec CountFrom(uint32_t first) {
+  return EachULane([&](int i) { return first + uint32_t(i); });
+}
+QUIRE_INLINE UVec Xor(UVec a, UVec b) {
+  return EachULane([&](int i) { return a.v[i] ^ b.v[i]; });
+}
+QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
+  *high = EachULane([&](int i) { return uint32_t(uint64_t{a.v[i]} * b >> 32); });
+  *low = EachULane([&](int i) { return a.v[i] * b; });
+}
+QUIRE_INLINE Vec ToFloats(UVec a) {
+  return EachLane([&](int i) { return float(a.v[i]); });
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_SIMD_GENERIC_H_
