@@ -68,11 +68,6 @@ absl::StatusOr<bool> JsonValue::AsBool() const {
   return *value_->get_ptr<const bool*>();
 }
 
-absl::StatusOr<double> JsonValue::AsNumber() const {
-  if (!value_->is_number()) return WrongType("a number");
-  return value_->get<double>();
-}
-
 absl::StatusOr<int64_t> JsonValue::AsInteger() const {
   if (!value_->is_number_integer()) return WrongType("an integer");
   if (value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {

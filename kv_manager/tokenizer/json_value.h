@@ -31,7 +31,6 @@ class JsonValue {
   // This value as ...; InvalidArgument when it has another type. Strings are views of the document.
   absl::StatusOr<std::string_view> AsString() const;
   absl::StatusOr<bool> AsBool() const;
-  absl::StatusOr<double> AsNumber() const;
   absl::StatusOr<int64_t> AsInteger() const;
   absl::StatusOr<std::vector<JsonValue>> AsArray() const;
 

@@ -107,37 +107,19 @@ class Translator {
     std::string members;
     bool is_negated = false;
     const char c = Peek(1);
-    switch (c) {
-      case 'A':
-      case 'z':
-      case 'Z':
-      case 'G':
-      case 'K':
-      case 'R':
-      case '1':
-      case '2':
-      case '3':
-      case '4':
-      case '5':
-      case '6':
-      case '7':
-      case '8':
-      case '9':
-        out_.append({'\\', c});
-        pos_ += 2;
-        return absl::OkStatus();
-      case 'b':
-        absl::StrAppend(&out_, "(?:(?<=[", kWord.data(), "])(?![", kWord.data(), "])|(?<![", kWord.data(), "])(?=[",
-                        kWord.data(), "]))");
-        pos_ += 2;
-        return absl::OkStatus();
-      case 'B':
-        absl::StrAppend(&out_, "(?:(?<=[", kWord.data(), "])(?=[", kWord.data(), "])|(?<![", kWord.data(), "])(?![",
-                        kWord.data(), "]))");
-        pos_ += 2;
-        return absl::OkStatus();
-      default:
-        break;
+    if (std::string_view("AzZGKR123456789").find(c) != std::string_view::npos) {
+      out_.append({'\\', c});
+      pos_ += 2;
+      return absl::OkStatus();
+    }
+    if (c == 'b' || c == 'B') {
+      // A boundary has a word character on one side only; \B has one on both sides or on none.
+      const std::string word = absl::StrCat("[", kWord.data(), "])");
+      const char* same = c == 'b' ? "(?!" : "(?=";
+      const char* other = c == 'b' ? "(?=" : "(?!";
+      absl::StrAppend(&out_, "(?:(?<=", word, same, word, "|(?<!", word, other, word, ")");
+      pos_ += 2;
+      return absl::OkStatus();
     }
     const size_t at = pos_;
     QUIRE_RETURN_IF_ERROR(ClassEscape(&members, &is_negated));

@@ -27,8 +27,8 @@ std::string ToNormalForm(NormalForm form, std::string_view text);
 // otherwise a view of `*storage`.
 std::string_view WithKnownCharacters(std::string_view text, std::string* storage);
 
-// The end of the extended grapheme cluster that starts at `pos`, without the rule for Indic conjuncts (GB9c): a conjunct
-// ends behind its virama. Such a cluster is too long for the one caller, which looks at short clusters only.
+// The end of the extended grapheme cluster that starts at `pos`, without the rule for Indic conjuncts (GB9c): a
+// conjunct ends behind its virama. Such a cluster is too long for the one caller, which looks at short clusters only.
 size_t NextGraphemeBoundary(std::string_view text, size_t pos);
 
 }  // namespace quire

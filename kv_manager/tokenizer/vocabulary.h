@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,7 +39,6 @@ class Vocabulary {
 
   // One more than the largest id.
   size_t size() const { return pieces_.size(); }
-  size_t num_pieces() const { return ids_.size(); }
 
  private:
   std::vector<std::string> pieces_;                      // [size], empty for a gap
