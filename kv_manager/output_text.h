@@ -1,13 +1,13 @@
 #ifndef QUIRE_KV_MANAGER_OUTPUT_TEXT_H_
 #define QUIRE_KV_MANAGER_OUTPUT_TEXT_H_
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "kv_manager/stop_string_matcher.h"
+#include "kv_manager/tokenizer/detokenizer.h"
 #include "kv_manager/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -39,12 +39,11 @@ class OutputText {
   std::optional<std::string> Finish(std::string* text);
 
  private:
-  std::optional<std::string> Match(std::string piece, std::string* text);
+  std::optional<std::string> Match(const std::string& piece, std::string* text);
 
   OutputOptions options_;
-  std::unique_ptr<DecodeStream> decoder_;  // Null without a tokenizer.
+  std::optional<StreamingDetokenizer> detokenizer_;  // None without a tokenizer.
   StopStringMatcher matcher_;
-  std::string prompt_rest_;  // What the decoder still holds of the prompt: not part of the generated text.
   int num_tokens_ = 0;
 };
 

@@ -94,8 +94,7 @@ void ResponseBuilder::SetLogprobs(const ScoredToken& token, v1::PositionLogprobs
 void ResponseBuilder::SetLogprob(TokenId token, float logprob, v1::TokenLogprob* out) const {
   out->set_token_id(token);
   out->set_logprob(logprob);
-  if (model_->tokenizer == nullptr) return;
-  if (const auto piece = model_->tokenizer->TokenPiece(token); piece.ok()) out->set_token(std::string(*piece));
+  if (model_->tokenizer != nullptr) out->set_token(model_->tokenizer->TokenBytes(token));
 }
 
 }  // namespace quire

@@ -47,6 +47,7 @@ class ToyTokenizer : public Tokenizer {
     if (id < 0 || id >= static_cast<TokenId>(pieces_.size())) return absl::NotFoundError("no such token");
     return std::string_view(pieces_[id]);
   }
+  std::string TokenBytes(TokenId id) const override { return pieces_[id]; }
   std::optional<TokenId> TokenToId(std::string_view) const override { return std::nullopt; }
   bool IsSpecial(TokenId id) const override { return id == kBos || id == kEos; }
   size_t vocab_size() const override { return pieces_.size(); }
