@@ -17,7 +17,7 @@ const char* Name(Isa isa) {
 // The compiler's run-time check also asks the operating system whether it saves the wide registers.
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas = {Isa::kGeneric};
-#if defined(__x86_64__)
+#if defined(QUIRE_X86_KERNELS)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
     isas.push_back(Isa::kAvx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&

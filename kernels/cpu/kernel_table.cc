@@ -3,7 +3,7 @@
 namespace quire::cpu {
 
 const KernelTable& KernelsFor(Isa isa) {
-#if defined(__x86_64__)
+#if defined(QUIRE_X86_KERNELS)
   if (isa == Isa::kAvx512) return Avx512Kernels();
   if (isa == Isa::kAvx2) return Avx2Kernels();
 #endif
