@@ -31,7 +31,7 @@ void ResponseBuilder::StartNextResponse() {
 
 void ResponseBuilder::BeginResponse() {
   response_.set_request_id(name_);
-  response_.set_position(prompt_tokens_ + num_tokens_);
+  response_.set_position(next_position());
 }
 
 bool ResponseBuilder::has_news() const {

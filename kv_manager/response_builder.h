@@ -37,6 +37,7 @@ class ResponseBuilder {
   void StartNextResponse();
 
   int num_tokens() const { return num_tokens_; }
+  int next_position() const { return prompt_tokens_ + num_tokens_; }
 
  private:
   void BeginResponse();

@@ -16,7 +16,11 @@ absl::Status SlowReader(size_t limit) {
 }  // namespace
 
 TokenStream::TokenStream(Environment environment, RequestId id, ResponseBuilder builder, ResponseWriter* writer)
-    : environment_(std::move(environment)), id_(id), builder_(std::move(builder)), writer_(writer) {}
+    : environment_(std::move(environment)),
+      id_(id),
+      next_position_(builder.next_position()),
+      builder_(std::move(builder)),
+      writer_(writer) {}
 
 template <typename Add>
 bool TokenStream::Post(Add add) {
@@ -39,10 +43,11 @@ void TokenStream::OnPromptLogprobs(int first_position, std::vector<ScoredToken> 
   Post([&](Outbox* outbox) { outbox->prompt_logprobs.emplace_back(first_position, std::move(tokens)); });
 }
 
-void TokenStream::OnToken(int sample_index, int /*position*/, ScoredToken token) {
+void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
   QUIRE_CHECK_EQ(sample_index, 0);
   bool is_full = false;
   Post([&](Outbox* outbox) {
+    QUIRE_CHECK_EQ(position, next_position_++);
     is_full = outbox->tokens.size() >= environment_.max_outbox_tokens;
     if (is_full) {
       outbox->end = SlowReader(environment_.max_outbox_tokens);

@@ -89,6 +89,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   std::mutex mutex_;
   Outbox outbox_;           // Guarded by mutex_, as all up to is_busy_.
+  int next_position_;       // Of the next token from the step loop.
   bool is_ended_ = false;   // Generation is over; later events are dropped.
   bool is_closed_ = false;  // The client has left.
   bool is_busy_ = false;    // A job is scheduled or runs, or a write is under way, or the call is over.

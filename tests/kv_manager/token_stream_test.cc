@@ -4,16 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
+#include "kv_manager/thread_pool.h"
 #include "tests/kv_manager/service_harness.h"
 #include "tests/kv_manager/toy_tokenizer.h"
 
@@ -321,6 +325,81 @@ TEST_F(TokenStreamTest, StreamIsFreeWhenItsCallIsOver) {
   RunJobs();
   stream_.reset();
   EXPECT_TRUE(weak.expired());
+}
+
+// A client on threads of its own.
+class ThreadedWriter : public ResponseWriter {
+ public:
+  void WriteResponse(const v1::GenerateResponse* response) override {
+    Note(response);
+    network.Schedule([this] { stream->OnWritten(true); });
+  }
+  void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
+    if (response != nullptr) Note(response);
+    end.set_value(status);  // Throws when the call ends twice.
+  }
+
+  std::shared_ptr<TokenStream> stream;
+  std::promise<absl::Status> end;
+  std::vector<TokenId> tokens;
+  std::string text;
+  v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;
+  ThreadPool network{1};
+
+ private:
+  void Note(const v1::GenerateResponse* response) {
+    tokens.insert(tokens.end(), response->token_ids().begin(), response->token_ids().end());
+    text += response->text_delta();
+    finish_reason = response->finish_reason();
+  }
+};
+
+TEST_F(TokenStreamTest, ThreadsMayMeetInAnyOrder) {
+  constexpr int kTokens = 200;
+  const auto valid = ValidateGenerate(request_, *model_, RequestLimits(), /*drawn_seed=*/1);
+  ASSERT_TRUE(valid.ok());
+  const int prompt_tokens = static_cast<int>(valid->request.prompt.size());
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(round);
+    FakeEngine engine(model_);
+    ThreadedWriter writer;
+    std::atomic<int> num_ends = 0;
+    ThreadPool output(2);
+    writer.stream = std::make_shared<TokenStream>(
+        TokenStream::Environment{&engine, [&](std::function<void()> job) { output.Schedule(std::move(job)); },
+                                 [&] { ++num_ends; }, kTokens},
+        kId, ResponseBuilder(model_, "name", *valid), &writer);
+    std::thread step_loop([&] {
+      for (int i = 0; i < kTokens; ++i) {
+        ScoredToken token;
+        token.token = ToyTokenizer::Byte(static_cast<char>('a' + i % 26));
+        writer.stream->OnToken(0, prompt_tokens + i, token);
+      }
+      writer.stream->OnFinished(0, FinishReason::kLength);
+    });
+    bool was_aborted = false;
+    std::thread other([&] {
+      if (round % 3 == 1) was_aborted = writer.stream->Abort();
+      if (round % 3 == 2) writer.stream->Close();
+    });
+    const absl::Status status = writer.end.get_future().get();
+    step_loop.join();
+    other.join();
+
+    EXPECT_EQ(num_ends, 1);
+    EXPECT_LE(writer.tokens.size(), static_cast<size_t>(kTokens));
+    for (size_t i = 0; i < writer.tokens.size(); ++i) {
+      ASSERT_EQ(writer.tokens[i], ToyTokenizer::Byte(static_cast<char>('a' + i % 26)));
+    }
+    EXPECT_EQ(writer.text.size(), writer.tokens.size());
+    if (round % 3 == 2) {
+      EXPECT_TRUE(status.ok() || absl::IsCancelled(status)) << status;
+    } else {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(writer.finish_reason, was_aborted ? v1::FINISH_REASON_ABORT : v1::FINISH_REASON_LENGTH);
+      EXPECT_TRUE(was_aborted || writer.tokens.size() == kTokens);
+    }
+  }
 }
 
 // --- Any stop strings, any tokens, any timing.
