@@ -23,12 +23,10 @@ void ThreadPool::Schedule(std::function<void()> job) {
 }
 
 bool ThreadPool::TrySchedule(std::function<void()> job, size_t max_waiting) {
-  {
-    std::lock_guard lock(mutex_);
-    if (jobs_.size() >= max_waiting) return false;
-    jobs_.push_back(std::move(job));
-  }
-  has_work_.notify_one();
+  std::lock_guard lock(mutex_);
+  if (jobs_.size() >= max_waiting) return false;
+  jobs_.push_back(std::move(job));
+  has_work_.notify_one();  // Under the lock: once it is free, the job may bring about the end of this pool.
   return true;
 }
 
