@@ -150,6 +150,18 @@ absl::Status RefuseUnknown(const JsonFields& fields) {
   return absl::OkStatus();
 }
 
+// Runs of equal numbers: "2x0,1x4096" for 0, 0, 4096.
+std::string Runs(const std::vector<int>& values) {
+  std::string text;
+  for (size_t first = 0; first < values.size();) {
+    size_t end = first;
+    while (end < values.size() && values[end] == values[first]) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : ",", end - first, "x", values[first]);
+    first = end;
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json) {
@@ -185,7 +197,7 @@ std::string Summary(const ModelConfig& config) {
       Name(rope.type), " theta ", rope.theta, " factor ", rope.factor, " original ",
       rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/", rope.high_freq_factor,
       " betas ", rope.beta_fast, "/", rope.beta_slow, " attention_factor ", rope.attention_factor, " truncate ",
-      rope.truncate, " windows ", absl::StrJoin(config.sliding_windows, ","), " qkv_bias ", config.qkv_bias, " o_bias ",
+      rope.truncate, " windows ", Runs(config.sliding_windows), " qkv_bias ", config.qkv_bias, " o_bias ",
       config.attention_output_bias, " mlp_bias ", config.mlp_bias, " qk_norm ", config.qk_norm, " tied ",
       config.tie_word_embeddings, " bos ", config.bos_token_id, " eos ", absl::StrJoin(config.eos_token_ids, ","));
 }
