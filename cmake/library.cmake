@@ -40,8 +40,12 @@ function(quire_binary)
   endif()
 endfunction()
 
-# TIMEOUT is in seconds (default 120). The test finds its data through QUIRE_SOURCE_DIR and the binaries it starts
-# through QUIRE_BINARY_DIR.
+# A test finds its data through QUIRE_SOURCE_DIR and the binaries it starts through QUIRE_BINARY_DIR.
+add_library(quire_test_paths INTERFACE)
+target_compile_definitions(quire_test_paths INTERFACE
+  QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUIRE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+
+# TIMEOUT is in seconds (default 120).
 function(quire_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -49,8 +53,7 @@ function(quire_test)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
-  target_compile_definitions(${ARG_NAME} PRIVATE
-    QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUIRE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${ARG_NAME} PRIVATE quire_test_paths)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})

@@ -13,8 +13,8 @@ namespace quire {
 struct ClusterOptions {
   std::string model;  // Directory of the checkpoint.
   int num_workers = 1;
-  std::vector<std::string> worker_flags;
-  std::vector<std::string> manager_flags;
+  std::vector<std::string> worker_flags = {};
+  std::vector<std::string> manager_flags = {};
 };
 
 // The real programs: a manager and its workers, joined by unix sockets in a directory of their own. Stopped when it

@@ -15,12 +15,12 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Run {
+struct Ended {
   int exit_code;
   std::string output;
 };
 
-Run Quirectl(const std::string& endpoint, std::vector<std::string> arguments) {
+Ended Quirectl(const std::string& endpoint, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {Binary("quirectl"), "--endpoint", endpoint});
   Process process(arguments);
   const int exit_code = process.Wait();
@@ -32,7 +32,7 @@ class QuirectlTest : public testing::Test {
   static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
   static void TearDownTestSuite() { delete cluster_; }
 
-  static Run Quirectl(std::vector<std::string> arguments) {
+  static Ended Quirectl(std::vector<std::string> arguments) {
     return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
   }
 
@@ -42,14 +42,14 @@ class QuirectlTest : public testing::Test {
 Cluster* QuirectlTest::cluster_ = nullptr;
 
 TEST_F(QuirectlTest, GenerateStreamsText) {
-  const Run run = Quirectl({"generate", "Once upon a time", "-n", "20", "-t", "0", "--echo", "--usage"});
+  const Ended run = Quirectl({"generate", "Once upon a time", "-n", "20", "-t", "0", "--echo", "--usage"});
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.output, StartsWith("Once upon a time"));
   EXPECT_THAT(run.output, HasSubstr("20 generated tokens"));
 }
 
 TEST_F(QuirectlTest, JsonIsOneObjectPerLineWithProtoFieldNames) {
-  const Run run = Quirectl({"-o", "json", "generate", "Once upon a time", "-n", "5", "-t", "0", "--logprobs", "2"});
+  const Ended run = Quirectl({"-o", "json", "generate", "Once upon a time", "-n", "5", "-t", "0", "--logprobs", "2"});
   ASSERT_EQ(run.exit_code, 0) << run.output;
   int num_tokens = 0;
   std::string reason;
@@ -65,13 +65,13 @@ TEST_F(QuirectlTest, JsonIsOneObjectPerLineWithProtoFieldNames) {
 }
 
 TEST_F(QuirectlTest, TokenizeAndDetokenizeAreInverse) {
-  const Run tokens = Quirectl({"tokenize", "Once upon a time", "-o", "json", "--no-special-tokens"});
+  const Ended tokens = Quirectl({"tokenize", "Once upon a time", "-o", "json", "--no-special-tokens"});
   ASSERT_EQ(tokens.exit_code, 0) << tokens.output;
   std::vector<std::string> arguments = {"detokenize"};
   for (const auto& id : nlohmann::json::parse(tokens.output)["token_ids"]) {
     arguments.push_back(std::to_string(id.get<int>()));
   }
-  const Run text = Quirectl(arguments);
+  const Ended text = Quirectl(arguments);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_EQ(text.output, "Once upon a time\n");
 }
@@ -80,14 +80,14 @@ TEST_F(QuirectlTest, StatusAndModelAndHealthAnswer) {
   EXPECT_THAT(Quirectl({"status"}).output, HasSubstr("ready"));
   EXPECT_THAT(Quirectl({"model"}).output, HasSubstr("LlamaForCausalLM"));
   for (const char* service : {"", "liveness", "readiness", "quire.v1.InferenceService"}) {
-    const Run health = Quirectl({"health", service});
+    const Ended health = Quirectl({"health", service});
     EXPECT_EQ(health.exit_code, 0) << service;
     EXPECT_EQ(health.output, "SERVING\n") << service;
   }
 }
 
 TEST_F(QuirectlTest, ARejectedRequestNamesTheFieldAndExitsWithFour) {
-  const Run run = Quirectl({"generate", "hello", "-t", "-1"});
+  const Ended run = Quirectl({"generate", "hello", "-t", "-1"});
   EXPECT_EQ(run.exit_code, 4);
   EXPECT_THAT(run.output, HasSubstr("sampling.temperature"));
   EXPECT_THAT(run.output, HasSubstr("-1"));
@@ -109,7 +109,7 @@ TEST_F(QuirectlTest, ControlCEndsTheCallAndFreesItsBlocks) {
 }
 
 TEST(QuirectlWithoutManagerTest, NobodyThereExitsWithThreeAndSaysWhere) {
-  const Run run = Quirectl("unix:/tmp/quire-no-such-socket", {"status"});
+  const Ended run = Quirectl("unix:/tmp/quire-no-such-socket", {"status"});
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.output, HasSubstr("unix:/tmp/quire-no-such-socket"));
 }
