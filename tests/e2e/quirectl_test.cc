@@ -68,7 +68,8 @@ TEST_F(QuirectlTest, TokenizeAndDetokenizeAreInverse) {
   const Ended tokens = Quirectl({"tokenize", "Once upon a time", "-o", "json", "--no-special-tokens"});
   ASSERT_EQ(tokens.exit_code, 0) << tokens.output;
   std::vector<std::string> arguments = {"detokenize"};
-  for (const auto& id : nlohmann::json::parse(tokens.output)["token_ids"]) {
+  const nlohmann::json response = nlohmann::json::parse(tokens.output);
+  for (const auto& id : response["token_ids"]) {
     arguments.push_back(std::to_string(id.get<int>()));
   }
   const Ended text = Quirectl(arguments);
