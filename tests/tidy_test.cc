@@ -146,7 +146,7 @@ TEST(TidyTest, LinesAndFilesAreShort) {
 
 TEST(TidyTest, NothingIsLeftForLater) {
   // Assembled so that this file does not contain them.
-  const std::regex later(std::string("TO") + "DO|FIX" + "ME|XX" + "X\\b|HACK" + "\\b");
+  const std::regex later(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
   for (const SourceFile& file : FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto"})) {
     if (file.path.find("/golden/") != std::string::npos) continue;
     for (size_t i = 0; i < file.lines.size(); ++i) {

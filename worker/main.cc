@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/stop_signal.h"
 #include "worker/options.h"
-#include "worker/stop_signal.h"
 #include "worker/worker.h"
 
 namespace quire {

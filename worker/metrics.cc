@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/process_usage.h"
+#include "base/process_usage.h"
 
 namespace quire {
 namespace {

@@ -6,9 +6,9 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/flags.h"
 #include "base/status.h"
 #include "base/version.h"
-#include "worker/flags.h"
 
 ABSL_FLAG(std::string, model, "",
           "Hugging Face model directory: config.json, *.safetensors, tokenizer files. Required.");

@@ -2,17 +2,13 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "base/unix_socket.h"
 
 namespace quire {
 namespace {
@@ -26,19 +22,6 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 // Sessions have ended when the server stops; this is for their last bytes. An idle client may keep its connection open
 // for all of it.
 constexpr std::chrono::milliseconds kShutdownGrace(300);
-
-// gRPC replaces the file of a unix socket even when a live server listens on it.
-bool IsUnixSocketInUse(const std::string& address) {
-  absl::string_view path = address;
-  sockaddr_un target{};
-  if (!absl::ConsumePrefix(&path, "unix:") || path.size() >= sizeof(target.sun_path)) return false;
-  target.sun_family = AF_UNIX;
-  std::memcpy(target.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  const bool in_use = fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof(target)) == 0;
-  if (fd >= 0) close(fd);
-  return in_use;
-}
 
 // "127.0.0.1:0" and 41234 give "127.0.0.1:41234".
 std::string WithPort(const std::string& address, int port) {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/model/model_files.h"
-#include "worker/process_usage.h"
+#include "base/process_usage.h"
 
 namespace quire {
 namespace {
