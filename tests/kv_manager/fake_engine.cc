@@ -87,7 +87,6 @@ void FakeEngine::Run() {
       lock.unlock();
       const bool is_over = Advance(live.get());
       lock.lock();
-      ++num_tokens_;
       const auto it = std::find(live_.begin(), live_.end(), live);
       if (is_over && it != live_.end()) live_.erase(it);
     }
@@ -141,11 +140,6 @@ std::vector<Request> FakeEngine::requests() const {
 std::vector<RequestId> FakeEngine::cancelled() const {
   std::lock_guard lock(mutex_);
   return cancelled_;
-}
-
-int FakeEngine::num_tokens() const {
-  std::lock_guard lock(mutex_);
-  return num_tokens_;
 }
 
 void FakeEngine::WaitUntilIdle() {

@@ -42,7 +42,6 @@ class FakeEngine : public Engine {
   // --- What happened.
   std::vector<Request> requests() const;      // Submitted.
   std::vector<RequestId> cancelled() const;   // Cancelled while they ran.
-  int num_tokens() const;                     // Of all requests.
   void WaitUntilIdle();                       // Until no request runs.
   void WaitForRequests(size_t num_requests);  // Until so many were submitted.
 
@@ -65,7 +64,6 @@ class FakeEngine : public Engine {
   std::vector<Request> requests_;
   std::vector<RequestId> cancelled_;
   std::optional<int> steps_left_;
-  int num_tokens_ = 0;
   bool is_stopping_ = false;
   std::thread thread_;
 };

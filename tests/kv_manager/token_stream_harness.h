@@ -1,0 +1,116 @@
+#ifndef QUIRE_TESTS_KV_MANAGER_TOKEN_STREAM_HARNESS_H_
+#define QUIRE_TESTS_KV_MANAGER_TOKEN_STREAM_HARNESS_H_
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kv_manager/request_validation.h"
+#include "kv_manager/token_stream.h"
+#include "tests/kv_manager/service_harness.h"
+#include "tests/kv_manager/toy_tokenizer.h"
+
+namespace quire {
+
+inline constexpr RequestId kStreamId{7};
+
+// Notes what was cancelled.
+class CancelRecorder : public Engine {
+ public:
+  absl::Status Submit(Request, std::shared_ptr<RequestSink>) override { return absl::UnimplementedError("no"); }
+  void Cancel(RequestId request) override { cancelled.push_back(request); }
+  std::shared_ptr<const ServedModel> model() const override { return nullptr; }
+
+  std::vector<RequestId> cancelled;
+};
+
+// A client whose reading the test decides: a write stays under way until CompleteWrite.
+class ManualWriter : public ResponseWriter {
+ public:
+  void WriteResponse(const v1::GenerateResponse* response) override {
+    EXPECT_FALSE(is_writing);
+    EXPECT_FALSE(status.has_value());
+    is_writing = true;
+    responses.push_back(*response);
+  }
+  void EndCall(const v1::GenerateResponse* response, const absl::Status& final_status) override {
+    EXPECT_FALSE(is_writing);
+    EXPECT_FALSE(status.has_value());
+    if (response != nullptr) responses.push_back(*response);
+    status = final_status;
+  }
+
+  std::string text() const {
+    std::string text;
+    for (const auto& response : responses) text += response.text_delta();
+    return text;
+  }
+  std::vector<TokenId> tokens() const {
+    std::vector<TokenId> tokens;
+    for (const auto& r : responses) tokens.insert(tokens.end(), r.token_ids().begin(), r.token_ids().end());
+    return tokens;
+  }
+
+  std::vector<v1::GenerateResponse> responses;
+  bool is_writing = false;
+  std::optional<absl::Status> status;
+};
+
+// One stream in a world of one thread: jobs wait until RunJobs.
+class TokenStreamTest : public ::testing::Test {
+ protected:
+  TokenStreamTest() : model_(ToyModel()) { request_.set_text("p"); }
+
+  TokenStream* MakeStream(size_t max_outbox_tokens = 100) {
+    auto valid = ValidateGenerate(request_, *model_, RequestLimits(), /*drawn_seed=*/1);
+    EXPECT_TRUE(valid.ok()) << valid.status();
+    prompt_tokens_ = static_cast<int>(valid->request.prompt.size());
+    stream_ = std::make_shared<TokenStream>(
+        TokenStream::Environment{&engine_, [this](std::function<void()> job) { jobs_.push_back(std::move(job)); },
+                                 [this] { ++num_ends_; }, max_outbox_tokens},
+        kStreamId, ResponseBuilder(model_, "name", *valid), &writer_);
+    return stream_.get();
+  }
+
+  void RunJobs() {
+    while (!jobs_.empty()) {
+      auto job = std::move(jobs_.front());
+      jobs_.pop_front();
+      job();
+    }
+  }
+
+  void CompleteWrite(bool ok = true) {
+    writer_.is_writing = false;
+    stream_->OnWritten(ok);
+  }
+
+  void Push(const std::string& bytes) {
+    for (char c : bytes) PushToken(ToyTokenizer::Byte(c));
+  }
+  void PushToken(TokenId token) {
+    ScoredToken scored;
+    scored.token = token;
+    stream_->OnToken(0, prompt_tokens_ + num_tokens_++, scored);
+  }
+
+  std::shared_ptr<ServedModel> model_;
+  v1::GenerateRequest request_;
+  CancelRecorder engine_;
+  ManualWriter writer_;
+  std::deque<std::function<void()>> jobs_;
+  std::shared_ptr<TokenStream> stream_;
+  int prompt_tokens_ = 0;
+  int num_tokens_ = 0;
+  int num_ends_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KV_MANAGER_TOKEN_STREAM_HARNESS_H_
