@@ -37,7 +37,7 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
 // After the last request has ended, for its last message to leave.
-constexpr absl::Duration kShutdownTimeout = absl::Seconds(5);
+constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
 
 // gRPC reports in its own format what our statuses say in one line; it stays readable at level debug.
 void LogFromGrpc(gpr_log_func_args* args) {
@@ -122,6 +122,7 @@ int Serve(const ManagerOptions& options, std::future<void> stop) {
   std::fflush(stdout);
 
   stop.wait();
+  engine.StartDrain();
   QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options.drain_timeout) << " to finish";
   const bool all_done = engine.Drain(options.drain_timeout);
   QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");

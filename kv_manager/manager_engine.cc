@@ -74,12 +74,16 @@ void ManagerEngine::Cancel(RequestId request) {
   for (const Worker& worker : workers_) worker.loop->Cancel(request);
 }
 
-bool ManagerEngine::Drain(absl::Duration timeout) {
+void ManagerEngine::StartDrain() {
   {
     const std::lock_guard lock(mutex_);
     is_draining_ = true;
   }
   OnLoopChange();
+}
+
+bool ManagerEngine::Drain(absl::Duration timeout) {
+  StartDrain();
   std::unique_lock lock(mutex_);
   return loop_changed_.wait_for(lock, absl::ToChronoMicroseconds(timeout), [this] { return NumRequests() == 0; });
 }

@@ -63,7 +63,9 @@ class ManagerEngine : public Engine {
   void Cancel(RequestId request) override;
   std::shared_ptr<const ServedModel> model() const override { return registry_.model(); }
 
-  // Refuses new requests from now on and waits for those that run. False when some still ran at the timeout.
+  // Refuses new requests from now on.
+  void StartDrain();
+  // The same, and waits for those that run. False when some still ran at the timeout.
   bool Drain(absl::Duration timeout);
   // Ends the step loops; what still runs fails with UNAVAILABLE.
   void Stop();

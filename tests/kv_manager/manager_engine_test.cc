@@ -108,11 +108,13 @@ TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
   WaitForAllReady();
   std::vector<Request> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (const auto& worker : workers_) worker->HoldBack();  // So that requests pile up and both get some.
   for (uint64_t id = 1; id <= 60; ++id) {
     requests.push_back(MakeRequest(id, 1 + static_cast<int>(id % 20), 1 + static_cast<int>(id % 30)));
     sinks.push_back(std::make_shared<RecordingSink>());
     ASSERT_TRUE(engine_->Submit(requests.back(), sinks.back()).ok());
   }
+  for (const auto& worker : workers_) worker->Answer();
   for (size_t i = 0; i < sinks.size(); ++i) {
     sinks[i]->WaitForEnd();
     EXPECT_EQ(sinks[i]->tokens(), SoloRun({}, requests[i]).tokens);
