@@ -23,12 +23,14 @@ install_packages() {
   fi
   echo "Installing ${missing[*]}"
   as_root apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Configures a preset if that was not done before, or if its options changed.
+# Configures a preset if that was not done before. Changes of CMake files are noticed by the build itself.
 configure() {
   local preset=$1
-  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >"/tmp/quire-configure-$preset.log" 2>&1 ||
-    { cat "/tmp/quire-configure-$preset.log" >&2; exit 1; }
+  local log=build/$preset.configure.log
+  [ -f "build/$preset/build.ninja" ] && return
+  mkdir -p build
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 }
