@@ -28,7 +28,7 @@ class StoriesTest(unittest.TestCase):
                 for fault, pattern in faults.items():
                     self.assertIsNone(re.search(pattern, story), f"{fault} in {plot.name}, seed {seed}: {story}")
                 for paragraph in story.split("\n\n"):
-                    self.assertEqual(paragraph.count('"') % 2, 0, f"open quotation in {plot.name}, seed {seed}: {story}")
+                    self.assertEqual(paragraph.count('"') % 2, 0, f"open quotation in {plot.name}, seed {seed}")
 
     def test_same_seed_writes_same_stories(self):
         self.assertEqual(list(stories.write_stories(7, 20, 0.5)), list(stories.write_stories(7, 20, 0.5)))

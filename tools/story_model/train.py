@@ -104,7 +104,7 @@ def train(arguments: argparse.Namespace) -> None:
     weights = torch.ones(CONFIG["vocab_size"])
     weights[names] = NAME_WEIGHT
     model = new_model()
-    start_as_copying(model, [names, [token for token in first_tokens(tokenizer, words.KEPT_WORDS) if token not in names]])
+    start_as_copying(model, [names, sorted(set(first_tokens(tokenizer, words.KEPT_WORDS)) - set(names))])
     average = copy.deepcopy(model)
     optimizers = make_optimizers(model)
     peak_rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("text", type=pathlib.Path, help="stories to learn, as written by stories.py --out")
     parser.add_argument("held_out", type=pathlib.Path, help="stories of another seed, to measure the loss")
     parser.add_argument("folder", type=pathlib.Path, help="model directory; tokenizer.json is already there")
-    parser.add_argument("--checkpoint", type=pathlib.Path, required=True, help="training state, written every 100 steps")
+    parser.add_argument("--checkpoint", type=pathlib.Path, required=True, help="training state, to continue from")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=1)
     train(parser.parse_args())

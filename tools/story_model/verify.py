@@ -12,9 +12,8 @@ import torch
 import transformers
 
 PROMPTS = ["Once upon a time", "There was a little", "One day", "Tom and Lily", "Deep in the forest"]
-ROUND_TRIP_TEXTS = ["Once upon a time, there was a fox.", "  two  spaces\n\n\tand a tab",
-                    "naïve café 日本語 🙂 \u0000\u007f",
-                    "it's 12345 we'll", ""]
+ROUND_TRIP_TEXTS = ["Once upon a time, there was a fox.", "  two  spaces\n\n\tand a tab", "it's 12345 we'll", "",
+                    "naïve café 日本語 🙂 \u0000\u007f"]
 
 
 def write_story(model, tokenizer, prompt: str, max_new_tokens: int, **sampling) -> tuple[str, bool]:

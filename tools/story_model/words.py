@@ -94,8 +94,8 @@ MACROS = {
               "laughing.|it was the best day [of {h.his} life|ever].|that evening, {h} told {p} the whole story.|"
               "{h} never forgot that day.|when the moon came up, everyone was happy and tired.|the end.|and that was "
               "that.|{p} was <very> proud of {h.him}.",
-    "friends_f": "from that day on, {h} and {f} were [better friends than ever|always together]|after that, {h} and {f} "
-                 "[met|played together] every day",
+    "friends_f": "from that day on, {h} and {f} were [better friends than ever|always together]|after that, {h} and "
+                 "{f} [met|played together] every day",
     "friends_g": "from that day on, {h} and {g} were [best friends|the best of friends|always together]|after that, "
                  "{h} and {g} [met|played together] every day|and so {h} and {g} became friends for life",
 }
@@ -112,8 +112,8 @@ OPENINGS = [
     "this is the story of {h.intro}, who lived {home}.",
     "{h.known} was {h.a}. {h.He} lived {home}[| and loved to {hobby}].",
     "{h.known} was {h.a} who loved to {hobby}.",
-    "\"[Wake up|Good morning], {h.known}!\" called {p} every morning, and {h}, {h.a}, [jumped out of bed|opened one eye|"
-    "ran to the window].",
+    "\"[Wake up|Good morning], {h.known}!\" called {p} every morning, and {h}, {h.a}, [jumped out of bed|opened one "
+    "eye|ran to the window].",
 ]
 
 OPENINGS_OF_TWO = [
@@ -128,4 +128,5 @@ OPENINGS_OF_TWO = [
 # Words that a story keeps from its first mention to its end.
 NAMES = GIRL_NAMES + BOY_NAMES + PET_NAMES
 KEPT_WORDS = TOYS + COLOURS + [kind for kind, _ in ANIMALS + FANTASY] + ["girl", "boy"] + \
-             [word for parent in PARENTS for word in parent[:2]] + [elder.split()[-1] for elder in ELDERS + HUMAN_ELDERS]
+             [word for parent in PARENTS for word in parent[:2]] + \
+             [elder.split()[-1] for elder in ELDERS + HUMAN_ELDERS]
