@@ -55,7 +55,7 @@ std::unique_ptr<const Tokenizer> LoadTokenizer(const std::vector<ModelFile>& mod
 }  // namespace
 
 absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard admission_lock(admission_mutex_);
   if (first_.has_value()) return CheckSameModel(*first_, description);
   first_ = description;
   auto model = std::make_shared<ServedModel>();
@@ -66,6 +66,7 @@ absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   model->tokenizer = LoadTokenizer(description.tokenizer_files);
+  const std::lock_guard lock(mutex_);
   model_ = std::move(model);
   return absl::OkStatus();
 }

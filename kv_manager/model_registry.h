@@ -18,17 +18,19 @@ class ModelRegistry {
   explicit ModelRegistry(int max_context_tokens) : max_context_tokens_(max_context_tokens) {}
 
   // Whether a worker with this description may serve here. FAILED_PRECONDITION names what differs from the first one:
-  // the model, or the numerics that make equal requests give equal tokens.
+  // the model, or the numerics that make equal requests give equal tokens. One at a time: a call waits while the first
+  // worker's tokenizer is loaded.
   absl::Status Admit(const WorkerDescription& description);
 
-  // Null until a worker was admitted; never changes afterwards.
+  // Null until a worker was admitted; never changes afterwards. Waits for nobody.
   std::shared_ptr<const ServedModel> model() const;
 
  private:
   const int max_context_tokens_;
-  mutable std::mutex mutex_;  // Guards the rest.
-  std::optional<WorkerDescription> first_;
-  std::shared_ptr<const ServedModel> model_;
+  std::mutex admission_mutex_;              // Held by Admit from beginning to end; taken before mutex_.
+  std::optional<WorkerDescription> first_;  // Guarded by admission_mutex_.
+  mutable std::mutex mutex_;
+  std::shared_ptr<const ServedModel> model_;  // Guarded by mutex_.
 };
 
 }  // namespace quire
