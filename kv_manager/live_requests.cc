@@ -83,12 +83,14 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
   entries_.clear();
   deadlines_.clear();
   wanted_blocks_ = 0;
+  ended_.insert(ended_.end(), failed.begin(), failed.end());
   return failed;
 }
 
 void LiveRequests::Remove(Entries::iterator it) {
   if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
   if (!it->second.started) wanted_blocks_ -= it->second.wanted_blocks;
+  ended_.push_back(it->first);
   entries_.erase(it);
 }
 

@@ -46,6 +46,9 @@ class LiveRequests {
   // Every request ends with this error. Returns which they were.
   std::vector<RequestId> FailAll(const absl::Status& status);
 
+  // Those that have ended since the last call, however they did.
+  std::vector<RequestId> TakeEnded() { return std::exchange(ended_, {}); }
+
   // Requests whose deadline is at or before `now_us`, earliest first.
   std::vector<RequestId> Expired(int64_t now_us) const;
   int64_t next_deadline_us() const;  // The largest integer when there is none.
@@ -65,6 +68,7 @@ class LiveRequests {
   Entries entries_;
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of those that have one.
   int64_t wanted_blocks_ = 0;
+  std::vector<RequestId> ended_;
 };
 
 }  // namespace quire

@@ -92,13 +92,17 @@ absl::Status StepLoop::Submit(Request request, std::shared_ptr<RequestSink> sink
   const int wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), load_.block_size);
   ++inbox_requests_;
   inbox_wanted_blocks_ += wanted_blocks;
+  cancellable_.insert(request.id);
   inbox_.push_back(Submitted{std::move(request), std::move(sink), wanted_blocks});
   wake_.notify_one();
   return absl::OkStatus();
 }
 
 void StepLoop::Cancel(RequestId request) {
-  Post(Cancelled{request});
+  const std::lock_guard lock(mutex_);
+  if (cancellable_.erase(request) == 0) return;
+  inbox_.emplace_back(Cancelled{request});
+  wake_.notify_one();
 }
 
 void StepLoop::OnDescribed(uint64_t epoch, WorkerDescription description) {
@@ -146,6 +150,11 @@ WorkerLoad StepLoop::load() const {
   return load;
 }
 
+int StepLoop::inbox_size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(inbox_.size());
+}
+
 // The rounds.
 
 int64_t StepLoop::RunOnce() {
@@ -163,7 +172,14 @@ int64_t StepLoop::RunOnce() {
 }
 
 void StepLoop::Handle(Submitted event) {
-  if (const absl::Status status = Queue(&event); !status.ok()) event.sink->OnFailed(status);
+  const RequestId id = event.request.id;
+  const absl::Status status = Queue(&event);
+  if (status.ok()) return;
+  if (!absl::IsAlreadyExists(status)) {
+    const std::lock_guard lock(mutex_);
+    cancellable_.erase(id);
+  }
+  event.sink->OnFailed(status);
 }
 
 absl::Status StepLoop::Queue(Submitted* event) {
@@ -239,6 +255,11 @@ void StepLoop::AdoptPool(const WorkerDescription& description) {
   scheduler.max_tokens_per_step = std::min(scheduler.max_tokens_per_step, description.max_tokens_per_step);
   scheduler.max_chunk_tokens = std::min(scheduler.max_chunk_tokens, scheduler.max_tokens_per_step);
   scheduler.max_context_tokens = std::min(scheduler.max_context_tokens, description.max_context_tokens);
+  if (scheduler_ != nullptr) {
+    const SchedulerCounts counts = scheduler_->counts();
+    earlier_preemptions_ += counts.preemptions;
+    earlier_recomputed_tokens_ += counts.recomputed_tokens;
+  }
   scheduler_.reset();
   blocks_ = std::make_unique<PagedBlockManager>(description.num_blocks, description.block_size);
   scheduler_ = std::make_unique<Scheduler>(scheduler, blocks_.get());
@@ -317,8 +338,8 @@ void StepLoop::Publish() {
     const SchedulerCounts counts = scheduler_->counts();
     current_.waiting_requests = counts.waiting;
     current_.running_requests = counts.running;
-    current_.stats.preemptions = counts.preemptions;
-    current_.stats.recomputed_tokens = counts.recomputed_tokens;
+    current_.stats.preemptions = earlier_preemptions_ + counts.preemptions;
+    current_.stats.recomputed_tokens = earlier_recomputed_tokens_ + counts.recomputed_tokens;
     current_.device = description_->device;
     current_.numerics_fingerprint = description_->numerics_fingerprint;
     load.num_blocks = current_.blocks.total;
@@ -331,6 +352,7 @@ void StepLoop::Publish() {
     has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
     load_ = load;
     status_.swap(status);
+    for (const RequestId request : live_.TakeEnded()) cancellable_.erase(request);
   }
   if (has_changed) hooks_.on_change();
 }

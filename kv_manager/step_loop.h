@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/ids.h"
@@ -62,12 +63,15 @@ class StepLoop : private WorkerClient::Listener {
 
   // See Engine::Submit.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink);
-  // See Engine::Cancel.
+  // See Engine::Cancel. Kept only for a request that is submitted here and has not ended, and once: however slow the
+  // loop, there are never more cancels in the inbox than requests in it and in the loop.
   void Cancel(RequestId request);
   // As of the end of the last round of the loop; one consistent value. Never null.
   std::shared_ptr<const WorkerStatus> status() const;
   // Includes what was submitted since.
   WorkerLoad load() const;
+  // Events that the loop has not taken yet.
+  int inbox_size() const;
 
   // One round: takes the inbox, does all that is due, publishes. Returns when to call again at the latest, in time of
   // the clock. REQUIRES: no thread was started, or it is the thread.
@@ -137,8 +141,9 @@ class StepLoop : private WorkerClient::Listener {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Event> inbox_;
-  int inbox_requests_ = 0;           // Submitted events in inbox_.
-  int64_t inbox_wanted_blocks_ = 0;  // Of those.
+  int inbox_requests_ = 0;                      // Submitted events in inbox_.
+  int64_t inbox_wanted_blocks_ = 0;             // Of those.
+  absl::flat_hash_set<RequestId> cancellable_;  // In the inbox or the loop, and not cancelled.
   bool stopping_ = false;
   WorkerLoad load_;  // Without the inbox.
   std::shared_ptr<const WorkerStatus> status_;
@@ -151,6 +156,8 @@ class StepLoop : private WorkerClient::Listener {
   std::optional<WorkerDescription> description_;  // Of the pool below.
   std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
   std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
+  int64_t earlier_preemptions_ = 0;               // Of the schedulers of earlier pools.
+  int64_t earlier_recomputed_tokens_ = 0;         // Likewise.
   int64_t lost_since_us_ = 0;                     // While no session is open.
   int64_t tokens_at_open_ = 0;                    // stats.generated_tokens when the session was opened.
   int num_fruitless_sessions_ = 0;                // In a row: lost with plans in flight, before they gave a token.

@@ -339,6 +339,46 @@ TEST_F(StepLoopTest, AWorkerThatReturnsWithAnotherPoolStartsEmpty) {
   EXPECT_EQ(next->tokens(), SoloRun({}, request).tokens);
 }
 
+TEST_F(StepLoopTest, CountersNeverFallWhenThePoolChanges) {
+  Join();
+  for (int i = 0; i < 12; ++i) Submit(MakeRequest(3 + i, 30));
+  Run();
+  const int64_t preemptions = loop_->status()->stats.preemptions;
+  const int64_t recomputed_tokens = loop_->status()->stats.recomputed_tokens;
+  ASSERT_GT(preemptions, 0);
+  ASSERT_GT(recomputed_tokens, 0);
+  worker_.Kill();
+  WorkerDescription larger = SmallWorker();
+  larger.num_blocks = 32;
+  worker_.Start(larger);
+  Run();
+  Advance(100 * kMillisecond);
+  ASSERT_EQ(loop_->status()->blocks.total, 32);
+  EXPECT_EQ(loop_->status()->stats.preemptions, preemptions);
+  EXPECT_EQ(loop_->status()->stats.recomputed_tokens, recomputed_tokens);
+}
+
+TEST_F(StepLoopTest, TheInboxKeepsOneCancelOfEachRequestThatMayStillRun) {
+  Join();
+  const Request ended = MakeRequest(5, 1);
+  Submit(ended);
+  const Request never_fits = MakeRequest(1000, 1);
+  Submit(never_fits);
+  Run();
+  const Request request = MakeRequest(5, 20);
+  Submit(request);
+  ASSERT_EQ(loop_->inbox_size(), 1);
+  for (int i = 0; i < 3; ++i) {
+    loop_->Cancel(request.id);
+    loop_->Cancel(ended.id);
+    loop_->Cancel(never_fits.id);
+    loop_->Cancel(RequestId{1000});
+  }
+  EXPECT_EQ(loop_->inbox_size(), 2);
+  Run();
+  EXPECT_EQ(loop_->status()->stats.finished[static_cast<int>(FinishReason::kCancelled)], 1);
+}
+
 TEST_F(StepLoopTest, StopFailsWhatHasNotEndedAndRefusesTheRest) {
   Join();
   worker_.HoldBack();
