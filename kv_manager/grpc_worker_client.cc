@@ -14,7 +14,8 @@ namespace quire {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-// gRPC's own attempts to connect come at least as often as ours ask for them.
+// gRPC connects by itself, with waits that grow from the first to the second; a call in between fails at once. The
+// longest wait is below the one that WorkerLink backs off to, and is also what one attempt to connect may take.
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2000;
 
@@ -209,8 +210,10 @@ void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Stat
       status.ok() ? DecodeDescription(call.response) : absl::StatusOr<WorkerDescription>(ToAbsl(status));
   {
     const std::lock_guard lock(mutex_);
-    if (describe_call_ == &call) describe_call_ = nullptr;
-    if (description.ok()) vocab_size_ = description->vocab_size;
+    if (describe_call_ == &call) {
+      describe_call_ = nullptr;
+      if (description.ok()) vocab_size_ = description->vocab_size;
+    }
   }
   if (description.ok()) {
     listener_->OnDescribed(call.epoch, *std::move(description));

@@ -22,7 +22,8 @@ struct GrpcWorkerClientOptions {
 };
 
 // WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
-// checked on gRPC's threads.
+// checked on gRPC's threads, which also call the listener. All other calls come from one thread, the step loop's, and
+// never from within the listener.
 class GrpcWorkerClient : public WorkerClient {
  public:
   explicit GrpcWorkerClient(const GrpcWorkerClientOptions& options);
@@ -58,11 +59,11 @@ class GrpcWorkerClient : public WorkerClient {
   Listener* listener_ = nullptr;
   PendingCalls pending_;
 
-  // The attempt under way. Guarded by mutex_, except that vocab_size_ is written before Open.
+  // The attempt under way, which ends on gRPC's threads. Guarded by mutex_.
   std::mutex mutex_;
   DescribeCall* describe_call_ = nullptr;  // Owned by gRPC until its callback.
   Session* session_ = nullptr;             // Owned by gRPC until OnDone.
-  int vocab_size_ = 0;
+  int vocab_size_ = 0;                     // As of the answer to the last Describe that was not given up.
 };
 
 }  // namespace quire
