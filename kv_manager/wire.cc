@@ -234,12 +234,16 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const Expe
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in) {
   constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
   constexpr uint64_t kMaxCount = 1 << 30;
+  // The manager keeps something for each of them: a worker's word must not cost it its memory.
+  constexpr uint64_t kMaxBlockSize = 1 << 16;
+  constexpr uint64_t kMaxBlocks = 1 << 24;
+  constexpr uint64_t kMaxRows = 1 << 16;
   QUIRE_RETURN_IF_ERROR(CheckRange("protocol_version", in.protocol_version(), kProtocolVersion, kProtocolVersion));
   QUIRE_RETURN_IF_ERROR(CheckRange("vocab_size", in.vocab_size(), 1, kMaxInt));
   QUIRE_RETURN_IF_ERROR(CheckRange("max_context_tokens", in.max_context_tokens(), 2, kMaxCount));
-  QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxCount));
-  QUIRE_RETURN_IF_ERROR(CheckRange("num_blocks", in.num_blocks(), 1, kMaxCount));
-  QUIRE_RETURN_IF_ERROR(CheckRange("max_sequences", in.max_sequences(), 1, kMaxCount));
+  QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxBlockSize));
+  QUIRE_RETURN_IF_ERROR(CheckRange("num_blocks", in.num_blocks(), 1, kMaxBlocks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("max_sequences", in.max_sequences(), 1, kMaxRows));
   QUIRE_RETURN_IF_ERROR(CheckRange("max_tokens_per_step", in.max_tokens_per_step(), 1, kMaxCount));
   for (const uint32_t token : in.eos_token_ids())
     QUIRE_RETURN_IF_ERROR(CheckRange("eos_token_ids", token, 0, in.vocab_size() - 1));

@@ -303,6 +303,11 @@ TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
             "worker describes eos_token_ids 100, expected 0 .. 99");
   EXPECT_THAT(error([](auto* m) { m->set_block_size(0); }), HasSubstr("block_size 0"));
   EXPECT_THAT(error([](auto* m) { m->set_num_blocks(0xffffffff); }), HasSubstr("num_blocks 4294967295"));
+  EXPECT_EQ(error([](auto* m) { m->set_block_size(65537); }), "worker describes block_size 65537, expected 1 .. 65536");
+  EXPECT_EQ(error([](auto* m) { m->set_num_blocks(16777217); }),
+            "worker describes num_blocks 16777217, expected 1 .. 16777216");
+  EXPECT_EQ(error([](auto* m) { m->set_max_sequences(65537); }),
+            "worker describes max_sequences 65537, expected 1 .. 65536");
   EXPECT_THAT(error([](auto* m) { m->set_vocab_size(0); }), HasSubstr("vocab_size 0"));
 }
 
