@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,6 +39,19 @@ StepLoopOptions Options() {
   return options;
 }
 
+// Until the predicate holds; what does not come within a minute is named, and ends the program: nothing else would.
+template <typename Predicate>
+void WaitFor(const Predicate& holds, const std::string& what) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      ADD_FAILURE() << "waited 60 s for " << what;
+      std::abort();
+    }
+    std::this_thread::yield();
+  }
+}
+
 // A manager with its threads, and workers "0", "1", ... in the same process.
 class ManagerEngineTest : public ::testing::Test {
  protected:
@@ -46,11 +61,7 @@ class ManagerEngineTest : public ::testing::Test {
         options,
         ManagerEngine::Hooks{
             .make_client = [this](const std::string& name) { return workers_[std::stoi(name)]->NewClient(); },
-            .on_readiness =
-                [this](bool is_ready) {
-                  is_ready_ = is_ready;
-                  is_ready_.notify_all();
-                }},
+            .on_readiness = [this](bool is_ready) { is_ready_ = is_ready; }},
         &SteadyClock());
     std::vector<std::string> addresses;
     for (int i = 0; i < num_workers; ++i) addresses.push_back(absl::StrCat(i));
@@ -58,16 +69,17 @@ class ManagerEngineTest : public ::testing::Test {
   }
   ~ManagerEngineTest() override { engine_.reset(); }  // Before the workers.
 
-  void WaitForReady(bool is_ready) { is_ready_.wait(!is_ready); }
+  void WaitForReady(bool is_ready) {
+    WaitFor([&] { return is_ready_ == is_ready; },
+            is_ready ? "the manager to be ready" : "the manager not to be ready");
+  }
   // Every worker, not just one.
   void WaitForAllReady() {
-    for (size_t i = 0; i < workers_.size();) {
-      if (engine_->status().workers[i]->is_ready) {
-        ++i;
-      } else {
-        std::this_thread::yield();
-      }
-    }
+    const auto all_ready = [this] {
+      const ManagerStatus status = engine_->status();
+      return std::all_of(status.workers.begin(), status.workers.end(), [](const auto& w) { return w->is_ready; });
+    };
+    WaitFor(all_ready, "all workers to be ready");
   }
 
   static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
@@ -205,7 +217,7 @@ TEST_F(ManagerEngineTest, AWorkerThatDiesAgainAndAgainCostsNoToken) {
     FakeWorker& worker = *workers_[i % 2];
     // Two plans may be in flight: the third says that the session has given something.
     const int num_plans = worker.num_plans() + 3;
-    while (worker.num_plans() < num_plans && !all_ended()) std::this_thread::yield();
+    WaitFor([&] { return worker.num_plans() >= num_plans || all_ended(); }, "three more plans or the end of all");
     worker.Kill();
     worker.Start(Worker());
   }
@@ -222,7 +234,7 @@ TEST_F(ManagerEngineTest, AWorkerWithAnotherModelIsRefusedAndNamed) {
   other.numerics_fingerprint = "other bits";
   workers_.push_back(std::make_unique<FakeWorker>(other));
   engine_->SetWorkers({"0", "1"});
-  while (workers_[1]->epochs().size() < 2) std::this_thread::yield();
+  WaitFor([this] { return workers_[1]->epochs().size() >= 2; }, "a second attempt to join");
   const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[1];
   EXPECT_FALSE(worker->is_ready);
   EXPECT_EQ(worker->last_error, "worker has numerics_fingerprint 'other bits', the first worker has 'hash'");
@@ -246,7 +258,11 @@ TEST_F(ManagerEngineTest, AWorkerThatIsNotNamedAnyMoreLeavesWhenItIsLostAndItsCo
   engine_->SetWorkers({"0"});
   EXPECT_EQ(engine_->status().workers.size(), 2u) << "it is still connected";
   workers_[1]->Kill();
-  while (engine_->status().workers.size() == 2) engine_->SetWorkers({"0"});
+  const auto has_left = [this] {
+    engine_->SetWorkers({"0"});
+    return engine_->status().workers.size() == 1;
+  };
+  WaitFor(has_left, "the lost worker to leave");
   EXPECT_EQ(engine_->status().workers[0]->address, "0");
   EXPECT_EQ(engine_->status().totals.generated_tokens, 32);
 }
@@ -265,7 +281,7 @@ TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   EXPECT_EQ(engine_->status().refusals.draining, 1);
 
   std::thread answer([this] {
-    while (workers_[0]->num_plans() == 0) std::this_thread::yield();
+    WaitFor([this] { return workers_[0]->num_plans() > 0; }, "the first plan");
     workers_[0]->Answer();
   });
   EXPECT_TRUE(engine_->Drain(absl::Seconds(60)));
