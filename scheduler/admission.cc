@@ -35,4 +35,12 @@ bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {
   return num_needed <= (is_idle ? num_free : num_free - watermark_blocks);
 }
 
+int64_t NumStartTokens(const Request& request, int num_tokens) {
+  const SamplingParams& sampling = request.sampling;
+  size_t num_listed = 2 * sampling.logit_bias.size() + sampling.allowed_token_ids.size() + sampling.bad_words.size() +
+                      sampling.min_tokens_masked_ids.size();
+  for (const std::vector<TokenId>& word : sampling.bad_words) num_listed += word.size();
+  return num_tokens + static_cast<int64_t>(num_listed);
+}
+
 }  // namespace quire

@@ -1,6 +1,8 @@
 #ifndef QUIRE_SCHEDULER_ADMISSION_H_
 #define QUIRE_SCHEDULER_ADMISSION_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "scheduler/block_manager.h"
 #include "scheduler/request.h"
@@ -19,6 +21,13 @@ int WatermarkBlocks(double watermark, int num_blocks);
 // Whether `num_needed` blocks may go to a newcomer. A pool that serves nobody gives all it has: the watermark keeps
 // room for running sequences, and without any it would only lock the door.
 bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle);
+
+// The starts of one plan hold no more numbers than this, 16 MiB of them, unless a single request does: far below what
+// one message to a worker may hold.
+constexpr int64_t kMaxStartTokens = 4 << 20;
+
+// Numbers in the start of one sequence of the request that has `num_tokens` tokens: these, and what sampling lists.
+int64_t NumStartTokens(const Request& request, int num_tokens);
 
 }  // namespace quire
 

@@ -37,6 +37,7 @@ struct Scheduler::Draft {
   StepPlan plan;
   std::vector<Slice> slices;  // Their slots are writable.
   int budget = 0;             // Tokens left.
+  int64_t num_start_tokens = 0;
   bool has_preempted = false;
 };
 
@@ -143,8 +144,14 @@ void Scheduler::Preempt(SequenceGroup* group, Draft* draft) {
 void Scheduler::PlanWaiting(Draft* draft) {
   while (draft->budget > 0 && !waiting_.empty()) {
     SequenceGroup* group = waiting_.begin()->second;
-    if (!CanEnter(*group)) break;  // Nobody overtakes: the first one would starve.
+    int64_t num_start_tokens = draft->num_start_tokens;
+    for (const Sequence& sequence : group->sequences()) {
+      num_start_tokens += NumStartTokens(group->request(), sequence.num_known_tokens());
+    }
+    const bool is_too_large = !draft->plan.starts.empty() && num_start_tokens > kMaxStartTokens;
+    if (is_too_large || !CanEnter(*group)) break;  // Nobody overtakes: the first one would starve.
     Enter(group, draft);
+    draft->num_start_tokens = num_start_tokens;
   }
 }
 

@@ -36,7 +36,7 @@ struct SchedulerCounts {
 // plan gives running sequences their next slice first, then admits waiting requests while the token budget, the rows
 // and the blocks for their whole context last. When blocks run out the cheapest running request is preempted: its
 // blocks are freed and it waits, ahead of newcomers, to be recomputed from its tokens. Nothing is admitted in a step
-// that preempted.
+// that preempted, and no more than kMaxStartTokens let one plan tell the worker about.
 //
 // With two plans in flight the second assumes that every sequence goes on. Ends that are known in advance (max_tokens)
 // waste nothing; after a stop token one row is wasted and its result dropped.

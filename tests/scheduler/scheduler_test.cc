@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "scheduler/admission.h"
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace quire {
@@ -47,6 +48,23 @@ TEST_F(SchedulerTest, StartIsReportedOnce) {
   EXPECT_THAT(output_.started, ElementsAre(RequestId{1}));
   Step();
   EXPECT_THAT(output_.started, IsEmpty());
+}
+
+TEST_F(SchedulerTest, APlanTellsOfNoMoreThanItsStartsMayHold) {
+  Make(8);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Request request = MakeRequest(id, 2, 1);
+    request.sampling.allowed_token_ids.assign(id == 1 ? kMaxStartTokens + 1 : kMaxStartTokens / 2 - 2, 1);
+    ASSERT_EQ(scheduler_->Submit(request), absl::OkStatus());
+  }
+  Submit(4, 2, 1);
+  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2*") << "one always enters";
+  scheduler_->Cancel(RequestId{1});
+  scheduler_->AbandonAll();
+  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2* 1:0+2*") << "exactly the limit";
+  scheduler_->AbandonAll();
+  scheduler_->Cancel(RequestId{2});
+  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2* 1:0+2*") << "nothing else waits";
 }
 
 TEST_F(SchedulerTest, StartDescribesTheSequenceToTheWorker) {
