@@ -24,11 +24,14 @@ void GenerateCall::Start() {
   if (absl::Status status = MakeStream(&request); !status.ok()) return Refuse(status);
 
   const std::shared_ptr<TokenStream> stream = stream_;
+  const RequestId id = request.id;
   if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
     stream->OnFailed(std::move(status));
   }
-  // A cancellation that came before the submission found nothing to cancel in the engine.
+  // What ended the stream before the submission, an Abort or the client that left, found nothing to cancel in the
+  // engine.
   if (IsCancelled()) stream->Close();
+  if (stream->has_ended()) environment_->engine->Cancel(id);
 }
 
 bool GenerateCall::IsCancelled() {

@@ -40,7 +40,7 @@ InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServic
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(grpc::CallbackServerContext* context,
                                                                                const v1::GenerateRequest* request) {
   const std::shared_ptr<GenerateCall> call = GenerateCall::New(&environment_, context, request);
-  const absl::Status status = RunOnText(request->text().size(), [call] { call->Start(); });
+  const absl::Status status = RunOnText(TextWork(*request), [call] { call->Start(); });
   if (!status.ok()) call->Refuse(status);
   return call.get();
 }

@@ -28,7 +28,8 @@ struct InferenceServiceOptions {
 };
 
 // InferenceService over an engine. Handlers never wait: long texts are tokenized, and output is made, on threads of the
-// service. The server must be shut down before the service is destroyed.
+// service. Thread-safe: gRPC calls the handlers from many threads. The server must be shut down before the service is
+// destroyed.
 class InferenceServiceImpl : public v1::InferenceService::CallbackService {
  public:
   // `engine` and `clock` are borrowed; `clock` is that of Request::deadline_us.

@@ -227,7 +227,8 @@ class GenerateValidator {
     const v1::SamplingParams& in = in_.sampling();
     SamplingParams& out = out_.request.sampling;
     if (CheckCount(static_cast<int>(in.logit_bias().size()), kMaxLogitBiases, "sampling.logit_bias")) ReadLogitBias();
-    if (CheckCount(in.allowed_token_ids_size(), model_.vocab_size, "sampling.allowed_token_ids")) {
+    const int max_allowed = std::min(model_.vocab_size, kMaxAllowedTokenIds);
+    if (CheckCount(in.allowed_token_ids_size(), max_allowed, "sampling.allowed_token_ids")) {
       ReadTokenIds(in.allowed_token_ids(), "sampling.allowed_token_ids", model_.vocab_size, &out.allowed_token_ids,
                    &errors_);
     }
@@ -363,6 +364,12 @@ class GenerateValidator {
 };
 
 }  // namespace
+
+size_t TextWork(const v1::GenerateRequest& request) {
+  size_t num_bytes = request.text().size() + request.token_ids().ids_size() * sizeof(TokenId);
+  for (const std::string& word : request.sampling().bad_words()) num_bytes += word.size();
+  return num_bytes;
+}
 
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed) {

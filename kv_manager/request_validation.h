@@ -14,7 +14,8 @@
 #include "scheduler/request.h"
 
 // Checks what callers send, completely: every limit of proto/quire/v1 is enforced here and nowhere else, so that the
-// scheduler and the workers see only sound values. Pure functions; tokenizing makes the first one slow for long texts.
+// scheduler and the workers see only sound values. Pure functions; tokenizing makes ValidateGenerate slow where
+// TextWork is large.
 
 namespace quire {
 
@@ -24,6 +25,7 @@ inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxStopTokenIds = 1024;
 inline constexpr int kMaxLogitBiases = 1024;
+inline constexpr int kMaxAllowedTokenIds = 8192;  // A plan that starts many requests carries the lists of all.
 inline constexpr int kMaxBadWords = 256;
 inline constexpr int kMaxBadWordBytes = 1024;
 inline constexpr int kMaxBadWordTokens = 64;
@@ -46,6 +48,9 @@ struct ValidRequest {
   Echo echo = Echo::kNone;
   std::string prompt_text;  // For Echo::kText.
 };
+
+// How much of a request is made into tokens or text before it is submitted, in bytes. A token counts as four.
+size_t TextWork(const v1::GenerateRequest& request);
 
 // `drawn_seed` is used when the request has none. INVALID_ARGUMENT with every wrong field, as a BadRequest;
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none.

@@ -73,6 +73,11 @@ bool TokenStream::Abort() {
   return was_running;
 }
 
+bool TokenStream::has_ended() const {
+  std::lock_guard lock(mutex_);
+  return is_ended_;
+}
+
 void TokenStream::Close() {
   bool was_busy;
   {

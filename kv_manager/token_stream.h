@@ -58,6 +58,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // Ends generation; the client gets what is there and FINISH_REASON_ABORT. Returns false when it had ended already.
   bool Abort();
 
+  // Generation is over: it finished, failed, was aborted, or the client has left.
+  bool has_ended() const;
+
   // The client has left: ends generation and the call.
   void Close();
 
@@ -87,7 +90,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const Environment environment_;
   const RequestId id_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Outbox outbox_;           // Guarded by mutex_, as all up to is_busy_.
   int next_position_;       // Of the next token from the step loop.
   bool is_ended_ = false;   // Generation is over; later events are dropped.

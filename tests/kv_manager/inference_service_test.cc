@@ -298,6 +298,28 @@ TEST(InferenceServiceTest, AbortEndsTheStreamWithWhatIsThere) {
   EXPECT_EQ(status.error_message(), "request_id: no request \"victim\" is running");
 }
 
+TEST(InferenceServiceTest, AbortBeforeTheSubmissionEndsTheRequestInTheEngine) {
+  auto model = ToyModel();
+  model->max_context_tokens = 100000;
+  ServiceHarness harness(model);
+  harness.engine.Hold();
+  harness.engine.before_submit = [&] {
+    grpc::ClientContext context;
+    v1::AbortRequest abort;
+    abort.set_request_id("early");
+    v1::AbortResponse aborted;
+    EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
+  };
+  v1::GenerateRequest request = TextRequest(std::string(50000, 'a'));  // Long: submitted on a thread that may wait.
+  request.set_request_id("early");
+  const ServiceHarness::Result result = harness.Generate(request);
+  ASSERT_TRUE(result.status.ok()) << result.status.error_message();
+  EXPECT_EQ(result.last().finish_reason(), v1::FINISH_REASON_ABORT);
+  harness.engine.WaitForRequests(1);
+  harness.engine.WaitUntilIdle();
+  EXPECT_THAT(harness.engine.cancelled(), SizeIs(1));
+}
+
 TEST(InferenceServiceTest, NameOfARunningRequestIsTaken) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
@@ -351,9 +373,15 @@ TEST(InferenceServiceTest, LongTextsThatWaitAreLimited) {
   InferenceServiceOptions options;
   options.max_waiting_texts = 0;
   ServiceHarness harness(ToyModel(), options);
-  const ServiceHarness::Result result = harness.Generate(TextRequest(std::string(50000, 'a')));
-  EXPECT_EQ(result.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(result.status).reason(), "TOO_MANY_LONG_TEXTS");
+  v1::GenerateRequest bad_words = TextRequest("a");
+  for (int i = 0; i < 256; ++i) bad_words.mutable_sampling()->add_bad_words(std::string(1024, 'a'));
+  v1::GenerateRequest token_ids;
+  for (int i = 0; i < 5000; ++i) token_ids.mutable_token_ids()->add_ids(5);
+  for (const auto& request : {TextRequest(std::string(50000, 'a')), bad_words, token_ids}) {
+    const ServiceHarness::Result result = harness.Generate(request);
+    EXPECT_EQ(result.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << result.status.error_message();
+    EXPECT_EQ(Detail<google::rpc::ErrorInfo>(result.status).reason(), "TOO_MANY_LONG_TEXTS");
+  }
 }
 
 TEST(InferenceServiceTest, ShutdownEndsRunningCalls) {

@@ -163,6 +163,24 @@ TEST_F(RequestValidationTest, BadWordThatASpaceOnlyPrecedesIsOneSequence) {
               ElementsAre(ElementsAre(ToyTokenizer::Byte('a'), ToyTokenizer::Byte('b'))));
 }
 
+TEST_F(RequestValidationTest, AllowedTokensAreLimitedWhateverTheVocabulary) {
+  model_.vocab_size = 10000;
+  for (uint32_t token = 0; token < 8192; ++token) request_.mutable_sampling()->add_allowed_token_ids(token);
+  EXPECT_EQ(Valid().request.sampling.allowed_token_ids.size(), 8192u);
+  request_.mutable_sampling()->add_allowed_token_ids(8192);
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("sampling.allowed_token_ids: has 8193 entries, at most 8192 are allowed"));
+}
+
+TEST_F(RequestValidationTest, TextWorkCountsAllThatIsTokenizedOrDecoded) {
+  request_.set_text("12345");
+  request_.mutable_sampling()->add_bad_words("123");
+  request_.mutable_sampling()->add_bad_words("12");
+  EXPECT_EQ(TextWork(request_), 10u);
+  for (uint32_t token : {1, 2, 3}) request_.mutable_token_ids()->add_ids(token);
+  EXPECT_EQ(TextWork(request_), 17u);
+}
+
 TEST_F(RequestValidationTest, MasksThatLeaveNoTokenAreRefused) {
   request_.mutable_sampling()->add_allowed_token_ids(ToyTokenizer::kEos);
   EXPECT_TRUE(Validate().ok());
