@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "quire/v1/worker.pb.h"
-#include "worker/block_marks.h"
+#include "worker/mark_set.h"
 #include "worker/worker_limits.h"
 
 namespace quire {
@@ -25,8 +25,8 @@ class PlanCheck {
   absl::Status CheckSlices(const v1::StepPlan& plan);
 
   const WorkerLimits limits_;
-  BlockMarks rows_;
-  BlockMarks blocks_;
+  MarkSet rows_;
+  MarkSet blocks_;
 };
 
 }  // namespace quire

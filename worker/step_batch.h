@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "quire/v1/worker.pb.h"
-#include "worker/block_marks.h"
+#include "worker/mark_set.h"
 #include "worker/sequence_row.h"
 #include "worker/staged_array.h"
 #include "worker/worker_limits.h"
@@ -34,7 +34,8 @@ struct BatchSlice {
 // the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.
 class StepBatch {
  public:
-  // Takes memory for a step of the largest size. `backend` must outlive the batch.
+  // Takes memory for a step of the largest size; only that of the block tables grows with the steps. `backend` must
+  // outlive the batch.
   static absl::StatusOr<std::unique_ptr<StepBatch>> Create(Backend* backend, const WorkerLimits& limits);
 
   // Applies the plan's table changes to `rows` and fills the arrays. INVALID_ARGUMENT when a slice does not fit its
@@ -60,7 +61,7 @@ class StepBatch {
 
   const WorkerLimits limits_;
   std::vector<BatchSlice> slices_;
-  BlockMarks writers_;  // Blocks written in this step; the owner is the slice's index.
+  MarkSet writers_;  // Blocks written in this step; the owner is the slice's index.
 
   StagedArray<int32_t> token_ids_;
   StagedArray<int32_t> positions_;

@@ -1,5 +1,5 @@
-#ifndef QUIRE_WORKER_BLOCK_MARKS_H_
-#define QUIRE_WORKER_BLOCK_MARKS_H_
+#ifndef QUIRE_WORKER_MARK_SET_H_
+#define QUIRE_WORKER_MARK_SET_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -7,9 +7,8 @@
 
 namespace quire {
 
-// A set of small numbers (blocks, rows), each with an owner, emptied in constant time but for once in as many times as
-// there are generations. Owned by one thread.
-template <typename Generation>
+// A set of small numbers (blocks, rows), each with an owner, emptied in constant time but for once in 65535 times.
+// Owned by one thread.
 class MarkSet {
  public:
   // For numbers below `size`.
@@ -32,16 +31,14 @@ class MarkSet {
 
  private:
   struct Entry {
-    Generation generation = 0;  // In which it was marked; 0: never.
+    uint16_t generation = 0;  // In which it was marked; 0: never.
     uint32_t owner = 0;
   };
 
-  Generation generation_ = 1;
+  uint16_t generation_ = 1;
   std::vector<Entry> marks_;
 };
 
-using BlockMarks = MarkSet<uint32_t>;
-
 }  // namespace quire
 
-#endif  // QUIRE_WORKER_BLOCK_MARKS_H_
+#endif  // QUIRE_WORKER_MARK_SET_H_
