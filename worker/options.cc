@@ -19,13 +19,13 @@ ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9461",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port; empty: no metrics.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per KV block: 1, 2, 4, 8 or a multiple of 16.");
 ABSL_FLAG(std::string, kv_bytes, "",
-          "Size of the KV pool: a number of bytes, or with a suffix, 512MiB, 1.5GiB. At most one of --kv-bytes,\n"
-          "      --num-blocks and --memory-fraction; with none, half of the available memory, but not more than\n"
-          "      --max-sequences sequences of the model's full context can fill.");
+          "Size of the KV pool: a number of bytes, or with a suffix, 512MiB, 1.5GiB. At most one of --kv-bytes, "
+          "--num-blocks and --memory-fraction; with none, half of the available memory, but not more than "
+          "--max-sequences sequences of the model's full context can fill.");
 ABSL_FLAG(int64_t, num_blocks, 0, "Size of the KV pool in blocks; 0: not given.");
 ABSL_FLAG(double, memory_fraction, 0,
-          "Size of the KV pool as a part of the memory that is available once the weights are loaded (in a container,\n"
-          "      of what its limit leaves), above 0 and at most 1; 0: not given.");
+          "Size of the KV pool as a part of the memory that is available once the weights are loaded (in a container, "
+          "of what its limit leaves), above 0 and at most 1; 0: not given.");
 ABSL_FLAG(bool, prefault, false,
           "Write to all memory of the KV pool at the start. Otherwise the host commits it when blocks are first used.");
 ABSL_FLAG(std::string, kv_type, "auto",

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 
 namespace quire {
 namespace {
@@ -98,6 +100,11 @@ TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
     EXPECT_THAT(*line->text, HasSubstr(text));
   }
   EXPECT_THAT(*line->text, Not(HasSubstr("max_tokens")));
+  // Words are parted by one space or by the line's indentation, so no text brings line ends of its own.
+  for (const absl::string_view help : absl::StrSplit(*line->text, '\n')) {
+    EXPECT_LE(help.size(), 100u) << help;
+    EXPECT_THAT(std::string(absl::StripLeadingAsciiWhitespace(help)), Not(HasSubstr("  ")));
+  }
 }
 
 TEST(WorkerOptionsTest, VersionIsPrinted) {
