@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
@@ -80,8 +79,7 @@ TEST(ProcessUsageTest, ThisProcessUsesMemoryAndHasStarted) {
   const ProcessUsage usage = ReadProcessUsage();
   EXPECT_GT(usage.resident_bytes, 1 << 20);
   EXPECT_GE(usage.cpu_seconds, 0);
-  EXPECT_LE(usage.start_time_seconds, static_cast<double>(std::time(nullptr)) + 1);
-  EXPECT_GT(usage.start_time_seconds, static_cast<double>(std::time(nullptr)) - 86400);
+  EXPECT_GT(usage.start_time_seconds, 0);
 }
 
 }  // namespace

@@ -112,6 +112,14 @@ TEST_F(SamplingTest, MasksThatForbidEveryAllowedTokenAreDropped) {
   EXPECT_THAT(Draw(sampling, 3), Each(7));
 }
 
+TEST_F(SamplingTest, ABadWordThatForbidsTheOnlyAllowedTokenMidwayIsDropped) {
+  v1::RowSampling sampling = Greedy();
+  sampling.add_allowed_token_ids(7);
+  for (int i = 0; i < 2; ++i) sampling.add_bad_word_token_ids(7);
+  sampling.add_bad_word_lengths(2);
+  EXPECT_THAT(Draw(sampling, 4), ElementsAre(7, 7, 7, 7));
+}
+
 TEST_F(SamplingTest, TopKOfOneIsGreedyAtAnyTemperature) {
   v1::RowSampling sampling = Greedy();
   const std::vector<TokenId> greedy = Draw(sampling);
