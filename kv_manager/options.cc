@@ -7,6 +7,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/flags.h"
 #include "base/status.h"
 
@@ -75,12 +77,23 @@ absl::StatusOr<T> Choose(const absl::Flag<std::string>& flag, const std::pair<co
       absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
 }
 
+bool IsBadDnsTarget(absl::string_view target) {
+  if (!absl::ConsumePrefix(&target, "dns:///")) return false;
+  const size_t colon = target.rfind(':');
+  return colon == absl::string_view::npos || colon == 0 || colon + 1 == target.size();
+}
+
 absl::StatusOr<std::vector<std::string>> Workers() {
   const std::string value = absl::GetFlag(FLAGS_workers);
   std::vector<std::string> workers = absl::StrSplit(value, ',');
   for (const std::string& worker : workers) {
-    if (!worker.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
+    if (worker.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
+    }
+    if (IsBadDnsTarget(worker)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--workers is '", value, "', '", worker, "' in it must be dns:///name:port"));
+    }
   }
   return workers;
 }

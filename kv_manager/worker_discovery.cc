@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::string_view kDnsPrefix = "dns:///";
 
-// "1.2.3.4:port" or "[::1]:port".
+// "1.2.3.4:port" or "[::1]:port"; empty when the address has no such form.
 std::string WithPort(const sockaddr* address, socklen_t length, absl::string_view port) {
   char host[NI_MAXHOST];
   if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
@@ -45,8 +45,10 @@ absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   std::vector<std::string> addresses;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
-    addresses.push_back(WithPort(entry->ai_addr, entry->ai_addrlen, port));
+    std::string address = WithPort(entry->ai_addr, entry->ai_addrlen, port);
+    if (!address.empty()) addresses.push_back(std::move(address));
   }
+  if (addresses.empty()) return absl::UnavailableError(absl::StrCat("looking up ", host, ": no usable address"));
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   return addresses;
@@ -55,7 +57,7 @@ absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target
 WorkerDiscovery::WorkerDiscovery(const std::vector<std::string>& targets, absl::Duration interval, OnWorkers on_workers)
     : interval_(interval), on_workers_(std::move(on_workers)) {
   const auto is_name = [](const std::string& target) { return absl::StartsWith(target, kDnsPrefix); };
-  for (const std::string& target : targets) targets_.push_back({target, {}});
+  for (const std::string& target : targets) targets_.push_back({target, {}, {}});
   if (std::any_of(targets.begin(), targets.end(), is_name)) {
     thread_ = std::thread([this] { ThreadMain(); });
   } else {
@@ -77,9 +79,14 @@ void WorkerDiscovery::Look() {
   for (Target& target : targets_) {
     absl::StatusOr<std::vector<std::string>> addresses = ResolveWorkers(target.name);
     if (addresses.ok()) {
+      if (!target.error.ok()) {
+        QUIRE_LOG(kInfo) << "looking up " << target.name << " succeeds again";
+      }
       target.addresses = *std::move(addresses);
-    } else {
-      QUIRE_LOG(kWarning) << addresses.status().message();
+      target.error = absl::OkStatus();
+    } else if (addresses.status() != target.error) {
+      target.error = addresses.status();
+      QUIRE_LOG(kWarning) << target.error.message();
     }
     all.insert(all.end(), target.addresses.begin(), target.addresses.end());
   }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -25,7 +26,7 @@ class WorkerDiscovery {
   using OnWorkers = std::function<void(const std::vector<std::string>& addresses)>;
 
   // `on_workers` hears all addresses, in the order of the targets: here when no target is a name, else on a thread
-  // after every look.
+  // after every look. A failure to look one up is logged when it begins, changes or ends.
   WorkerDiscovery(const std::vector<std::string>& targets, absl::Duration interval, OnWorkers on_workers);
   ~WorkerDiscovery();
 
@@ -33,6 +34,7 @@ class WorkerDiscovery {
   struct Target {
     std::string name;
     std::vector<std::string> addresses;  // As of the last look that succeeded.
+    absl::Status error;                  // Of the last look.
   };
 
   void Look();
