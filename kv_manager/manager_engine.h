@@ -37,6 +37,7 @@ struct ManagerStatus {
   int64_t uptime_us = 0;
   std::string model_name;  // Empty until a worker joined.
   bool is_ready = false;   // A worker is ready and the manager is not draining.
+  // In the order in which they came.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // Of these workers and of those that are gone for good.
   SubmitRefusals refusals;
