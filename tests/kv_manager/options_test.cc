@@ -59,6 +59,10 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--drain-timeout=-1s"}), "--drain-timeout is -1s, it must be more than 0 and at most 24h");
   EXPECT_EQ(Error({"--policy=best"}), "--policy is 'best', it must be one of fcfs, priority");
   EXPECT_EQ(Error({"--workers=a:1,,b:1"}), "--workers is 'a:1,,b:1', it has an empty address");
+  EXPECT_EQ(Error({"--workers=a:1,dns:///name"}),
+            "--workers is 'a:1,dns:///name', 'dns:///name' in it must be dns:///name:port");
+  EXPECT_THAT(Error({"--workers=dns:///name:"}), HasSubstr("must be dns:///name:port"));
+  EXPECT_TRUE(Parse({"--workers=dns:///name:1"}).ok());
 }
 
 TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {
