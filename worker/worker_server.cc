@@ -14,6 +14,8 @@ namespace quire {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
+// Of one connection. A manager needs two: its session and one Describe.
+constexpr int kMaxStreams = 16;
 // A manager that notices a dead worker within a second pings every half second; gRPC's default would call that abuse.
 constexpr int kMinPingIntervalMs = 50;
 // A manager's host that vanished without a word keeps its session no longer than their sum.
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const std::str
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
