@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "base/status.h"
 #include "kv_manager/response_builder.h"
 #include "kv_manager/rpc_status.h"
@@ -76,7 +77,24 @@ void GenerateCall::Refuse(const absl::Status& status) {
   EndCall(nullptr, status);
 }
 
+// The alarm does not keep the call alive, for the call owns the alarm.
+void GenerateCall::LimitWrite() {
+  write_alarm_.Set(absl::ToChronoTime(absl::Now() + environment_->last_write_timeout),
+                   [weak = weak_from_this()](bool /*is_due*/) {
+                     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->CancelUnlessOver();
+                   });
+}
+
+void GenerateCall::CancelUnlessOver() {
+  std::lock_guard lock(end_mutex_);
+  if (!is_over_) context_->TryCancel();
+}
+
 void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
+  {
+    std::lock_guard lock(end_mutex_);
+    is_over_ = true;
+  }
   const grpc::Status wire = ToGrpcStatus(status, context_);
   if (response == nullptr) return Finish(wire);
   StartWriteAndFinish(response, grpc::WriteOptions(), wire);

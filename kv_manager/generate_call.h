@@ -1,6 +1,7 @@
 #ifndef QUIRE_KV_MANAGER_GENERATE_CALL_H_
 #define QUIRE_KV_MANAGER_GENERATE_CALL_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <mutex>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "kv_manager/engine.h"
 #include "kv_manager/random_source.h"
@@ -30,6 +32,7 @@ struct GenerateEnvironment {
   const Clock* clock;
   RequestLimits limits;
   size_t max_outbox_tokens;
+  absl::Duration last_write_timeout;
   std::atomic<uint64_t> next_request_id{1};
 };
 
@@ -49,9 +52,11 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
 
   // ResponseWriter.
   void WriteResponse(const v1::GenerateResponse* response) override { StartWrite(response); }
+  void LimitWrite() override;
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
-  // From gRPC.
+  // From gRPC. A write is only under way after Start has set stream_, and its submission orders the two; nothing writes
+  // stream_ again, so OnWriteDone needs no lock.
   void OnWriteDone(bool ok) override { stream_->OnWritten(ok); }
   void OnCancel() override;
   void OnDone() override { self_.reset(); }
@@ -64,6 +69,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   absl::Status MakeStream(Request* request);
   int64_t DeadlineMicros() const;
   bool IsCancelled();
+  void CancelUnlessOver();
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
@@ -73,6 +79,10 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   std::mutex mutex_;
   std::shared_ptr<TokenStream> stream_;  // Written under mutex_, once, before the request is submitted.
   bool is_cancelled_ = false;            // Guarded by mutex_.
+
+  std::mutex end_mutex_;  // Not mutex_, because gRPC may call OnCancel while the call is being cancelled.
+  bool is_over_ = false;  // EndCall was called: context_ may end at any time. Guarded by end_mutex_.
+  grpc::Alarm write_alarm_;
 };
 
 }  // namespace quire

@@ -33,7 +33,8 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServiceOptions& options, const Clock* clock)
     : options_(options),
       registry_(options.max_requests),
-      environment_{engine, &registry_, &output_threads_, &random_, clock, options.limits, options.max_outbox_tokens},
+      environment_{engine, &registry_,     &output_threads_,          &random_,
+                   clock,  options.limits, options.max_outbox_tokens, options.last_write_timeout},
       output_threads_(options.num_output_threads),
       input_threads_(options.num_input_threads) {}
 

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "kv_manager/engine.h"
 #include "kv_manager/generate_call.h"
@@ -22,9 +23,11 @@ struct InferenceServiceOptions {
   RequestLimits limits;
   size_t max_requests = 4096;       // Calls of Generate at the same time.
   size_t max_outbox_tokens = 4096;  // Tokens that wait for one slow reader before its request is ended.
-  size_t max_waiting_texts = 64;    // Long texts that wait to be tokenized.
-  int num_input_threads = 2;        // Tokenize long texts.
-  int num_output_threads = 2;       // Make the text of generated tokens.
+  // How long a client may take to read what is under way when generation has ended, before its call is cancelled.
+  absl::Duration last_write_timeout = absl::Seconds(30);
+  size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
+  int num_input_threads = 2;      // Tokenize long texts.
+  int num_output_threads = 2;     // Make the text of generated tokens.
 };
 
 // InferenceService over an engine. Handlers never wait: long texts are tokenized, and output is made, on threads of the

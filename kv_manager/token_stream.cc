@@ -29,6 +29,7 @@ bool TokenStream::Post(Add add) {
     if (is_ended_) return false;
     add(&outbox_);
     is_ended_ = outbox_.end.has_value();
+    if (is_ended_ && is_writing_) writer_->LimitWrite();
     if (std::exchange(is_busy_, true)) return true;
   }
   ScheduleRun();
@@ -96,6 +97,7 @@ void TokenStream::OnWritten(bool ok) {
   if (!ok) Close();
   {
     std::lock_guard lock(mutex_);
+    is_writing_ = false;
     if (outbox_.empty() && !is_closed_) {
       is_busy_ = false;
       return;
@@ -121,6 +123,11 @@ void TokenStream::Run() {
       return;
     }
     if (builder_.has_news()) {
+      {
+        std::lock_guard lock(mutex_);
+        is_writing_ = true;
+        if (is_ended_) writer_->LimitWrite();
+      }
       writer_->WriteResponse(&builder_.response());
       return;
     }

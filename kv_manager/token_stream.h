@@ -25,6 +25,9 @@ class ResponseWriter {
 
   // Starts to write; TokenStream::OnWritten tells the end, and `response` stays as it is until then.
   virtual void WriteResponse(const v1::GenerateResponse* response) = 0;
+  // Generation has ended: cancels the call unless the write that is under way, or about to start, is over in good time,
+  // so that a client that has stopped reading does not hold its call for ever. Does not call the stream.
+  virtual void LimitWrite() = 0;
   // Writes `response` if it is not null, and ends the call. The stream does not use the writer again.
   virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
 };
@@ -91,11 +94,12 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const RequestId id_;
 
   mutable std::mutex mutex_;
-  Outbox outbox_;           // Guarded by mutex_, as all up to is_busy_.
-  int next_position_;       // Of the next token from the step loop.
-  bool is_ended_ = false;   // Generation is over; later events are dropped.
-  bool is_closed_ = false;  // The client has left.
-  bool is_busy_ = false;    // A job is scheduled or runs, or a write is under way, or the call is over.
+  Outbox outbox_;            // Guarded by mutex_, as all up to is_busy_.
+  int next_position_;        // Of the next token from the step loop.
+  bool is_ended_ = false;    // Generation is over; later events are dropped.
+  bool is_closed_ = false;   // The client has left.
+  bool is_writing_ = false;  // The writer has a response; it stays alive at least as long.
+  bool is_busy_ = false;     // A job is scheduled or runs, or a write is under way, or the call is over.
 
   ResponseBuilder builder_;       // Used by whoever made is_busy_ true, as writer_.
   ResponseWriter* const writer_;  // Not owned.

@@ -39,6 +39,7 @@ class ManualWriter : public ResponseWriter {
     is_writing = true;
     responses.push_back(*response);
   }
+  void LimitWrite() override { ++num_limits; }
   void EndCall(const v1::GenerateResponse* response, const absl::Status& final_status) override {
     EXPECT_FALSE(is_writing);
     EXPECT_FALSE(status.has_value());
@@ -59,6 +60,7 @@ class ManualWriter : public ResponseWriter {
 
   std::vector<v1::GenerateResponse> responses;
   bool is_writing = false;
+  int num_limits = 0;
   std::optional<absl::Status> status;
 };
 

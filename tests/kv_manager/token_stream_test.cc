@@ -89,6 +89,30 @@ TEST_F(TokenStreamTest, ReaderThatLetsTheOutboxFillLosesItsRequest) {
   EXPECT_EQ(num_ends_, 1);
 }
 
+TEST_F(TokenStreamTest, WriteUnderWayIsLimitedOnceGenerationHasEnded) {
+  MakeStream();
+  Push("a");
+  RunJobs();
+  Push("b");
+  EXPECT_EQ(writer_.num_limits, 0);
+  stream_->OnFinished(0, FinishReason::kLength);
+  EXPECT_EQ(writer_.num_limits, 1);
+  CompleteWrite();
+  RunJobs();
+  EXPECT_EQ(writer_.status, absl::OkStatus());
+  EXPECT_EQ(writer_.num_limits, 1);
+}
+
+TEST_F(TokenStreamTest, SlowReadersLastWriteIsLimited) {
+  MakeStream(/*max_outbox_tokens=*/1);
+  Push("a");
+  RunJobs();
+  Push("b");
+  EXPECT_EQ(writer_.num_limits, 0);
+  Push("c");
+  EXPECT_EQ(writer_.num_limits, 1);
+}
+
 TEST_F(TokenStreamTest, ClientThatLeavesDuringAWriteEndsTheCallAfterIt) {
   MakeStream();
   Push("a");

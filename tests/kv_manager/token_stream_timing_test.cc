@@ -33,6 +33,7 @@ class ThreadedWriter : public ResponseWriter {
     Note(response);
     network.Schedule([this] { stream->OnWritten(true); });
   }
+  void LimitWrite() override {}
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
     if (response != nullptr) Note(response);
     end.set_value(status);  // Throws when the call ends twice.
