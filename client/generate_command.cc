@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -18,8 +18,20 @@
 namespace quire {
 namespace {
 
-// The call that Ctrl-C ends. Only the thread that waits for the signal reads it.
-std::atomic<GenerateStream*> g_stream{nullptr};
+// The call that Ctrl-C ends.
+std::mutex g_stream_mutex;
+GenerateStream* g_stream = nullptr;  // Guarded by g_stream_mutex.
+
+void SetStreamToCancel(GenerateStream* stream) {
+  std::lock_guard lock(g_stream_mutex);
+  g_stream = stream;
+}
+
+// Under the lock, so that the stream cannot be destroyed meanwhile.
+void CancelStream() {
+  std::lock_guard lock(g_stream_mutex);
+  if (g_stream != nullptr) g_stream->Cancel();
+}
 
 // Ends the running call on SIGINT or SIGTERM. The signals are blocked everywhere and taken by a thread of their own,
 // because a signal handler may not call into gRPC.
@@ -32,7 +44,7 @@ void CancelOnSignal() {
   std::thread([signals] {
     int signal = 0;
     sigwait(&signals, &signal);
-    if (GenerateStream* stream = g_stream.load()) stream->Cancel();
+    CancelStream();
     sigwait(&signals, &signal);
     _exit(128 + signal);
   }).detach();
@@ -152,7 +164,7 @@ int GenerateCommand::Run(const ClientOptions& client_options, OutputFormat forma
   Client client(client_options);
   const absl::Time start = absl::Now();
   std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(timeout_s_));
-  g_stream = stream.get();
+  SetStreamToCancel(stream.get());
   v1::GenerateResponse response;
   v1::GenerateResponse last;
   bool printed = false;
@@ -167,7 +179,7 @@ int GenerateCommand::Run(const ClientOptions& client_options, OutputFormat forma
     last.Swap(&response);
   }
   const absl::Status status = stream->Finish();
-  g_stream = nullptr;
+  SetStreamToCancel(nullptr);
   if (format == OutputFormat::kText && printed) std::printf("\n");
   if (!status.ok()) {
     const int code = ReportError(status, client_options.endpoint);

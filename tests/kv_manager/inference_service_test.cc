@@ -360,27 +360,6 @@ TEST(InferenceServiceTest, NumberOfRequestsIsLimited) {
   context.TryCancel();
 }
 
-TEST(InferenceServiceTest, ClientThatStopsReadingLosesItsPlace) {
-  InferenceServiceOptions options;
-  options.max_requests = 1;
-  options.last_write_timeout = absl::ZeroDuration();
-  ServiceHarness harness(ToyModel(), options);
-  harness.engine.Hold();
-  grpc::ClientContext context;
-  auto reader = harness.stub->Generate(&context, TextRequest("a"));
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step(20);  // A write in the process is over when the client reads, and this one does not.
-  harness.engine.WaitUntilIdle();
-  harness.engine.Step(1000);
-  const absl::Time latest = absl::Now() + absl::Seconds(30);
-  ServiceHarness::Result next = harness.Generate(TextRequest("a"));
-  while (next.status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && absl::Now() < latest) {
-    next = harness.Generate(TextRequest("a"));
-  }
-  EXPECT_TRUE(next.status.ok()) << next.status.error_message();
-  context.TryCancel();
-}
-
 TEST(InferenceServiceTest, LongTextIsTokenizedElsewhereAndServed) {
   auto model = ToyModel();
   model->max_context_tokens = 100000;
