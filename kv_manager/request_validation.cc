@@ -270,7 +270,10 @@ class GenerateValidator {
                          absl::StrCat("has ", plain.size(), " tokens, at most ", kMaxBadWordTokens, " are allowed"));
     }
     std::vector<std::vector<TokenId>>& bad_words = out_.request.sampling.bad_words;
-    const bool differs = after_space.size() == plain.size() && after_space[0] != plain[0];
+    // A form that ends with the plain one is caught by it.
+    const bool is_caught =
+        after_space.size() >= plain.size() && std::equal(plain.rbegin(), plain.rend(), after_space.rbegin());
+    const bool differs = !is_caught && after_space.size() <= kMaxBadWordTokens;
     bad_words.push_back(std::move(plain));
     if (differs) bad_words.push_back(std::move(after_space));
   }
