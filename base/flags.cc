@@ -4,21 +4,29 @@
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/listen_address.h"
 #include "base/status.h"
+#include "base/version.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kHelpColumns = 100;
 
-absl::CommandLineFlag* Find(const std::string& name, absl::Span<const char* const> names) {
-  const auto is_name = [&name](const char* known) { return name == known; };
-  return std::any_of(names.begin(), names.end(), is_name) ? absl::FindCommandLineFlag(name) : nullptr;
+// Null when users have no such flag.
+absl::CommandLineFlag* Find(const ProgramFlags& flags, absl::string_view typed) {
+  const std::string name = absl::StrReplaceAll(typed, {{"-", "_"}});
+  for (const FlagGroup& group : flags.groups) {
+    for (const char* known : group.names) {
+      if (name == known) return absl::FindCommandLineFlag(name);
+    }
+  }
+  return nullptr;
 }
 
 absl::string_view Expected(const absl::CommandLineFlag& flag) {
@@ -36,29 +44,47 @@ absl::Status SetFlag(absl::CommandLineFlag* flag, absl::string_view value) {
 }
 
 // The words of `text`, each line indented and at most kHelpColumns long.
-std::string Wrap(absl::string_view text) {
+std::string Wrap(absl::string_view text, absl::string_view indent) {
   std::string wrapped;
-  std::string line = "     ";
+  std::string line;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (line.size() + 1 + word.size() > kHelpColumns) {
+    if (!line.empty() && line.size() + 1 + word.size() > kHelpColumns) {
       absl::StrAppend(&wrapped, line, "\n");
-      line = "     ";
+      line.clear();
     }
-    absl::StrAppend(&line, " ", word);
+    absl::StrAppend(&line, line.empty() ? indent : " ", word);
   }
   return absl::StrCat(wrapped, line, "\n");
 }
 
-}  // namespace
+std::string Help(const ProgramFlags& flags) {
+  std::string text =
+      absl::StrCat(Wrap(absl::StrCat(flags.program, " ", flags.purpose), ""), "\nUsage: ", flags.program, " ",
+                   flags.usage, "\n\nFlags are --name=value or --name value and shown here as ", "--name=default.\n");
+  for (const FlagGroup& group : flags.groups) {
+    absl::StrAppend(&text, "\n", group.title, "\n");
+    for (const char* name : group.names) {
+      const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+      const std::string value = flag->DefaultValue();
+      absl::StrAppend(&text, "  ", FlagAsTyped(name), value.empty() ? "" : "=", value, "\n",
+                      Wrap(flag->Help(), "      "));
+    }
+  }
+  return absl::StrCat(text, "\n  --help, --version\n      Print this, or the version, and leave.\n");
+}
 
-absl::Status SetFlags(absl::Span<const char* const> arguments, absl::Span<const char* const> names) {
+bool IsAsked(absl::Span<const char* const> arguments, absl::string_view flag) {
+  return std::find(arguments.begin(), arguments.end(), flag) != arguments.end();
+}
+
+absl::Status SetFlags(const ProgramFlags& flags, absl::Span<const char* const> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view text = arguments[i];
     if (!absl::ConsumePrefix(&text, "--")) {
       return absl::InvalidArgumentError(absl::StrCat("'", arguments[i], "' is not a flag; see --help"));
     }
     const size_t equals = text.find('=');
-    absl::CommandLineFlag* flag = Find(absl::StrReplaceAll(text.substr(0, equals), {{"-", "_"}}), names);
+    absl::CommandLineFlag* flag = Find(flags, text.substr(0, equals));
     if (flag == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("there is no flag --", text.substr(0, equals), "; see --help"));
     }
@@ -75,18 +101,48 @@ absl::Status SetFlags(absl::Span<const char* const> arguments, absl::Span<const 
   return absl::OkStatus();
 }
 
-std::string DescribeFlags(absl::Span<const char* const> names) {
-  std::string text;
-  for (const char* name : names) {
-    const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-    const std::string value = flag->DefaultValue();
-    absl::StrAppend(&text, "  ", FlagAsTyped(name), value.empty() ? "" : "=", value, "\n", Wrap(flag->Help()));
-  }
-  return text;
+absl::Status NotAllowed(const absl::Flag<std::string>& flag, absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(FlagAsTyped(flag.Name()), " is '", absl::GetFlag(flag), "', it must be ", allowed));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
+                                                     absl::Span<const char* const> arguments) {
+  if (IsAsked(arguments, "--help")) return Help(flags);
+  if (IsAsked(arguments, "--version")) return absl::StrCat(flags.program, " ", kVersion, "\n");
+  QUIRE_RETURN_IF_ERROR(SetFlags(flags, arguments));
+  return std::nullopt;
 }
 
 std::string FlagAsTyped(absl::string_view name) {
   return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+}
+
+absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(name), " is ", value, ", it must be ", min, " .. ", max));
+}
+
+absl::StatusOr<LogLevel> LogLevelFlag(const absl::Flag<std::string>& flag) {
+  return FlagChoice<LogLevel>(flag, {{"debug", LogLevel::kDebug},
+                                     {"info", LogLevel::kInfo},
+                                     {"warning", LogLevel::kWarning},
+                                     {"error", LogLevel::kError}});
+}
+
+absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag) {
+  std::string address = absl::GetFlag(flag);
+  if (!IsListenAddress(address)) return NotAllowed(flag, "host:port or unix:path");
+  return address;
+}
+
+absl::StatusOr<std::string> MetricsListenFlag(const absl::Flag<std::string>& flag) {
+  std::string address = absl::GetFlag(flag);
+  const bool is_tcp = IsListenAddress(address) && !absl::StartsWith(address, "unix:");
+  if (!address.empty() && !is_tcp) return NotAllowed(flag, "host:port, or empty for no metrics");
+  return address;
 }
 
 }  // namespace quire

@@ -1,26 +1,80 @@
 #ifndef QUIRE_BASE_FLAGS_H_
 #define QUIRE_BASE_FLAGS_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/log.h"
 
 namespace quire {
 
-// A thin reader over absl::flags, whose own exits with other codes and with several lines. `names` are the flags that
-// users see, in the order of the help, with underscores; libraries may bring more.
+// A thin reader over absl::flags, whose own exits with other codes and with several lines. Flags are --name=value or
+// --name value, dashes and underscores in names alike; boolean ones stand alone or take =true or =false. Every error is
+// INVALID_ARGUMENT in one line that names flag, value and limit.
 
-// Sets the flags that `arguments` (without the program's name) give values to: --flag=value or --flag value, dashes and
-// underscores alike. Boolean flags stand alone or take =true or =false. INVALID_ARGUMENT in one line.
-absl::Status SetFlags(absl::Span<const char* const> arguments, absl::Span<const char* const> names);
+// Flags that users see together, with underscores.
+struct FlagGroup {
+  const char* title;
+  std::vector<const char*> names;
+};
 
-// One paragraph per flag: its name with dashes, its default and its help.
-std::string DescribeFlags(absl::Span<const char* const> names);
+// A program as its --help shows it. Libraries may bring more flags, which are not the users'.
+struct ProgramFlags {
+  const char* program;
+  const char* purpose;  // A paragraph.
+  const char* usage;    // What follows the program's name in its plainest use.
+  std::vector<FlagGroup> groups;
+};
+
+// What a command line asks for.
+template <typename Options>
+struct CommandLine {
+  std::optional<std::string> text;  // --help or --version, which come before everything else: print this and leave.
+  Options options;                  // Otherwise.
+};
+
+// Sets the flags that `arguments` (without the program's name) give values to, or returns the text that --help or
+// --version asks for. Flags belong to the process: call it once.
+absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
+                                                     absl::Span<const char* const> arguments);
 
 // "kv_bytes" to "--kv-bytes".
 std::string FlagAsTyped(absl::string_view name);
+
+// "--threads is -1, it must be 0 .. 1024".
+absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max);
+
+// The choice that the flag's value names: "--policy is 'best', it must be one of fcfs, priority".
+template <typename T>
+absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
+                             const std::vector<std::pair<const char*, T>>& choices) {
+  const std::string value = absl::GetFlag(flag);
+  std::string names;
+  for (const auto& [name, choice] : choices) {
+    if (value == name) return choice;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
+}
+
+// debug, info, warning or error.
+absl::StatusOr<LogLevel> LogLevelFlag(const absl::Flag<std::string>& flag);
+
+// host:port or unix:path.
+absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);
+// host:port, or empty for no metrics.
+absl::StatusOr<std::string> MetricsListenFlag(const absl::Flag<std::string>& flag);
 
 }  // namespace quire
 

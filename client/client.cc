@@ -1,13 +1,18 @@
 #include "client/client.h"
 
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
+#include "client/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
 namespace quire {
 namespace {
+
+constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
@@ -34,7 +39,8 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
       google::rpc::RetryInfo retry;
       if (any.UnpackTo(&bad_request)) {
         for (const auto& violation : bad_request.field_violations()) {
-          absl::StrAppend(&message, "\n  ", violation.field(), ": ", violation.description());
+          const std::string line = absl::StrCat(violation.field(), ": ", violation.description());
+          if (!absl::StartsWith(message, line)) absl::StrAppend(&message, "\n  ", line);
         }
       } else if (any.UnpackTo(&retry)) {
         const absl::Duration delay =
@@ -43,11 +49,24 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
       }
     }
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), message);
+  // A manager's own UNAVAILABLE always carries details.
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
+    result.SetPayload(kConnectionErrorPayload, absl::Cord());
+  }
+  return result;
+}
+
+bool IsConnectionError(const absl::Status& status) {
+  return status.GetPayload(kConnectionErrorPayload).has_value();
 }
 
 GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
                                absl::Duration timeout) {
+  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+    finished_ = valid;
+    return;
+  }
   SetTimeout(&context_, timeout);
   reader_ = stub->Generate(&context_, request);
 }
@@ -59,7 +78,7 @@ GenerateStream::~GenerateStream() {
 }
 
 bool GenerateStream::Next(v1::GenerateResponse* response) {
-  return reader_->Read(response);
+  return reader_ != nullptr && reader_->Read(response);
 }
 
 absl::Status GenerateStream::Finish() {
@@ -80,6 +99,7 @@ std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& requ
 
 template <typename Stub, typename Method, typename Request, typename Response>
 absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
   grpc::ClientContext context;
   SetTimeout(&context, options_.timeout);
   return FromGrpcStatus((stub->*method)(&context, request, response));
@@ -114,6 +134,26 @@ absl::Status Client::Abort(const std::string& request_id) {
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
   v1::GetStatusResponse response;
   QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
+  return response;
+}
+
+absl::StatusOr<v1::ExplainWaitResponse> Client::ExplainWait(const std::string& request_id) {
+  v1::ExplainWaitRequest request;
+  request.set_request_id(request_id);
+  v1::ExplainWaitResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ExplainWait, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixRequest& request) {
+  v1::PinPrefixResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::PinPrefix, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
+  v1::UnpinPrefixResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::UnpinPrefix, request, &response));
   return response;
 }
 

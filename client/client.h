@@ -16,9 +16,12 @@
 
 namespace quire {
 
-// The absl status of a gRPC one. The message is followed by what the server's google.rpc details say: every field
-// violation as "field: description", and after how long to try again.
+// The absl status of a gRPC one. The message is followed by what the server's google.rpc details say beyond it: further
+// field violations as "field: description", and after how long to try again.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// True when the status comes from no server: none could be reached, or the connection was lost. The message is gRPC's.
+bool IsConnectionError(const absl::Status& status);
 
 // One running Generate call. Destruction ends the call; the server frees its blocks in the next step.
 // Not thread-safe, except that Cancel may be called from any thread.
@@ -38,15 +41,16 @@ class GenerateStream {
  private:
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
-  std::optional<absl::Status> finished_;
+  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 };
 
 struct ClientOptions {
-  std::string endpoint = "127.0.0.1:50051";    // host:port, dns:///name:port or unix:path.
+  std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
 };
 
-// A blocking client of one manager. Thread-safe.
+// A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
+// of its request is not UTF-8.
 class Client {
  public:
   explicit Client(const ClientOptions& options);
@@ -59,6 +63,9 @@ class Client {
   absl::StatusOr<v1::GetModelResponse> GetModel();
   absl::Status Abort(const std::string& request_id);
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<v1::ExplainWaitResponse> ExplainWait(const std::string& request_id);
+  absl::StatusOr<v1::PinPrefixResponse> PinPrefix(const v1::PinPrefixRequest& request);
+  absl::StatusOr<v1::UnpinPrefixResponse> UnpinPrefix(const v1::UnpinPrefixRequest& request);
 
   // True when the service ("", "liveness", "readiness" or a full service name) is SERVING.
   absl::StatusOr<bool> IsServing(const std::string& service);

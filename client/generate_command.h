@@ -18,12 +18,18 @@ class GenerateCommand {
   // Declares the flags on `command`, which is borrowed and outlives this.
   explicit GenerateCommand(CLI::App* command);
 
-  // Sends the request and prints the stream. Returns the exit code. Ctrl-C ends the call, and the server frees its
-  // blocks.
+  // Sends the request and prints the stream. Returns the exit code. Ctrl-C ends the call, the line and then the
+  // process; output that cannot be written ends the call as well. The server frees its blocks either way.
   int Run(const ClientOptions& client_options, OutputFormat format);
 
  private:
   absl::StatusOr<v1::GenerateRequest> MakeRequest() const;
+  // How many tokens to ask for when the user did not say: at least min_tokens, and no more than the context leaves.
+  uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) const;
+  // The parts of MakeRequest.
+  absl::Status SetSampling(v1::SamplingParams* sampling) const;
+  void SetBeam(v1::BeamParams* beam) const;
+  void SetStopping(v1::StoppingParams* stopping) const;
 
   std::string prompt_;
   std::vector<uint32_t> prompt_ids_;
@@ -49,7 +55,20 @@ class GenerateCommand {
   std::vector<uint32_t> allowed_token_ids_;
   std::vector<std::string> bad_words_;
 
-  uint32_t max_tokens_ = 128;
+  std::optional<uint32_t> num_samples_;
+  std::optional<uint32_t> best_of_;
+  std::optional<uint32_t> beam_width_;
+  std::optional<float> length_penalty_;
+  std::string early_stopping_;
+  std::optional<uint32_t> num_return_;
+  std::optional<uint32_t> num_groups_;
+  std::optional<float> diversity_penalty_;
+
+  std::string cache_salt_;
+  bool no_prefix_cache_ = false;
+  std::string tenant_;
+
+  std::optional<uint32_t> max_tokens_;
   std::optional<uint32_t> min_tokens_;
   bool ignore_eos_ = false;
   std::vector<std::string> stop_;

@@ -1,16 +1,25 @@
 #include "client/output.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "client/client.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace quire {
 namespace {
+
+int g_output_errno = 0;  // Of the first write that failed.
 
 int ExitCodeOf(absl::StatusCode code) {
   switch (code) {
@@ -30,6 +39,36 @@ int ExitCodeOf(absl::StatusCode code) {
   }
 }
 
+// gRPC's words for a place that is no manager, in ours; "" for everything else.
+std::string ExplainConnection(const absl::Status& status, const std::string& endpoint) {
+  constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
+  if (status.code() == absl::StatusCode::kUnimplemented && status.message().empty()) {
+    return absl::StrCat("what answers at ", endpoint, " is not a manager; is it a worker? ", kHint);
+  }
+  if (!IsConnectionError(status)) return "";
+  if (absl::StrContains(status.message(), "DNS resolution")) {
+    return absl::StrCat("no address is known for the host of ", endpoint, "; ", kHint);
+  }
+  if (absl::StrContains(status.message(), "failed to connect")) {
+    return absl::StrCat("no manager answers at ", endpoint, "; is quire-manager running there? ", kHint);
+  }
+  return absl::StrCat("the manager at ", endpoint, " closed the connection before the answer was complete");
+}
+
+std::string Explain(const absl::Status& status, const std::string& endpoint) {
+  if (std::string text = ExplainConnection(status, endpoint); !text.empty()) return text;
+  if (status.code() == absl::StatusCode::kDeadlineExceeded && status.message() == "Deadline Exceeded") {
+    return absl::StrCat("no answer from ", endpoint, " in time; --timeout (generate) and --rpc-timeout allow more");
+  }
+  const std::string kind =
+      absl::StrReplaceAll(absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), {{"_", " "}});
+  return absl::StrCat(kind, ": ", status.message());
+}
+
+std::string TokenText(const v1::TokenLogprob& token) {
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(token.token()), "\"");
+}
+
 }  // namespace
 
 void PrintJson(const google::protobuf::Message& message) {
@@ -41,20 +80,51 @@ void PrintJson(const google::protobuf::Message& message) {
     json = "{}";
   }
   std::printf("%s\n", json.c_str());
-  std::fflush(stdout);
+}
+
+void PrintLogprobs(const v1::PositionLogprobs& logprobs) {
+  if (!logprobs.has_chosen()) return;
+  const std::string rank = logprobs.rank() > 0 ? absl::StrCat("#", logprobs.rank()) : "";
+  std::string line =
+      absl::StrFormat("%9.4f  %-7s %-18s", logprobs.chosen().logprob(), rank, TokenText(logprobs.chosen()));
+  for (const v1::TokenLogprob& token : logprobs.top()) {
+    absl::StrAppendFormat(&line, "  %s %.4f", TokenText(token), token.logprob());
+  }
+  absl::StripTrailingAsciiWhitespace(&line);
+  std::printf("%s\n", line.c_str());
+}
+
+bool FlushOutput() {
+  if (g_output_errno != 0) return false;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return true;
+  g_output_errno = errno != 0 ? errno : EIO;
+  return false;
+}
+
+int EndOutput(int exit_code) {
+  if (FlushOutput()) return exit_code;
+  std::fprintf(stderr, "quirectl: cannot write to standard output: %s\n", std::strerror(g_output_errno));
+  return kExitFailed;
+}
+
+void ReserveStandardStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // open() returns the lowest number that is free, which is this one.
+    if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
+int ReportUsage(absl::string_view message) {
+  std::fprintf(stderr, "quirectl: %s\n", std::string(message).c_str());
+  return kExitUsage;
 }
 
 int ReportError(const absl::Status& status, const std::string& endpoint) {
-  const std::string kind =
-      absl::StrReplaceAll(absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), {{"_", " "}});
-  std::string message = absl::StrCat("quirectl: ", kind, ": ", status.message());
-  // gRPC's own words when the connection cannot be made.
-  if (status.code() == absl::StatusCode::kUnavailable && absl::StrContains(status.message(), "connect")) {
-    message = absl::StrCat("quirectl: no manager answers at ", endpoint,
-                           "\n  Is quire-manager running there? --endpoint or $QUIRE_ENDPOINT name another place.");
-  }
-  std::fflush(stdout);
-  std::fprintf(stderr, "%s\n", message.c_str());
+  // What was printed comes first where both go to the same place.
+  FlushOutput();
+  std::fprintf(stderr, "quirectl: %s\n", Explain(status, endpoint).c_str());
   return ExitCodeOf(status.code());
 }
 

@@ -4,24 +4,42 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
+#include "quire/v1/common.pb.h"
 
 namespace quire {
 
-// How quirectl ends. Documented in its --help; scripts rely on the numbers.
+// How quirectl ends. Documented in its --help; scripts rely on the numbers. Ctrl-C ends it by its signal, which shells
+// show as 130.
 enum ExitCode {
   kExitOk = 0,
-  kExitFailed = 1,       // Any other error.
-  kExitUsage = 2,        // The command line is wrong.
+  kExitFailed = 1,       // Any other error; standard output cannot be written.
+  kExitUsage = 2,        // The command line or the input is wrong; nothing was sent.
   kExitUnavailable = 3,  // The manager cannot be reached or cannot serve now; trying again may help.
   kExitRejected = 4,     // The manager refused the request; see the message.
-  kExitPartial = 5,      // The stream broke after text had been printed.
+  kExitPartial = 5,      // The stream broke, or the request was aborted, after text had been printed.
 };
 
 enum class OutputFormat { kText, kJson };
 
 // Prints `message` as one line of JSON with the names of the proto fields.
 void PrintJson(const google::protobuf::Message& message);
+
+// Prints one line for people: the token, its logprob and rank, and the likeliest tokens.
+void PrintLogprobs(const v1::PositionLogprobs& logprobs);
+
+// Sends on what was printed. False when standard output does not take it; EndOutput says why.
+bool FlushOutput();
+
+// Returns `exit_code`; prints an error and returns kExitFailed instead when standard output did not take everything.
+int EndOutput(int exit_code);
+
+// Opens what the caller closed of the three standard streams, so that no socket gets their number: writing to it fails.
+void ReserveStandardStreams();
+
+// Prints "quirectl: ..." to standard error and returns kExitUsage.
+int ReportUsage(absl::string_view message);
 
 // Prints "quirectl: ..." to standard error and returns the exit code that belongs to the status. `endpoint` helps the
 // reader when nobody answers there.

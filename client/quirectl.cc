@@ -1,17 +1,24 @@
 // quirectl: the command line of a Quire manager.
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/version.h"
+#include "client/admin_commands.h"
 #include "client/client.h"
+#include "client/endpoint.h"
 #include "client/generate_command.h"
+#include "client/input.h"
 #include "client/output.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace quire {
 namespace {
@@ -21,19 +28,24 @@ constexpr char kDescription[] =
     "Examples:\n"
     "  quirectl generate \"Once upon a time\" -n 200\n"
     "  quirectl generate \"Once upon a time\" -t 0 --stop \"The end\" --usage\n"
-    "  echo \"One day\" | quirectl generate - -n 50 -o json\n"
+    "  quirectl generate - -n 50 -o json < prompt.txt\n"
     "  quirectl tokenize \"Once upon a time\"\n"
     "  quirectl status\n"
+    "  quirectl pin --ttl 3600 - < system_prompt.txt\n"
     "  quirectl health readiness && echo ready\n";
 
 constexpr char kFooter[] =
-    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable (try again), 4 rejected, 5 the stream broke after text.\n"
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable (try again), 4 rejected by the manager, 5 the stream "
+    "broke\n"
+    "after text had been printed, 130 Ctrl-C.\n"
     "`quirectl COMMAND --help` describes a command.";
 
-int RunTokenize(Client& client, const std::string& endpoint, OutputFormat format, const std::string& text,
+int RunTokenize(Client& client, const std::string& endpoint, OutputFormat format, const std::string& argument,
                 bool add_special_tokens) {
+  const absl::StatusOr<std::string> text = ReadText(argument, "text");
+  if (!text.ok()) return ReportUsage(text.status().message());
   v1::TokenizeRequest request;
-  request.set_text(text);
+  request.set_text(*text);
   request.set_add_special_tokens(add_special_tokens);
   const absl::StatusOr<v1::TokenizeResponse> response = client.Tokenize(request);
   if (!response.ok()) return ReportError(response.status(), endpoint);
@@ -47,10 +59,12 @@ int RunTokenize(Client& client, const std::string& endpoint, OutputFormat format
   return kExitOk;
 }
 
-int RunDetokenize(Client& client, const std::string& endpoint, OutputFormat format, const std::vector<uint32_t>& ids,
-                  bool skip_special_tokens) {
+int RunDetokenize(Client& client, const std::string& endpoint, OutputFormat format,
+                  const std::vector<std::string>& arguments, bool skip_special_tokens) {
+  const absl::StatusOr<std::vector<uint32_t>> ids = ReadTokenIds(arguments);
+  if (!ids.ok()) return ReportUsage(ids.status().message());
   v1::DetokenizeRequest request;
-  request.mutable_token_ids()->Add(ids.begin(), ids.end());
+  request.mutable_token_ids()->Add(ids->begin(), ids->end());
   request.set_skip_special_tokens(skip_special_tokens);
   const absl::StatusOr<v1::DetokenizeResponse> response = client.Detokenize(request);
   if (!response.ok()) return ReportError(response.status(), endpoint);
@@ -77,31 +91,6 @@ int RunModel(Client& client, const std::string& endpoint, OutputFormat format) {
   return kExitOk;
 }
 
-int RunStatus(Client& client, const std::string& endpoint, OutputFormat format) {
-  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
-  if (!status.ok()) return ReportError(status.status(), endpoint);
-  if (format == OutputFormat::kJson) {
-    PrintJson(*status);
-    return kExitOk;
-  }
-  std::printf("quire-manager %s, up %s, model %s\n", status->version().c_str(),
-              absl::FormatDuration(absl::Seconds(status->uptime_seconds())).c_str(),
-              status->model_name().empty() ? "not known yet" : status->model_name().c_str());
-  std::printf("%llu prompt tokens, %llu generated tokens since start\n\n",
-              static_cast<unsigned long long>(status->prompt_tokens()),
-              static_cast<unsigned long long>(status->completion_tokens()));
-  std::printf("%-28s %-11s %8s %8s %8s %8s %9s\n", "WORKER", "STATE", "RUNNING", "WAITING", "USED", "FREE", "STEPS");
-  for (const v1::WorkerStatus& worker : status->workers()) {
-    const bool is_ready = worker.state() == v1::WORKER_STATE_READY;
-    std::printf("%-28s %-11s %8u %8u %8u %8u %9llu\n", worker.address().c_str(), is_ready ? "ready" : "connecting",
-                worker.running_requests(), worker.waiting_requests(), worker.blocks().used(), worker.blocks().free(),
-                static_cast<unsigned long long>(worker.steps()));
-    if (!worker.last_error().empty()) std::printf("  %s\n", worker.last_error().c_str());
-  }
-  std::printf("\nUSED and FREE count blocks of the worker's pool.\n");
-  return kExitOk;
-}
-
 int RunHealth(Client& client, const std::string& endpoint, OutputFormat format, const std::string& service) {
   const absl::StatusOr<bool> is_serving = client.IsServing(service);
   if (!is_serving.ok()) return ReportError(is_serving.status(), endpoint);
@@ -110,57 +99,104 @@ int RunHealth(Client& client, const std::string& endpoint, OutputFormat format, 
   return *is_serving ? kExitOk : kExitUnavailable;
 }
 
+int RunAbort(Client& client, const std::string& endpoint, const std::string& request_id) {
+  if (request_id.empty()) return ReportUsage("request_id is empty; it is the name that generate's --request-id gave");
+  const absl::Status aborted = client.Abort(request_id);
+  return aborted.ok() ? kExitOk : ReportError(aborted, endpoint);
+}
+
+// What to say about words that no option and no argument took; `stray` has at least one.
+std::string ExplainStray(const CLI::App* command, const std::vector<std::string>& stray) {
+  std::string message = absl::StrCat("unexpected argument \"", stray[0], "\"");
+  if (command == nullptr) {
+    return absl::StartsWith(stray[0], "-") ? message : absl::StrCat("there is no command \"", stray[0], "\"");
+  }
+  const CLI::Option* text = command->get_option_no_throw("prompt");
+  if (text == nullptr) text = command->get_option_no_throw("text");
+  if (text == nullptr) return message;
+  if (absl::StartsWith(stray[0], "-")) {
+    if (absl::StrContains(stray[0], " ")) absl::StrAppend(&message, "; put -- before a text that begins with a dash");
+  } else if (!text->empty()) {
+    absl::StrAppend(&message, "; put a text of several words in quotes: quirectl ", command->get_name(), " \"",
+                    text->results()[0], " ", absl::StrJoin(stray, " "), "\"");
+  }
+  return message;
+}
+
+// CLI11's error in our own form.
+int ReportParseError(CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  const CLI::App* command = commands.empty() ? nullptr : commands[0];
+  std::string message = error.what();
+  if (!message.empty()) message[0] = absl::ascii_tolower(message[0]);
+  const std::vector<std::string> stray = app.remaining(true);
+  const bool is_about_stray = command == nullptr || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (is_about_stray && !stray.empty()) message = ExplainStray(command, stray);
+  return ReportUsage(absl::StrCat(message, "\n  `quirectl", command == nullptr ? "" : " ",
+                                  command == nullptr ? "" : command->get_name(), " --help` lists what there is."));
+}
+
+// Libraries write their own lines to standard error; what matters of them is in a status.
+void SilenceLibraries() {
+  google::protobuf::SetLogHandler(nullptr);
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(kDescription, "quirectl");
   app.footer(kFooter);
   app.require_subcommand(1);
   app.fallthrough();
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", absl::StrCat("quirectl ", kVersion), "Print the version and exit");
 
   ClientOptions options;
   double rpc_timeout_s = 10;
-  OutputFormat format = OutputFormat::kText;
-  app.add_option("-e,--endpoint", options.endpoint, "The manager: host:port or unix:path")
+  std::string format_name = "text";
+  app.add_option("-e,--endpoint", options.endpoint, "The manager: host:port or unix:path; also $QUIRE_ENDPOINT")
       ->envname("QUIRE_ENDPOINT")
-      ->capture_default_str();
-  app.add_option("-o,--output", format, "text, or json with one line per message")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, OutputFormat>{{"text", OutputFormat::kText}, {"json", OutputFormat::kJson}}));
-  app.add_option("--rpc-timeout", rpc_timeout_s, "Seconds that a call other than generate may take")
+      ->option_text(absl::StrCat("ENDPOINT [", options.endpoint, "]"));
+  app.add_option("-o,--output", format_name, "json has one line per message")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->option_text("text|json [text]");
+  app.add_option("--rpc-timeout", rpc_timeout_s, "What a call other than generate may take")
       ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
+      ->option_text("SECONDS [10]");
 
   GenerateCommand generate(app.add_subcommand("generate"));
 
   std::string text;
   bool no_special_tokens = false;
   CLI::App* tokenize = app.add_subcommand("tokenize", "Print the tokens of a text.");
-  tokenize->add_option("text", text, "The text")->required();
+  tokenize->add_option("text", text, "The text; \"-\" reads standard input")->required()->option_text(" ");
   tokenize->add_flag("--no-special-tokens", no_special_tokens, "Do not add the begin-of-sequence token");
 
-  std::vector<uint32_t> ids;
+  std::vector<std::string> ids;
   bool keep_special_tokens = false;
   CLI::App* detokenize = app.add_subcommand("detokenize", "Print the text of tokens.");
-  detokenize->add_option("ids", ids, "Token ids")->required()->delimiter(',');
+  detokenize->add_option("ids", ids, "Token ids; \"-\" reads standard input")->required()->option_text(" ");
   detokenize->add_flag("--keep-special-tokens", keep_special_tokens, "Print special tokens as text");
 
   std::string request_id;
   CLI::App* abort = app.add_subcommand("abort", "End a running request.");
-  abort->add_option("request_id", request_id, "Its name")->required();
+  abort->add_option("request_id", request_id, "Its name")->required()->option_text(" ");
 
   std::string service;
   CLI::App* health = app.add_subcommand("health", "Exit with 0 when the manager serves, with 3 when it does not.");
-  health->add_option("service", service, "liveness, readiness or a service's full name; empty: the whole server");
+  health->add_option("service", service, "liveness, readiness or a service's full name; empty: the whole server")
+      ->option_text(" ");
 
   CLI::App* model = app.add_subcommand("model", "Describe the model that is served.");
-  CLI::App* status = app.add_subcommand("status", "Show workers, blocks and requests.");
+  AdminCommands admin(&app);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() != 0) return ReportParseError(app, error);
+    return app.exit(error);  // Prints the help or the version.
   }
+  if (const absl::Status valid = CheckEndpoint(options.endpoint); !valid.ok()) return ReportUsage(valid.message());
   options.timeout = absl::Seconds(rpc_timeout_s);
+  const OutputFormat format = format_name == "json" ? OutputFormat::kJson : OutputFormat::kText;
   if (app.got_subcommand("generate")) return generate.Run(options, format);
 
   Client client(options);
@@ -168,17 +204,17 @@ int Main(int argc, char** argv) {
   if (*detokenize) return RunDetokenize(client, options.endpoint, format, ids, !keep_special_tokens);
   if (*health) return RunHealth(client, options.endpoint, format, service);
   if (*model) return RunModel(client, options.endpoint, format);
-  if (*status) return RunStatus(client, options.endpoint, format);
-  if (*abort) {
-    const absl::Status aborted = client.Abort(request_id);
-    return aborted.ok() ? kExitOk : ReportError(aborted, options.endpoint);
-  }
-  return kExitUsage;
+  if (*abort) return RunAbort(client, options.endpoint, request_id);
+  return admin.Run(client, options.endpoint, format);
 }
 
 }  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::Main(argc, argv);
+  // A reader that went away ends quirectl in silence, whatever the caller does with the signal.
+  std::signal(SIGPIPE, SIG_DFL);
+  quire::ReserveStandardStreams();
+  quire::SilenceLibraries();
+  return quire::EndOutput(quire::Main(argc, argv));
 }

@@ -31,6 +31,10 @@ class Backend {
   // Zeroed memory, aligned to 64 bytes; null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
+  // Zeroed memory of the host, aligned to 64 bytes, for SwapBlocks: what the device copies to and from fastest. Null
+  // when there is not enough.
+  virtual void* AllocateHost(size_t bytes) = 0;
+  virtual void FreeHost(void* memory) = 0;
   virtual void CopyToDevice(void* destination, const void* source, size_t bytes) = 0;
   virtual void CopyToHost(void* destination, const void* source, size_t bytes) = 0;
   virtual size_t ActivationSize() const = 0;  // Bytes per activation element.
@@ -50,6 +54,8 @@ class Backend {
   // y[i, :] = x[rows[i], :]; rows in backend memory.
   virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
   virtual void CopyBlocks(const BlockCopyArgs& args) = 0;
+  // Need not be finished when it returns; what follows sees its result, as with every operation.
+  virtual void SwapBlocks(const BlockSwapArgs& args) = 0;
   // Reads logits [num_rows, vocab_size] float32 in backend memory; writes host memory. Waits for the result.
   virtual void Sample(const SamplingArgs& args) = 0;
 };

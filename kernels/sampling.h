@@ -38,6 +38,11 @@ struct ScoredCandidate {
 //   8. Gumbel-max: the largest logit + noise. The noise of a token is a pure function of (seed, position, sample_index,
 //      token): -ln(-ln(1 - u)), u from word token % 4 of Philox4x32-10 with key seed and counter (position,
 //      sample_index, token / 4, 0). Ties to the lowest id.
+//
+// A row with num_candidates draws nothing: it lists the tokens that beam search may go on with. Steps 1 to 3 are then
+// applied to the log softmax of the raw logits instead of to the logits (so a repetition penalty multiplies, as
+// logprobs are below 0 but for what a bias adds; Hugging Face treats the scores of beams the same way), and the
+// num_candidates largest are the answer, ties to the lowest ids. Masked tokens are not among them.
 struct SamplingRow {
   float temperature;         // >= 0
   int top_k;                 // 0: all.
@@ -59,22 +64,28 @@ struct SamplingRow {
   int num_masked;
   int num_top;          // -1: no logprobs; k: the chosen token's and the k best, k <= max_top.
   int32_t given_token;  // -1: draw. Otherwise only score this token (prompt logprobs).
+  int num_candidates;   // 0: draw. Otherwise list this many, at most max_top; num_top and given_token are -1.
 };
 
 // Scores are of the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.
 struct SamplingResult {
-  int32_t token;  // -1: the row has an infinite or NaN logit, so that nothing can be said; the rest is 0.
+  // -1: the row has an infinite or NaN logit, so that nothing can be said; the rest is 0. Of a row with candidates the
+  // best of them, 0 when there are none.
+  int32_t token;
   float logprob;  // log softmax of the raw logits at `token`.
   int32_t rank;   // 1 + number of tokens with a larger raw logit (equal logits: with a smaller id).
 };
 
 struct SamplingArgs {
-  const float* logits;  // [num_rows, vocab_size], backend memory.
+  const float* logits;        // [number of rows of logits, vocab_size], backend memory.
+  const int32_t* logit_rows;  // [num_rows], the row of logits that each row reads; null: its own.
   int num_rows;
   int vocab_size;
   const SamplingRow* rows;  // [num_rows]
   SamplingResult* results;  // [num_rows]
-  ScoredCandidate* top;     // [num_rows, max_top], best first, token -1 after a row's num_top; null when max_top is 0.
+  // [num_rows, max_top], each row's best tokens or candidates, best first, token -1 after the last; null when max_top
+  // is 0. Logprobs of candidates are what the steps made of them.
+  ScoredCandidate* top;
   int max_top;
 };
 

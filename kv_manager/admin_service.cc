@@ -1,8 +1,19 @@
 #include "kv_manager/admin_service.h"
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "base/version.h"
+#include "kv_manager/message_bytes.h"
+#include "kv_manager/request_validation.h"
+#include "kv_manager/rpc_status.h"
+#include "kv_manager/wait_report.h"
 
 namespace quire {
 namespace {
@@ -12,6 +23,10 @@ void EncodeBlocks(const BlockCounts& in, v1::BlockCounts* out) {
   out->set_free(in.free);
   out->set_used(in.used);
   out->set_shared(in.shared);
+  out->set_evictable(in.evictable);
+  out->set_host_total(in.host_total);
+  out->set_host_used(in.host_used);
+  out->set_pinned(in.pinned);
 }
 
 void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
@@ -24,9 +39,61 @@ void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_block_size(in.block_size);
   out->set_waiting_requests(in.waiting_requests);
   out->set_running_requests(in.running_requests);
+  out->set_swapped_requests(in.swapped_requests);
   out->set_preemptions(in.stats.preemptions);
   out->set_device(in.device);
   out->set_numerics_fingerprint(in.numerics_fingerprint);
+}
+
+// What a pin is of.
+struct PinnedPrompt {
+  std::vector<TokenId> tokens;
+  std::string cache_salt;
+};
+
+// A prompt is checked as that of a request.
+template <typename PinRequest>
+v1::GenerateRequest AsGenerate(const PinRequest& in) {
+  v1::GenerateRequest out;
+  if (in.has_text()) out.set_text(in.text());
+  if (in.has_token_ids()) *out.mutable_token_ids() = in.token_ids();
+  if (in.has_add_special_tokens()) out.set_add_special_tokens(in.add_special_tokens());
+  out.set_cache_salt(in.cache_salt());
+  return out;
+}
+
+template <typename PinRequest>
+absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const Engine& engine, const RequestLimits& limits) {
+  FieldErrors errors;
+  CheckUnknownFields(in, "", &errors);
+  if (!errors.empty()) return errors.ToStatus();
+  const std::shared_ptr<const ServedModel> model = engine.model();
+  if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid, ValidateGenerate(AsGenerate(in), *model, limits, /*drawn_seed=*/0));
+  return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
+}
+
+absl::StatusOr<uint32_t> ReadTtl(const v1::PinPrefixRequest& in) {
+  const uint32_t seconds = in.has_ttl_seconds() ? in.ttl_seconds() : kDefaultPinSeconds;
+  if (seconds >= 1 && seconds <= kMaxPinSeconds) return seconds;
+  FieldErrors errors;
+  errors.Add("ttl_seconds", absl::StrCat("is ", seconds, ", must be 1 .. ", kMaxPinSeconds));
+  return errors.ToStatus();
+}
+
+// What the workers have said.
+absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::map<std::string, v1::WorkerPin> pins) {
+  v1::PinPrefixResponse response;
+  response.set_prompt_tokens(static_cast<uint32_t>(num_prompt_tokens));
+  bool has_pin = false;
+  std::string refusal;
+  for (auto& [address, pin] : pins) {
+    has_pin = has_pin || pin.pinned_tokens() > 0;
+    if (!pin.refusal().empty()) refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
+    *response.add_workers() = std::move(pin);
+  }
+  if (has_pin || refusal.empty()) return response;
+  return WithReason(absl::ResourceExhaustedError(refusal), "TOO_MANY_PINS");
 }
 
 }  // namespace
@@ -39,7 +106,9 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
     EncodeWorker(*worker, out->add_workers());
   }
   out->set_prompt_tokens(status.totals.prompt_tokens);
+  out->set_cached_prompt_tokens(status.totals.cached_tokens);
   out->set_completion_tokens(status.totals.generated_tokens);
+  out->set_is_draining(status.is_draining);
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::GetStatus(grpc::CallbackServerContext* context,
@@ -49,6 +118,115 @@ grpc::ServerUnaryReactor* AdminServiceImpl::GetStatus(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::ExplainWait(grpc::CallbackServerContext* context,
+                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  const Call call{context, context->DefaultReactor(), response};
+  StartExplain(*request, call);
+  return call.reactor;
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::PinPrefix(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  const Call call{context, context->DefaultReactor(), response};
+  StartOnText(*request, call, &AdminServiceImpl::StartPin);
+  return call.reactor;
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::UnpinPrefix(grpc::CallbackServerContext* context,
+                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  const Call call{context, context->DefaultReactor(), response};
+  StartOnText(*request, call, &AdminServiceImpl::StartUnpin);
+  return call.reactor;
+}
+
+void AdminServiceImpl::Call::Finish(const absl::Status& status) const {
+  reactor->Finish(ToGrpcStatus(status, context));
+}
+
+void AdminServiceImpl::Call::Finish(const google::protobuf::Message& message) const {
+  *response = ToBytes(message);
+  reactor->Finish(grpc::Status::OK);
+}
+
+void AdminServiceImpl::StartExplain(const grpc::ByteBuffer& bytes, const Call& call) {
+  v1::ExplainWaitRequest request;
+  if (const absl::Status status = FromBytes(bytes, &request); !status.ok()) return call.Finish(status);
+  FieldErrors errors;
+  CheckUnknownFields(request, "", &errors);
+  if (!errors.empty()) return call.Finish(errors.ToStatus());
+  const std::optional<RequestId> id = inference_->FindRequest(request.request_id());
+  if (!id.has_value()) {
+    return call.Finish(WithReason(
+        absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " waits or runs")),
+        "REQUEST_NOT_RUNNING"));
+  }
+  const auto report = std::make_shared<WaitReport>();
+  engine_->AskAll(
+      [id, report](const StepLoop::View& loop) {
+        if (std::optional<WaitReport> found = FindWait(*id, loop); found.has_value()) *report = *std::move(found);
+      },
+      [report, call](const absl::Status& status) {
+        if (!status.ok() && report->worker.empty()) return call.Finish(status);
+        v1::ExplainWaitResponse response;
+        EncodeWait(*report, &response);
+        call.Finish(response);
+      });
+}
+
+template <typename Request>
+void AdminServiceImpl::StartOnText(const grpc::ByteBuffer& bytes, const Call& call,
+                                   void (AdminServiceImpl::*start)(const Request&, const Call&)) {
+  const auto request = std::make_shared<Request>();
+  absl::Status status = FromBytes(bytes, request.get());
+  if (status.ok()) {
+    status = inference_->RunOnText(TextWork(AsGenerate(*request)), [=, this] { (this->*start)(*request, call); });
+  }
+  if (!status.ok()) call.Finish(status);
+}
+
+void AdminServiceImpl::StartPin(const v1::PinPrefixRequest& request, const Call& call) {
+  const absl::StatusOr<uint32_t> ttl_seconds = ReadTtl(request);
+  if (!ttl_seconds.ok()) return call.Finish(ttl_seconds.status());
+  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, *engine_, inference_->limits());
+  if (!read.ok()) return call.Finish(read.status());
+  const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
+  const auto pins = std::make_shared<std::map<std::string, v1::WorkerPin>>();
+  engine_->AskAll(
+      [prompt, pins, ttl_us = *ttl_seconds * int64_t{1'000'000}](const StepLoop::View& loop) {
+        v1::WorkerPin& pin = (*pins)[loop.address];
+        pin.set_address(loop.address);
+        if (loop.blocks == nullptr) return;
+        const absl::StatusOr<int> num_tokens =
+            loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
+        if (num_tokens.ok()) pin.set_pinned_tokens(*num_tokens);
+        if (!num_tokens.ok()) pin.set_refusal(std::string(num_tokens.status().message()));
+      },
+      [prompt, pins, call](const absl::Status& status) {
+        if (!status.ok()) return call.Finish(status);
+        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), std::move(*pins));
+        return response.ok() ? call.Finish(*response) : call.Finish(response.status());
+      });
+}
+
+void AdminServiceImpl::StartUnpin(const v1::UnpinPrefixRequest& request, const Call& call) {
+  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, *engine_, inference_->limits());
+  if (!read.ok()) return call.Finish(read.status());
+  const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
+  const auto response = std::make_shared<v1::UnpinPrefixResponse>();
+  engine_->AskAll(
+      [prompt, response](const StepLoop::View& loop) {
+        if (loop.blocks == nullptr || !loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) return;
+        response->set_num_workers(response->num_workers() + 1);
+      },
+      [prompt, response, call](const absl::Status& status) {
+        if (!status.ok()) return call.Finish(status);
+        if (response->num_workers() > 0) return call.Finish(*response);
+        call.Finish(WithReason(
+            absl::NotFoundError(absl::StrCat("no worker has a pin of these ", prompt->tokens.size(), " tokens")),
+            "NOT_PINNED"));
+      });
 }
 
 }  // namespace quire

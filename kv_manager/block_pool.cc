@@ -31,23 +31,56 @@ BlockRef BlockPool::Take() {
   const BlockId block{first_free_};
   State& state = states_[first_free_];
   first_free_ = state.next_free;
-  state.ref_count = 1;
+  state.num_owners = 1;
   --num_free_;
   return BlockRef(this, block);
 }
 
 void BlockPool::AddReference(BlockId block) {
-  if (++states_[Value(block)].ref_count == 2) ++num_shared_;
+  const int num_owners = ++states_[Value(block)].num_owners;
+  if (num_owners == 2) ++num_shared_;
+  if (num_owners == 1) --num_evictable_;  // Only the cache held it.
 }
 
 void BlockPool::DropReference(BlockId block) {
   State& state = states_[Value(block)];
-  QUIRE_CHECK_GT(state.ref_count, 0) << block;
-  if (--state.ref_count == 1) --num_shared_;
-  if (state.ref_count > 0) return;
+  QUIRE_CHECK_GT(state.num_owners, 0) << block << " is free or its cache has not cleared the mark";
+  if (--state.num_owners == 1) --num_shared_;
+  if (state.num_owners > 0) return;
+  if (state.is_cached) {
+    OnEvictable(block);
+    return;
+  }
   state.next_free = first_free_;
   first_free_ = Value(block);
   ++num_free_;
+}
+
+void BlockPool::OnEvictable(BlockId block) {
+  State& state = states_[Value(block)];
+  ++num_evictable_;
+  if (state.is_newly_evictable) return;
+  state.is_newly_evictable = true;
+  newly_evictable_.push_back(block);
+}
+
+void BlockPool::SetCached(BlockId block, bool is_cached) {
+  State& state = states_[Value(block)];
+  QUIRE_CHECK_GT(state.ref_count(), 0) << block << " is free";
+  QUIRE_CHECK_NE(state.is_cached != 0, is_cached) << block;
+  state.is_cached = is_cached;
+  if (!is_cached) {
+    AddReference(block);
+    return;
+  }
+  if (--state.num_owners == 1) --num_shared_;
+  if (state.num_owners == 0) OnEvictable(block);
+}
+
+void BlockPool::TakeNewlyEvictable(std::vector<BlockId>* blocks) {
+  blocks->clear();
+  blocks->swap(newly_evictable_);
+  for (BlockId block : *blocks) states_[Value(block)].is_newly_evictable = false;
 }
 
 absl::Status BlockPool::CheckIntegrity() const {
@@ -56,21 +89,24 @@ absl::Status BlockPool::CheckIntegrity() const {
     if (block >= states_.size()) {
       return absl::InternalError(absl::StrCat("free list names block ", block, " of ", num_blocks()));
     }
-    if (states_[block].ref_count != 0) {
+    if (states_[block].ref_count() != 0) {
       return absl::InternalError(
-          absl::StrCat("block ", block, " is on the free list with ", states_[block].ref_count, " references"));
+          absl::StrCat("block ", block, " is on the free list with ", states_[block].ref_count(), " references"));
     }
     if (++listed > num_blocks()) return absl::InternalError("the free list is a circle");
   }
   int unreferenced = 0;
+  int evictable = 0;
   int shared = 0;
   for (const State& state : states_) {
-    if (state.ref_count == 0) ++unreferenced;
-    if (state.ref_count > 1) ++shared;
+    if (state.ref_count() == 0) ++unreferenced;
+    if (state.is_cached && state.num_owners == 0) ++evictable;
+    if (state.num_owners > 1) ++shared;
   }
-  if (listed != unreferenced || listed != num_free_ || shared != num_shared_) {
+  if (listed != unreferenced || listed != num_free_ || evictable != num_evictable_ || shared != num_shared_) {
     return absl::InternalError(absl::StrCat("free list ", listed, ", unreferenced ", unreferenced, ", counted free ",
-                                            num_free_, "; shared ", shared, ", counted shared ", num_shared_));
+                                            num_free_, "; evictable ", evictable, ", counted evictable ",
+                                            num_evictable_, "; shared ", shared, ", counted shared ", num_shared_));
   }
   return absl::OkStatus();
 }

@@ -42,6 +42,9 @@ class BlockRef {
 // The blocks of one worker as numbers: which are free and how many references each has. A block is free exactly when
 // its count is 0. Owned by one thread.
 //
+// One reference to a block may be a cache's, which then marks the block as cached. A cached block is evictable while
+// that reference is the only one: free, evictable and used blocks are all there are.
+//
 // The free list is a stack: the block freed last is taken first, and a new pool hands out 0, 1, 2, ... So equal calls
 // give equal block ids.
 class BlockPool {
@@ -56,9 +59,23 @@ class BlockPool {
 
   int num_blocks() const { return static_cast<int>(states_.size()); }
   int num_free() const { return num_free_; }
-  int num_used() const { return num_blocks() - num_free_; }
-  int num_shared() const { return num_shared_; }  // Of the used ones, those with two references or more.
-  int ref_count(BlockId block) const { return states_[Value(block)].ref_count; }
+  int num_evictable() const { return num_evictable_; }
+  int num_used() const { return num_blocks() - num_free_ - num_evictable_; }
+  int num_shared() const { return num_shared_; }  // Of the used ones, those with two owners or more.
+  int ref_count(BlockId block) const { return states_[Value(block)].ref_count(); }
+  int num_owners(BlockId block) const { return states_[Value(block)].num_owners; }  // References but for the cache's.
+  bool is_cached(BlockId block) const { return states_[Value(block)].is_cached != 0; }
+  bool is_evictable(BlockId block) const { return is_cached(block) && num_owners(block) == 0; }
+
+  // For the cache, which holds a reference when it sets the mark and clears the mark before it drops the reference.
+  void SetCached(BlockId block, bool is_cached);
+
+  // Whether TakeNewlyEvictable is going to tell.
+  bool is_newly_evictable(BlockId block) const { return states_[Value(block)].is_newly_evictable != 0; }
+
+  // Replaces `blocks` by those that have become evictable since the last call, each once, in the order in which they
+  // did. Some may be so no more.
+  void TakeNewlyEvictable(std::vector<BlockId>* blocks);
 
   // Recomputes the free list and the counts from the states of the blocks; the error names the first contradiction.
   absl::Status CheckIntegrity() const;
@@ -68,17 +85,25 @@ class BlockPool {
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  // Four words: with 12 bytes, taking and dropping a block takes longer.
   struct State {
-    int32_t ref_count = 0;
-    uint32_t next_free = kNone;  // Link of the free list; meaningless while the block is used.
+    int ref_count() const { return num_owners + is_cached; }
+
+    int32_t num_owners = 0;
+    int32_t is_cached = 0;           // Or 1.
+    int32_t is_newly_evictable = 0;  // Or 1: is in newly_evictable_.
+    uint32_t next_free = kNone;      // Link of the free list; meaningless while the block is not free.
   };
 
   void AddReference(BlockId block);
   void DropReference(BlockId block);
+  void OnEvictable(BlockId block);
 
   std::vector<State> states_;  // By block id.
   uint32_t first_free_ = kNone;
+  std::vector<BlockId> newly_evictable_;
   int num_free_ = 0;
+  int num_evictable_ = 0;
   int num_shared_ = 0;
 };
 

@@ -14,11 +14,11 @@ BlockRef BlockTable::Replace(int index, BlockRef block) {
   return std::exchange(blocks_[index], std::move(block));
 }
 
-BlockTable BlockTable::Share() const {
+BlockTable BlockTable::Share(int num_blocks) const {
   BlockTable table(block_size_);
-  table.blocks_.reserve(blocks_.size());
-  for (const BlockRef& block : blocks_) table.blocks_.push_back(block.Share());
-  table.ids_ = ids_;
+  table.blocks_.reserve(num_blocks);
+  for (int i = 0; i < num_blocks; ++i) table.blocks_.push_back(blocks_[i].Share());
+  table.ids_.assign(ids_.begin(), ids_.begin() + num_blocks);
   return table;
 }
 

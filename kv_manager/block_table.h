@@ -7,13 +7,9 @@
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/block_pool.h"
+#include "scheduler/block_manager.h"
 
 namespace quire {
-
-// Blocks that hold `num_tokens` tokens.
-constexpr int NumBlocksFor(int num_tokens, int block_size) {
-  return num_tokens / block_size + (num_tokens % block_size != 0);
-}
 
 // The blocks of one sequence, one reference each. Token p lives in block p / block_size at offset p % block_size, so
 // with blocks of 4 tokens and the table {7, 2}, token 5 is at slot 2 * 4 + 1 = 9.
@@ -26,8 +22,8 @@ class BlockTable {
   // Copy-on-write in place: entry `index` becomes `block`. Returns the reference it held.
   BlockRef Replace(int index, BlockRef block);
 
-  // A table with a reference of its own to each of these blocks.
-  BlockTable Share() const;
+  // A table with a reference of its own to each of the first `num_blocks` blocks.
+  BlockTable Share(int num_blocks) const;
 
   int num_blocks() const { return static_cast<int>(ids_.size()); }
   int num_slots() const { return num_blocks() * block_size_; }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@
 #include "kv_manager/random_source.h"
 #include "kv_manager/request_registry.h"
 #include "kv_manager/request_validation.h"
+#include "kv_manager/rpc_counts.h"
 #include "kv_manager/thread_pool.h"
 #include "kv_manager/token_stream.h"
 #include "quire/v1/inference.pb.h"
@@ -33,16 +35,17 @@ struct GenerateEnvironment {
   RequestLimits limits;
   size_t max_outbox_tokens;
   absl::Duration last_write_timeout;
+  RpcCounts* counts;
   std::atomic<uint64_t> next_request_id{1};
 };
 
 // One call of Generate: validates, submits, and lets a TokenStream write. It owns itself until gRPC is done with it.
-class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
+class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                      public ResponseWriter,
                      public std::enable_shared_from_this<GenerateCall> {
  public:
   static std::shared_ptr<GenerateCall> New(GenerateEnvironment* environment, grpc::CallbackServerContext* context,
-                                           const v1::GenerateRequest* request);
+                                           v1::GenerateRequest request);
 
   // Validates and submits the request, or ends the call. May tokenize a long text. Called once, on any thread.
   void Start();
@@ -51,7 +54,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   void Refuse(const absl::Status& status);
 
   // ResponseWriter.
-  void WriteResponse(const v1::GenerateResponse* response) override { StartWrite(response); }
+  void WriteResponse(const v1::GenerateResponse* response) override;
   void LimitWrite() override;
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
@@ -62,9 +65,8 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   void OnDone() override { self_.reset(); }
 
  private:
-  GenerateCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context,
-               const v1::GenerateRequest* request)
-      : environment_(environment), context_(context), request_(request) {}
+  GenerateCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context, v1::GenerateRequest request)
+      : environment_(environment), context_(context), request_(std::move(request)) {}
 
   absl::Status MakeStream(Request* request);
   int64_t DeadlineMicros() const;
@@ -73,7 +75,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
-  const v1::GenerateRequest* const request_;
+  const v1::GenerateRequest request_;
   std::shared_ptr<GenerateCall> self_;  // Until OnDone.
 
   std::mutex mutex_;
@@ -83,6 +85,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   std::mutex end_mutex_;  // Not mutex_, because gRPC may call OnCancel while the call is being cancelled.
   bool is_over_ = false;  // EndCall was called: context_ may end at any time. Guarded by end_mutex_.
   grpc::Alarm write_alarm_;
+  grpc::ByteBuffer write_;  // The response that is written.
 };
 
 }  // namespace quire

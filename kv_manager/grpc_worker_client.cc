@@ -5,40 +5,44 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/worker_protocol.h"
 #include "grpcpp/grpcpp.h"
 #include "kv_manager/wire.h"
+#include "kv_manager/worker_address.h"
 
 namespace quire {
 namespace {
 
-constexpr int kMaxMessageBytes = 64 << 20;
 // gRPC connects by itself, with waits that grow from the first to the second; a call in between fails at once. The
 // longest wait is below the one that WorkerLink backs off to, and is also what one attempt to connect may take.
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2000;
-
-std::shared_ptr<grpc::Channel> MakeChannel(const GrpcWorkerClientOptions& options) {
-  grpc::ChannelArguments args;
-  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  args.SetMaxSendMessageSize(kMaxMessageBytes);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_time_ms);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_ms);
-  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A long prefill sends nothing; keep probing.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
-}
 
 absl::Status ToAbsl(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
 }  // namespace
+
+grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(kMaxWorkerMessageBytes);
+  args.SetMaxSendMessageSize(kMaxWorkerMessageBytes);
+  if (!absl::StartsWith(options.address, kUnixPrefix)) {
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_time_ms);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_ms);
+    args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A long prefill sends nothing; keep probing.
+  }
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return args;
+}
 
 void GrpcWorkerClient::PendingCalls::Add() {
   const std::lock_guard lock(mutex_);
@@ -182,7 +186,9 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
 };
 
 GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
-    : options_(options), stub_(v1::WorkerService::NewStub(MakeChannel(options))) {}
+    : options_(options),
+      stub_(v1::WorkerService::NewStub(grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(),
+                                                                 WorkerChannelArguments(options)))) {}
 
 GrpcWorkerClient::~GrpcWorkerClient() {
   Close();

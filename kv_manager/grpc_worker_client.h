@@ -8,18 +8,24 @@
 #include <string>
 
 #include "grpcpp/channel.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "kv_manager/worker_client.h"
 #include "quire/v1/worker.grpc.pb.h"
 
 namespace quire {
 
 struct GrpcWorkerClientOptions {
-  std::string address;  // Whatever gRPC resolves: host:port, unix:path, dns:///name:port.
-  // A silent connection is probed after keepalive_time_ms and given up keepalive_timeout_ms later.
-  int keepalive_time_ms = 500;
-  int keepalive_timeout_ms = 1000;
+  std::string address;  // host:port or unix:path.
+  // A connection that has been silent for keepalive_time_ms is probed, and given up keepalive_timeout_ms later. Only a
+  // host that is gone shows itself by silence: the end of a process closes its connections. So this is long enough for
+  // a worker that is paused or starved, and unix sockets, which have one host, are not probed.
+  int keepalive_time_ms = 20'000;
+  int keepalive_timeout_ms = 30'000;
   int describe_timeout_ms = 10'000;
 };
+
+// How the connection is made. Pure.
+grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options);
 
 // WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
 // checked on gRPC's threads, which also call the listener. All other calls come from one thread, the step loop's, and

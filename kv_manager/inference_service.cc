@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kv_manager/message_bytes.h"
+#include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
 
 namespace quire {
@@ -16,10 +18,17 @@ namespace {
 // Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
 constexpr size_t kShortTextBytes = 16 << 10;
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status, context));
-  return reactor;
+template <typename Request>
+size_t NoWork(const Request& /*request*/) {
+  return 0;
+}
+
+size_t TokenizeWork(const v1::TokenizeRequest& request) {
+  return request.text().size();
+}
+
+size_t DetokenizeWork(const v1::DetokenizeRequest& request) {
+  return request.token_ids_size() * sizeof(TokenId);
 }
 
 absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine) {
@@ -33,50 +42,75 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServiceOptions& options, const Clock* clock)
     : options_(options),
       registry_(options.max_requests),
-      environment_{engine, &registry_,     &output_threads_,          &random_,
-                   clock,  options.limits, options.max_outbox_tokens, options.last_write_timeout},
-      output_threads_(options.num_output_threads),
-      input_threads_(options.num_input_threads) {}
+      environment_{engine,  &registry_,     &output_threads_,          &random_,
+                   clock,   options.limits, options.max_outbox_tokens, options.last_write_timeout,
+                   &counts_},
+      output_threads_(options.num_text_threads),
+      input_threads_(options.num_text_threads) {}
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceServiceImpl::Generate(grpc::CallbackServerContext* context,
-                                                                               const v1::GenerateRequest* request) {
-  const std::shared_ptr<GenerateCall> call = GenerateCall::New(&environment_, context, request);
-  const absl::Status status = RunOnText(TextWork(*request), [call] { call->Start(); });
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceServiceImpl::Generate(grpc::CallbackServerContext* context,
+                                                                           const grpc::ByteBuffer* request_bytes) {
+  v1::GenerateRequest request;
+  absl::Status status = FromBytes(*request_bytes, &request);
+  const size_t num_bytes = TextWork(request);
+  const std::shared_ptr<GenerateCall> call = GenerateCall::New(&environment_, context, std::move(request));
+  if (status.ok()) status = RunOnText(num_bytes, [call] { call->Start(); });
   if (!status.ok()) call->Refuse(status);
   return call.get();
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerContext* context,
-                                                         const v1::TokenizeRequest* request,
-                                                         v1::TokenizeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status status = RunOnText(
-      request->text().size(), [=, this] { reactor->Finish(ToGrpcStatus(DoTokenize(*request, response), context)); });
-  if (!status.ok()) reactor->Finish(ToGrpcStatus(status, context));
-  return reactor;
+                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Answer(RpcMethod::kTokenize, context, *request, response, TokenizeWork, &InferenceServiceImpl::DoTokenize);
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::Detokenize(grpc::CallbackServerContext* context,
-                                                           const v1::DetokenizeRequest* request,
-                                                           v1::DetokenizeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const size_t num_bytes = request->token_ids_size() * sizeof(TokenId);
-  const absl::Status status =
-      RunOnText(num_bytes, [=, this] { reactor->Finish(ToGrpcStatus(DoDetokenize(*request, response), context)); });
-  if (!status.ok()) reactor->Finish(ToGrpcStatus(status, context));
-  return reactor;
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  return Answer(RpcMethod::kDetokenize, context, *request, response, DetokenizeWork,
+                &InferenceServiceImpl::DoDetokenize);
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::GetModel(grpc::CallbackServerContext* context,
-                                                         const v1::GetModelRequest* /*request*/,
-                                                         v1::GetModelResponse* response) {
-  return Finished(context, DoGetModel(response));
+                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Answer(RpcMethod::kGetModel, context, *request, response, NoWork<v1::GetModelRequest>,
+                &InferenceServiceImpl::DoGetModel);
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::Abort(grpc::CallbackServerContext* context,
-                                                      const v1::AbortRequest* request,
-                                                      v1::AbortResponse* /*response*/) {
-  return Finished(context, DoAbort(*request));
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Answer(RpcMethod::kAbort, context, *request, response, NoWork<v1::AbortRequest>,
+                &InferenceServiceImpl::DoAbort);
+}
+
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
+    RpcMethod method, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request_bytes,
+    grpc::ByteBuffer* response_bytes, size_t (*num_bytes)(const Request&),
+    absl::Status (InferenceServiceImpl::*handle)(const Request&, Response*) const) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto finish = [=, this](const absl::Status& status) {
+    const grpc::Status wire = ToGrpcStatus(status, context);
+    counts_.Count(method, wire.error_code());
+    reactor->Finish(wire);
+  };
+  const auto request = std::make_shared<Request>();
+  absl::Status status = FromBytes(request_bytes, request.get());
+  if (status.ok()) {
+    status = RunOnText(num_bytes(*request), [=, this] {
+      Response response;
+      const absl::Status handled = (this->*handle)(*request, &response);
+      *response_bytes = ToBytes(response);
+      finish(handled);
+    });
+  }
+  if (!status.ok()) finish(status);
+  return reactor;
+}
+
+std::optional<RequestId> InferenceServiceImpl::FindRequest(const std::string& name) const {
+  const std::shared_ptr<TokenStream> stream = registry_.Find(name);
+  return stream == nullptr ? std::nullopt : std::optional(stream->id());
 }
 
 absl::Status InferenceServiceImpl::RunOnText(size_t num_bytes, std::function<void()> job) {
@@ -117,7 +151,8 @@ absl::Status InferenceServiceImpl::DoDetokenize(const v1::DetokenizeRequest& req
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoGetModel(v1::GetModelResponse* response) const {
+absl::Status InferenceServiceImpl::DoGetModel(const v1::GetModelRequest& /*request*/,
+                                              v1::GetModelResponse* response) const {
   QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
   response->set_name(model->name);
   response->set_architecture(model->architecture);
@@ -129,7 +164,7 @@ absl::Status InferenceServiceImpl::DoGetModel(v1::GetModelResponse* response) co
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoAbort(const v1::AbortRequest& request) const {
+absl::Status InferenceServiceImpl::DoAbort(const v1::AbortRequest& request, v1::AbortResponse* /*response*/) const {
   const std::shared_ptr<TokenStream> stream = registry_.Find(request.request_id());
   if (stream != nullptr && stream->Abort()) return absl::OkStatus();
   return WithReason(

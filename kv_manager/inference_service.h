@@ -5,60 +5,77 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "kv_manager/engine.h"
 #include "kv_manager/generate_call.h"
+#include "kv_manager/inference_options.h"
 #include "kv_manager/random_source.h"
 #include "kv_manager/request_registry.h"
-#include "kv_manager/request_validation.h"
+#include "kv_manager/rpc_counts.h"
 #include "kv_manager/thread_pool.h"
 #include "quire/v1/inference.grpc.pb.h"
 
 namespace quire {
 
-struct InferenceServiceOptions {
-  RequestLimits limits;
-  size_t max_requests = 4096;       // Calls of Generate at the same time.
-  size_t max_outbox_tokens = 4096;  // Tokens that wait for one slow reader before its request is ended.
-  // How long a client may take to read what is under way when generation has ended, before its call is cancelled.
-  absl::Duration last_write_timeout = absl::Seconds(30);
-  size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
-  int num_input_threads = 2;      // Tokenize long texts.
-  int num_output_threads = 2;     // Make the text of generated tokens.
-};
+// Requests and responses are bytes, see message_bytes.h.
+using RawInferenceService =
+    v1::InferenceService::WithRawCallbackMethod_Generate<v1::InferenceService::WithRawCallbackMethod_Tokenize<
+        v1::InferenceService::WithRawCallbackMethod_Detokenize<v1::InferenceService::WithRawCallbackMethod_GetModel<
+            v1::InferenceService::WithRawCallbackMethod_Abort<v1::InferenceService::Service>>>>>;
 
 // InferenceService over an engine. Handlers never wait: long texts are tokenized, and output is made, on threads of the
 // service. Thread-safe: gRPC calls the handlers from many threads. The server must be shut down before the service is
 // destroyed.
-class InferenceServiceImpl : public v1::InferenceService::CallbackService {
+class InferenceServiceImpl : public RawInferenceService {
  public:
   // `engine` and `clock` are borrowed; `clock` is that of Request::deadline_us.
   InferenceServiceImpl(Engine* engine, const InferenceServiceOptions& options, const Clock* clock = &SteadyClock());
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
-                                                           const v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
-                                       v1::DetokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override;
-  grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const v1::AbortRequest* request,
-                                  v1::AbortResponse* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
 
- private:
+  // Of the calls that have ended.
+  const RpcCounts& counts() const { return counts_; }
+
+  // For services beside this one:
+
+  // The request that runs under this name, or whose last response is not read yet.
+  std::optional<RequestId> FindRequest(const std::string& name) const;
+
   // Runs `job` on the spot when `num_bytes` are few, else on an input thread; RESOURCE_EXHAUSTED when too many wait.
   absl::Status RunOnText(size_t num_bytes, std::function<void()> job);
 
+  const RequestLimits& limits() const { return options_.limits; }
+
+ private:
+  // A call other than Generate: reads the request, gives it to `handle` where `num_bytes` of work in it say, and
+  // answers.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Answer(RpcMethod method, grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer& request_bytes, grpc::ByteBuffer* response_bytes,
+                                   size_t (*num_bytes)(const Request&),
+                                   absl::Status (InferenceServiceImpl::*handle)(const Request&, Response*) const);
+
   absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response) const;
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response) const;
-  absl::Status DoGetModel(v1::GetModelResponse* response) const;
-  absl::Status DoAbort(const v1::AbortRequest& request) const;
+  absl::Status DoGetModel(const v1::GetModelRequest& request, v1::GetModelResponse* response) const;
+  absl::Status DoAbort(const v1::AbortRequest& request, v1::AbortResponse* response) const;
 
   const InferenceServiceOptions options_;
+  RpcCounts counts_;
   RandomSource random_;
   RequestRegistry registry_;
   GenerateEnvironment environment_;

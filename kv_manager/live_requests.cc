@@ -1,10 +1,12 @@
 #include "kv_manager/live_requests.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace quire {
 namespace {
 
+constexpr int64_t kNoToken = -1;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 double Seconds(int64_t us) {
@@ -20,9 +22,11 @@ void LiveRequests::Add(RequestId request, Entry entry) {
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
 
-void LiveRequests::Deliver(StepOutput output, int64_t now_us) {
-  for (const RequestId request : output.started) {
-    if (const auto it = entries_.find(request); it != entries_.end()) Start(&it->second, now_us);
+void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
+  for (const Started& started : output.started) {
+    if (const auto it = entries_.find(started.request); it != entries_.end()) {
+      Start(&it->second, started.num_cached_tokens, sent_us);
+    }
   }
   for (PromptLogprobs& logprobs : output.prompt_logprobs) {
     const auto it = entries_.find(logprobs.request);
@@ -30,15 +34,16 @@ void LiveRequests::Deliver(StepOutput output, int64_t now_us) {
     it->second.sink->OnPromptLogprobs(logprobs.first_position, std::move(logprobs.tokens));
   }
   for (Emission& emission : output.emissions) Emit(std::move(emission), now_us);
-  for (const Finished& finished : output.finished) Finish(finished.request, finished.reason, now_us);
+  for (const Finished& finished : output.finished) Finish(finished, now_us);
 }
 
-void LiveRequests::Start(Entry* entry, int64_t now_us) {
+void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   if (entry->started) return;
   entry->started = true;
   wanted_blocks_ -= entry->wanted_blocks;
-  stats_->queue_seconds.Observe(Seconds(now_us - entry->arrival_us));
-  entry->sink->OnStarted();
+  stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
+  stats_->cached_tokens += num_cached_tokens;
+  entry->sink->OnStarted(num_cached_tokens);
 }
 
 void LiveRequests::Emit(Emission emission, int64_t now_us) {
@@ -46,28 +51,43 @@ void LiveRequests::Emit(Emission emission, int64_t now_us) {
   if (it == entries_.end()) return;
   Entry& entry = it->second;
   ++stats_->generated_tokens;
-  if (entry.last_token_us < 0) {
-    stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
-  } else {
-    stats_->inter_token_seconds.Observe(Seconds(now_us - entry.last_token_us));
-  }
-  entry.last_token_us = now_us;
+  const size_t index = emission.sample_index;
+  if (entry.last_token_us.empty()) stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
+  if (entry.last_token_us.size() <= index) entry.last_token_us.resize(index + 1, kNoToken);
+  int64_t& last_us = entry.last_token_us[index];
+  if (last_us != kNoToken) stats_->inter_token_seconds.Observe(Seconds(now_us - last_us));
+  last_us = now_us;
   entry.sink->OnToken(emission.sample_index, emission.position, std::move(emission.token));
 }
 
-void LiveRequests::Finish(RequestId request, FinishReason reason, int64_t now_us) {
-  const auto it = entries_.find(request);
+void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
+  const auto it = entries_.find(finished.request);
   if (it == entries_.end()) return;
-  ++stats_->finished[static_cast<int>(reason)];
+  it->second.sink->OnFinished(finished);
+  if (!finished.ends_request) return;
+  ++stats_->finished[static_cast<int>(finished.reason)];
   stats_->request_seconds.Observe(Seconds(now_us - it->second.arrival_us));
-  it->second.sink->OnFinished(0, reason);
   Remove(it);
 }
 
-bool LiveRequests::Drop(RequestId request) {
+std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
+  std::vector<RequestId> expired;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
+    const auto it = entries_.find(deadlines_.begin()->second);
+    ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
+    it->second.sink->OnFailed(absl::DeadlineExceededError(
+        absl::StrCat("the call's deadline passed ", it->second.started ? "while it ran" : "before it could run")));
+    expired.push_back(it->first);
+    Remove(it);
+  }
+  return expired;
+}
+
+bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) {
   const auto it = entries_.find(request);
   if (it == entries_.end()) return false;
-  ++stats_->finished[static_cast<int>(FinishReason::kCancelled)];
+  ++stats_->finished[static_cast<int>(reason)];
+  if (reason != FinishReason::kCancelled) stats_->request_seconds.Observe(Seconds(now_us - it->second.arrival_us));
   Remove(it);
   return true;
 }
@@ -92,15 +112,6 @@ void LiveRequests::Remove(Entries::iterator it) {
   if (!it->second.started) wanted_blocks_ -= it->second.wanted_blocks;
   ended_.push_back(it->first);
   entries_.erase(it);
-}
-
-std::vector<RequestId> LiveRequests::Expired(int64_t now_us) const {
-  std::vector<RequestId> expired;
-  for (const auto& [deadline_us, request] : deadlines_) {
-    if (deadline_us > now_us) break;
-    expired.push_back(request);
-  }
-  return expired;
 }
 
 int64_t LiveRequests::next_deadline_us() const {

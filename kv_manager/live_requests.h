@@ -27,8 +27,8 @@ class LiveRequests {
     std::shared_ptr<RequestSink> sink;
     int64_t arrival_us = 0;
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
-    int wanted_blocks = 0;       // Counted as wanted until the request starts or ends.
-    int64_t last_token_us = -1;  // -1: no token yet.
+    int wanted_blocks = 0;                    // Counted as wanted until the request starts or ends.
+    std::vector<int64_t> last_token_us = {};  // By sample.
     bool started = false;
   };
 
@@ -37,20 +37,18 @@ class LiveRequests {
 
   void Add(RequestId request, Entry entry);
 
-  // Passes on what a step has brought; requests that finished are gone afterwards.
-  void Deliver(StepOutput output, int64_t now_us);
-  // The request ends with this reason; unknown ones are left alone.
-  void Finish(RequestId request, FinishReason reason, int64_t now_us);
-  // The request ends without an event. False when it is unknown.
-  bool Drop(RequestId request);
+  // Passes on what a step, sent at `sent_us`, has brought; requests that finished are gone afterwards.
+  void Deliver(StepOutput output, int64_t sent_us, int64_t now_us);
+  // The request ends without an event, and counts as ended for this reason. False when it is unknown.
+  bool Drop(RequestId request, FinishReason reason, int64_t now_us);
   // Every request ends with this error. Returns which they were.
   std::vector<RequestId> FailAll(const absl::Status& status);
 
   // Those that have ended since the last call, however they did.
   std::vector<RequestId> TakeEnded() { return std::exchange(ended_, {}); }
 
-  // Requests whose deadline is at or before `now_us`, earliest first.
-  std::vector<RequestId> Expired(int64_t now_us) const;
+  // Requests whose deadline is at or before `now_us` fail. Returns which they were, earliest first.
+  std::vector<RequestId> Expire(int64_t now_us);
   int64_t next_deadline_us() const;  // The largest integer when there is none.
 
   int size() const { return static_cast<int>(entries_.size()); }
@@ -60,8 +58,9 @@ class LiveRequests {
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
 
-  void Start(Entry* entry, int64_t now_us);
+  void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void Emit(Emission emission, int64_t now_us);
+  void Finish(const Finished& finished, int64_t now_us);
   void Remove(Entries::iterator it);
 
   StepLoopStats* const stats_;

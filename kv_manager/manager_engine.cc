@@ -8,8 +8,36 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kv_manager/status_reason.h"
+#include "scheduler/admission.h"
 
 namespace quire {
+namespace {
+
+// A question on its way around the step loops. Thread-safe. When the last one has let go of it, it is done.
+class QuestionRound {
+ public:
+  QuestionRound(StepLoop::Question question, std::function<void(const absl::Status&)> done)
+      : question_(std::move(question)), done_(std::move(done)) {}
+  ~QuestionRound() { done_(status_); }
+
+  void Ask(const StepLoop::View& view) {
+    const std::lock_guard lock(mutex_);
+    question_(view);
+  }
+  void Fail(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    status_.Update(status);
+  }
+
+ private:
+  const StepLoop::Question question_;
+  const std::function<void(const absl::Status&)> done_;
+  std::mutex mutex_;
+  absl::Status status_;  // The first error. Guarded by mutex_.
+};
+
+}  // namespace
 
 ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock)
     : options_(options),
@@ -54,24 +82,40 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   const std::lock_guard lock(mutex_);
   if (is_draining_) {
     ++refusals_.draining;
-    return absl::UnavailableError("the manager is draining");
+    return WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
   }
   loads_.clear();
-  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load());
-  const std::optional<int> chosen = ChooseWorker(loads_);
+  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request));
+  const std::optional<int> chosen =
+      ChooseWorker(loads_, {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                            .num_rows = NumRows(request),
+                            .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }});
   if (!chosen.has_value()) {
     ++refusals_.no_worker;
-    return absl::UnavailableError(absl::StrCat("none of ", workers_.size(), " workers is ready"));
+    return NoWorker();
   }
   const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink));
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
   return status;
 }
 
+absl::Status ManagerEngine::NoWorker() const {
+  std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
+  for (const Worker& worker : workers_) {
+    absl::StrAppend(&message, "; ", worker.address, ": ", worker.loop->status()->last_error);
+  }
+  return absl::UnavailableError(message);
+}
+
 // Where it was placed is not written down: loops that do not know it leave it alone.
-void ManagerEngine::Cancel(RequestId request) {
+void ManagerEngine::CancelSample(RequestId request, int sample_index) {
   const std::lock_guard lock(mutex_);
-  for (const Worker& worker : workers_) worker.loop->Cancel(request);
+  for (const Worker& worker : workers_) worker.loop->CancelSample(request, sample_index);
+}
+
+void ManagerEngine::Cancel(RequestId request, FinishReason reason) {
+  const std::lock_guard lock(mutex_);
+  for (const Worker& worker : workers_) worker.loop->Cancel(request, reason);
 }
 
 void ManagerEngine::StartDrain() {
@@ -98,6 +142,14 @@ void ManagerEngine::Stop() {
   for (const Worker& worker : workers) worker.loop->Stop();
 }
 
+void ManagerEngine::AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done) {
+  const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
+  const std::lock_guard lock(mutex_);
+  for (const Worker& worker : workers_) {
+    round->Fail(worker.loop->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
+  }
+}
+
 ManagerStatus ManagerEngine::status() const {
   ManagerStatus status;
   const std::shared_ptr<const ServedModel> model = registry_.model();
@@ -105,6 +157,7 @@ ManagerStatus ManagerEngine::status() const {
   const std::lock_guard lock(mutex_);
   status.uptime_us = clock_->NowMicros() - started_us_;
   status.is_ready = !is_draining_ && HasReadyWorker();
+  status.is_draining = is_draining_;
   status.totals = retired_;
   for (const Worker& worker : workers_) {
     status.workers.push_back(worker.loop->status());

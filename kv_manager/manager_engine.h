@@ -37,6 +37,7 @@ struct ManagerStatus {
   int64_t uptime_us = 0;
   std::string model_name;  // Empty until a worker joined.
   bool is_ready = false;   // A worker is ready and the manager is not draining.
+  bool is_draining = false;
   // In the order in which they came.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // Of these workers and of those that are gone for good.
@@ -61,7 +62,8 @@ class ManagerEngine : public Engine {
   void SetWorkers(const std::vector<std::string>& addresses);
 
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
-  void Cancel(RequestId request) override;
+  void Cancel(RequestId request, FinishReason reason) override;
+  void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override { return registry_.model(); }
 
   // Refuses new requests from now on.
@@ -70,6 +72,10 @@ class ManagerEngine : public Engine {
   bool Drain(absl::Duration timeout);
   // Ends the step loops; what still runs fails with UNAVAILABLE.
   void Stop();
+
+  // Calls `question` once for each step loop, on its thread, one call at a time; afterwards `done`, on the last one's
+  // thread or within this call. `done` gets the first error of a loop that cannot be asked.
+  void AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done);
 
   ManagerStatus status() const;
 
@@ -80,6 +86,7 @@ class ManagerEngine : public Engine {
   };
 
   void AddWorker(const std::string& address);
+  absl::Status NoWorker() const;
   bool HasReadyWorker() const;
   int NumRequests() const;
   void OnLoopChange();

@@ -63,16 +63,29 @@ void PerWorker(const Workers& workers, Page* page, const Get& get) {
 }
 
 void RenderBlocks(const Workers& workers, Page* page) {
-  page->Begin(MetricType::Gauge, "quire_kv_blocks",
-              "KV blocks by state: free and used add up to the pool; shared ones, which more than one sequence holds, "
-              "are part of used");
+  page->Begin(
+      MetricType::Gauge, "quire_kv_blocks",
+      "KV blocks by state: free, evictable (held by the prefix cache alone) and used add up to the pool; shared "
+      "ones, which more than one sequence holds, are part of used");
   for (const auto& worker : workers) {
-    const std::pair<const char*, int> states[] = {
-        {"free", worker->blocks.free}, {"used", worker->blocks.used}, {"shared", worker->blocks.shared}};
+    const std::pair<const char*, int> states[] = {{"free", worker->blocks.free},
+                                                  {"evictable", worker->blocks.evictable},
+                                                  {"used", worker->blocks.used},
+                                                  {"shared", worker->blocks.shared}};
     for (const auto& [state, count] : states) page->Value(count, {{"worker", worker->address}, {"state", state}});
   }
   page->Begin(MetricType::Gauge, "quire_kv_pool_blocks", "KV blocks of the pool");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.total; });
+  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "KV blocks that pins hold; part of used");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.pinned; });
+  page->Begin(MetricType::Gauge, "quire_kv_host_blocks", "KV blocks of the host tier that hold swapped sequences");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.host_used; });
+  page->Begin(MetricType::Gauge, "quire_kv_host_pool_blocks", "KV blocks of the host tier");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.host_total; });
+  page->Begin(MetricType::Counter, "quire_kv_evictions_total", "Blocks that the prefix cache gave up for others");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.evictions; });
+  page->Begin(MetricType::Counter, "quire_kv_forks_total", "Samples and beams that began as a copy of another");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.forks; });
   page->Begin(MetricType::Counter, "quire_kv_cow_copies_total",
               "Blocks copied because a sequence wrote to a shared one");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cow_copies; });
@@ -86,9 +99,9 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
   }
   const StepLoopStats& stats = status.totals;
   page->Begin(MetricType::Counter, "quire_requests_finished_total",
-              "Requests that ended, by reason; cancelled ones were ended by the caller or by a stop string");
+              "Requests that ended, by reason; stop: by a stop token or a stop string");
   page->Value(stats.finished[static_cast<int>(FinishReason::kLength)], {{"reason", "length"}});
-  page->Value(stats.finished[static_cast<int>(FinishReason::kStopToken)], {{"reason", "stop_token"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kStopToken)], {{"reason", "stop"}});
   page->Value(stats.finished[static_cast<int>(FinishReason::kCancelled)], {{"reason", "cancelled"}});
   page->Value(stats.finished[static_cast<int>(FinishReason::kDeadline)], {{"reason", "deadline"}});
   page->Value(stats.failed, {{"reason", "failed"}});
@@ -103,7 +116,7 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
   page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
   page->Value(stats.generated_tokens);
   page->Begin(MetricType::Histogram, "quire_queue_time_seconds",
-              "From a request's arrival to the end of its first step");
+              "From a request's arrival to the plan of its first step");
   page->Value(stats.queue_seconds);
   page->Begin(MetricType::Histogram, "quire_time_to_first_token_seconds",
               "From a request's arrival to its first token");
@@ -112,6 +125,20 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
   page->Value(stats.inter_token_seconds);
   page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
   page->Value(stats.request_seconds);
+}
+
+// A code that no call of the method has ended with has no value, but for OK.
+void RenderRpcs(const RpcCounts& rpcs, Page* page) {
+  page->Begin(
+      MetricType::Counter, "quire_rpcs_total",
+      "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests");
+  for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
+    for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
+      const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<grpc::StatusCode>(code));
+      if (count == 0 && code != grpc::StatusCode::OK) continue;
+      page->Value(count, {{"method", kRpcMethodNames[method]}, {"code", kRpcCodeNames[code]}});
+    }
+  }
 }
 
 void RenderWorkers(const Workers& workers, Page* page) {
@@ -123,6 +150,11 @@ void RenderWorkers(const Workers& workers, Page* page) {
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
   page->Begin(MetricType::Counter, "quire_preemptions_total", "Requests put back to waiting because blocks ran out");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.preemptions; });
+  page->Begin(MetricType::Counter, "quire_swap_outs_total", "Of those, the ones whose blocks went to the host tier");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.swap_outs; });
+  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total",
+              "Prompt tokens that the prefix cache held when their request first ran");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cached_tokens; });
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.recomputed_tokens; });
@@ -153,10 +185,11 @@ void RenderProcess(const ManagerStatus& status, Page* page) {
 
 }  // namespace
 
-std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status) {
+std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs) {
   Page page;
   RenderBlocks(status.workers, &page);
   RenderRequests(status, &page);
+  RenderRpcs(rpcs, &page);
   RenderWorkers(status.workers, &page);
   RenderProcess(status, &page);
   return page.Take();

@@ -4,25 +4,27 @@
 #include <vector>
 
 #include "kv_manager/manager_engine.h"
+#include "kv_manager/rpc_counts.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 
 namespace quire {
 
-// Every metric of the manager, rendered from one status. What one worker's metrics say belongs to one moment: in each
-// scrape its free and used blocks add up to its pool.
-std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status);
+// Every metric of the manager, rendered from one status and the counts of calls. What one worker's metrics say belongs
+// to one moment: in each scrape its free and used blocks add up to its pool.
+std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs);
 
 // Looks at the engine when Prometheus scrapes. Thread-safe.
 class ManagerMetrics : public prometheus::Collectable {
  public:
-  // `engine` is borrowed.
-  explicit ManagerMetrics(const ManagerEngine* engine) : engine_(engine) {}
+  // Both are borrowed.
+  ManagerMetrics(const ManagerEngine* engine, const RpcCounts* rpcs) : engine_(engine), rpcs_(rpcs) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override { return RenderMetrics(engine_->status()); }
+  std::vector<prometheus::MetricFamily> Collect() const override { return RenderMetrics(engine_->status(), *rpcs_); }
 
  private:
   const ManagerEngine* const engine_;
+  const RpcCounts* const rpcs_;
 };
 
 }  // namespace quire

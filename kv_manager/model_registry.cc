@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/log.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 
 namespace quire {
@@ -37,10 +39,18 @@ absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescripti
   return absl::FailedPreconditionError("worker has other tokenizer files than the first worker");
 }
 
-// A checkpoint without a tokenizer, or with one that is not understood, is served by token ids.
-std::unique_ptr<const Tokenizer> LoadTokenizer(const std::vector<ModelFile>& model_files) {
+absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
+  const bool names_file = absl::StartsWith(reason, "tokenizer");
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker has a tokenizer that cannot be used: ", names_file ? "" : file, names_file ? "" : ": ",
+                   reason, "; without its tokenizer files the model is served for token ids alone"));
+}
+
+// Null for a checkpoint without a tokenizer.
+absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector<ModelFile>& model_files) {
   TokenizerFiles files;
   for (const ModelFile& file : model_files) {
+    if (file.content.empty()) return BadTokenizer(file.name, "the file is empty");
     if (file.name == "tokenizer.json") files.tokenizer_json = file.content;
     if (file.name == "tokenizer.model") files.tokenizer_model = file.content;
     if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
@@ -48,8 +58,8 @@ std::unique_ptr<const Tokenizer> LoadTokenizer(const std::vector<ModelFile>& mod
   if (files.tokenizer_json.empty() && files.tokenizer_model.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Load(files);
   if (tokenizer.ok()) return *std::move(tokenizer);
-  QUIRE_LOG(kWarning) << "the tokenizer cannot be used, only token ids are served: " << tokenizer.status().message();
-  return nullptr;
+  return BadTokenizer(files.tokenizer_json.empty() ? "tokenizer.model" : "tokenizer.json",
+                      tokenizer.status().message());
 }
 
 }  // namespace
@@ -57,7 +67,6 @@ std::unique_ptr<const Tokenizer> LoadTokenizer(const std::vector<ModelFile>& mod
 absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
   const std::lock_guard admission_lock(admission_mutex_);
   if (first_.has_value()) return CheckSameModel(*first_, description);
-  first_ = description;
   auto model = std::make_shared<ServedModel>();
   model->name = description.model_name;
   model->architecture = description.architecture;
@@ -65,7 +74,8 @@ absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
-  model->tokenizer = LoadTokenizer(description.tokenizer_files);
+  QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  first_ = description;
   const std::lock_guard lock(mutex_);
   model_ = std::move(model);
   return absl::OkStatus();

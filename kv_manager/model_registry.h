@@ -18,8 +18,9 @@ class ModelRegistry {
   explicit ModelRegistry(int max_context_tokens) : max_context_tokens_(max_context_tokens) {}
 
   // Whether a worker with this description may serve here. FAILED_PRECONDITION names what differs from the first one:
-  // the model, or the numerics that make equal requests give equal tokens. One at a time: a call waits while the first
-  // worker's tokenizer is loaded.
+  // the model, or the numerics that make equal requests give equal tokens; or, for what would be the first, the
+  // tokenizer file that cannot be used and why. A model without tokenizer files is served for token ids alone. One at a
+  // time: a call waits while the first worker's tokenizer is loaded.
   absl::Status Admit(const WorkerDescription& description);
 
   // Null until a worker was admitted; never changes afterwards. Waits for nobody.

@@ -1,61 +1,110 @@
 #include "kv_manager/options.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "base/flags.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
+#include "kv_manager/worker_address.h"
 
-ABSL_FLAG(
-    std::string, workers, "127.0.0.1:50061",
-    "Where the workers are, separated by commas: host:port, unix:path, or dns:///name:port for every address that "
-    "the name has; such a name is looked up again every few seconds.");
+ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
+          "Where the workers are, separated by commas: host:port, unix:path, or dns:///name:port for every address "
+          "that the name has; such a name is looked up again every few seconds.");
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
-          "Where to serve gRPC: host:port or unix:path. Port 0 takes a free one and prints it.");
-ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460", "Where to serve Prometheus' /metrics; empty: nowhere.");
-ABSL_FLAG(int32_t, max_tokens_per_step, 2048, "Tokens of one step at most; a worker may allow less.");
-ABSL_FLAG(int32_t, max_chunk_tokens, 512, "Tokens of one sequence in one step at most: longer prompts take several.");
-ABSL_FLAG(int32_t, max_waiting_requests, 1024, "Requests that may wait for a worker; more are refused.");
-ABSL_FLAG(int32_t, max_context_tokens, 0, "Prompt and output together at most; 0: what the model was made for.");
-ABSL_FLAG(double, watermark, 0.05, "Share of the blocks that stays free when a request is admitted.");
+          "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
+          "the host listens on all networks of the machine.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
+          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
+ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
+          "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
+          "--max-tokens-per-step may be lower.");
+ABSL_FLAG(int32_t, max_chunk_tokens, 512,
+          "Tokens of one sequence in one step at most. A longer prompt takes several steps, so that running requests "
+          "need not wait for it.");
+ABSL_FLAG(int32_t, max_plans_in_flight, 2,
+          "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
 ABSL_FLAG(std::string, policy, "fcfs",
-          "Who is served first: fcfs (by arrival) or priority (by priority, then arrival).");
-ABSL_FLAG(int32_t, max_plans_in_flight, 2, "2: the next step is planned and sent while the worker runs the last one.");
-ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60), "A worker that does not finish a step in time is given up.");
-ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30), "How long requests wait for a lost worker to come back.");
-ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30), "After SIGTERM, how long running requests may go on.");
-ABSL_FLAG(std::string, log_level, "info", "debug, info, warning or error.");
+          "Who is served first: fcfs (by arrival), priority (by the request's priority, then by arrival), "
+          "longest-prefix-first (whose prompt is cached furthest, then by arrival; nobody is passed for ever) or "
+          "fair-share (the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(
+    std::string, tenant_weights, "",
+    "Shares under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets two tokens "
+    "for each one of b while both wait. Tenants that are not listed weigh 1.");
+ABSL_FLAG(std::string, batching, "continuous",
+          "When requests join those that run: continuous (in every step) or static (when the batch before has ended "
+          "altogether, which is slower and there to be compared with).");
+ABSL_FLAG(double, waiting_served_ratio, 0,
+          "Requests join only when at least so many wait for each one that runs; more than 0 lets fewer prefills "
+          "interrupt decodes, and newcomers wait longer.");
+ABSL_FLAG(bool, prefix_cache, true,
+          "Keep computed prefixes of prompts, as long as nothing else needs their blocks, and share them between "
+          "requests of the same cache salt.");
+ABSL_FLAG(int32_t, max_waiting_requests, 1024,
+          "Requests that may wait on each worker; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int32_t, max_context_tokens, 0,
+          "Tokens of prompt and output together at most; 0: as many as the model was made for.");
+ABSL_FLAG(double, watermark, 0.05,
+          "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
+          "running requests grow into before one of them must be preempted.");
+ABSL_FLAG(double, max_pinned_share, 0.25,
+          "Share of a worker's KV blocks, from 0 to 1, that quirectl pin and its like may keep from eviction.");
+ABSL_FLAG(int32_t, max_requests, 4096, "Calls of Generate at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_message_bytes, 16 << 20,
+          "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
+ABSL_FLAG(int32_t, max_prompt_bytes, 4 << 20, "Bytes of a text to be tokenized.");
+ABSL_FLAG(int32_t, max_outbox_tokens, 4096,
+          "Tokens that may wait for one client that reads slowly; at more its request is ended.");
+ABSL_FLAG(int32_t, max_waiting_texts, 64, "Long texts that may wait to be tokenized; more are refused.");
+ABSL_FLAG(int32_t, text_threads, 2,
+          "Threads that tokenize long texts, and as many again that make the text of generated tokens.");
+ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60),
+          "A worker that does not finish a step in this time is given up and connected to anew.");
+ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30),
+          "How long requests wait for a lost worker to come back before they fail.");
+ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
+          "A connection to a worker that is silent for 20s is probed, and given up when nothing answers the probe in "
+          "this time: the worker's host is gone, or far busier than it should be. Not for unix sockets.");
+ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
+          "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "How long running requests may go on after SIGTERM or Ctrl-C.");
+ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
 namespace {
 
-// In the order of --help.
-constexpr const char* kFlags[] = {"workers",
-                                  "listen",
-                                  "metrics_listen",
-                                  "max_tokens_per_step",
-                                  "max_chunk_tokens",
-                                  "max_waiting_requests",
-                                  "max_context_tokens",
-                                  "watermark",
-                                  "policy",
-                                  "max_plans_in_flight",
-                                  "step_timeout",
-                                  "worker_grace",
-                                  "drain_timeout",
-                                  "log_level"};
+constexpr double kMinTenantWeight = 1e-3;
+constexpr double kMaxTenantWeight = 1e6;
+constexpr double kMaxWaitingServedRatio = 1e6;
+
+const ProgramFlags& Flags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "metrics_listen"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
+         "watermark", "prefix_cache", "max_pinned_share"}},
+       {"Calls of clients:",
+        {"max_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens", "max_waiting_texts",
+         "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
+       {"Log, on standard error:", {"log_level"}}}};
+  return *flags;
+}
 
 absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 << 30) {
-  const int value = absl::GetFlag(flag);
-  if (value >= min && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(FlagAsTyped(flag.Name()), " is ", value, ", it must be ", min, " .. ", max));
+  return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
 }
 
 absl::StatusOr<absl::Duration> PositiveDuration(const absl::Flag<absl::Duration>& flag) {
@@ -65,24 +114,6 @@ absl::StatusOr<absl::Duration> PositiveDuration(const absl::Flag<absl::Duration>
                                                  ", it must be more than 0 and at most 24h"));
 }
 
-template <typename T, size_t n>
-absl::StatusOr<T> Choose(const absl::Flag<std::string>& flag, const std::pair<const char*, T> (&choices)[n]) {
-  const std::string value = absl::GetFlag(flag);
-  std::string names;
-  for (const auto& [name, choice] : choices) {
-    if (value == name) return choice;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", name);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
-}
-
-bool IsBadDnsTarget(absl::string_view target) {
-  if (!absl::ConsumePrefix(&target, "dns:///")) return false;
-  const size_t colon = target.rfind(':');
-  return colon == absl::string_view::npos || colon == 0 || colon + 1 == target.size();
-}
-
 absl::StatusOr<std::vector<std::string>> Workers() {
   const std::string value = absl::GetFlag(FLAGS_workers);
   std::vector<std::string> workers = absl::StrSplit(value, ',');
@@ -90,12 +121,71 @@ absl::StatusOr<std::vector<std::string>> Workers() {
     if (worker.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
     }
-    if (IsBadDnsTarget(worker)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--workers is '", value, "', '", worker, "' in it must be dns:///name:port"));
+    if (const absl::Status status = CheckWorkerAddress(worker); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--workers: ", status.message()));
     }
   }
   return workers;
+}
+
+// "a=2,b=1".
+absl::StatusOr<std::map<std::string, double>> TenantWeights() {
+  const std::string value = absl::GetFlag(FLAGS_tenant_weights);
+  std::map<std::string, double> weights;
+  for (const absl::string_view part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
+    const std::vector<std::string> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    double weight = 0;
+    if (sides.size() != 2 || sides[0].empty() || !absl::SimpleAtod(sides[1], &weight)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--tenant-weights has '", part, "', it must be tenant=weight, separated by commas"));
+    }
+    if (!(weight >= kMinTenantWeight && weight <= kMaxTenantWeight)) {
+      return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],
+                                                     ", it must be ", kMinTenantWeight, " .. ", kMaxTenantWeight));
+    }
+    if (!weights.emplace(sides[0], weight).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--tenant-weights names '", sides[0], "' twice"));
+    }
+  }
+  return weights;
+}
+
+absl::Status ReadPolicy(SchedulerOptions* options) {
+  QUIRE_ASSIGN_OR_RETURN(
+      options->policy,
+      FlagChoice<SchedulingPolicy>(FLAGS_policy, {{"fcfs", SchedulingPolicy::kFcfs},
+                                                  {"priority", SchedulingPolicy::kPriority},
+                                                  {"longest-prefix-first", SchedulingPolicy::kLongestPrefixFirst},
+                                                  {"fair-share", SchedulingPolicy::kFairShare}}));
+  QUIRE_ASSIGN_OR_RETURN(options->tenant_weights, TenantWeights());
+  if (!options->tenant_weights.empty() && options->policy != SchedulingPolicy::kFairShare) {
+    return absl::InvalidArgumentError("--tenant-weights is set, it needs --policy=fair-share");
+  }
+  QUIRE_ASSIGN_OR_RETURN(options->batching, FlagChoice<Batching>(FLAGS_batching, {{"continuous", Batching::kContinuous},
+                                                                                  {"static", Batching::kStatic}}));
+  options->waiting_served_ratio = absl::GetFlag(FLAGS_waiting_served_ratio);
+  if (!(options->waiting_served_ratio >= 0 && options->waiting_served_ratio <= kMaxWaitingServedRatio)) {
+    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ", options->waiting_served_ratio,
+                                                   ", it must be 0 .. ", kMaxWaitingServedRatio));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_message_bytes, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_texts, 0));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
+  InferenceServiceOptions options;
+  options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  options.max_requests = absl::GetFlag(FLAGS_max_requests);
+  options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
+  options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
+  options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, PositiveDuration(FLAGS_last_write_timeout));
+  return options;
 }
 
 absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
@@ -103,7 +193,7 @@ absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_chunk_tokens, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_context_tokens, 0));
-  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_plans_in_flight, 1, 2));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_plans_in_flight, 1, kMaxPlansInFlight));
   SchedulerOptions options;
   options.max_tokens_per_step = absl::GetFlag(FLAGS_max_tokens_per_step);
   options.max_chunk_tokens = absl::GetFlag(FLAGS_max_chunk_tokens);
@@ -118,41 +208,40 @@ absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
   if (!(options.watermark >= 0 && options.watermark < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--watermark is ", options.watermark, ", it must be in [0, 1)"));
   }
-  QUIRE_ASSIGN_OR_RETURN(options.policy,
-                         Choose<SchedulingPolicy>(FLAGS_policy, {{"fcfs", SchedulingPolicy::kFcfs},
-                                                                 {"priority", SchedulingPolicy::kPriority}}));
+  QUIRE_RETURN_IF_ERROR(ReadPolicy(&options));
+  return options;
+}
+
+absl::StatusOr<ManagerOptions> MakeOptions() {
+  ManagerOptions options;
+  QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
+  QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
+  QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
+  options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
+  if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
+  }
+  options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.step_timeout, PositiveDuration(FLAGS_step_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_grace, PositiveDuration(FLAGS_worker_grace));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, PositiveDuration(FLAGS_worker_keepalive_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, PositiveDuration(FLAGS_drain_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }
 
 }  // namespace
 
-absl::StatusOr<ManagerOptions> ParseOptions(absl::Span<const char* const> args) {
-  QUIRE_RETURN_IF_ERROR(SetFlags(args, kFlags));
-  ManagerOptions options;
-  QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
-  options.listen = absl::GetFlag(FLAGS_listen);
-  if (options.listen.empty()) return absl::InvalidArgumentError("--listen is empty, expected host:port or unix:path");
-  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
-  QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
-  QUIRE_ASSIGN_OR_RETURN(options.step_timeout, PositiveDuration(FLAGS_step_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.worker_grace, PositiveDuration(FLAGS_worker_grace));
-  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, PositiveDuration(FLAGS_drain_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.log_level, Choose<LogLevel>(FLAGS_log_level, {{"debug", LogLevel::kDebug},
-                                                                               {"info", LogLevel::kInfo},
-                                                                               {"warning", LogLevel::kWarning},
-                                                                               {"error", LogLevel::kError}}));
-  return options;
-}
-
-bool HasFlag(absl::Span<const char* const> args, absl::string_view flag) {
-  return std::find(args.begin(), args.end(), flag) != args.end();
-}
-
-std::string OptionsHelp() {
-  return absl::StrCat(
-      "quire-manager serves a large language model from the KV memory of its workers.\n\n"
-      "Usage: quire-manager [--flag=value ...]\n\n",
-      DescribeFlags(kFlags), "  --version\n      Print the version.\n");
+absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments) {
+  CommandLine<ManagerOptions> line;
+  QUIRE_ASSIGN_OR_RETURN(line.text, ReadFlags(Flags(), arguments));
+  if (line.text) return line;
+  QUIRE_ASSIGN_OR_RETURN(line.options, MakeOptions());
+  return line;
 }
 
 }  // namespace quire

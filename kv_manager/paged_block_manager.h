@@ -1,76 +1,158 @@
 #ifndef QUIRE_KV_MANAGER_PAGED_BLOCK_MANAGER_H_
 #define QUIRE_KV_MANAGER_PAGED_BLOCK_MANAGER_H_
 
+#include <cstdint>
 #include <deque>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/block_pool.h"
 #include "kv_manager/block_table.h"
+#include "kv_manager/prefix_index.h"
+#include "kv_manager/prefix_pins.h"
+#include "kv_manager/prefix_promises.h"
+#include "kv_manager/prefix_tree.h"
 #include "scheduler/block_manager.h"
 
 namespace quire {
 
-// free + used == total; shared ones are among the used.
+// free + evictable + used == total; shared and pinned ones are among the used.
 struct BlockCounts {
   int total = 0;
   int free = 0;
+  int evictable = 0;
   int used = 0;
   int shared = 0;
+  int host_total = 0;  // Of the host tier.
+  int host_used = 0;
+  int pinned = 0;
 };
 
-// Paged KV memory with copy-on-write. Tables and copies in flight hold the references; a block returns to the pool when
-// the last one goes. A block with more than one owner is never written: the writer gets a copy of its partial last
-// block, and the last owner left writes in place. Owned by the step-loop thread.
+struct PagedBlockManagerOptions {
+  int num_blocks = 0;
+  int block_size = 1;       // Tokens per block.
+  int num_host_blocks = 0;  // Of the host tier.
+  bool has_prefix_cache = true;
+  int max_pinned_blocks = 0;
+  PrefixIndex* index = nullptr;  // Told what is cached; null: nobody is. Outlives the block manager.
+};
+
+// Paged KV memory with copy-on-write, a prefix cache and a host tier. Tables, copies in flight, the cache and its pins
+// hold the references; a block returns to the pool when the last one goes. A block with more than one owner is never
+// written: the writer gets a copy of its partial last block, and the last owner left writes in place. One exception:
+// what forks wait for (see Fork), their parent stores in blocks that they hold already. Owned by the step-loop thread.
+//
+// The prefix cache gets a block as soon as a plan that fills it has been made: plans run in order, so whoever finds it
+// there reads it in a later step. What nobody but the cache holds counts as free and is evicted when it is needed.
 class PagedBlockManager : public BlockManager {
  public:
-  PagedBlockManager(int num_blocks, int block_size);
+  explicit PagedBlockManager(const PagedBlockManagerOptions& options);
+  PagedBlockManager(int num_blocks, int block_size)
+      : PagedBlockManager({.num_blocks = num_blocks, .block_size = block_size}) {}
 
-  int block_size() const override { return block_size_; }
+  int block_size() const override { return options_.block_size; }
   int num_blocks() const override { return pool_.num_blocks(); }
-  int num_free_blocks() const override { return pool_.num_free(); }
+  int num_free_blocks() const override { return pool_.num_free() + pool_.num_evictable(); }
 
   void BeginStep(StepId step) override;
   bool Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) override;
   int NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const override;
-  void Fork(SequenceId parent, SequenceId child) override;
+  void Fork(SequenceId parent, SequenceId child, int num_tokens) override;
   void Free(SequenceId sequence) override;
   absl::Span<const BlockId> Table(SequenceId sequence) const override;
   void OnStepCommitted(StepId step) override;
   void OnStepsAbandoned() override;
 
-  BlockCounts counts() const;
+  PrefixHit FindPrefix(const std::string& salt, absl::Span<const TokenId> tokens) const override;
+  void AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
+                   int num_tokens) override;
+  std::optional<int> Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) override;
 
-  // Recomputes every reference count from the tables and the copies in flight. O(blocks); the error names the first
-  // block that contradicts.
+  bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
+  int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
+  bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
+
+  // Pins keep what is cached from eviction. They give way to sequences: whoever finds that nothing else is left ends
+  // them.
+
+  // Pins the cached whole blocks of `tokens` and returns how many tokens these are. See PrefixPins::Pin.
+  absl::StatusOr<int> Pin(const std::string& salt, absl::Span<const TokenId> tokens, int64_t expires_us);
+  // False when these tokens are not pinned.
+  bool Unpin(const std::string& salt, absl::Span<const TokenId> tokens) { return pins_.Unpin(salt, tokens); }
+  void ExpirePins(int64_t now_us) { pins_.Expire(now_us); }
+  int64_t next_pin_expiry_us() const { return pins_.next_expiry_us(); }
+  // Ends the pin that expires first. False when there is none.
+  bool EndOnePin() { return pins_.EndOne(); }
+
+  BlockCounts counts() const;
+  int64_t num_evictions() const { return num_evictions_; }
+
+  // Recomputes every reference count from the tables, the copies in flight, the cache and the pins. O(blocks); the
+  // error names the first block that contradicts.
   absl::Status CheckIntegrity() const;
 
  private:
+  // What one sequence holds.
+  struct Holding {
+    explicit Holding(int block_size) : table(block_size) {}
+
+    BlockTable table;  // Of the pool, or of the host tier.
+    bool is_swapped = false;
+    bool is_published = false;     // To be, as it is computed.
+    std::string salt;              // If so.
+    int num_published_blocks = 0;  // The first of `table`, which are the cache's own.
+    StepId published_in{0};        // When these were last used, for the cache, until they are given up.
+    int num_lent_blocks = 0;       // The first of `table`: forks wait for what this sequence stores there.
+  };
   struct CopyInFlight {
     StepId step;
     BlockRef source;
     BlockRef destination;
   };
+  struct SwapInFlight {
+    StepId step;
+    BlockRef host;  // Being read.
+  };
 
-  // References by tables: what a copy in flight holds keeps a block alive but does not forbid writing, because the
-  // copies of a step come before its stores.
+  // Tables, pins and the cache are owners. What a copy in flight holds keeps a block alive but does not forbid writing,
+  // because the copies of a step come before its stores.
   int NumOwners(BlockId block) const { return pool_.ref_count(block) - num_copies_[Value(block)]; }
   bool IsShared(BlockId block) const { return NumOwners(block) > 1; }
-  bool IsFilledByThisStep(BlockId block) const;
+  // Null unless a copy of the step in the making fills the block.
+  const CopyInFlight* FindFilling(BlockId block) const;
 
+  // Whether the sequence must not write to entry `index` of its table.
+  bool IsProtected(const Holding& holding, int index) const {
+    return index >= holding.num_lent_blocks && IsShared(holding.table.ids()[index]);
+  }
+  Holding& HoldingOf(SequenceId sequence);
+  void LeaveCache(SequenceId sequence, Holding* holding);
+  BlockRef Take();
+  void TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens);
   // Gives entry `index` of the table a block of its own.
   void CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies);
   void CountCopy(const CopyInFlight& copy, int change);
 
-  const int block_size_;
+  const PagedBlockManagerOptions options_;
   BlockPool pool_;  // Before everything that holds references.
-  absl::flat_hash_map<SequenceId, BlockTable> tables_;
+  BlockPool host_pool_;
+  PrefixTree tree_;
+  PrefixPins pins_;
+  PrefixPromises promises_;
+  absl::flat_hash_map<SequenceId, Holding> holdings_;
   std::deque<CopyInFlight> copies_;  // By step.
+  std::deque<SwapInFlight> swaps_;   // By step.
   std::vector<int> num_copies_;      // By block id: how often it is an end of a copy in flight.
+  std::vector<PrefixHash> hashes_;   // By block id: of the prefix that a cached block ends, as the index knows it.
   StepId step_{0};                   // Begun last.
+  StepId cache_step_{0};             // Counts on over sessions: the cache's clock.
+  int64_t num_evictions_ = 0;
 };
 
 }  // namespace quire

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kv_manager/rpc_status.h"
+#include "kv_manager/samples_validation.h"
 #include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
@@ -21,23 +22,6 @@ namespace {
 
 // Below this the division of a logit could overflow; the draw is the likeliest token all the same.
 constexpr float kLeastTemperature = 1e-5f;
-
-// What a newer client sends and this server does not know must not be ignored in silence.
-void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors) {
-  const google::protobuf::Reflection& reflection = *message.GetReflection();
-  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  for (int i = 0; i < unknown.field_count(); ++i) {
-    errors->Add(absl::StrCat(path, unknown.field(i).number()),
-                absl::StrCat("field number ", unknown.field(i).number(), " of ", message.GetDescriptor()->full_name(),
-                             " is not known to this server"));
-  }
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->is_repeated() || field->message_type() == nullptr) continue;
-    CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(path, field->name(), "."), errors);
-  }
-}
 
 absl::Status NoTokenizer(absl::string_view field) {
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
@@ -88,7 +72,7 @@ class GenerateValidator {
 
   absl::StatusOr<ValidRequest> Run(uint64_t drawn_seed) {
     CheckUnknownFields(in_, "", &errors_);
-    ReadRequestId();
+    CheckName(in_.request_id(), "request_id", kMaxRequestIdBytes);
     ReadPrompt();
     ReadLimits();
     ReadStops();
@@ -96,22 +80,14 @@ class GenerateValidator {
     ReadTokenMasks();
     ReadLogprobs();
     ReadEcho();
+    ReadSharing();
+    ReadSamples(in_, &out_, &errors_);
     if (!errors_.empty()) return errors_.ToStatus();
     if (!precondition_.ok()) return precondition_;
     return std::move(out_);
   }
 
  private:
-  void ReadRequestId() {
-    const std::string& id = in_.request_id();
-    if (id.size() > kMaxRequestIdBytes) {
-      errors_.Add("request_id",
-                  absl::StrCat("has ", id.size(), " bytes, at most ", kMaxRequestIdBytes, " are allowed"));
-    } else if (!std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; })) {
-      errors_.Add("request_id", absl::StrCat("is ", Quoted(id), ", only visible ASCII characters are allowed"));
-    }
-  }
-
   void ReadPrompt() {
     std::vector<TokenId>& prompt = out_.request.prompt;
     std::string field;
@@ -159,7 +135,6 @@ class GenerateValidator {
     out_.request.max_tokens = static_cast<int>(std::min<int64_t>(max_tokens, std::numeric_limits<int>::max()));
     out_.request.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
     out_.output.min_tokens = out_.request.sampling.min_tokens;
-    out_.request.priority = in_.priority();
   }
 
   void ReadStops() {
@@ -296,6 +271,7 @@ class GenerateValidator {
 
   void ReadLogprobs() {
     SamplingParams& out = out_.request.sampling;
+    out_.shows_logprobs = in_.has_logprobs();
     if (in_.has_logprobs()) out.num_logprobs = NumLogprobs(in_.logprobs(), "logprobs");
     if (!in_.has_prompt_logprobs()) return;
     out.num_prompt_logprobs = NumLogprobs(in_.prompt_logprobs(), "prompt_logprobs");
@@ -314,7 +290,29 @@ class GenerateValidator {
     if (in_.has_text()) out_.prompt_text = in_.text();
   }
 
+  // What the request has to do with others.
+  void ReadSharing() {
+    CheckName(in_.tenant(), "tenant", kMaxTenantBytes);
+    const std::string& salt = in_.cache_salt();
+    if (salt.size() > kMaxCacheSaltBytes) {
+      errors_.Add("cache_salt",
+                  absl::StrCat("has ", salt.size(), " bytes, at most ", kMaxCacheSaltBytes, " are allowed"));
+    }
+    out_.request.priority = in_.priority();
+    out_.request.tenant = in_.tenant();
+    out_.request.cache_salt = salt;
+    out_.request.bypass_prefix_cache = in_.bypass_prefix_cache();
+  }
+
   // --- Parts.
+
+  void CheckName(const std::string& name, const std::string& field, size_t max_bytes) {
+    if (name.size() > max_bytes) {
+      errors_.Add(field, absl::StrCat("has ", name.size(), " bytes, at most ", max_bytes, " are allowed"));
+    } else if (!std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; })) {
+      errors_.Add(field, absl::StrCat("is ", Quoted(name), ", only visible ASCII characters are allowed"));
+    }
+  }
 
   bool Encode(const std::string& text, bool add_special_tokens, const std::string& field, std::vector<TokenId>* out) {
     EncodeOptions options;
@@ -377,6 +375,22 @@ size_t TextWork(const v1::GenerateRequest& request) {
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed) {
   return GenerateValidator(request, model, limits).Run(drawn_seed);
+}
+
+void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
+  for (int i = 0; i < unknown.field_count(); ++i) {
+    errors->Add(absl::StrCat(path, unknown.field(i).number()),
+                absl::StrCat("field number ", unknown.field(i).number(), " of ", message.GetDescriptor()->full_name(),
+                             " is not known to this server"));
+  }
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->is_repeated() || field->message_type() == nullptr) continue;
+    CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(path, field->name(), "."), errors);
+  }
 }
 
 absl::Status ValidateTokenize(const v1::TokenizeRequest& request, const ServedModel& model,

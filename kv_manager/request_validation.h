@@ -8,7 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "google/protobuf/message.h"
+#include "kv_manager/inference_options.h"
 #include "kv_manager/output_text.h"
+#include "kv_manager/rpc_status.h"
 #include "kv_manager/served_model.h"
 #include "quire/v1/inference.pb.h"
 #include "scheduler/request.h"
@@ -30,11 +33,9 @@ inline constexpr int kMaxBadWords = 256;
 inline constexpr int kMaxBadWordBytes = 1024;
 inline constexpr int kMaxBadWordTokens = 64;
 inline constexpr int kMaxRequestIdBytes = 128;
+inline constexpr int kMaxTenantBytes = 128;
+inline constexpr int kMaxCacheSaltBytes = 256;
 inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logprobs of each: one response carries them.
-
-struct RequestLimits {
-  size_t max_prompt_bytes = 4 << 20;  // Of a text to be tokenized.
-};
 
 // What the text of the first response begins with: nothing, the text of the prompt as it came, or the text that the
 // prompt's tokens decode to.
@@ -42,7 +43,9 @@ enum class Echo { kNone, kText, kTokens };
 
 // A call of Generate that can be served, unless the scheduler finds that it never fits.
 struct ValidRequest {
-  Request request;  // Without id, arrival and deadline.
+  Request request;       // Without id, arrival, deadline and beam_stop.
+  int num_returned = 1;  // Samples or hypotheses; of drawn ones the best if there are more.
+  bool shows_logprobs = false;
   OutputOptions output;
   std::vector<TokenId> named_stop_tokens;  // Of output.end_tokens, those that the caller named. Sorted.
   Echo echo = Echo::kNone;
@@ -56,6 +59,10 @@ size_t TextWork(const v1::GenerateRequest& request);
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none.
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed);
+
+// What a newer client sends and this server does not know must not be ignored in silence: adds every unknown field of
+// `message` and the messages in it, under `path`.
+void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors);
 
 // The same for the other calls that carry text or tokens.
 absl::Status ValidateTokenize(const v1::TokenizeRequest& request, const ServedModel& model,

@@ -6,52 +6,50 @@
 #include "base/check.h"
 
 namespace quire {
+namespace {
 
-ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, std::string name,
-                                 const ValidRequest& request)
+void SetLogprob(const ServedModel& model, TokenId token, float logprob, v1::TokenLogprob* out) {
+  out->set_token_id(token);
+  out->set_logprob(logprob);
+  if (model.tokenizer != nullptr) out->set_token(model.tokenizer->TokenBytes(token));
+}
+
+}  // namespace
+
+void SetLogprobs(const ServedModel& model, const ScoredToken& token, v1::PositionLogprobs* out) {
+  SetLogprob(model, token.token, token.logprob, out->mutable_chosen());
+  out->set_rank(token.rank);
+  for (const TokenLogprob& other : token.top) SetLogprob(model, other.token, other.logprob, out->add_top());
+}
+
+ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const ValidRequest& request,
+                                 std::string* prompt_text)
     : model_(std::move(model)),
-      name_(std::move(name)),
       prompt_tokens_(static_cast<int>(request.request.prompt.size())),
-      has_logprobs_(request.request.sampling.num_logprobs >= 0),
-      has_prompt_logprobs_(request.request.sampling.num_prompt_logprobs >= 0),
+      shows_logprobs_(request.shows_logprobs),
       named_stop_tokens_(request.named_stop_tokens),
       text_(model_->tokenizer.get(), request.request.prompt, request.output,
-            request.echo == Echo::kTokens ? response_.mutable_text_delta() : nullptr) {
-  BeginResponse();
-  response_.set_seed(request.request.sampling.seed);
-  if (request.echo == Echo::kText) response_.set_text_delta(request.prompt_text);
-  if (!has_prompt_logprobs_) return;
-  for (int i = 0; i < prompt_tokens_; ++i) response_.add_prompt_logprobs();
+            request.echo == Echo::kTokens ? prompt_text : nullptr) {
+  if (request.echo != Echo::kTokens) *prompt_text = request.prompt_text;
+  response_.set_position(prompt_tokens_);
 }
 
 void ResponseBuilder::StartNextResponse() {
   response_.Clear();
-  BeginResponse();
-}
-
-void ResponseBuilder::BeginResponse() {
-  response_.set_request_id(name_);
-  response_.set_position(next_position());
+  response_.set_position(prompt_tokens_ + num_tokens_);
 }
 
 bool ResponseBuilder::has_news() const {
   return response_.token_ids_size() > 0 || response_.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
 }
 
-void ResponseBuilder::AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens) {
-  if (!has_prompt_logprobs_) return;
-  QUIRE_CHECK_GE(first_position, 0);
-  QUIRE_CHECK_LE(first_position + static_cast<int>(tokens.size()), response_.prompt_logprobs_size());
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    SetLogprobs(tokens[i], response_.mutable_prompt_logprobs(first_position + static_cast<int>(i)));
-  }
-}
-
 bool ResponseBuilder::AddToken(const ScoredToken& token) {
+  QUIRE_CHECK(!is_finished_);
   ++num_tokens_;
   last_token_ = token.token;
+  logprob_sum_ += token.logprob;
   response_.add_token_ids(token.token);
-  if (has_logprobs_) SetLogprobs(token, response_.add_logprobs());
+  if (shows_logprobs_) SetLogprobs(*model_, token, response_.add_logprobs());
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
   if (!stop.has_value()) return false;
   response_.set_stop(*std::move(stop));
@@ -60,7 +58,7 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
 }
 
 void ResponseBuilder::Finish(FinishReason reason) {
-  QUIRE_CHECK(reason != FinishReason::kDeadline);
+  QUIRE_CHECK(!is_finished_ && reason != FinishReason::kDeadline);
   if (std::optional<std::string> stop = text_.Finish(response_.mutable_text_delta()); stop.has_value()) {
     response_.set_stop(*std::move(stop));
     return SetFinished(v1::FINISH_REASON_STOP);
@@ -80,21 +78,8 @@ void ResponseBuilder::Finish(FinishReason reason) {
 }
 
 void ResponseBuilder::SetFinished(v1::FinishReason reason) {
+  is_finished_ = true;
   response_.set_finish_reason(reason);
-  response_.mutable_usage()->set_prompt_tokens(prompt_tokens_);
-  response_.mutable_usage()->set_completion_tokens(num_tokens_);
-}
-
-void ResponseBuilder::SetLogprobs(const ScoredToken& token, v1::PositionLogprobs* out) const {
-  SetLogprob(token.token, token.logprob, out->mutable_chosen());
-  out->set_rank(token.rank);
-  for (const TokenLogprob& alternative : token.top) SetLogprob(alternative.token, alternative.logprob, out->add_top());
-}
-
-void ResponseBuilder::SetLogprob(TokenId token, float logprob, v1::TokenLogprob* out) const {
-  out->set_token_id(token);
-  out->set_logprob(logprob);
-  if (model_->tokenizer != nullptr) out->set_token(model_->tokenizer->TokenBytes(token));
 }
 
 }  // namespace quire

@@ -14,48 +14,50 @@
 
 namespace quire {
 
-// Turns the tokens of one request into responses. Not thread-safe.
+// Turns the tokens of one sample into responses. Copying forks it. Not thread-safe.
 class ResponseBuilder {
  public:
-  // `name` is GenerateResponse.request_id.
-  ResponseBuilder(std::shared_ptr<const ServedModel> model, std::string name, const ValidRequest& request);
+  // `prompt_text` is set to what the text begins with: "" unless the request wants an echo.
+  ResponseBuilder(std::shared_ptr<const ServedModel> model, const ValidRequest& request, std::string* prompt_text);
 
-  // Logprobs of prompt tokens at first_position and after it; before the first token.
-  void AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens);
-
-  // The next generated token. Returns true when it completes a stop string: then the response is the last one.
+  // The next generated token. Returns true when it completes a stop string: then the sample is finished.
+  // REQUIRES: !is_finished().
   bool AddToken(const ScoredToken& token);
 
-  // No token follows: the response is the last one. REQUIRES: reason is not kDeadline, which ends a call by a status.
+  // No token follows. REQUIRES: !is_finished(), and reason is not kDeadline, which ends a call by a status.
   void Finish(FinishReason reason);
 
-  // What was added since StartNextResponse; worth sending when there are news.
+  // The response that has the finish_reason is there, and is the last one.
+  bool is_finished() const { return is_finished_; }
+
+  // What was added since StartNextResponse, for others to complete; worth sending when there are news.
   const v1::GenerateResponse& response() const { return response_; }
+  v1::GenerateResponse* mutable_response() { return &response_; }
   bool has_news() const;
 
   // The response was sent.
   void StartNextResponse();
 
   int num_tokens() const { return num_tokens_; }
-  int next_position() const { return prompt_tokens_ + num_tokens_; }
+  double logprob_sum() const { return logprob_sum_; }  // Of all tokens.
 
  private:
-  void BeginResponse();
   void SetFinished(v1::FinishReason reason);
-  void SetLogprobs(const ScoredToken& token, v1::PositionLogprobs* out) const;
-  void SetLogprob(TokenId token, float logprob, v1::TokenLogprob* out) const;
 
   std::shared_ptr<const ServedModel> model_;
-  std::string name_;
   int prompt_tokens_;
-  bool has_logprobs_;
-  bool has_prompt_logprobs_;
+  bool shows_logprobs_;
   std::vector<TokenId> named_stop_tokens_;  // Sorted.
   int num_tokens_ = 0;                      // Generated so far.
   TokenId last_token_ = 0;                  // Of those.
+  double logprob_sum_ = 0;
+  bool is_finished_ = false;
   v1::GenerateResponse response_;
-  OutputText text_;  // Its construction writes the prompt's text to response_.
+  OutputText text_;
 };
+
+// `token` as responses show it.
+void SetLogprobs(const ServedModel& model, const ScoredToken& token, v1::PositionLogprobs* out);
 
 }  // namespace quire
 

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "kv_manager/status_reason.h"
 
 namespace quire {
 namespace {
@@ -72,9 +73,10 @@ std::string Ascii(absl::string_view text) {
 
 absl::Status WithDefaultsOfCode(absl::Status status) {
   if (GetDetail<google::rpc::ErrorInfo>(status).has_value()) return status;
+  const std::string reason = StatusReason(status);
   for (const CodeDefaults& defaults : kCodeDefaults) {
     if (status.code() != defaults.code) continue;
-    status = WithReason(std::move(status), defaults.reason);
+    status = WithReason(std::move(status), reason.empty() ? defaults.reason : reason);
     if (defaults.retry_delay_ms >= 0 && !GetDetail<google::rpc::RetryInfo>(status).has_value()) {
       status = WithRetryDelay(std::move(status), defaults.retry_delay_ms);
     }

@@ -56,7 +56,8 @@ std::optional<int64_t> RetryDelayMs(const absl::Status& status);
 // The status for the wire: same code, a message of at most 512 ASCII bytes, and as error details a serialized
 // google.rpc.Status of at most 4 KiB (details that do not fit are left out, the later ones first). A status without a
 // reason gets that of its code: RESOURCE_EXHAUSTED "QUEUE_FULL" and UNAVAILABLE "NO_WORKER", both with a RetryInfo;
-// FAILED_PRECONDITION "NEVER_FITS"; DEADLINE_EXCEEDED "DEADLINE_EXCEEDED"; INTERNAL "INTERNAL".
+// FAILED_PRECONDITION "NEVER_FITS"; DEADLINE_EXCEEDED "DEADLINE_EXCEEDED"; INTERNAL "INTERNAL". Of these codes, that of
+// WithStatusReason comes before the code's.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // The same, and tells gRPC's own retries when to come again, by the trailer grpc-retry-pushback-ms.

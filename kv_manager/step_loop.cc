@@ -7,19 +7,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "kv_manager/status_reason.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kMaxFruitlessSessions = 3;
+// A worker that takes longer to come up is worth a warning.
+constexpr int64_t kQuietStartUs = 10'000'000;
 
 double Seconds(int64_t us) {
   return static_cast<double>(us) * 1e-6;
 }
 
 absl::Status ShuttingDown() {
-  return absl::UnavailableError("the manager is shutting down");
+  return WithStatusReason(absl::UnavailableError("the manager is shutting down"), "DRAINING");
 }
 
 }  // namespace
@@ -63,6 +66,7 @@ void StepLoop::Stop() {
     link_.Lose(ShuttingDown(), now_us_);
   }
   FailAll(ShuttingDown());
+  AnswerQuestions(nullptr, nullptr);
   Publish();
 }
 
@@ -70,7 +74,7 @@ void StepLoop::ThreadMain() {
   while (true) {
     const int64_t wake_us = RunOnce();
     std::unique_lock lock(mutex_);
-    const auto has_work = [this] { return stopping_ || !inbox_.empty(); };
+    const auto has_work = [this] { return stopping_ || !inbox_.empty() || !asked_.empty(); };
     if (wake_us == kNever) {
       wake_.wait(lock, has_work);
     } else {
@@ -83,6 +87,15 @@ void StepLoop::ThreadMain() {
 // The inbox.
 
 absl::Status StepLoop::Submit(Request request, std::shared_ptr<RequestSink> sink) {
+  const std::shared_ptr<PrefixIndex> index = IndexFor(request);
+  if (index != nullptr) index->Expect(request.id, request.cache_salt, request.prompt);
+  const RequestId id = request.id;
+  const absl::Status status = Post(std::move(request), std::move(sink));
+  if (!status.ok() && index != nullptr) index->Forget(id);
+  return status;
+}
+
+absl::Status StepLoop::Post(Request request, std::shared_ptr<RequestSink> sink) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return ShuttingDown();
   if (inbox_requests_ >= options_.max_inbox_requests) {
@@ -98,11 +111,30 @@ absl::Status StepLoop::Submit(Request request, std::shared_ptr<RequestSink> sink
   return absl::OkStatus();
 }
 
-void StepLoop::Cancel(RequestId request) {
+void StepLoop::Cancel(RequestId request, FinishReason reason) {
   const std::lock_guard lock(mutex_);
   if (cancellable_.erase(request) == 0) return;
-  inbox_.emplace_back(Cancelled{request});
+  inbox_.emplace_back(Cancelled{request, reason});
   wake_.notify_one();
+}
+
+void StepLoop::CancelSample(RequestId request, int sample_index) {
+  const std::lock_guard lock(mutex_);
+  if (!cancellable_.contains(request)) return;
+  inbox_.emplace_back(SampleCancelled{request, sample_index});
+  wake_.notify_one();
+}
+
+absl::Status StepLoop::Ask(Question question) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return ShuttingDown();
+  if (static_cast<int>(asked_.size()) >= options_.max_questions) {
+    return absl::ResourceExhaustedError(absl::StrCat("worker ", options_.address, " has ", asked_.size(),
+                                                     " questions to answer, the limit is ", options_.max_questions));
+  }
+  asked_.push_back(std::move(question));
+  wake_.notify_one();
+  return absl::OkStatus();
 }
 
 void StepLoop::OnDescribed(uint64_t epoch, WorkerDescription description) {
@@ -130,6 +162,7 @@ void StepLoop::Post(Event event) {
 void StepLoop::TakeInbox() {
   const std::lock_guard lock(mutex_);
   events_.swap(inbox_);
+  questions_.swap(asked_);
   // Until the round is over they count as load.
   load_.num_requests += inbox_requests_;
   load_.wanted_blocks += inbox_wanted_blocks_;
@@ -150,6 +183,19 @@ WorkerLoad StepLoop::load() const {
   return load;
 }
 
+WorkerLoad StepLoop::load(const Request& request) const {
+  WorkerLoad load = this->load();
+  const std::shared_ptr<PrefixIndex> index = IndexFor(request);
+  if (index != nullptr) load.num_cached_tokens = index->NumTokens(request.cache_salt, request.prompt);
+  return load;
+}
+
+std::shared_ptr<PrefixIndex> StepLoop::IndexFor(const Request& request) const {
+  if (request.bypass_prefix_cache) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return prefix_index_;
+}
+
 int StepLoop::inbox_size() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(inbox_.size());
@@ -166,7 +212,9 @@ int64_t StepLoop::RunOnce() {
   events_.clear();
   PollLink();
   ExpireDeadlines();
+  if (blocks_ != nullptr) blocks_->ExpirePins(now_us_);
   PlanSteps();
+  AnswerQuestions(scheduler_.get(), blocks_.get());
   Publish();
   return NextWake();
 }
@@ -178,13 +226,14 @@ void StepLoop::Handle(Submitted event) {
   if (!absl::IsAlreadyExists(status)) {
     const std::lock_guard lock(mutex_);
     cancellable_.erase(id);
+    if (prefix_index_ != nullptr) prefix_index_->Forget(id);
   }
   event.sink->OnFailed(status);
 }
 
 absl::Status StepLoop::Queue(Submitted* event) {
   StepLoopStats& stats = current_.stats;
-  if (scheduler_ == nullptr || (!link_.is_ready() && now_us_ >= lost_since_us_ + options_.worker_grace_us)) {
+  if (!link_.is_ready() && !MayReturn()) {
     ++stats.refused_worker_lost;
     return absl::UnavailableError(
         absl::StrCat("worker ", options_.address, " is not connected: ", link_.last_error().message()));
@@ -207,20 +256,26 @@ absl::Status StepLoop::Queue(Submitted* event) {
 }
 
 void StepLoop::Handle(Cancelled event) {
-  if (live_.Drop(event.request)) scheduler_->Cancel(event.request);
+  if (live_.Drop(event.request, event.reason, now_us_)) scheduler_->Cancel(event.request);
+}
+
+void StepLoop::Handle(SampleCancelled event) {
+  if (scheduler_ != nullptr) scheduler_->CancelSample(event.request, event.sample_index);
 }
 
 void StepLoop::Handle(Described event) {
   if (!link_.is_current(event.epoch)) return;
   if (absl::Status status = hooks_.admit_worker(event.description); !status.ok()) return LoseWorker(std::move(status));
   AdoptPool(event.description);
-  link_.OnDescribed();
+  link_.OnDescribed(event.description);
 }
 
 void StepLoop::Handle(Opened event) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
   tokens_at_open_ = current_.stats.generated_tokens;
+  logged_waiting_ = false;
+  logged_reason_ = absl::OkStatus();
   QUIRE_LOG(kInfo) << "worker " << options_.address << " joined: epoch " << event.epoch << ", model "
                    << description_->model_name << ", " << description_->num_blocks << " blocks of "
                    << description_->block_size << " tokens, " << description_->max_sequences << " rows, "
@@ -230,19 +285,26 @@ void StepLoop::Handle(Opened event) {
 void StepLoop::Handle(Answered event) {
   if (!link_.is_current(event.epoch)) return;
   if (absl::Status status = scheduler_->CheckResult(event.result); !status.ok()) return LoseWorker(std::move(status));
-  current_.stats.step_seconds.Observe(Seconds(link_.OnResult(now_us_)));
+  const int64_t in_flight_us = link_.OnResult(now_us_);
+  current_.stats.step_seconds.Observe(Seconds(in_flight_us));
   current_.stats.worker_step_seconds.Observe(Seconds(event.duration_us));
-  live_.Deliver(scheduler_->Commit(std::move(event.result)), now_us_);
+  live_.Deliver(scheduler_->Commit(std::move(event.result)), now_us_ - in_flight_us, now_us_);
 }
 
 void StepLoop::Handle(Lost event) {
   if (link_.is_current(event.epoch)) LoseWorker(std::move(event.reason));
 }
 
+// Its requests wait for it, new ones too.
+bool StepLoop::MayReturn() const {
+  return scheduler_ != nullptr && !link_.is_ready() && now_us_ < lost_since_us_ + options_.worker_grace_us;
+}
+
 // A worker that comes back with another pool cannot take its requests back: the scheduler has promised them blocks.
 void StepLoop::AdoptPool(const WorkerDescription& description) {
   const bool same_pool = description_.has_value() && description_->num_blocks == description.num_blocks &&
                          description_->block_size == description.block_size &&
+                         description_->num_host_blocks == description.num_host_blocks &&
                          description_->max_sequences == description.max_sequences &&
                          description_->max_tokens_per_step == description.max_tokens_per_step;
   description_ = description;
@@ -255,14 +317,21 @@ void StepLoop::AdoptPool(const WorkerDescription& description) {
   scheduler.max_tokens_per_step = std::min(scheduler.max_tokens_per_step, description.max_tokens_per_step);
   scheduler.max_chunk_tokens = std::min(scheduler.max_chunk_tokens, scheduler.max_tokens_per_step);
   scheduler.max_context_tokens = std::min(scheduler.max_context_tokens, description.max_context_tokens);
-  if (scheduler_ != nullptr) {
-    const SchedulerCounts counts = scheduler_->counts();
-    earlier_preemptions_ += counts.preemptions;
-    earlier_recomputed_tokens_ += counts.recomputed_tokens;
-  }
+  CountSchedulerWork();
+  counted_ = {};
+  counted_evictions_ = 0;
   scheduler_.reset();
-  blocks_ = std::make_unique<PagedBlockManager>(description.num_blocks, description.block_size);
+  auto index = options_.has_prefix_cache ? std::make_shared<PrefixIndex>(description.block_size) : nullptr;
+  blocks_ = std::make_unique<PagedBlockManager>(PagedBlockManagerOptions{
+      .num_blocks = description.num_blocks,
+      .block_size = description.block_size,
+      .num_host_blocks = description.num_host_blocks,
+      .has_prefix_cache = options_.has_prefix_cache,
+      .max_pinned_blocks = static_cast<int>(options_.max_pinned_share * description.num_blocks),
+      .index = index.get()});
   scheduler_ = std::make_unique<Scheduler>(scheduler, blocks_.get());
+  const std::lock_guard lock(mutex_);
+  prefix_index_ = std::move(index);
 }
 
 void StepLoop::LoseWorker(absl::Status reason) {
@@ -274,10 +343,22 @@ void StepLoop::LoseWorker(absl::Status reason) {
     lost_since_us_ = now_us_;
     scheduler_->AbandonAll();
     CountFruitlessSession();
-  } else if (reason != link_.last_error()) {
-    QUIRE_LOG(kWarning) << "worker " << options_.address << " cannot be used: " << reason.message();
+  } else {
+    LogFailedAttempt(reason);
   }
   link_.Lose(std::move(reason), now_us_);
+}
+
+// Every reason once, and that nobody is there yet at first only as what it is.
+void StepLoop::LogFailedAttempt(const absl::Status& reason) {
+  if (absl::IsUnavailable(reason) && now_us_ < lost_since_us_ + kQuietStartUs) {
+    if (!std::exchange(logged_waiting_, true)) {
+      QUIRE_LOG(kInfo) << "waiting for worker " << options_.address;
+    }
+  } else if (reason != logged_reason_) {
+    QUIRE_LOG(kWarning) << "worker " << options_.address << " cannot be used: " << reason.message();
+    logged_reason_ = reason;
+  }
 }
 
 // A request can be what kills its worker: it must not do so for ever.
@@ -304,20 +385,22 @@ void StepLoop::PollLink() {
                                           options_.worker_grace_us / 1'000'000, " s: ", link_.last_error().message())));
 }
 
-// The scheduler looks at deadlines only when it plans; a busy or lost worker does not put them off.
+// A busy or lost worker does not put them off.
 void StepLoop::ExpireDeadlines() {
-  for (const RequestId request : live_.Expired(now_us_)) {
-    scheduler_->Cancel(request);
-    live_.Finish(request, FinishReason::kDeadline, now_us_);
-  }
+  for (const RequestId request : live_.Expire(now_us_)) scheduler_->Cancel(request);
 }
 
-// Also when nothing is left to run: planning is when the blocks of cancelled requests come back.
+// Requests are there and none of them can go on, ever: nothing but pins can hold what they lack.
+bool StepLoop::EndPinForRequests() {
+  return link_.num_plans_in_flight() == 0 && live_.size() > 0 && blocks_->EndOnePin();
+}
+
 void StepLoop::PlanSteps() {
   while (link_.is_ready() && link_.num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
     const int64_t start_us = clock_->NowMicros();
-    const StepPlan plan = scheduler_->Plan(now_us_);
-    if (plan.slices.empty()) return;
+    const StepPlan plan = scheduler_->Plan();
+    if (plan.empty() && EndPinForRequests()) continue;
+    if (plan.empty()) return;
     const int64_t planned_us = clock_->NowMicros();
     current_.stats.plan_seconds.Observe(Seconds(planned_us - start_us));
     current_.stats.step_tokens.Observe(plan.num_tokens());
@@ -326,8 +409,31 @@ void StepLoop::PlanSteps() {
   }
 }
 
+void StepLoop::AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks) {
+  const View view{options_.address, link_, scheduler, blocks, now_us_};
+  for (const Question& question : questions_) question(view);
+  questions_.clear();
+}
+
+void StepLoop::CountSchedulerWork() {
+  if (scheduler_ == nullptr) return;
+  StepLoopStats& stats = current_.stats;
+  const SchedulerCounts counts = scheduler_->counts();
+  stats.preemptions += counts.preemptions - counted_.preemptions;
+  stats.swap_outs += counts.swap_outs - counted_.swap_outs;
+  stats.forks += counts.forks - counted_.forks;
+  stats.recomputed_tokens += counts.recomputed_tokens - counted_.recomputed_tokens;
+  counted_ = counts;
+  stats.evictions += blocks_->num_evictions() - counted_evictions_;
+  counted_evictions_ = blocks_->num_evictions();
+}
+
 void StepLoop::Publish() {
-  WorkerLoad load{.is_ready = link_.is_ready(), .wanted_blocks = live_.wanted_blocks(), .num_requests = live_.size()};
+  CountSchedulerWork();
+  WorkerLoad load{.is_ready = link_.is_ready(),
+                  .may_return = MayReturn(),
+                  .wanted_blocks = live_.wanted_blocks(),
+                  .num_requests = live_.size()};
   current_.is_ready = link_.is_ready();
   current_.last_error = std::string(link_.last_error().message());
   current_.epoch = link_.epoch();
@@ -338,12 +444,12 @@ void StepLoop::Publish() {
     const SchedulerCounts counts = scheduler_->counts();
     current_.waiting_requests = counts.waiting;
     current_.running_requests = counts.running;
-    current_.stats.preemptions = earlier_preemptions_ + counts.preemptions;
-    current_.stats.recomputed_tokens = earlier_recomputed_tokens_ + counts.recomputed_tokens;
+    current_.swapped_requests = counts.swapped;
     current_.device = description_->device;
     current_.numerics_fingerprint = description_->numerics_fingerprint;
     load.num_blocks = current_.blocks.total;
-    load.num_free_blocks = current_.blocks.free;
+    load.max_sequences = description_->max_sequences;
+    load.num_free_blocks = current_.blocks.free + current_.blocks.evictable;
   }
   auto status = std::make_shared<const WorkerStatus>(current_);
   bool has_changed;
@@ -352,13 +458,17 @@ void StepLoop::Publish() {
     has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
     load_ = load;
     status_.swap(status);
-    for (const RequestId request : live_.TakeEnded()) cancellable_.erase(request);
+    for (const RequestId request : live_.TakeEnded()) {
+      cancellable_.erase(request);
+      if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+    }
   }
   if (has_changed) hooks_.on_change();
 }
 
 int64_t StepLoop::NextWake() const {
   int64_t wake_us = std::min(link_.next_poll_us(), live_.next_deadline_us());
+  if (blocks_ != nullptr) wake_us = std::min(wake_us, blocks_->next_pin_expiry_us());
   if (!link_.is_ready() && live_.size() > 0) wake_us = std::min(wake_us, lost_since_us_ + options_.worker_grace_us);
   return wake_us;
 }

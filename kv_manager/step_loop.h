@@ -19,6 +19,7 @@
 #include "kv_manager/live_requests.h"
 #include "kv_manager/paged_block_manager.h"
 #include "kv_manager/placement.h"
+#include "kv_manager/prefix_index.h"
 #include "kv_manager/request_sink.h"
 #include "kv_manager/worker_client.h"
 #include "kv_manager/worker_link.h"
@@ -32,8 +33,11 @@ struct StepLoopOptions {
   std::string address;         // Of the worker, for logs and status.
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
+  bool has_prefix_cache = true;
+  double max_pinned_share = 0.25;        // Of the pool: what pins may hold.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int max_inbox_requests = 1024;         // Submitted and not yet seen by the loop.
+  int max_questions = 64;                // Asked and not yet answered.
 };
 
 // One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens:
@@ -47,6 +51,16 @@ class StepLoop : private WorkerClient::Listener {
     // Something that status() or load() tells has changed for outsiders: readiness, or the last request has ended.
     std::function<void()> on_change;
   };
+
+  // What a question sees, while it is called.
+  struct View {
+    const std::string& address;  // Of the worker.
+    const WorkerLink& link;
+    Scheduler* scheduler;       // Null, as blocks, before the worker has joined and once the loop has stopped.
+    PagedBlockManager* blocks;  // Those of a lost worker are empty.
+    int64_t now_us;
+  };
+  using Question = std::function<void(const View&)>;
 
   // `clock` is borrowed.
   StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, Hooks hooks, const Clock* clock);
@@ -65,11 +79,19 @@ class StepLoop : private WorkerClient::Listener {
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink);
   // See Engine::Cancel. Kept only for a request that is submitted here and has not ended, and once: however slow the
   // loop, there are never more cancels in the inbox than requests in it and in the loop.
-  void Cancel(RequestId request);
+  void Cancel(RequestId request, FinishReason reason = FinishReason::kCancelled);
+  // See Engine::CancelSample. Kept only for a request that is submitted here and has not ended.
+  void CancelSample(RequestId request, int sample_index);
+  // The loop calls `question` once: when it has planned in its next round, after everything that was submitted before;
+  // or Stop does. It must be quick. RESOURCE_EXHAUSTED when too many wait already, UNAVAILABLE when the loop has
+  // stopped; then it is not called.
+  absl::Status Ask(Question question);
   // As of the end of the last round of the loop; one consistent value. Never null.
   std::shared_ptr<const WorkerStatus> status() const;
   // Includes what was submitted since.
   WorkerLoad load() const;
+  // With what is cached of this request's prompt.
+  WorkerLoad load(const Request& request) const;
   // Events that the loop has not taken yet.
   int inbox_size() const;
 
@@ -85,6 +107,11 @@ class StepLoop : private WorkerClient::Listener {
   };
   struct Cancelled {
     RequestId request;
+    FinishReason reason;
+  };
+  struct SampleCancelled {
+    RequestId request;
+    int sample_index;
   };
   struct Described {
     uint64_t epoch;
@@ -102,7 +129,7 @@ class StepLoop : private WorkerClient::Listener {
     uint64_t epoch;
     absl::Status reason;
   };
-  using Event = std::variant<Submitted, Cancelled, Described, Opened, Answered, Lost>;
+  using Event = std::variant<Submitted, Cancelled, SampleCancelled, Described, Opened, Answered, Lost>;
 
   // WorkerClient::Listener, on the client's threads.
   void OnDescribed(uint64_t epoch, WorkerDescription description) override;
@@ -111,24 +138,33 @@ class StepLoop : private WorkerClient::Listener {
   void OnLost(uint64_t epoch, absl::Status reason) override;
 
   void Post(Event event);
+  absl::Status Post(Request request, std::shared_ptr<RequestSink> sink);
+  // Null without a prefix cache, or when the request does without.
+  std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const;
   void TakeInbox();
 
   void Handle(Submitted event);
   void Handle(Cancelled event);
+  void Handle(SampleCancelled event);
   void Handle(Described event);
   void Handle(Opened event);
   void Handle(Answered event);
   void Handle(Lost event);
 
   absl::Status Queue(Submitted* event);
+  bool MayReturn() const;
   void AdoptPool(const WorkerDescription& description);
   void LoseWorker(absl::Status reason);
+  void LogFailedAttempt(const absl::Status& reason);
   void CountFruitlessSession();
   void FailAll(const absl::Status& status);
 
   void ExpireDeadlines();
   void PollLink();
+  bool EndPinForRequests();
   void PlanSteps();
+  void AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks);
+  void CountSchedulerWork();
   void Publish();
   int64_t NextWake() const;
   void ThreadMain();
@@ -144,20 +180,25 @@ class StepLoop : private WorkerClient::Listener {
   int inbox_requests_ = 0;                      // Submitted events in inbox_.
   int64_t inbox_wanted_blocks_ = 0;             // Of those.
   absl::flat_hash_set<RequestId> cancellable_;  // In the inbox or the loop, and not cancelled.
+  std::vector<Question> asked_;
   bool stopping_ = false;
   WorkerLoad load_;  // Without the inbox.
   std::shared_ptr<const WorkerStatus> status_;
+  std::shared_ptr<PrefixIndex> prefix_index_;  // Of the pool; null until the worker has joined, or without a cache.
 
   // Owned by the loop.
-  std::vector<Event> events_;  // Taken from the inbox, being handled.
-  int64_t now_us_ = 0;         // Start of the current round.
-  WorkerStatus current_;       // What will be published, and the stats.
+  std::vector<Event> events_;        // Taken from the inbox, being handled.
+  std::vector<Question> questions_;  // Taken from asked_.
+  int64_t now_us_ = 0;               // Start of the current round.
+  WorkerStatus current_;             // What will be published, and the stats.
   LiveRequests live_{&current_.stats};
   std::optional<WorkerDescription> description_;  // Of the pool below.
   std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
   std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
-  int64_t earlier_preemptions_ = 0;               // Of the schedulers of earlier pools.
-  int64_t earlier_recomputed_tokens_ = 0;         // Likewise.
+  SchedulerCounts counted_;                       // Of scheduler_'s counts, those that are in the stats.
+  int64_t counted_evictions_ = 0;                 // Likewise of blocks_.
+  bool logged_waiting_ = false;                   // That the worker is not there yet, since it was lost.
+  absl::Status logged_reason_;                    // Why it cannot be used; OK: nothing was logged since it was lost.
   int64_t lost_since_us_ = 0;                     // While no session is open.
   int64_t tokens_at_open_ = 0;                    // stats.generated_tokens when the session was opened.
   int num_fruitless_sessions_ = 0;                // In a row: lost with plans in flight, before they gave a token.

@@ -1,5 +1,7 @@
 #include "kv_manager/token_stream.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "kv_manager/rpc_status.h"
@@ -15,11 +17,12 @@ absl::Status SlowReader(size_t limit) {
 
 }  // namespace
 
-TokenStream::TokenStream(Environment environment, RequestId id, ResponseBuilder builder, ResponseWriter* writer)
+TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, ResponseWriter* writer)
     : environment_(std::move(environment)),
       id_(id),
-      next_position_(builder.next_position()),
-      builder_(std::move(builder)),
+      max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
+      next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
+      responses_(std::move(responses)),
       writer_(writer) {}
 
 template <typename Add>
@@ -29,7 +32,7 @@ bool TokenStream::Post(Add add) {
     if (is_ended_) return false;
     add(&outbox_);
     is_ended_ = outbox_.end.has_value();
-    if (is_ended_ && is_writing_) writer_->LimitWrite();
+    if (is_ended_ && is_writing_) LimitWrites();
     if (std::exchange(is_busy_, true)) return true;
   }
   ScheduleRun();
@@ -40,28 +43,40 @@ void TokenStream::ScheduleRun() {
   environment_.run_later([self = shared_from_this()] { self->Run(); });
 }
 
+void TokenStream::LimitWrites() {
+  if (!std::exchange(is_limited_, true)) writer_->LimitWrite();
+}
+
+void TokenStream::OnStarted(int num_cached_tokens) {
+  Post([&](Outbox* outbox) { outbox->num_cached_tokens = num_cached_tokens; });
+}
+
 void TokenStream::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
   Post([&](Outbox* outbox) { outbox->prompt_logprobs.emplace_back(first_position, std::move(tokens)); });
 }
 
 void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
-  QUIRE_CHECK_EQ(sample_index, 0);
+  QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
   bool is_full = false;
   Post([&](Outbox* outbox) {
-    QUIRE_CHECK_EQ(position, next_position_++);
-    is_full = outbox->tokens.size() >= environment_.max_outbox_tokens;
+    QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
+    is_full = outbox->tokens.size() >= max_outbox_tokens_;
     if (is_full) {
-      outbox->end = SlowReader(environment_.max_outbox_tokens);
+      outbox->end = SlowReader(max_outbox_tokens_);
     } else {
-      outbox->tokens.push_back(std::move(token));
+      outbox->tokens.push_back({sample_index, std::move(token)});
     }
   });
   // Not from here: this is the engine calling.
-  if (is_full) environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id); });
+  if (is_full)
+    environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id, FinishReason::kCancelled); });
 }
 
-void TokenStream::OnFinished(int /*sample_index*/, FinishReason reason) {
-  Post([&](Outbox* outbox) { outbox->end = reason; });
+void TokenStream::OnFinished(const Finished& finished) {
+  Post([&](Outbox* outbox) {
+    outbox->finished.push_back(finished);
+    if (finished.ends_request) outbox->end = absl::OkStatus();
+  });
 }
 
 void TokenStream::OnFailed(absl::Status status) {
@@ -69,8 +84,8 @@ void TokenStream::OnFailed(absl::Status status) {
 }
 
 bool TokenStream::Abort() {
-  const bool was_running = Post([](Outbox* outbox) { outbox->end = FinishReason::kCancelled; });
-  if (was_running) environment_.engine->Cancel(id_);
+  const bool was_running = Post([](Outbox* outbox) { outbox->end = absl::OkStatus(); });
+  if (was_running) environment_.engine->Cancel(id_, FinishReason::kCancelled);
   return was_running;
 }
 
@@ -88,17 +103,18 @@ void TokenStream::Close() {
     outbox_ = {};
     was_busy = std::exchange(is_busy_, true);
   }
-  environment_.engine->Cancel(id_);
+  environment_.engine->Cancel(id_, FinishReason::kCancelled);
   if (!was_busy) ScheduleRun();
 }
 
 void TokenStream::OnWritten(bool ok) {
-  builder_.StartNextResponse();
+  responses_.StartNext();
   if (!ok) Close();
   {
     std::lock_guard lock(mutex_);
     is_writing_ = false;
-    if (outbox_.empty() && !is_closed_) {
+    const bool is_idle = outbox_.empty() && !is_closed_ && !status_.has_value() && !responses_.has_next();
+    if (is_idle) {
       is_busy_ = false;
       return;
     }
@@ -110,25 +126,31 @@ void TokenStream::Run() {
   while (true) {
     Outbox batch;
     bool is_closed;
+    const bool reads = !status_.has_value() && !responses_.has_next();
     {
       std::lock_guard lock(mutex_);
-      batch = std::exchange(outbox_, {});
+      if (reads) batch = std::exchange(outbox_, {});
       is_closed = is_closed_;
     }
-    const std::optional<absl::Status> status =
-        is_closed ? absl::CancelledError("the client ended the call") : Read(batch);
-    if (status.has_value()) {
+    if (is_closed) {
       environment_.on_end();
-      writer_->EndCall(builder_.has_news() && !is_closed ? &builder_.response() : nullptr, *status);
+      writer_->EndCall(nullptr, absl::CancelledError("the client ended the call"));
       return;
     }
-    if (builder_.has_news()) {
+    if (reads) status_ = Read(batch);
+    const bool has_next = responses_.has_next();
+    if (status_.has_value() && (!has_next || responses_.is_last())) {
+      environment_.on_end();
+      writer_->EndCall(has_next ? responses_.Next() : nullptr, *status_);
+      return;
+    }
+    if (has_next) {
       {
         std::lock_guard lock(mutex_);
         is_writing_ = true;
-        if (is_ended_) writer_->LimitWrite();
+        if (is_ended_) LimitWrites();
       }
-      writer_->WriteResponse(&builder_.response());
+      writer_->WriteResponse(responses_.Next());
       return;
     }
     std::lock_guard lock(mutex_);
@@ -140,25 +162,34 @@ void TokenStream::Run() {
 }
 
 std::optional<absl::Status> TokenStream::Read(const Outbox& batch) {
-  for (const auto& [first_position, tokens] : batch.prompt_logprobs) builder_.AddPromptLogprobs(first_position, tokens);
-  for (const ScoredToken& token : batch.tokens) {
-    if (!builder_.AddToken(token)) continue;
-    {
-      std::lock_guard lock(mutex_);
-      is_ended_ = true;
-      outbox_ = {};
-    }
-    environment_.engine->Cancel(id_);
-    return absl::OkStatus();
+  if (batch.num_cached_tokens.has_value()) responses_.SetCachedTokens(*batch.num_cached_tokens);
+  for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
+    responses_.AddPromptLogprobs(first_position, tokens);
   }
-  if (!batch.end.has_value()) return std::nullopt;
-  if (!batch.end->ok()) return batch.end->status();
-  if (**batch.end == FinishReason::kDeadline) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the call's deadline passed after ", builder_.num_tokens(), " generated tokens"));
+  std::vector<int> stopped;
+  for (const auto& [sample_index, token] : batch.tokens) {
+    if (responses_.AddToken(sample_index, token)) stopped.push_back(sample_index);
   }
-  builder_.Finish(**batch.end);
-  return absl::OkStatus();
+  for (const Finished& finished : batch.finished) responses_.FinishSample(finished);
+
+  std::optional<absl::Status> status = batch.end;
+  if (!status.has_value() && StopSamples(stopped)) status = absl::OkStatus();
+  if (status.has_value()) responses_.End(/*is_whole=*/status->ok());
+  return status;
+}
+
+bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
+  if (!responses_.are_all_finished()) {
+    for (int sample_index : sample_indices) environment_.engine->CancelSample(id_, sample_index);
+    return false;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    is_ended_ = true;
+    outbox_ = {};
+  }
+  environment_.engine->Cancel(id_, FinishReason::kStopToken);
+  return true;
 }
 
 }  // namespace quire

@@ -12,14 +12,13 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
 
 using Fixed32Column = google::protobuf::RepeatedField<uint32_t>;
 using FloatColumn = google::protobuf::RepeatedField<float>;
-
-constexpr uint32_t kProtocolVersion = 1;
 
 void CopyTokens(const std::vector<TokenId>& tokens, Fixed32Column* out) {
   out->Add(tokens.begin(), tokens.end());
@@ -47,6 +46,23 @@ void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
   out->set_min_tokens(in.min_tokens);
   out->set_num_logprobs_plus_one(in.num_logprobs + 1);
   out->set_num_prompt_logprobs_plus_one(in.num_prompt_logprobs + 1);
+  out->set_num_candidates(in.num_candidates);
+}
+
+// Copies and swaps of blocks.
+void EncodeMoves(const StepPlan& plan, v1::StepPlan* out) {
+  for (const BlockSwap& swap : plan.swap_outs) {
+    out->add_swap_out_blocks(Value(swap.device));
+    out->add_swap_out_host_blocks(Value(swap.host));
+  }
+  for (const BlockSwap& swap : plan.swap_ins) {
+    out->add_swap_in_host_blocks(Value(swap.host));
+    out->add_swap_in_blocks(Value(swap.device));
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    out->add_copy_sources(Value(copy.source));
+    out->add_copy_destinations(Value(copy.destination));
+  }
 }
 
 absl::Status Malformed(absl::string_view column, uint64_t value, absl::string_view limit) {
@@ -111,11 +127,11 @@ class ScoreReader {
 };
 
 absl::Status DecodeTokens(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size, StepResult* out) {
-  if (in.token_ids_size() != expected.num_sampled)
-    return Malformed("token_ids: length", in.token_ids_size(), absl::StrCat(expected.num_sampled));
+  if (in.token_ids_size() != expected.num_drawn)
+    return Malformed("token_ids: length", in.token_ids_size(), absl::StrCat(expected.num_drawn));
   int next = 0;
   for (size_t i = 0; i < expected.slices.size(); ++i) {
-    if (!expected.slices[i].sample) continue;
+    if (!expected.slices[i].draws()) continue;
     const uint32_t token = in.token_ids(next++);
     if (token >= static_cast<uint32_t>(vocab_size))
       return Malformed("token_ids", token, absl::StrCat("less than ", vocab_size));
@@ -125,14 +141,63 @@ absl::Status DecodeTokens(const v1::StepResult& in, const ExpectedResult& expect
   return absl::OkStatus();
 }
 
+absl::Status CheckCandidateColumns(const v1::StepResult& in, const ExpectedResult& expected) {
+  if (in.candidate_lengths_size() != expected.num_candidate_lists) {
+    return Malformed("candidate_lengths: length", in.candidate_lengths_size(),
+                     absl::StrCat(expected.num_candidate_lists));
+  }
+  uint64_t num_candidates = 0;
+  for (const uint32_t length : in.candidate_lengths()) num_candidates += length;
+  if (num_candidates != static_cast<uint64_t>(in.candidate_token_ids_size()))
+    return Malformed("candidate_token_ids: length", in.candidate_token_ids_size(), absl::StrCat(num_candidates));
+  if (num_candidates != static_cast<uint64_t>(in.candidate_logprobs_size()))
+    return Malformed("candidate_logprobs: length", in.candidate_logprobs_size(), absl::StrCat(num_candidates));
+  return absl::OkStatus();
+}
+
+// One list, from entry `first` on.
+absl::Status DecodeCandidateList(const v1::StepResult& in, int first, int length, int vocab_size,
+                                 std::vector<TokenLogprob>* out) {
+  out->reserve(length);
+  for (int i = first; i < first + length; ++i) {
+    const uint32_t token = in.candidate_token_ids(i);
+    const float logprob = in.candidate_logprobs(i);
+    if (token >= static_cast<uint32_t>(vocab_size))
+      return Malformed("candidate_token_ids", token, absl::StrCat("less than ", vocab_size));
+    if (!std::isfinite(logprob)) return Malformed("candidate_logprobs: no finite number at", i, "one");
+    if (!out->empty() && logprob > out->back().logprob)
+      return Malformed("candidate_logprobs: a larger one at", i, "falling order");
+    out->push_back({static_cast<TokenId>(token), logprob});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeCandidates(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size,
+                              StepResult* out) {
+  QUIRE_RETURN_IF_ERROR(CheckCandidateColumns(in, expected));
+  int list = 0;
+  int first = 0;
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    const ExpectedResult::Slice& slice = expected.slices[i];
+    if (!slice.lists_candidates()) continue;
+    const uint32_t length = in.candidate_lengths(list++);
+    if (length < 1 || length > static_cast<uint32_t>(slice.num_candidates))
+      return Malformed("candidate_lengths", length, absl::StrCat("1 .. ", slice.num_candidates));
+    out->slices[i].sampled = true;
+    QUIRE_RETURN_IF_ERROR(DecodeCandidateList(in, first, length, vocab_size, &out->slices[i].candidates));
+    first += length;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DecodeScores(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size, StepResult* out) {
   const bool any_asked = std::any_of(expected.slices.begin(), expected.slices.end(),
-                                     [](const auto& slice) { return slice.sample && slice.num_logprobs >= 0; });
+                                     [](const auto& slice) { return slice.draws() && slice.num_logprobs >= 0; });
   ScoreReader reader(in.scores(), "scores", vocab_size);
-  if (!any_asked) return reader.CheckColumns(in.scores().logprobs_size() == 0 ? 0 : expected.num_sampled);
-  QUIRE_RETURN_IF_ERROR(reader.CheckColumns(expected.num_sampled));
+  if (!any_asked) return reader.CheckColumns(in.scores().logprobs_size() == 0 ? 0 : expected.num_drawn);
+  QUIRE_RETURN_IF_ERROR(reader.CheckColumns(expected.num_drawn));
   for (size_t i = 0; i < expected.slices.size(); ++i) {
-    if (!expected.slices[i].sample) continue;
+    if (!expected.slices[i].draws()) continue;
     QUIRE_RETURN_IF_ERROR(reader.Next(expected.slices[i].num_logprobs, &out->slices[i].token));
   }
   return absl::OkStatus();
@@ -173,10 +238,12 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, u
 ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
   out->Clear();
   out->set_step(Value(plan.step));
+  EncodeMoves(plan, out);
   for (const SequenceStart& start : plan.starts) EncodeStart(start, out->add_starts());
-  for (const BlockCopy& copy : plan.copies) {
-    out->add_copy_sources(Value(copy.source));
-    out->add_copy_destinations(Value(copy.destination));
+  for (const SequenceFork& fork : plan.forks) EncodeFork(fork, out);
+  for (const TokenAppend& append : plan.appends) {
+    out->add_append_rows(Value(append.row));
+    out->add_append_token_ids(append.token);
   }
 
   ExpectedResult expected;
@@ -191,8 +258,9 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     out->add_slice_tail_lengths(slice.block_tail.size());
     for (const BlockId block : slice.block_tail) out->add_block_tails(Value(block));
     samples->push_back(slice.sample ? 1 : 0);
-    expected.num_sampled += slice.sample ? 1 : 0;
     expected.slices.push_back(Expect(slice));
+    expected.num_drawn += expected.slices.back().draws() ? 1 : 0;
+    expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
   }
   return expected;
 }
@@ -204,17 +272,31 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   out->set_prompt_length(start.prompt_length);
   CopyTokens(start.tokens, out->mutable_token_ids());
   EncodeSampling(start.sampling, out->mutable_sampling());
-  if (Value(start.row) >= rows_.size()) rows_.resize(Value(start.row) + 1);
-  Row& row = rows_[Value(start.row)];
-  row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}};
+  Row& row = RowOf(start.row);
+  row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}, start.sampling.num_candidates};
   if (row.num_prompt_logprobs < 0) return;
   row.prompt.assign(start.tokens.begin(), start.tokens.begin() + start.prompt_length);
+}
+
+void PlanEncoder::EncodeFork(const SequenceFork& fork, v1::StepPlan* out) {
+  out->add_fork_rows(Value(fork.row));
+  out->add_fork_parents(Value(fork.parent));
+  out->add_fork_sequences(Value(fork.sequence));
+  out->add_fork_sample_indices(fork.sample_index);
+  Row& row = RowOf(fork.row);
+  QUIRE_CHECK_LT(Value(fork.parent), rows_.size());
+  row = rows_[Value(fork.parent)];
+}
+
+PlanEncoder::Row& PlanEncoder::RowOf(RowId id) {
+  if (Value(id) >= rows_.size()) rows_.resize(Value(id) + 1);
+  return rows_[Value(id)];
 }
 
 ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
   QUIRE_CHECK_LT(Value(slice.row), rows_.size());
   const Row& row = rows_[Value(slice.row)];
-  ExpectedResult::Slice expected{slice.sample, row.num_logprobs, row.num_prompt_logprobs, {}};
+  ExpectedResult::Slice expected{slice.sample, row.num_logprobs, row.num_prompt_logprobs, {}, row.num_candidates};
   // Each token of the slice says something about the next position, as far as that lies in the prompt.
   const int begin = slice.first_position + 1;
   const int end = std::min<int>(begin + slice.num_tokens, static_cast<int>(row.prompt.size()));
@@ -226,6 +308,7 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const Expe
   if (in.step() != Value(expected.step)) return Malformed("step", in.step(), absl::StrCat(Value(expected.step)));
   StepResult out{.step = expected.step, .slices = std::vector<SliceResult>(expected.slices.size())};
   QUIRE_RETURN_IF_ERROR(DecodeTokens(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodePromptScores(in, expected, vocab_size, &out));
   return out;
@@ -234,21 +317,22 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const Expe
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in) {
   constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
   constexpr uint64_t kMaxCount = 1 << 30;
-  // The manager keeps something for each of them: a worker's word must not cost it its memory.
-  constexpr uint64_t kMaxBlockSize = 1 << 16;
-  constexpr uint64_t kMaxBlocks = 1 << 24;
-  constexpr uint64_t kMaxRows = 1 << 16;
-  QUIRE_RETURN_IF_ERROR(CheckRange("protocol_version", in.protocol_version(), kProtocolVersion, kProtocolVersion));
+  QUIRE_RETURN_IF_ERROR(
+      CheckRange("protocol_version", in.protocol_version(), kWorkerProtocolVersion, kWorkerProtocolVersion));
   QUIRE_RETURN_IF_ERROR(CheckRange("vocab_size", in.vocab_size(), 1, kMaxInt));
   QUIRE_RETURN_IF_ERROR(CheckRange("max_context_tokens", in.max_context_tokens(), 2, kMaxCount));
-  QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxBlockSize));
-  QUIRE_RETURN_IF_ERROR(CheckRange("num_blocks", in.num_blocks(), 1, kMaxBlocks));
-  QUIRE_RETURN_IF_ERROR(CheckRange("max_sequences", in.max_sequences(), 1, kMaxRows));
+  QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxWorkerBlockSize));
+  QUIRE_RETURN_IF_ERROR(CheckRange("num_blocks", in.num_blocks(), 1, kMaxWorkerBlocks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("num_host_blocks", in.num_host_blocks(), 0, kMaxWorkerBlocks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("max_sequences", in.max_sequences(), 1, kMaxWorkerRows));
   QUIRE_RETURN_IF_ERROR(CheckRange("max_tokens_per_step", in.max_tokens_per_step(), 1, kMaxCount));
   for (const uint32_t token : in.eos_token_ids())
     QUIRE_RETURN_IF_ERROR(CheckRange("eos_token_ids", token, 0, in.vocab_size() - 1));
   if (in.has_bos_token_id())
     QUIRE_RETURN_IF_ERROR(CheckRange("bos_token_id", in.bos_token_id(), 0, in.vocab_size() - 1));
+
+  QUIRE_RETURN_IF_ERROR(
+      CheckRange("last_epoch", in.last_epoch(), 0, std::numeric_limits<uint64_t>::max() - 1));  // There is a greater.
 
   WorkerDescription out;
   out.model_name = in.model_name();
@@ -260,11 +344,13 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   for (const v1::ModelFile& file : in.tokenizer_files()) out.tokenizer_files.push_back({file.name(), file.content()});
   out.block_size = in.block_size();
   out.num_blocks = in.num_blocks();
-  out.block_bytes = static_cast<int64_t>(in.block_bytes());
+  out.num_host_blocks = in.num_host_blocks();
   out.max_sequences = in.max_sequences();
   out.max_tokens_per_step = in.max_tokens_per_step();
   out.numerics_fingerprint = in.numerics_fingerprint();
   out.device = in.device();
+  out.last_epoch = in.last_epoch();
+  out.has_session = in.has_session();
   return out;
 }
 

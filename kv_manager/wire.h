@@ -21,9 +21,14 @@ struct ExpectedResult {
     int num_logprobs;                    // Of the sampled token, as in SamplingParams; -1: none.
     int num_prompt_logprobs;             // Of each token of the prompt, likewise.
     std::vector<TokenId> prompt_tokens;  // Those whose logprobs are due, in order.
+    int num_candidates = 0;              // Above 0 the slice reports candidates instead of a token.
+
+    bool draws() const { return sample && num_candidates == 0; }
+    bool lists_candidates() const { return sample && num_candidates > 0; }
   };
   StepId step{0};
-  int num_sampled = 0;
+  int num_drawn = 0;            // Slices that draw a token.
+  int num_candidate_lists = 0;  // Slices that report candidates.
   std::vector<Slice> slices;
 };
 
@@ -38,9 +43,13 @@ class PlanEncoder {
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
     std::vector<TokenId> prompt;  // When it has logprobs.
+    int num_candidates = 0;
   };
 
   void EncodeStart(const SequenceStart& start, v1::SequenceStart* out);
+  void EncodeFork(const SequenceFork& fork, v1::StepPlan* out);
+  // Makes room in rows_.
+  Row& RowOf(RowId id);
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
   std::vector<Row> rows_;  // By row id.

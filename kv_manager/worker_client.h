@@ -21,7 +21,7 @@ struct ModelFile {
   bool operator==(const ModelFile&) const = default;
 };
 
-// The constants of a worker, as it describes itself.
+// A worker as it describes itself: its constants, and where its sessions stand.
 struct WorkerDescription {
   std::string model_name;
   std::string architecture;
@@ -32,11 +32,13 @@ struct WorkerDescription {
   std::vector<ModelFile> tokenizer_files;
   int block_size = 0;
   int num_blocks = 0;
-  int64_t block_bytes = 0;
+  int num_host_blocks = 0;      // Of the host tier; 0: there is none.
   int max_sequences = 0;        // Rows.
   int max_tokens_per_step = 0;  // Largest plan.
   std::string numerics_fingerprint;
   std::string device;
+  uint64_t last_epoch = 0;   // The greatest it has seen.
+  bool has_session = false;  // Perhaps another manager's.
 };
 
 // The connection of one step loop to its worker. Every call names the attempt it belongs to by its epoch, and so does
@@ -65,7 +67,8 @@ class WorkerClient {
 
   // Asks the worker for its constants.
   virtual void Describe(uint64_t epoch) = 0;
-  // Opens the session of this epoch. REQUIRES: the worker described itself in this epoch.
+  // Opens the session of this epoch. REQUIRES: the worker described itself in this attempt, whose epoch this one
+  // replaces; it is not smaller.
   virtual void Open(uint64_t epoch) = 0;
   // Sends a plan. REQUIRES: the session was opened. After a loss that the caller does not know of yet: does nothing.
   virtual void Send(const StepPlan& plan) = 0;

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/status.h"
+#include "kv_manager/worker_address.h"
 
 namespace quire {
 namespace {
-
-constexpr absl::string_view kDnsPrefix = "dns:///";
 
 // "1.2.3.4:port" or "[::1]:port"; empty when the address has no such form.
 std::string WithPort(const sockaddr* address, socklen_t length, absl::string_view port) {
@@ -29,10 +29,8 @@ std::string WithPort(const sockaddr* address, socklen_t length, absl::string_vie
 absl::StatusOr<std::vector<std::string>> ResolveWorkers(absl::string_view target) {
   absl::string_view name = target;
   if (!absl::ConsumePrefix(&name, kDnsPrefix)) return std::vector<std::string>{std::string(target)};
+  QUIRE_RETURN_IF_ERROR(CheckWorkerAddress(target));
   const size_t colon = name.rfind(':');
-  if (colon == absl::string_view::npos || colon == 0 || colon + 1 == name.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", target, "' is not dns:///name:port"));
-  }
   const std::string host(name.substr(0, colon));
   const std::string port(name.substr(colon + 1));
   addrinfo hints{};

@@ -50,15 +50,18 @@ int64_t WorkerLink::next_poll_us() const {
   return num_in_flight_ > 0 ? progress_us_ + options_.step_timeout_us : std::numeric_limits<int64_t>::max();
 }
 
-void WorkerLink::OnDescribed() {
+void WorkerLink::OnDescribed(const WorkerDescription& worker) {
   QUIRE_CHECK(state_ == State::kDescribing);
   state_ = State::kOpening;
+  const bool was_replaced = has_been_ready_ && worker.has_session;
+  if (!was_replaced) epoch_ = std::max(epoch_, worker.last_epoch + 1);
   client_->Open(epoch_);
 }
 
 void WorkerLink::OnOpened() {
   QUIRE_CHECK(state_ == State::kOpening);
   state_ = State::kReady;
+  has_been_ready_ = true;
   last_error_ = absl::OkStatus();
 }
 
@@ -73,7 +76,7 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
 
 void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
   QUIRE_CHECK(is_ready());
-  QUIRE_CHECK_LT(num_in_flight_, kMaxInFlight);
+  QUIRE_CHECK_LT(num_in_flight_, kMaxPlansInFlight);
   if (num_in_flight_ == 0) progress_us_ = now_us;
   sent_us_[num_in_flight_++] = now_us;
   client_->Send(plan);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/worker_protocol.h"
 #include "kv_manager/worker_client.h"
 #include "scheduler/step_plan.h"
 
@@ -35,7 +36,9 @@ class WorkerLink {
   // When Poll has something to do, if nothing else happens before.
   int64_t next_poll_us() const;
 
-  void OnDescribed();  // The worker is welcome: opens the session.
+  // The worker is welcome: opens the session. Its epoch is beyond the worker's last one, but for one case: a manager
+  // that has had a session and finds another manager's open does not take it back.
+  void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
   // Ends the attempt or session; the next one starts after the backoff, with the next epoch.
   void Lose(absl::Status reason, int64_t now_us);
@@ -54,20 +57,19 @@ class WorkerLink {
  private:
   enum class State { kWaiting, kDescribing, kOpening, kReady };
 
-  static constexpr int kMaxInFlight = 2;
-
   const WorkerLinkOptions options_;
   const std::unique_ptr<WorkerClient> client_;
 
   State state_ = State::kWaiting;
   uint64_t epoch_;
+  bool has_been_ready_ = false;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;
   absl::Status last_error_;
 
   int num_in_flight_ = 0;
-  int64_t sent_us_[kMaxInFlight] = {};  // Of the plans in flight, oldest first.
+  int64_t sent_us_[kMaxPlansInFlight] = {};  // Of the plans in flight, oldest first.
   int64_t progress_us_ = 0;             // The last result, or the plan sent into an idle session.
   uint64_t num_steps_ = 0;
 };

@@ -8,7 +8,8 @@ void StepLoopStats::Add(const StepLoopStats& other) {
        {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,
         &StepLoopStats::refused_worker_lost, &StepLoopStats::prompt_tokens, &StepLoopStats::generated_tokens,
         &StepLoopStats::cow_copies, &StepLoopStats::worker_losses, &StepLoopStats::preemptions,
-        &StepLoopStats::recomputed_tokens}) {
+        &StepLoopStats::recomputed_tokens, &StepLoopStats::cached_tokens, &StepLoopStats::forks,
+        &StepLoopStats::evictions, &StepLoopStats::swap_outs}) {
     this->*count += other.*count;
   }
   for (Histogram StepLoopStats::*histogram :

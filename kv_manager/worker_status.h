@@ -19,19 +19,23 @@ inline constexpr double kStepTokensBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256,
 
 // What a step loop has counted since it started. Every number only grows.
 struct StepLoopStats {
-  // By FinishReason; kCancelled counts what the caller ended, be it for a stop string.
+  // By FinishReason; what the caller ended counts as kStopToken after a stop string, else as kCancelled.
   std::array<int64_t, 4> finished = {};
   int64_t failed = 0;               // Ended by OnFailed after they were queued.
   int64_t refused_never_fits = 0;   // Refused by the scheduler: the pool or the model's context is too small.
   int64_t refused_queue_full = 0;   // Refused by the scheduler: too many requests wait.
   int64_t refused_worker_lost = 0;  // Arrived when the worker had gone for good.
   int64_t prompt_tokens = 0;        // Of requests that the scheduler took.
+  int64_t cached_tokens = 0;        // Of these, found in the prefix cache when the request first ran.
   int64_t generated_tokens = 0;
   int64_t cow_copies = 0;
+  int64_t forks = 0;          // Sequences that began as a copy of another.
+  int64_t evictions = 0;      // Blocks that the prefix cache gave up.
   int64_t worker_losses = 0;  // Sessions that ended.
   int64_t preemptions = 0;
+  int64_t swap_outs = 0;  // Preemptions that moved blocks to the host tier.
   int64_t recomputed_tokens = 0;
-  Histogram queue_seconds{kSecondsBounds};        // Arrival to first step.
+  Histogram queue_seconds{kSecondsBounds};        // Arrival to the plan of the first step.
   Histogram first_token_seconds{kSecondsBounds};  // Arrival to first token.
   Histogram inter_token_seconds{kSecondsBounds};  // Between two tokens of a sample.
   Histogram request_seconds{kSecondsBounds};      // Arrival to the end, for those that finished.
@@ -54,6 +58,7 @@ struct WorkerStatus {
   BlockCounts blocks;
   int waiting_requests = 0;
   int running_requests = 0;
+  int swapped_requests = 0;  // Of the waiting ones.
   std::string device;
   std::string numerics_fingerprint;
   StepLoopStats stats;

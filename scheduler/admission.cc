@@ -4,8 +4,24 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace quire {
+namespace {
+
+absl::Status CheckRows(const Request& request, const SchedulerOptions& options) {
+  const char* field = request.beam.has_value() ? "beam.width" : "n (or best_of)";
+  if (NumRows(request) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", NumRows(request), ", it must be at least 1"));
+  }
+  if (NumRows(request) > options.max_sequences) {
+    return absl::FailedPreconditionError(absl::StrCat(field, " is ", NumRows(request), ", the worker runs at most ",
+                                                      options.max_sequences, " sequences"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& options, const BlockManager& blocks) {
   if (request.prompt.empty()) return absl::InvalidArgumentError("prompt has 0 tokens, it must have at least 1");
@@ -18,13 +34,31 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
                                                    request.max_tokens, ", together ", num_tokens,
                                                    "; the context has at most ", options.max_context_tokens));
   }
-  const int64_t num_blocks = (num_tokens - 1 + blocks.block_size() - 1) / blocks.block_size();
+  QUIRE_RETURN_IF_ERROR(CheckRows(request, options));
+  // When it starts again after a preemption every sample or beam tells the worker all it knows, in one message.
+  const int64_t num_start_tokens = NumRows(request) * NumStartTokens(request, static_cast<int>(num_tokens));
+  if (num_start_tokens > kMaxStartTokens) {
+    return absl::InvalidArgumentError(absl::StrCat(NumRows(request), request.beam.has_value() ? " beams" : " samples",
+                                                   " of up to ", num_tokens, " tokens and their lists of tokens are ",
+                                                   num_start_tokens, " numbers, the limit is ", kMaxStartTokens));
+  }
+  const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
   if (num_blocks > blocks.num_blocks()) {
+    const int num_rows = NumRows(request);
     return absl::FailedPreconditionError(absl::StrCat(
-        "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens, ": this takes ",
-        num_blocks, " KV blocks of ", blocks.block_size(), " tokens, the pool has ", blocks.num_blocks()));
+        "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens,
+        num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
+        ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens, the pool has ",
+        blocks.num_blocks()));
   }
   return absl::OkStatus();
+}
+
+int64_t MaxBlocks(const Request& request, int block_size) {
+  const int64_t num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t num_shared = num_prompt_tokens / block_size;
+  const int64_t num_slots = num_prompt_tokens + request.max_tokens - 1;
+  return num_shared + NumRows(request) * ((num_slots + block_size - 1) / block_size - num_shared);
 }
 
 int WatermarkBlocks(double watermark, int num_blocks) {

@@ -15,6 +15,10 @@ namespace quire {
 // last token are never stored, so 5 prompt tokens and max_tokens 4 need 8 slots.
 absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& options, const BlockManager& blocks);
 
+// The most blocks that the request can ever hold: every sample or beam has the prompt's whole blocks in common with the
+// others, and the rest for itself.
+int64_t MaxBlocks(const Request& request, int block_size);
+
 // Blocks that admission leaves free for the running ones to grow into.
 int WatermarkBlocks(double watermark, int num_blocks);
 
@@ -22,8 +26,8 @@ int WatermarkBlocks(double watermark, int num_blocks);
 // room for running sequences, and without any it would only lock the door.
 bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle);
 
-// The starts of one plan hold no more numbers than this, 16 MiB of them, unless a single request does: far below what
-// one message to a worker may hold.
+// The starts of one plan hold no more numbers than this, 16 MiB of them: far below what one message to a worker may
+// hold.
 constexpr int64_t kMaxStartTokens = 4 << 20;
 
 // Numbers in the start of one sequence of the request that has `num_tokens` tokens: these, and what sampling lists.

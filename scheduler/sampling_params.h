@@ -34,6 +34,10 @@ struct SamplingParams {
   int min_tokens = 0;
   int num_logprobs = -1;         // Top logprobs per generated token; 0: only the chosen one's; -1: none.
   int num_prompt_logprobs = -1;  // The same for the tokens of the prompt.
+  // Above 0 nothing is drawn: beam search picks among this many candidates. Their logprobs are those of the model, to
+  // which bias, penalties and masks are then applied as Hugging Face does with beams; temperature, top_k, top_p and
+  // min_p do not count.
+  int num_candidates = 0;
 
   bool operator==(const SamplingParams&) const = default;
 };

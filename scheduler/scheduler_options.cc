@@ -30,6 +30,15 @@ absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
   if (!(options.watermark >= 0 && options.watermark < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("watermark is ", options.watermark, ", it must be in [0, 1)"));
   }
+  if (!(options.waiting_served_ratio >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("waiting_served_ratio is ", options.waiting_served_ratio, ", it must be at least 0"));
+  }
+  for (const auto& [tenant, weight] : options.tenant_weights) {
+    if (weight > 0 && weight < 1e9) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight of tenant \"", tenant, "\" is ", weight, ", it must be above 0 and below 1e9"));
+  }
   return absl::OkStatus();
 }
 

@@ -2,31 +2,71 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "base/check.h"
+#include "scheduler/block_manager.h"
 
 namespace quire {
+namespace {
+
+constexpr int kNoBlock = std::numeric_limits<int>::max();
+
+}  // namespace
 
 Sequence::Sequence(SequenceId id, int sample_index, const std::vector<TokenId>& prompt, int max_tokens)
     : id_(id),
       sample_index_(sample_index),
       prompt_length_(static_cast<int>(prompt.size())),
       max_length_(prompt_length_ + max_tokens),
-      tokens_(prompt) {}
+      tokens_(prompt),
+      first_changed_block_(kNoBlock) {}
 
-void Sequence::EnterRow(RowId row) {
+Sequence Sequence::Fork(SequenceId id, int sample_index) const {
+  Sequence child = *this;
+  child.id_ = id;
+  child.sample_index_ = sample_index;
+  child.num_slices_in_flight_ = 0;
+  child.num_samples_in_flight_ = 0;
+  child.pending_fork.reset();
+  child.has_pending_append = false;
+  child.num_writable_ = 0;
+  child.may_have_changed_table_ = true;
+  child.candidates.reset();
+  return child;
+}
+
+void Sequence::EnterRow(RowId row, int num_computed) {
   // A sample in flight would be missing from the tokens that the new row starts with.
   QUIRE_CHECK_EQ(num_slices_in_flight_, 0) << id_;
   row_ = row;
+  num_computed_ = num_computed;
+  max_computed_ = std::max(max_computed_, num_computed);
+  // Those that came while it waited will come again unless everything is still there.
+  if (num_computed < num_known_tokens()) candidates.reset();
 }
 
-void Sequence::LeaveRow() {
-  num_computed_ = 0;
+void Sequence::ForkRow(RowId row, RowId parent) {
+  row_ = row;
+  pending_fork = parent;
+}
+
+void Sequence::LeaveRow(bool keeps_blocks) {
   sent_table_.clear();
+  first_changed_block_ = kNoBlock;
+  may_have_changed_table_ = true;
+  num_writable_ = 0;
+  num_published_blocks_ = 0;
+  pending_fork.reset();
+  has_pending_append = false;
+  if (keeps_blocks) return;
+  num_computed_ = 0;
+  wait.reset();
+  candidates.reset();
 }
 
 void Sequence::OnSlicePlanned(int num_tokens) {
-  QUIRE_CHECK_GE(num_tokens, 1) << id_;
+  QUIRE_CHECK_GE(num_tokens, 0) << id_;
   QUIRE_CHECK_LE(num_tokens, num_uncomputed_tokens()) << id_;
   const bool samples = num_tokens == num_uncomputed_tokens();
   num_computed_ += num_tokens;
@@ -45,15 +85,38 @@ void Sequence::OnSliceCommitted(bool sampled) {
 void Sequence::OnSlicesAbandoned() {
   num_slices_in_flight_ = 0;
   num_samples_in_flight_ = 0;
+  num_computed_ = 0;
+  wait.reset();
+  candidates.reset();
+}
+
+void Sequence::OnAllocated(int num_tokens, int block_size) {
+  num_writable_ = NumBlocksFor(num_tokens, block_size) * block_size;
+  may_have_changed_table_ = true;
 }
 
 void Sequence::FillTableChange(absl::Span<const BlockId> table, int block_size, SequenceSlice* slice) {
-  size_t first = std::min<size_t>(slice->first_position / block_size, sent_table_.size());
+  size_t first =
+      std::min({slice->first_position / block_size, first_changed_block_, static_cast<int>(sent_table_.size())});
+  first_changed_block_ = kNoBlock;
+  may_have_changed_table_ = false;
   while (first < sent_table_.size() && first < table.size() && sent_table_[first] == table[first]) ++first;
   slice->first_changed_block = static_cast<int>(first);
   slice->block_tail.assign(table.begin() + first, table.end());
   sent_table_.resize(first);
   sent_table_.insert(sent_table_.end(), slice->block_tail.begin(), slice->block_tail.end());
+}
+
+void Sequence::OnTableChanged(int first_changed_block) {
+  first_changed_block_ = std::min(first_changed_block_, first_changed_block);
+  may_have_changed_table_ = true;
+}
+
+bool Sequence::TakeUnpublished(int block_size) {
+  const int num_blocks = num_computed_known_tokens() / block_size;
+  if (num_blocks <= num_published_blocks_) return false;
+  num_published_blocks_ = num_blocks;
+  return true;
 }
 
 int Sequence::NumRecomputed(int num_tokens) const {

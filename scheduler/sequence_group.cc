@@ -4,30 +4,79 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
+
 namespace quire {
 
 SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId sequence)
-    : request_(std::move(request)), rank_(rank) {
-  sequences_.emplace_back(sequence, /*sample_index=*/0, request_.prompt, request_.max_tokens);
+    : request_(std::move(request)), rank_(rank), num_to_fork_(request_.num_samples - 1) {
+  sequences_.push_back(std::make_unique<Sequence>(sequence, /*sample_index=*/0, request_.prompt, request_.max_tokens));
+  if (!request_.beam.has_value()) return;
+  beam_search_.emplace(*request_.beam, request_.max_tokens, request_.stop_token_ids, request_.beam_stop.get());
+  request_.sampling.num_candidates = beam_search_->num_candidates();
+  sequences_.front()->ShareThePromptOnly();
 }
 
-Sequence* SequenceGroup::Find(SequenceId sequence) {
-  auto it = std::find_if(sequences_.begin(), sequences_.end(), [&](const Sequence& s) { return s.id() == sequence; });
-  return it == sequences_.end() ? nullptr : &*it;
+Sequence* SequenceGroup::Find(SequenceId sequence) const {
+  for (const auto& candidate : sequences_) {
+    if (candidate->id() == sequence) return candidate.get();
+  }
+  return nullptr;
+}
+
+std::vector<SequenceId> SequenceGroup::SequenceIds() const {
+  std::vector<SequenceId> ids;
+  for (const auto& sequence : sequences_) ids.push_back(sequence->id());
+  return ids;
+}
+
+Sequence* SequenceGroup::Add(Sequence sequence) {
+  return sequences_.emplace_back(std::make_unique<Sequence>(std::move(sequence))).get();
+}
+
+void SequenceGroup::Erase(const Sequence* sequence) {
+  std::erase_if(sequences_, [&](const auto& candidate) { return candidate.get() == sequence; });
+}
+
+RowId SequenceGroup::TakeSpareRow() {
+  QUIRE_CHECK(!spare_rows.empty()) << id();
+  const RowId row = spare_rows.front();
+  spare_rows.erase(spare_rows.begin());
+  return row;
+}
+
+bool SequenceGroup::HasToWait(Sequence* sequence) const {
+  if (!sequence->wait.has_value()) return false;
+  if (Find(sequence->wait->sequence)->num_computed_tokens() < sequence->wait->num_tokens) return true;
+  sequence->wait.reset();
+  return false;
 }
 
 int SequenceGroup::NumTokensLost() const {
   int sum = 0;
   bool is_planned_to_the_end = true;
-  for (const Sequence& sequence : sequences_) {
-    sum += sequence.num_computed_tokens();
-    if (sequence.num_uncomputed_tokens() > 0) is_planned_to_the_end = false;
+  for (const auto& sequence : sequences_) {
+    // The prompt is computed once for all.
+    const int shared = sequence == sequences_.front() ? 0 : sequence->prompt_length();
+    sum += std::max(0, sequence->num_computed_tokens() - shared);
+    if (sequence->num_uncomputed_tokens() > 0) is_planned_to_the_end = false;
   }
-  return is_planned_to_the_end ? 0 : sum;
+  return is_planned_to_the_end && !beam_search_.has_value() ? 0 : sum;
 }
 
 bool SequenceGroup::has_slices_in_flight() const {
-  return std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.has_slices_in_flight(); });
+  return std::any_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s->has_slices_in_flight(); });
+}
+
+void SequenceGroup::OnSlicesAbandoned() {
+  is_swapped = false;
+  short_with_free_blocks = -1;
+  for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
+  const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
+                                     [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
+  if (has_drawn || beam_search_.has_value()) return;
+  sequences_.resize(1);
+  num_to_fork_ = request_.num_samples - 1;
 }
 
 SequenceGroup* CheapestVictim(absl::Span<SequenceGroup* const> groups) {
@@ -43,6 +92,20 @@ SequenceGroup* CheapestVictim(absl::Span<SequenceGroup* const> groups) {
     if (victim == nullptr || cheapness(*group) > cheapness(*victim)) victim = group;
   }
   return num_running >= 2 ? victim : nullptr;
+}
+
+std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
+                                         int block_size) {
+  std::optional<Sequence::Wait> best;
+  const std::vector<TokenId>& tokens = sequence.tokens();
+  for (const auto& other : earlier) {
+    const int limit = std::min(sequence.num_known_tokens() - 1, other->num_known_tokens());
+    int length = std::min(sequence.prompt_length(), limit);  // They have the prompt in common.
+    while (length < limit && tokens[length] == other->tokens()[length]) ++length;
+    length -= length % block_size;
+    if (length > 0 && (!best.has_value() || length > best->num_tokens)) best = {other->id(), length};
+  }
+  return best;
 }
 
 }  // namespace quire

@@ -3,10 +3,14 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "scheduler/beam_search.h"
 #include "scheduler/request.h"
 #include "scheduler/sequence.h"
 
@@ -21,7 +25,8 @@ struct ServiceRank {
   auto operator<=>(const ServiceRank&) const = default;
 };
 
-// One request and its sequences, which run and wait together.
+// One request and its sequences, which run and wait together. It begins with one sequence, the prompt's; the others are
+// forked from it where the prompt ends. The live beams of a beam search are the sequences, in its order.
 class SequenceGroup {
  public:
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
@@ -29,31 +34,74 @@ class SequenceGroup {
   const Request& request() const { return request_; }
   RequestId id() const { return request_.id; }
   ServiceRank rank() const { return rank_; }
-  absl::Span<Sequence> sequences() { return absl::MakeSpan(sequences_); }
-  absl::Span<const Sequence> sequences() const { return sequences_; }
-  Sequence* Find(SequenceId sequence);  // Null when it has left.
+  const std::vector<std::unique_ptr<Sequence>>& sequences() const { return sequences_; }
+  int num_sequences() const { return static_cast<int>(sequences_.size()); }
+  Sequence* Find(SequenceId sequence) const;  // Null when it has left.
+  std::vector<SequenceId> SequenceIds() const;
+  Sequence* Add(Sequence sequence);
+  void Erase(const Sequence* sequence);
+  std::vector<std::unique_ptr<Sequence>> TakeSequences() { return std::move(sequences_); }
+  void SetSequences(std::vector<std::unique_ptr<Sequence>> sequences) { sequences_ = std::move(sequences); }
+
+  // Samples that are to be forked from the prompt's sequence when that is computed.
+  int num_to_fork() const { return num_to_fork_; }
+  void OnForked() { num_to_fork_ = 0; }
+
+  // Rows that it runs in; those of samples and beams to come are spare.
+  int num_rows() const { return request_.beam.has_value() ? request_.beam->width : num_sequences() + num_to_fork_; }
+  RowId TakeSpareRow();  // REQUIRES: there is one.
+
+  // Null unless the request is one.
+  BeamSearch* beam_search() { return beam_search_.has_value() ? &*beam_search_ : nullptr; }
+  const BeamSearch* beam_search() const { return beam_search_.has_value() ? &*beam_search_ : nullptr; }
+
+  // Whether another sequence has yet to compute what this one's blocks are to hold.
+  bool HasToWait(Sequence* sequence) const;
 
   // What preemption would throw away, in tokens. Nothing when only results in flight are missing: they still count.
   int NumTokensLost() const;
 
   bool has_slices_in_flight() const;
 
-  // Running groups hold rows and blocks, waiting ones nothing.
+  // The worker is lost: nothing is computed, and samples that have not drawn a token are one sequence again.
+  void OnSlicesAbandoned();
+
+  // Running groups hold rows and blocks, waiting ones nothing, but swapped ones blocks of the host tier.
   bool is_running = false;
+  bool is_swapped = false;
+  std::vector<RowId> spare_rows;  // Of a running group: for samples and beams that are to be forked.
   // A step of it was committed.
   bool has_started = false;
   // First position of the prompt whose logprob was not emitted yet; position 0 has none.
   int next_prompt_logprob = 1;
+  // Of the prompt, when it first ran: found in the prefix cache.
+  int num_cached_tokens = 0;
+  // Of a beam search: generated tokens that were emitted.
+  int num_emitted_tokens = 0;
+  // Of a waiting group: blocks were short with so many free ones in this plan. See Scheduler::FindEntry.
+  int short_with_free_blocks = -1;
+  StepId short_in{0};
+  // Under the policy of the longest prefix: what was found of the prompt when last looked, and how often others that
+  // came later have entered first.
+  int num_cached_now = -1;
+  int num_passed = 0;
 
  private:
-  const Request request_;
+  Request request_;
   const ServiceRank rank_;
-  std::vector<Sequence> sequences_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+  int num_to_fork_;
+  std::optional<BeamSearch> beam_search_;
 };
 
 // Whom to preempt: of the running groups one of the least urgent priority, of those the one that loses the least work,
 // of those the latest submitted. Null when fewer than two run: the last one keeps its blocks.
 SequenceGroup* CheapestVictim(absl::Span<SequenceGroup* const> groups);
+
+// Where a sequence of a group that must be recomputed can share what another computes: of `earlier` the sequence that
+// agrees longest, in whole blocks, and leaves the last token to be computed. Nothing when less than a block agrees.
+std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
+                                         int block_size);
 
 }  // namespace quire
 

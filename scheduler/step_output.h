@@ -29,19 +29,30 @@ struct PromptLogprobs {
 
 struct Finished {
   RequestId request;
-  int sample_index;
+  int sample_index;  // Of a beam search: the rank of the hypothesis, 0 for the best.
   FinishReason reason;
+  bool ends_request;  // It was the last sample.
+  float score = 0;    // Of a beam search: the sum of the logprobs / length^length_penalty.
 
   bool operator==(const Finished&) const = default;
 };
 
+// A request that ran for the first time.
+struct Started {
+  RequestId request;
+  int num_cached_tokens;  // Of its prompt.
+
+  bool operator==(const Started&) const = default;
+};
+
 // What one committed step means for the callers. Every position of a sequence is emitted exactly once and in order,
 // whatever happens to its blocks or its worker; so is every position of the prompt from 1 on when prompt logprobs are
-// asked for. Nothing follows a Finished.
+// asked for. Nothing follows the Finished of a sample. Beams are emitted as far as all that may still be returned
+// agree, and to the end when the search is over; as many samples finish as hypotheses are returned.
 struct StepOutput {
   std::vector<Emission> emissions;
   std::vector<PromptLogprobs> prompt_logprobs;
-  std::vector<RequestId> started;  // Requests that ran for the first time in this step.
+  std::vector<Started> started;
   std::vector<Finished> finished;
 
   bool operator==(const StepOutput&) const = default;

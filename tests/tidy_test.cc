@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxLineLength = 120;
 constexpr size_t kMaxFileLines = 500;
 
-const std::vector<std::string> kFolders = {"base",   "proto",  "kernels", "scheduler", "kv_manager",
+const std::vector<std::string> kFolders = {"base",   "proto",  "kernels", "scheduler", "serving", "kv_manager",
                                            "worker", "client", "bench",   "tools",     "tests"};
 
 // What the files of a folder may include, from our own tree (by first path component; generated protos are
@@ -36,11 +36,12 @@ const std::map<std::string, Floor>& Floors() {
       {"base", {{"base"}, {"absl/"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
+      {"serving", {{"base", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf"}}},
       {"kv_manager",
-       {{"base", "scheduler", "kv_manager", "quire", "google"},
+       {{"base", "scheduler", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},
       {"worker",
-       {{"base", "kernels", "worker", "quire"},
+       {{"base", "kernels", "serving", "worker", "quire"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf"}}},
       {"client", {{"base", "client", "quire", "google", "grpc"}, {"absl/", "grpcpp/", "google/protobuf", "CLI/"}}},
   };

@@ -1,18 +1,14 @@
 #include "worker/description.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
-namespace {
-
-constexpr uint32_t kProtocolVersion = 1;
-
-}  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits) {
   v1::DescribeResponse description;
-  description.set_protocol_version(kProtocolVersion);
+  description.set_protocol_version(kWorkerProtocolVersion);
   description.set_model_name(model_name);
   description.set_architecture(model.config.architecture);
   description.set_vocab_size(limits.vocab_size);
@@ -26,6 +22,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   }
   description.set_block_size(limits.block_size);
   description.set_num_blocks(limits.num_blocks);
+  description.set_num_host_blocks(limits.num_host_blocks);
   description.set_block_bytes(layout.block_bytes_all_layers());
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -10,6 +11,11 @@ namespace quire {
 namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
 
 }  // namespace
 
@@ -21,13 +27,14 @@ int LogitRowsFor(const WorkerLimits& limits) {
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, const Model* model, BlockStorage* storage,
                                                            const WorkerLimits& limits, int max_logit_rows) {
   QUIRE_CHECK_EQ(storage->num_blocks(), limits.num_blocks);
+  QUIRE_CHECK_EQ(storage->num_host_blocks(), limits.num_host_blocks);
   QUIRE_CHECK_EQ(storage->layout().block_size, limits.block_size);
   std::unique_ptr<Executor> executor(new Executor(backend, storage, limits));
   const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = max_logit_rows};
   QUIRE_ASSIGN_OR_RETURN(executor->transformer_,
                          Transformer::Create(&model->config, &model->weights, backend, step_limits));
   QUIRE_ASSIGN_OR_RETURN(executor->batch_, StepBatch::Create(backend, limits));
-  executor->sampler_ = std::make_unique<StepSampler>(backend, executor->transformer_.get(), limits.vocab_size);
+  executor->sampler_ = std::make_unique<StepSampler>(backend, executor->transformer_.get(), limits);
   return executor;
 }
 
@@ -44,16 +51,52 @@ absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
   QUIRE_RETURN_IF_ERROR(check_.Check(plan, last_step_ + 1));
   last_step_ = plan.step();
   result->set_step(plan.step());
-  for (const v1::SequenceStart& start : plan.starts()) rows_[start.row()].Start(start, limits_.vocab_size);
+  QUIRE_RETURN_IF_ERROR(ChangeRows(plan));
   QUIRE_RETURN_IF_ERROR(batch_->Build(plan, absl::MakeSpan(rows_)));
-  if (plan.copy_sources_size() > 0) {
-    storage_->Copy(plan.copy_sources().data(), plan.copy_destinations().data(), plan.copy_sources_size());
-  }
+  MoveBlocks(plan);
   if (!batch_->slices().empty()) {
     transformer_->Forward(batch_->view(), storage_->layout(), storage_->pools());
     QUIRE_RETURN_IF_ERROR(sampler_->Run(batch_->slices(), result));
   }
   result->set_duration_us(static_cast<uint32_t>(SteadyClock().NowMicros() - start_us));
+  return absl::OkStatus();
+}
+
+void Executor::MoveBlocks(const v1::StepPlan& plan) {
+  if (plan.swap_out_blocks_size() > 0) {
+    storage_->SwapOut(plan.swap_out_blocks().data(), plan.swap_out_host_blocks().data(), plan.swap_out_blocks_size());
+  }
+  if (plan.swap_in_blocks_size() > 0) {
+    storage_->SwapIn(plan.swap_in_host_blocks().data(), plan.swap_in_blocks().data(), plan.swap_in_blocks_size());
+  }
+  if (plan.copy_sources_size() > 0) {
+    storage_->Copy(plan.copy_sources().data(), plan.copy_destinations().data(), plan.copy_sources_size());
+  }
+}
+
+absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
+  for (const v1::SequenceStart& start : plan.starts()) rows_[start.row()].Start(start, limits_.vocab_size);
+  for (int i = 0; i < plan.fork_rows_size(); ++i) {
+    const SequenceRow& parent = rows_[plan.fork_parents(i)];
+    if (!parent.is_started()) {
+      return Bad("fork_parents[", i, "] is ", plan.fork_parents(i), ", which no sequence has taken");
+    }
+    rows_[plan.fork_rows(i)].Fork(parent, SequenceId{plan.fork_sequences(i)}, plan.fork_sample_indices(i));
+  }
+  for (int i = 0; i < plan.append_rows_size(); ++i) {
+    SequenceRow& row = rows_[plan.append_rows(i)];
+    if (!row.is_started()) {
+      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which no sequence has taken");
+    }
+    if (row.sampling().num_candidates() == 0) {
+      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which draws its tokens: its num_candidates is 0");
+    }
+    if (row.num_tokens() >= limits_.max_context_tokens) {
+      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which has ", row.num_tokens(),
+                 " tokens, the model's context is ", limits_.max_context_tokens);
+    }
+    row.Append(static_cast<TokenId>(plan.append_token_ids(i)));
+  }
   return absl::OkStatus();
 }
 

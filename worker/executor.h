@@ -23,13 +23,13 @@ namespace quire {
 // more than a step can need.
 int LogitRowsFor(const WorkerLimits& limits);
 
-// Runs plans, one after the other: starts, copies, forward, sample. Holds the rows of one session. Knows no network:
-// benchmarks and tests call it directly. Used by one thread at a time.
+// Runs plans, one after the other: rows, swaps, copies, forward, sample. Holds the rows of one session. Knows no
+// network: benchmarks and tests call it directly. Used by one thread at a time.
 class Executor {
  public:
   // Takes the scratch memory of the largest step. Everything pointed to must outlive the executor; `storage` has the
-  // model's shape and limits.num_blocks blocks. A step may score more than `max_logit_rows` tokens, but that many at a
-  // time: they bound the logits' memory, and nothing else depends on them.
+  // model's shape and as many blocks as the limits say. A step may score more than `max_logit_rows` tokens, but that
+  // many at a time: they bound the logits' memory, and nothing else depends on them.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Backend* backend, const Model* model, BlockStorage* storage,
                                                           const WorkerLimits& limits, int max_logit_rows);
 
@@ -44,6 +44,11 @@ class Executor {
 
  private:
   Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits);
+
+  // Starts, forks and appends. INVALID_ARGUMENT when a row is not what its fork or append needs.
+  absl::Status ChangeRows(const v1::StepPlan& plan);
+  // Swaps and copies.
+  void MoveBlocks(const v1::StepPlan& plan);
 
   Backend* const backend_;
   BlockStorage* const storage_;

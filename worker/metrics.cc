@@ -1,11 +1,7 @@
 #include "worker/metrics.h"
 
-#include <prometheus/exposer.h>
-
-#include <exception>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/process_usage.h"
 
 namespace quire {
@@ -96,30 +92,6 @@ std::vector<MetricFamily> WorkerMetrics::Collect() const {
       Gauge("process_resident_memory_bytes", "Resident memory.", static_cast<double>(usage.resident_bytes)),
       Gauge("process_start_time_seconds", "Start of the process since the Unix epoch.", usage.start_time_seconds),
   };
-}
-
-absl::StatusOr<std::unique_ptr<WorkerMetricsServer>> WorkerMetricsServer::Start(
-    const std::string& address, std::shared_ptr<WorkerMetrics> metrics) {
-  // prometheus-cpp says by an exception that the address is taken.
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address);
-    exposer->RegisterCollectable(metrics);
-    return std::unique_ptr<WorkerMetricsServer>(new WorkerMetricsServer(std::move(exposer), std::move(metrics)));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address, ": in use, or not an address of this machine"));
-  }
-}
-
-WorkerMetricsServer::WorkerMetricsServer(std::unique_ptr<prometheus::Exposer> exposer,
-                                         std::shared_ptr<WorkerMetrics> metrics)
-    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
-
-WorkerMetricsServer::~WorkerMetricsServer() = default;
-
-int WorkerMetricsServer::port() const {
-  const std::vector<int> ports = exposer_->GetListeningPorts();
-  return ports.empty() ? 0 : ports.front();
 }
 
 }  // namespace quire

@@ -5,16 +5,10 @@
 #include <prometheus/metric_family.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "worker/worker_stats.h"
-
-namespace prometheus {
-class Exposer;
-}
 
 namespace quire {
 
@@ -40,23 +34,6 @@ class WorkerMetrics : public prometheus::Collectable {
  private:
   const WorkerStats* const stats_;
   const MetricsInfo info_;
-};
-
-// Serves /metrics over HTTP until it is destroyed.
-class WorkerMetricsServer {
- public:
-  // `address` is host:port; port 0 takes a free one. UNAVAILABLE when it cannot be taken.
-  static absl::StatusOr<std::unique_ptr<WorkerMetricsServer>> Start(const std::string& address,
-                                                                    std::shared_ptr<WorkerMetrics> metrics);
-  ~WorkerMetricsServer();
-
-  int port() const;
-
- private:
-  WorkerMetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<WorkerMetrics> metrics);
-
-  const std::shared_ptr<WorkerMetrics> metrics_;
-  const std::unique_ptr<prometheus::Exposer> exposer_;
 };
 
 }  // namespace quire

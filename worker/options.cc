@@ -1,53 +1,65 @@
 #include "worker/options.h"
 
-#include <iterator>
-#include <vector>
-
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/flags.h"
 #include "base/status.h"
-#include "base/version.h"
+#include "base/worker_protocol.h"
 
-ABSL_FLAG(std::string, model, "",
-          "Hugging Face model directory: config.json, *.safetensors, tokenizer files. Required.");
-ABSL_FLAG(std::string, model_name, "", "Name under which the model is served. Default: the directory's last part.");
-ABSL_FLAG(std::string, listen, "127.0.0.1:50061",
-          "Where the manager connects: host:port, or unix:/path. Port 0 takes a free port and prints it.");
+ABSL_FLAG(
+    std::string, model, "",
+    "Required. A Hugging Face model directory: config.json, *.safetensors, and tokenizer.json or tokenizer.model.");
+ABSL_FLAG(std::string, model_name, "",
+          "Name under which clients see the model. Without one: the last part of the directory.");
+ABSL_FLAG(
+    std::string, listen, "127.0.0.1:50061",
+    "Where the manager connects with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 "
+    "as the host listens on all networks of the machine.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9461",
-          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port; empty: no metrics.");
-ABSL_FLAG(int32_t, block_size, 16, "Tokens per KV block: 1, 2, 4, 8 or a multiple of 16.");
-ABSL_FLAG(std::string, kv_bytes, "",
-          "Size of the KV pool: a number of bytes, or with a suffix, 512MiB, 1.5GiB. At most one of --kv-bytes, "
-          "--num-blocks and --memory-fraction; with none, half of the available memory, but not more than "
-          "--max-sequences sequences of the model's full context can fill.");
-ABSL_FLAG(int64_t, num_blocks, 0, "Size of the KV pool in blocks; 0: not given.");
+          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
+ABSL_FLAG(std::string, kv_bytes, "", "Size of the pool in bytes, such as 1073741824, 512MiB or 1.5GiB.");
+ABSL_FLAG(int64_t, num_blocks, 0, "Size of the pool in blocks, up to 16777216; 0: not given.");
 ABSL_FLAG(double, memory_fraction, 0,
-          "Size of the KV pool as a part of the memory that is available once the weights are loaded (in a container, "
-          "of what its limit leaves), above 0 and at most 1; 0: not given.");
-ABSL_FLAG(bool, prefault, false,
-          "Write to all memory of the KV pool at the start. Otherwise the host commits it when blocks are first used.");
+          "Size of the pool as a share, above 0 and at most 1, of the memory that is available once the weights are "
+          "loaded (in a container: of what its limit leaves); 0: not given.");
+ABSL_FLAG(std::string, swap_bytes, "0",
+          "Size of the host tier in bytes, such as 4GiB: memory next to the pool to which the manager moves blocks of "
+          "requests that have to wait; 0: none, they are computed again.");
+ABSL_FLAG(int32_t, block_size, 16,
+          "Tokens per block: 1, 2, 4, 8 or a multiple of 16 up to 65536. Small blocks waste less at the end of each "
+          "sequence, large ones cost less to look up.");
 ABSL_FLAG(std::string, kv_type, "auto",
-          "Precision of K and V: auto (that of the weights), float32, bfloat16, float16.");
-ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that may run at the same time, 1 to 65536.");
+          "Precision of K and V: auto (that of the weights), float32, bfloat16 or float16. Two bytes per number hold "
+          "twice the tokens.");
+ABSL_FLAG(bool, prefault, false,
+          "Write to all memory of the pool at the start, so that memory that is missing shows at once. Otherwise the "
+          "system commits it when blocks are first used.");
+ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time, 1 to 65536; further ones wait.");
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
-          "Tokens that one step may compute, 1 to 1048576. Sets the scratch memory.");
-ABSL_FLAG(int32_t, threads, 0, "CPU threads; 0: one per core.");
-ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning, error.");
-ABSL_FLAG(bool, help, false, "Print this and leave.");
-ABSL_FLAG(bool, version, false, "Print the version and leave.");
+          "Tokens that one step computes at most, 1 to 1048576, all sequences together. Sets the scratch memory.");
+ABSL_FLAG(int32_t, threads, 0, "Threads that compute, up to 1024; 0: one per core.");
+ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
 namespace {
 
-constexpr const char* kNames[] = {"model",      "model_name", "listen",        "metrics_listen",
-                                  "block_size", "kv_bytes",   "num_blocks",    "memory_fraction",
-                                  "prefault",   "kv_type",    "max_sequences", "max_tokens_per_step",
-                                  "threads",    "log_level",  "help",          "version"};
-constexpr int kMaxSequences = 1 << 16;
+const ProgramFlags& Flags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-worker",
+      "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
+      "--model=DIRECTORY [flags]",
+      {{"Model:", {"model", "model_name"}},
+       {"Addresses:", {"listen", "metrics_listen"}},
+       {"Size of the KV pool: one of these, or none for half of the available memory, but no more than\n"
+        "--max-sequences sequences of the model's full context can fill:",
+        {"kv_bytes", "num_blocks", "memory_fraction"}},
+       {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
+       {"Steps:", {"max_sequences", "max_tokens_per_step", "threads"}},
+       {"Log, on standard error:", {"log_level"}}}};
+  return *flags;
+}
+
 constexpr int kMaxTokensPerStep = 1 << 20;
-constexpr int kMaxBlockSize = 1 << 16;
 constexpr int kMaxThreads = 1024;
 
 template <typename... Parts>
@@ -55,15 +67,15 @@ absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-absl::Status CheckRange(const char* name, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return Bad("--", name, " is ", value, ", allowed are ", low, " to ", high);
+absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max) {
+  return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
 }
 
 absl::Status CheckBlockSize(int block_size) {
   const bool is_small = block_size == 1 || block_size == 2 || block_size == 4 || block_size == 8;
-  if (is_small || (block_size > 0 && block_size % 16 == 0 && block_size <= kMaxBlockSize)) return absl::OkStatus();
-  return Bad("--block-size is ", block_size, ", allowed are 1, 2, 4, 8 and multiples of 16 up to ", kMaxBlockSize);
+  if (is_small || (block_size > 0 && block_size % 16 == 0 && block_size <= kMaxWorkerBlockSize))
+    return absl::OkStatus();
+  return Bad("--block-size is ", block_size, ", it must be 1, 2, 4, 8 or a multiple of 16 up to ", kMaxWorkerBlockSize);
 }
 
 absl::StatusOr<PoolRequest> ReadPool() {
@@ -76,7 +88,7 @@ absl::StatusOr<PoolRequest> ReadPool() {
     if (!parsed.ok()) return Bad("--kv-bytes: ", parsed.status().message());
     pool.bytes = *parsed;
   }
-  if (blocks < 0) return Bad("--num-blocks is ", blocks, ", it must be at least 1");
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("num_blocks", blocks, 0, kMaxWorkerBlocks));
   if (blocks > 0) pool.num_blocks = blocks;
   if (!(fraction >= 0 && fraction <= 1)) {
     return Bad("--memory-fraction is ", fraction, ", it must be above 0 and at most 1");
@@ -88,22 +100,12 @@ absl::StatusOr<PoolRequest> ReadPool() {
   return pool;
 }
 
-absl::StatusOr<std::optional<DataType>> ReadKvType() {
-  const std::string name = absl::GetFlag(FLAGS_kv_type);
-  if (name == "auto") return std::optional<DataType>();
-  for (DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-    if (name == Name(type)) return std::optional<DataType>(type);
-  }
-  return Bad("--kv-type is '", name, "', allowed are auto, float32, bfloat16, float16");
-}
-
-absl::StatusOr<LogLevel> ReadLogLevel() {
-  const std::string name = absl::GetFlag(FLAGS_log_level);
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "info") return LogLevel::kInfo;
-  if (name == "warning") return LogLevel::kWarning;
-  if (name == "error") return LogLevel::kError;
-  return Bad("--log-level is '", name, "', allowed are debug, info, warning, error");
+absl::StatusOr<int64_t> ReadSwapBytes() {
+  const std::string bytes = absl::GetFlag(FLAGS_swap_bytes);
+  if (bytes == "0") return 0;
+  const absl::StatusOr<int64_t> parsed = ParseBytes(bytes);
+  if (!parsed.ok()) return Bad("--swap-bytes: ", parsed.status().message());
+  return parsed;
 }
 
 std::string LastPart(absl::string_view path) {
@@ -119,39 +121,35 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   if (options.model.empty()) return Bad("--model is missing: the directory of a model");
   options.model_name = absl::GetFlag(FLAGS_model_name);
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
-  options.listen = absl::GetFlag(FLAGS_listen);
-  if (options.listen.find(':') == std::string::npos) {
-    return Bad("--listen is '", options.listen, "', expected is host:port or unix:/path");
-  }
-  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
+  QUIRE_RETURN_IF_ERROR(CheckBlockSize(absl::GetFlag(FLAGS_block_size)));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_sequences, 1, kMaxWorkerRows));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tokens_per_step, 1, kMaxTokensPerStep));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_threads, 0, kMaxThreads));
   options.block_size = absl::GetFlag(FLAGS_block_size);
   options.prefault = absl::GetFlag(FLAGS_prefault);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_tokens_per_step = absl::GetFlag(FLAGS_max_tokens_per_step);
   options.threads = absl::GetFlag(FLAGS_threads);
-  QUIRE_RETURN_IF_ERROR(CheckBlockSize(options.block_size));
-  QUIRE_RETURN_IF_ERROR(CheckRange("max-sequences", options.max_sequences, 1, kMaxSequences));
-  QUIRE_RETURN_IF_ERROR(CheckRange("max-tokens-per-step", options.max_tokens_per_step, 1, kMaxTokensPerStep));
-  QUIRE_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, kMaxThreads));
   QUIRE_ASSIGN_OR_RETURN(options.pool, ReadPool());
-  QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
-  QUIRE_ASSIGN_OR_RETURN(options.log_level, ReadLogLevel());
+  QUIRE_ASSIGN_OR_RETURN(options.swap_bytes, ReadSwapBytes());
+  QUIRE_ASSIGN_OR_RETURN(options.kv_type,
+                         FlagChoice<std::optional<DataType>>(FLAGS_kv_type, {{"auto", std::nullopt},
+                                                                             {"float32", DataType::kFloat32},
+                                                                             {"bfloat16", DataType::kBFloat16},
+                                                                             {"float16", DataType::kFloat16}}));
+  QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }
 
 }  // namespace
 
-absl::StatusOr<WorkerCommandLine> ParseWorkerCommandLine(absl::Span<const char* const> arguments) {
-  QUIRE_RETURN_IF_ERROR(SetFlags(arguments, kNames));
-  WorkerCommandLine line;
-  if (absl::GetFlag(FLAGS_help)) {
-    line.text = absl::StrCat("quire-worker: owns a model's weights and KV blocks, and runs the manager's plans.\n\n",
-                             "usage: quire-worker --model DIRECTORY [flags]\n\n", DescribeFlags(kNames));
-  } else if (absl::GetFlag(FLAGS_version)) {
-    line.text = absl::StrCat("quire-worker ", kVersion, "\n");
-  } else {
-    QUIRE_ASSIGN_OR_RETURN(line.options, ReadOptions());
-  }
+absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments) {
+  CommandLine<WorkerOptions> line;
+  QUIRE_ASSIGN_OR_RETURN(line.text, ReadFlags(Flags(), arguments));
+  if (line.text) return line;
+  QUIRE_ASSIGN_OR_RETURN(line.options, ReadOptions());
   return line;
 }
 

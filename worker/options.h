@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/flags.h"
 #include "base/log.h"
 #include "kernels/types.h"
 #include "worker/pool_size.h"
@@ -21,6 +22,7 @@ struct WorkerOptions {
   std::string metrics_listen;  // Empty: no metrics.
   int block_size;
   PoolRequest pool;
+  int64_t swap_bytes = 0;  // Of the host tier; 0: none.
   bool prefault;
   std::optional<DataType> kv_type;  // None: as the weights.
   int max_sequences;
@@ -29,16 +31,8 @@ struct WorkerOptions {
   LogLevel log_level;
 };
 
-// What the command line asks for.
-struct WorkerCommandLine {
-  std::optional<std::string> text;  // --help or --version: print this and leave.
-  WorkerOptions options;            // Otherwise.
-};
-
-// Flags are --name=value or --name value; dashes and underscores in names are the same. INVALID_ARGUMENT, in one line,
-// for a flag that does not exist, a value that is not allowed, and words that belong to no flag. Sets process-wide
-// flags: call it once.
-absl::StatusOr<WorkerCommandLine> ParseWorkerCommandLine(absl::Span<const char* const> arguments);
+// `arguments` without the program's name. INVALID_ARGUMENT, in one line that names flag, value and limit.
+absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments);
 
 }  // namespace quire
 

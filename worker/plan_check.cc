@@ -14,9 +14,9 @@ absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-absl::Status CheckLength(const char* field, int64_t length, int num_slices) {
-  if (length == num_slices) return absl::OkStatus();
-  return Bad(field, " has ", length, " entries, slice_rows has ", num_slices);
+absl::Status CheckLength(const char* field, int64_t length, const char* other, int64_t other_length) {
+  if (length == other_length) return absl::OkStatus();
+  return Bad(field, " has ", length, " entries, ", other, " has ", other_length);
 }
 
 absl::Status CheckBelow(const char* field, const Column& ids, uint32_t limit) {
@@ -26,45 +26,61 @@ absl::Status CheckBelow(const char* field, const Column& ids, uint32_t limit) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-PlanCheck::PlanCheck(const WorkerLimits& limits)
-    : limits_(limits), rows_(limits.max_sequences), blocks_(limits.num_blocks) {}
-
-absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) {
-  if (plan.step() != expected_step) return Bad("step is ", plan.step(), ", expected is ", expected_step);
-  QUIRE_RETURN_IF_ERROR(CheckStarts(plan));
-  QUIRE_RETURN_IF_ERROR(CheckCopies(plan));
-  return CheckSlices(plan);
-}
-
-absl::Status PlanCheck::CheckStarts(const v1::StepPlan& plan) {
-  rows_.Clear();
-  for (int i = 0; i < plan.starts_size(); ++i) {
-    const uint32_t row = plan.starts(i).row();
-    const std::string path = absl::StrCat("starts[", i, "]");
-    if (row >= static_cast<uint32_t>(limits_.max_sequences)) {
-      return Bad(path, ".row is ", row, ", it must be below ", limits_.max_sequences);
-    }
-    if (!rows_.Mark(row)) return Bad(path, ".row is ", row, ", which another start of the plan takes");
-    QUIRE_RETURN_IF_ERROR(CheckSequenceStart(plan.starts(i), limits_, path));
+// Marks the ids, each of which must be there once.
+absl::Status MarkDestinations(const char* field, const Column& ids, MarkSet* marks) {
+  marks->Clear();
+  for (int i = 0; i < ids.size(); ++i) {
+    if (!marks->Mark(ids[i])) return Bad(field, "[", i, "] is ", ids[i], ", which is a destination already");
   }
   return absl::OkStatus();
 }
 
-absl::Status PlanCheck::CheckCopies(const v1::StepPlan& plan) {
-  if (plan.copy_sources_size() != plan.copy_destinations_size()) {
-    return Bad("copy_destinations has ", plan.copy_destinations_size(), " entries, copy_sources has ",
-               plan.copy_sources_size());
+}  // namespace
+
+PlanCheck::PlanCheck(const WorkerLimits& limits)
+    : limits_(limits),
+      started_rows_(limits.max_sequences),
+      forked_rows_(limits.max_sequences),
+      sliced_rows_(limits.max_sequences),
+      appended_rows_(limits.max_sequences),
+      blocks_(limits.num_blocks),
+      host_blocks_(limits.num_host_blocks) {}
+
+absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) {
+  if (plan.step() != expected_step) return Bad("step is ", plan.step(), ", expected is ", expected_step);
+  QUIRE_RETURN_IF_ERROR(CheckSwaps(plan));
+  QUIRE_RETURN_IF_ERROR(CheckCopies(plan));
+  QUIRE_RETURN_IF_ERROR(CheckStarts(plan));
+  QUIRE_RETURN_IF_ERROR(CheckForks(plan));
+  QUIRE_RETURN_IF_ERROR(CheckAppends(plan));
+  return CheckSlices(plan);
+}
+
+// What is swapped in may have been swapped out in the same plan: the order of the two is part of the contract.
+absl::Status PlanCheck::CheckSwaps(const v1::StepPlan& plan) {
+  const int num_outs = plan.swap_out_blocks_size();
+  const int num_ins = plan.swap_in_blocks_size();
+  QUIRE_RETURN_IF_ERROR(
+      CheckLength("swap_out_host_blocks", plan.swap_out_host_blocks_size(), "swap_out_blocks", num_outs));
+  QUIRE_RETURN_IF_ERROR(CheckLength("swap_in_host_blocks", plan.swap_in_host_blocks_size(), "swap_in_blocks", num_ins));
+  if (limits_.num_host_blocks == 0 && num_outs + num_ins > 0) {
+    return Bad("swap_out_blocks has ", num_outs, " entries and swap_in_blocks ", num_ins,
+               ", this worker has no host tier");
   }
+  QUIRE_RETURN_IF_ERROR(CheckBelow("swap_out_blocks", plan.swap_out_blocks(), limits_.num_blocks));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("swap_out_host_blocks", plan.swap_out_host_blocks(), limits_.num_host_blocks));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("swap_in_host_blocks", plan.swap_in_host_blocks(), limits_.num_host_blocks));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("swap_in_blocks", plan.swap_in_blocks(), limits_.num_blocks));
+  QUIRE_RETURN_IF_ERROR(MarkDestinations("swap_out_host_blocks", plan.swap_out_host_blocks(), &host_blocks_));
+  return MarkDestinations("swap_in_blocks", plan.swap_in_blocks(), &blocks_);
+}
+
+absl::Status PlanCheck::CheckCopies(const v1::StepPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(
+      CheckLength("copy_destinations", plan.copy_destinations_size(), "copy_sources", plan.copy_sources_size()));
   QUIRE_RETURN_IF_ERROR(CheckBelow("copy_sources", plan.copy_sources(), limits_.num_blocks));
   QUIRE_RETURN_IF_ERROR(CheckBelow("copy_destinations", plan.copy_destinations(), limits_.num_blocks));
-  blocks_.Clear();
-  for (int i = 0; i < plan.copy_destinations_size(); ++i) {
-    if (!blocks_.Mark(plan.copy_destinations(i))) {
-      return Bad("copy_destinations[", i, "] is ", plan.copy_destinations(i), ", which is a destination already");
-    }
-  }
+  QUIRE_RETURN_IF_ERROR(MarkDestinations("copy_destinations", plan.copy_destinations(), &blocks_));
   for (int i = 0; i < plan.copy_sources_size(); ++i) {
     if (blocks_.IsMarked(plan.copy_sources(i))) {
       return Bad("copy_sources[", i, "] is ", plan.copy_sources(i), ", which is a destination as well");
@@ -73,34 +89,120 @@ absl::Status PlanCheck::CheckCopies(const v1::StepPlan& plan) {
   return absl::OkStatus();
 }
 
+absl::Status PlanCheck::CheckStarts(const v1::StepPlan& plan) {
+  started_rows_.Clear();
+  for (int i = 0; i < plan.starts_size(); ++i) {
+    const uint32_t row = plan.starts(i).row();
+    const std::string path = absl::StrCat("starts[", i, "]");
+    if (row >= static_cast<uint32_t>(limits_.max_sequences)) {
+      return Bad(path, ".row is ", row, ", it must be below ", limits_.max_sequences);
+    }
+    if (!started_rows_.Mark(row)) return Bad(path, ".row is ", row, ", which another start of the plan takes");
+    QUIRE_RETURN_IF_ERROR(CheckSequenceStart(plan.starts(i), limits_, path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckForks(const v1::StepPlan& plan) {
+  const int num_forks = plan.fork_rows_size();
+  QUIRE_RETURN_IF_ERROR(CheckLength("fork_parents", plan.fork_parents_size(), "fork_rows", num_forks));
+  QUIRE_RETURN_IF_ERROR(CheckLength("fork_sequences", plan.fork_sequences_size(), "fork_rows", num_forks));
+  QUIRE_RETURN_IF_ERROR(CheckLength("fork_sample_indices", plan.fork_sample_indices_size(), "fork_rows", num_forks));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("fork_rows", plan.fork_rows(), limits_.max_sequences));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("fork_parents", plan.fork_parents(), limits_.max_sequences));
+  forked_rows_.Clear();
+  for (int i = 0; i < num_forks; ++i) {
+    const uint32_t row = plan.fork_rows(i);
+    const uint32_t parent = plan.fork_parents(i);
+    if (started_rows_.IsMarked(row)) {
+      return Bad("fork_rows[", i, "] is ", row, ", which a start of the plan takes");
+    }
+    if (parent == row) return Bad("fork_parents[", i, "] is ", parent, ", which is the fork's own row");
+    if (forked_rows_.IsMarked(parent)) {
+      return Bad("fork_parents[", i, "] is ", parent, ", which an earlier fork of the plan takes");
+    }
+    if (!forked_rows_.Mark(row, i)) {
+      return Bad("fork_rows[", i, "] is ", row, ", which an earlier fork of the plan takes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckAppends(const v1::StepPlan& plan) {
+  const int num_appends = plan.append_rows_size();
+  QUIRE_RETURN_IF_ERROR(CheckLength("append_token_ids", plan.append_token_ids_size(), "append_rows", num_appends));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("append_rows", plan.append_rows(), limits_.max_sequences));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("append_token_ids", plan.append_token_ids(), limits_.vocab_size));
+  appended_rows_.Clear();
+  for (int i = 0; i < num_appends; ++i) {
+    if (!appended_rows_.Mark(plan.append_rows(i))) {
+      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which an earlier append of the plan has");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PlanCheck::CheckSlices(const v1::StepPlan& plan) {
   const int num_slices = plan.slice_rows_size();
-  QUIRE_RETURN_IF_ERROR(CheckLength("slice_first_positions", plan.slice_first_positions_size(), num_slices));
-  QUIRE_RETURN_IF_ERROR(CheckLength("slice_num_tokens", plan.slice_num_tokens_size(), num_slices));
-  QUIRE_RETURN_IF_ERROR(CheckLength("slice_first_changed_blocks", plan.slice_first_changed_blocks_size(), num_slices));
-  QUIRE_RETURN_IF_ERROR(CheckLength("slice_tail_lengths", plan.slice_tail_lengths_size(), num_slices));
-  QUIRE_RETURN_IF_ERROR(CheckLength("slice_samples", plan.slice_samples().size(), num_slices));
+  const auto check_length = [&](const char* field, int64_t length) {
+    return CheckLength(field, length, "slice_rows", num_slices);
+  };
+  QUIRE_RETURN_IF_ERROR(check_length("slice_first_positions", plan.slice_first_positions_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("slice_num_tokens", plan.slice_num_tokens_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("slice_first_changed_blocks", plan.slice_first_changed_blocks_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("slice_tail_lengths", plan.slice_tail_lengths_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("slice_samples", plan.slice_samples().size()));
   QUIRE_RETURN_IF_ERROR(CheckBelow("slice_rows", plan.slice_rows(), limits_.max_sequences));
   QUIRE_RETURN_IF_ERROR(CheckBelow("block_tails", plan.block_tails(), limits_.num_blocks));
-  rows_.Clear();
-  uint64_t num_tokens = 0;
-  uint64_t tail_length = 0;
+  sliced_rows_.Clear();
   for (int i = 0; i < num_slices; ++i) {
-    if (!rows_.Mark(plan.slice_rows(i))) {
+    if (!sliced_rows_.Mark(plan.slice_rows(i), i)) {
       return Bad("slice_rows[", i, "] is ", plan.slice_rows(i), ", which an earlier slice of the plan has");
     }
-    if (plan.slice_num_tokens(i) < 1) return Bad("slice_num_tokens[", i, "] is 0, it must be at least 1");
     if (static_cast<uint8_t>(plan.slice_samples()[i]) > 1) {
       return Bad("slice_samples[", i, "] is ", static_cast<uint8_t>(plan.slice_samples()[i]), ", allowed are 0 and 1");
     }
-    num_tokens += plan.slice_num_tokens(i);
-    tail_length += plan.slice_tail_lengths(i);
   }
+  for (int i = 0; i < num_slices; ++i) {
+    if (plan.slice_num_tokens(i) == 0) QUIRE_RETURN_IF_ERROR(CheckEmptySlice(plan, i));
+  }
+  return CheckSliceSums(plan);
+}
+
+absl::Status PlanCheck::CheckSliceSums(const v1::StepPlan& plan) const {
+  uint64_t num_tokens = 0;
+  uint64_t tail_length = 0;
+  for (uint32_t slice_tokens : plan.slice_num_tokens()) num_tokens += slice_tokens;
+  for (uint32_t slice_tail_length : plan.slice_tail_lengths()) tail_length += slice_tail_length;
   if (num_tokens > static_cast<uint64_t>(limits_.max_tokens_per_step)) {
     return Bad("slice_num_tokens add up to ", num_tokens, ", the limit per step is ", limits_.max_tokens_per_step);
   }
   if (tail_length != static_cast<uint64_t>(plan.block_tails_size())) {
     return Bad("slice_tail_lengths add up to ", tail_length, ", block_tails has ", plan.block_tails_size(), " entries");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckEmptySlice(const v1::StepPlan& plan, int index) const {
+  const uint32_t row = plan.slice_rows(index);
+  const auto bad = [&](const auto&... parts) { return Bad("slice_num_tokens[", index, "] is 0, ", parts...); };
+  if (!forked_rows_.IsMarked(row)) return bad("it must be at least 1: no fork of the plan takes row ", row);
+  if (plan.slice_samples()[index] == 0) return bad("such a slice samples, slice_samples[", index, "] is 0");
+  const uint32_t parent = plan.fork_parents(static_cast<int>(forked_rows_.Owner(row)));
+  // A parent that is taken over later in the plan is another sequence by the time of its slice.
+  if (forked_rows_.IsMarked(parent)) return bad("its parent, row ", parent, ", is taken by a fork of the plan");
+  for (uint32_t either : {row, parent}) {
+    if (appended_rows_.IsMarked(either)) return bad("an append of the plan changes row ", either);
+  }
+  if (!sliced_rows_.IsMarked(parent)) return bad("its parent, row ", parent, ", has no slice");
+  const int parent_slice = static_cast<int>(sliced_rows_.Owner(parent));
+  if (plan.slice_samples()[parent_slice] == 0) {
+    return bad("its parent's slice, ", parent_slice, ", does not sample");
+  }
+  const uint64_t parent_end = uint64_t{plan.slice_first_positions(parent_slice)} + plan.slice_num_tokens(parent_slice);
+  if (parent_end != plan.slice_first_positions(index)) {
+    return bad("its position is ", plan.slice_first_positions(index), ", its parent's slice, ", parent_slice,
+               ", ends at ", parent_end);
   }
   return absl::OkStatus();
 }

@@ -20,13 +20,24 @@ class PlanCheck {
   absl::Status Check(const v1::StepPlan& plan, uint64_t expected_step);
 
  private:
-  absl::Status CheckStarts(const v1::StepPlan& plan);
+  absl::Status CheckSwaps(const v1::StepPlan& plan);
   absl::Status CheckCopies(const v1::StepPlan& plan);
+  absl::Status CheckStarts(const v1::StepPlan& plan);
+  absl::Status CheckForks(const v1::StepPlan& plan);
+  absl::Status CheckAppends(const v1::StepPlan& plan);
   absl::Status CheckSlices(const v1::StepPlan& plan);
+  absl::Status CheckSliceSums(const v1::StepPlan& plan) const;
+  // A slice of no tokens draws from the end of its parent's slice.
+  absl::Status CheckEmptySlice(const v1::StepPlan& plan, int index) const;
 
   const WorkerLimits limits_;
-  MarkSet rows_;
+  // Of the plan that is being checked.
+  MarkSet started_rows_;
+  MarkSet forked_rows_;  // The owner is the fork's index.
+  MarkSet sliced_rows_;  // The owner is the slice's index.
+  MarkSet appended_rows_;
   MarkSet blocks_;
+  MarkSet host_blocks_;
 };
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
@@ -17,12 +18,53 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}};
 
-// Far from the end of 32-bit block ids; a manager accepts no more.
-constexpr int64_t kMaxBlocks = int64_t{1} << 30;
-
 // Blocks that the rows can fill when every sequence is as long as can be.
 int64_t UsefulBlocks(const WorkerLimits& limits) {
   return int64_t{limits.max_sequences} * limits.BlocksFor(limits.max_context_tokens);
+}
+
+// "2048 bytes (2.0 KiB)".
+std::string Exact(int64_t bytes) {
+  return bytes < 1024 ? FormatBytes(bytes) : absl::StrCat(bytes, " bytes (", FormatBytes(bytes), ")");
+}
+
+// What a request comes to, before any limit.
+struct Wish {
+  int64_t blocks;
+  std::string text;  // For messages.
+  bool is_exact;     // More than a manager accepts is an error; otherwise it is cut.
+};
+
+Wish WishOf(const PoolRequest& request, int64_t block_bytes, const WorkerLimits& limits, int64_t available_bytes) {
+  if (request.num_blocks) return {*request.num_blocks, absl::StrCat("--num-blocks is ", *request.num_blocks), true};
+  if (request.bytes) return {*request.bytes / block_bytes, absl::StrCat("--kv-bytes is ", Exact(*request.bytes)), true};
+  const auto bytes = static_cast<int64_t>(available_bytes * request.memory_fraction.value_or(kDefaultMemoryFraction));
+  if (request.memory_fraction) {
+    return {bytes / block_bytes, absl::StrCat("--memory-fraction=", *request.memory_fraction, " is ", Exact(bytes)),
+            false};
+  }
+  return {std::min(bytes / block_bytes, UsefulBlocks(limits)),
+          absl::StrCat("half of the available memory is ", Exact(bytes)), false};
+}
+
+// The wish's blocks, or which limit is in the way.
+absl::StatusOr<uint32_t> Grant(const Wish& wish, const KvLayout& layout, int64_t available_bytes) {
+  const int64_t block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
+  if (wish.blocks < 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(wish.text, ", the least is ", Exact(block_bytes),
+                                                     ": one block of ", layout.block_size, " tokens"));
+  }
+  if (wish.is_exact && wish.blocks > kMaxWorkerBlocks) {
+    return absl::InvalidArgumentError(absl::StrCat(wish.text, ", the most is ", Exact(kMaxWorkerBlocks * block_bytes),
+                                                   ": ", kMaxWorkerBlocks, " blocks of ", layout.block_size,
+                                                   " tokens"));
+  }
+  const int64_t blocks = std::min<int64_t>(wish.blocks, kMaxWorkerBlocks);
+  if (blocks > available_bytes / block_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(wish.text, ", which needs ", Exact(blocks * block_bytes),
+                                                     "; available are ", Exact(available_bytes)));
+  }
+  return static_cast<uint32_t>(blocks);
 }
 
 }  // namespace
@@ -33,29 +75,13 @@ absl::StatusOr<uint32_t> PlanPool(const PoolRequest& request, const KvLayout& la
   if (request.num_blocks.has_value() + request.bytes.has_value() + request.memory_fraction.has_value() > 1) {
     return absl::InvalidArgumentError("the pool's size is given more than once: use one of blocks, bytes and fraction");
   }
-  int64_t blocks;
-  if (request.num_blocks) {
-    blocks = *request.num_blocks;
-  } else if (request.bytes) {
-    blocks = *request.bytes / block_bytes;
-  } else if (request.memory_fraction) {
-    blocks = static_cast<int64_t>(available_bytes * *request.memory_fraction) / block_bytes;
-  } else {
-    blocks =
-        std::min(static_cast<int64_t>(available_bytes * kDefaultMemoryFraction) / block_bytes, UsefulBlocks(limits));
-  }
-  blocks = std::min(blocks, kMaxBlocks);
-  if (blocks < 1) {
-    return absl::ResourceExhaustedError(absl::StrCat("the KV pool has no room for a single block: a block of ",
-                                                     layout.block_size, " tokens needs ", FormatBytes(block_bytes),
-                                                     ", available are ", FormatBytes(available_bytes)));
-  }
-  if (blocks > available_bytes / block_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("a KV pool of ", blocks, " blocks needs ",
-                                                     FormatBytes(blocks * block_bytes), ", available are ",
-                                                     FormatBytes(available_bytes)));
-  }
-  return static_cast<uint32_t>(blocks);
+  return Grant(WishOf(request, block_bytes, limits, available_bytes), layout, available_bytes);
+}
+
+absl::StatusOr<uint32_t> PlanHostTier(int64_t bytes, const KvLayout& layout, int64_t available_bytes) {
+  if (bytes == 0) return 0;
+  const int64_t block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
+  return Grant({bytes / block_bytes, absl::StrCat("--swap-bytes is ", Exact(bytes)), true}, layout, available_bytes);
 }
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {

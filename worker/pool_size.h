@@ -22,10 +22,15 @@ struct PoolRequest {
 
 inline constexpr double kDefaultMemoryFraction = 0.5;
 
-// The number of blocks, at least 1. limits.num_blocks is not read. A request that makes no block, or more bytes than
-// are available, is RESOURCE_EXHAUSTED and says how many bytes a block needs.
+// The number of blocks, 1 to kMaxWorkerBlocks. limits.num_blocks is not read. A request that makes no block, or more
+// bytes than are available, is RESOURCE_EXHAUSTED; more blocks than a manager accepts are INVALID_ARGUMENT when they
+// were asked for as such or in bytes, and otherwise cut. The message names flag, value and limit.
 absl::StatusOr<uint32_t> PlanPool(const PoolRequest& request, const KvLayout& layout, const WorkerLimits& limits,
                                   int64_t available_bytes);
+
+// The number of blocks of a host tier of `bytes`, 0 for none. Less than a block, or more bytes than are available, is
+// RESOURCE_EXHAUSTED; more blocks than a manager accepts are INVALID_ARGUMENT. The message names flag, value and limit.
+absl::StatusOr<uint32_t> PlanHostTier(int64_t bytes, const KvLayout& layout, int64_t available_bytes);
 
 // "1073741824", "512MiB", "1.5GiB": bytes, at least 1. Suffixes KiB, MiB, GiB, TiB.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);

@@ -16,7 +16,7 @@ void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
   const v1::RowSampling& params = start.sampling();
   prompt_length_ = static_cast<int>(start.prompt_length());
   min_tokens_ = static_cast<int>(std::min<uint32_t>(params.min_tokens(), INT32_MAX));
-  num_top_ = TopFrom(params.num_logprobs_plus_one(), vocab_size);
+  num_top_ = params.num_candidates() > 0 ? -1 : TopFrom(params.num_logprobs_plus_one(), vocab_size);
   num_prompt_top_ = TopFrom(params.num_prompt_logprobs_plus_one(), vocab_size);
 
   biases_.clear();
@@ -37,9 +37,10 @@ void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
   params_.presence_penalty = params.presence_penalty();
   params_.frequency_penalty = params.frequency_penalty();
   params_.repetition_penalty = params.repetition_penalty();
-  params_.seed = params.seed();
-  params_.sample_index = start.sample_index();
+  seed_ = params.seed();
+  SetSampleIndex(start.sample_index());
   params_.given_token = -1;
+  params_.num_candidates = std::min(static_cast<int>(params.num_candidates()), vocab_size);
 
   counts_.clear();
   count_index_.clear();

@@ -18,16 +18,21 @@ class SamplingState {
   // REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
   void Append(TokenId token);
+  // Which sample of its request the sequence is: all that a fork changes. Sample i draws as sample 0 of a request with
+  // seed + i would.
+  void SetSampleIndex(uint32_t sample_index) { params_.seed = seed_ + sample_index; }
 
-  // The row for the draw after `tokens` (all of the sequence's). Bad words are sought in generated tokens only, so that
-  // nothing is masked because of how the prompt ends. Masks that would leave no token at all are dropped. The arrays
-  // are valid until the next call of this object.
+  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's). Bad words are sought in
+  // generated tokens only, so that nothing is masked because of how the prompt ends. Masks that would leave no token at
+  // all are dropped. The arrays are valid until the next call of this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
   // The row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
-  int num_top() const { return num_top_; }                // Of generated tokens; -1: no logprobs.
+  int num_top() const { return num_top_; }                // Of drawn tokens; -1: no logprobs.
   int num_prompt_top() const { return num_prompt_top_; }  // The same for tokens of the prompt.
+  // Above 0 the row draws nothing and reports this many candidates, for the manager to append one.
+  int num_candidates() const { return params_.num_candidates; }
 
  private:
   struct BadWord {
@@ -41,7 +46,8 @@ class SamplingState {
   // Fills masked_ for the next draw.
   void CollectMasked(absl::Span<const TokenId> generated);
 
-  SamplingRow params_{};  // The constant part of every draw; its arrays point into this object.
+  uint64_t seed_ = 0;     // Of the request.
+  SamplingRow params_{};  // The constant part of every draw; its arrays are set by Draw.
   int prompt_length_ = 0;
   int min_tokens_ = 0;
   int num_top_ = -1;

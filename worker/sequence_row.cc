@@ -11,6 +11,12 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   sampling_.Start(start, vocab_size);
 }
 
+void SequenceRow::Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index) {
+  *this = parent;
+  sequence_ = sequence;
+  sampling_.SetSampleIndex(sample_index);
+}
+
 void SequenceRow::Append(TokenId token) {
   tokens_.push_back(token);
   sampling_.Append(token);

@@ -18,7 +18,11 @@ class SequenceRow {
   // Forgets what the row held. REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
 
-  // A token that the worker drew.
+  // Forgets what the row held and becomes what `parent`, another row, is now, but for its name and its sample index.
+  // Costs a copy of what the parent holds; nothing is counted again. REQUIRES: parent.is_started().
+  void Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index);
+
+  // A token that the worker drew or the manager chose.
   void Append(TokenId token);
   // Entries from `first_changed` on become `tail`; an empty tail changes nothing. REQUIRES: first_changed is at most
   // the table's length.
@@ -36,6 +40,7 @@ class SequenceRow {
   absl::Span<const TokenId> tokens() const { return tokens_; }
   absl::Span<const uint32_t> block_table() const { return block_table_; }
   SamplingState& sampling() { return sampling_; }
+  const SamplingState& sampling() const { return sampling_; }
 
  private:
   SequenceId sequence_{0};

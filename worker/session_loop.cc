@@ -21,6 +21,10 @@ StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
   return counts;
 }
 
+absl::Status TakenOver(uint64_t epoch) {
+  return absl::AbortedError(absl::StrCat("a session of the newer epoch ", epoch, " took over"));
+}
+
 }  // namespace
 
 SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats) : executor_(executor), stats_(stats) {
@@ -40,7 +44,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epo
   }
   last_epoch_ = epoch;
   // One that was never served has nothing to finish; the one served is ended by the loop thread, after its step.
-  if (current_ != nullptr && current_ != served_) current_->End(absl::AbortedError("a newer epoch took over"));
+  if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
   wake_.notify_one();
   return absl::OkStatus();
@@ -74,6 +78,16 @@ void SessionLoop::Leave(const StepStream* session) {
   if (current_.get() != session) return;
   SetCurrent(nullptr);
   wake_.notify_one();
+}
+
+uint64_t SessionLoop::last_epoch() const {
+  const std::lock_guard lock(mutex_);
+  return last_epoch_;
+}
+
+bool SessionLoop::has_session() const {
+  const std::lock_guard lock(mutex_);
+  return current_ != nullptr;
 }
 
 void SessionLoop::Stop() {
@@ -116,8 +130,11 @@ void SessionLoop::Run() {
 
 void SessionLoop::SwitchSession() {
   if (served_ != nullptr) {
-    served_->End(absl::AbortedError("a newer epoch took over"));
-    QUIRE_LOG(kInfo) << "session of epoch " << served_epoch_ << " ended";
+    // A session that left has ended its stream already.
+    const bool is_replaced = last_epoch_ != served_epoch_;
+    if (is_replaced) served_->End(TakenOver(last_epoch_));
+    QUIRE_LOG(kInfo) << "session of epoch " << served_epoch_ << " ended: "
+                     << (is_replaced ? absl::StrCat("epoch ", last_epoch_, " took over") : "its stream ended");
   }
   served_ = current_;
   served_epoch_ = last_epoch_;

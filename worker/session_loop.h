@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
 #include "worker/worker_stats.h"
@@ -17,11 +18,8 @@ namespace quire {
 
 class StepStream;
 
-// Plans of a session that may be unanswered at the same time: one runs, one waits.
-inline constexpr int kMaxPlansInFlight = 2;
-
 // The one thread that runs plans, and the rule that there is one session at a time: the one with the greatest epoch.
-// Open, Submit, CloseAfterPlans, Leave and Stop may be called by any thread.
+// Thread-safe.
 class SessionLoop {
  public:
   // Starts the thread. Both must outlive the loop.
@@ -41,6 +39,9 @@ class SessionLoop {
   void CloseAfterPlans(StepStream* session);
   // The stream is gone or broken: waiting plans and the rows are dropped.
   void Leave(const StepStream* session);
+  // The greatest epoch seen, 0 before the first; and whether a session of it is open.
+  uint64_t last_epoch() const;
+  bool has_session() const;
   // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
   void Stop();
 
@@ -56,7 +57,7 @@ class SessionLoop {
   Executor* const executor_;
   WorkerStats* const stats_;
 
-  std::mutex mutex_;  // Taken before that of a session, never after.
+  mutable std::mutex mutex_;  // Taken before that of a session, never after.
   std::condition_variable wake_;
   // Guarded by mutex_.
   std::shared_ptr<StepStream> current_;  // Who is to be served; null: nobody.

@@ -75,8 +75,9 @@ absl::Status CheckNumbers(const v1::RowSampling& sampling, const Checker& check)
   QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.repetition_penalty", sampling.repetition_penalty(), kMax));
   QUIRE_RETURN_IF_ERROR(
       check.AtMost("sampling.num_logprobs_plus_one", sampling.num_logprobs_plus_one(), kMaxTopLogprobs + 1));
-  return check.AtMost("sampling.num_prompt_logprobs_plus_one", sampling.num_prompt_logprobs_plus_one(),
-                      kMaxTopLogprobs + 1);
+  QUIRE_RETURN_IF_ERROR(check.AtMost("sampling.num_prompt_logprobs_plus_one", sampling.num_prompt_logprobs_plus_one(),
+                                     kMaxTopLogprobs + 1));
+  return check.AtMost("sampling.num_candidates", sampling.num_candidates(), kMaxCandidates);
 }
 
 absl::Status CheckBiases(const v1::RowSampling& sampling, const Checker& check) {

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<StepBatch>> StepBatch::Create(Backend* backend, c
 StepBatch::StepBatch(Backend* backend, const WorkerLimits& limits)
     : limits_(limits),
       writers_(limits.num_blocks),
+      sliced_rows_(limits.max_sequences),
       token_ids_(backend, "token ids"),
       positions_(backend, "positions"),
       slots_(backend, "slots"),
@@ -50,14 +51,16 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
                        .first_position = static_cast<int>(plan.slice_first_positions(i)),
                        .num_tokens = static_cast<int>(plan.slice_num_tokens(i)),
                        .first_token = first_token,
+                       .last_token = first_token + static_cast<int>(plan.slice_num_tokens(i)) - 1,
                        .samples = plan.slice_samples()[i] != 0});
     first_token += slices_.back().num_tokens;
-    QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
+    if (slices_.back().num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
   }
   for (size_t i = 0; i < slices_.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(Append(i));
+    if (slices_[i].num_tokens > 0) QUIRE_RETURN_IF_ERROR(Append(i));
     slices_[i].row->SetComputed(slices_[i].end_position());
   }
+  FindParents(plan);
   return Upload();
 }
 
@@ -73,6 +76,18 @@ void StepBatch::Clear() {
   block_tables_.host().clear();
 }
 
+void StepBatch::FindParents(const v1::StepPlan& plan) {
+  if (plan.fork_rows().empty()) return;
+  sliced_rows_.Clear();
+  for (int i = 0; i < plan.slice_rows_size(); ++i) sliced_rows_.Mark(plan.slice_rows(i), i);
+  for (int i = 0; i < plan.fork_rows_size(); ++i) {
+    if (!sliced_rows_.IsMarked(plan.fork_rows(i))) continue;
+    BatchSlice& slice = slices_[sliced_rows_.Owner(plan.fork_rows(i))];
+    if (slice.num_tokens > 0) continue;
+    slice.last_token = slices_[sliced_rows_.Owner(plan.fork_parents(i))].last_token;
+  }
+}
+
 absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const {
   const int64_t first = plan.slice_first_positions(index);
   const int64_t end = first + plan.slice_num_tokens(index);
@@ -85,7 +100,8 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
   if (end > limits_.max_context_tokens) {
     return Bad("slice ", index, " ends at position ", end, ", the model's context is ", limits_.max_context_tokens);
   }
-  if (row.num_computed() >= 0 && first > row.num_computed()) {
+  // What comes before a slice without tokens is computed by its parent's slice.
+  if (plan.slice_num_tokens(index) > 0 && row.num_computed() >= 0 && first > row.num_computed()) {
     return Bad("slice_first_positions[", index, "] is ", first, ", its row is computed up to ", row.num_computed());
   }
   if (plan.slice_samples()[index] != 0 && end != row.num_tokens()) {
@@ -154,7 +170,7 @@ absl::Status StepBatch::Upload() {
   QUIRE_RETURN_IF_ERROR(table_starts_.Upload());
   QUIRE_RETURN_IF_ERROR(block_tables_.Upload());
   view_ = {.num_tokens = static_cast<int>(token_ids_.host().size()),
-           .num_sequences = static_cast<int>(slices_.size()),
+           .num_sequences = static_cast<int>(context_lens_.host().size()),
            .token_ids = token_ids_.data(),
            .positions = positions_.data(),
            .slots = slots_.data(),

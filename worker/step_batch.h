@@ -22,13 +22,14 @@ struct BatchSlice {
   int first_position;
   int num_tokens;
   int first_token;  // Where the slice begins in the batch's token arrays.
+  int last_token;   // The token whose logits the slice samples from: its last, or with no tokens its parent's.
   bool samples;
 
   int end_position() const { return first_position + num_tokens; }
 };
 
-// A plan's slices as the flat arrays that the kernels read. Memory is kept from step to step. Owned by the executor
-// thread.
+// A plan's slices as the flat arrays that the kernels read; those without tokens have no part in them. Memory is kept
+// from step to step. Owned by the executor thread.
 //
 // Example: blocks of 4 tokens; one slice, position 5 of a row with tokens t0 .. t5 and the table (7, 2): one entry in
 // the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.
@@ -52,6 +53,8 @@ class StepBatch {
   StepBatch(Backend* backend, const WorkerLimits& limits);
 
   void Clear();
+  // Sets last_token of the slices without tokens.
+  void FindParents(const v1::StepPlan& plan);
   absl::Status CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const;
   // Marks the blocks that the slice's tokens go to, each of them written by this slice alone.
   absl::Status ClaimWrites(int index);
@@ -61,7 +64,8 @@ class StepBatch {
 
   const WorkerLimits limits_;
   std::vector<BatchSlice> slices_;
-  MarkSet writers_;  // Blocks written in this step; the owner is the slice's index.
+  MarkSet writers_;      // Blocks written in this step; the owner is the slice's index.
+  MarkSet sliced_rows_;  // The owner is the slice's index.
 
   StagedArray<int32_t> token_ids_;
   StagedArray<int32_t> positions_;

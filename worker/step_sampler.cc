@@ -7,11 +7,12 @@
 
 namespace quire {
 
-StepSampler::StepSampler(Backend* backend, Transformer* transformer, int vocab_size)
+StepSampler::StepSampler(Backend* backend, Transformer* transformer, const WorkerLimits& limits)
     : backend_(backend),
       transformer_(transformer),
-      vocab_size_(vocab_size),
-      token_rows_(backend, "logit row indices") {}
+      vocab_size_(limits.vocab_size),
+      token_rows_(backend, "logit row indices"),
+      row_marks_(limits.max_tokens_per_step) {}
 
 absl::Status StepSampler::Run(absl::Span<const BatchSlice> slices, v1::StepResult* result) {
   CollectJobs(slices);
@@ -36,12 +37,12 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices) {
       // The logits after position p score the token at p + 1.
       const int end = std::min(slice.end_position(), row.prompt_length() - 1);
       for (int position = slice.first_position; position < end; ++position) {
-        jobs_.push_back({i, slice.first_token + position - slice.first_position, false});
+        jobs_.push_back({i, slice.first_token + position - slice.first_position, position, false});
         rows_.push_back(row.sampling().Score(row.tokens()[position + 1]));
       }
     }
     if (slice.samples) {
-      jobs_.push_back({i, slice.first_token + slice.num_tokens - 1, true});
+      jobs_.push_back({i, slice.last_token, slice.end_position() - 1, true});
       rows_.push_back(row.sampling().Draw(row.tokens()));
       has_scores_ |= row.sampling().num_top() >= 0;
     }
@@ -49,19 +50,25 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices) {
 }
 
 absl::Status StepSampler::Compute(int begin, int end) {
-  const int num_rows = end - begin;
-  token_rows_.host().clear();
+  const int num_jobs = end - begin;
+  std::vector<int32_t>& token_rows = token_rows_.host();
+  token_rows.clear();
+  row_marks_.Clear();
+  logit_rows_.clear();
   max_top_ = 0;
   for (int i = begin; i < end; ++i) {
-    token_rows_.host().push_back(jobs_[i].token_row);
-    max_top_ = std::max(max_top_, rows_[i].num_top);
+    const int token_row = jobs_[i].token_row;
+    if (row_marks_.Mark(token_row, token_rows.size())) token_rows.push_back(token_row);
+    logit_rows_.push_back(static_cast<int32_t>(row_marks_.Owner(token_row)));
+    max_top_ = std::max({max_top_, rows_[i].num_top, rows_[i].num_candidates});
   }
   QUIRE_RETURN_IF_ERROR(token_rows_.Upload());
-  results_.resize(num_rows);
-  top_.resize(size_t(num_rows) * max_top_);
+  results_.resize(num_jobs);
+  top_.resize(size_t(num_jobs) * max_top_);
   SamplingArgs args{};
-  args.logits = transformer_->Logits(token_rows_.data(), num_rows);
-  args.num_rows = num_rows;
+  args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows.size()));
+  args.logit_rows = logit_rows_.data();
+  args.num_rows = num_jobs;
   args.vocab_size = vocab_size_;
   args.rows = rows_.data() + begin;
   args.results = results_.data();
@@ -78,22 +85,39 @@ absl::Status StepSampler::Deliver(absl::Span<const BatchSlice> slices, int begin
     const SamplingResult& drawn = results_[i - begin];
     if (drawn.token < 0) {
       return absl::InternalError(absl::StrCat("logits of sequence ", Value(slice.row->sequence()), " after position ",
-                                              slice.first_position + job.token_row - slice.first_token,
-                                              " are not finite"));
+                                              job.position, " are not finite"));
     }
-    if (!job.draws) {
-      const int n = result->prompt_scores_size();
-      const bool is_new = n == 0 || result->prompt_scores(n - 1).slice() != static_cast<uint32_t>(job.slice);
-      v1::PromptScores* scores = is_new ? result->add_prompt_scores() : result->mutable_prompt_scores(n - 1);
-      scores->set_slice(job.slice);
-      AddScore(i, i - begin, scores->mutable_scores());
-      continue;
+    if (!job.samples) {
+      AddPromptScore(i, i - begin, result);
+    } else if (rows_[i].num_candidates > 0) {
+      AddCandidates(i, i - begin, result);
+    } else {
+      result->add_token_ids(drawn.token);
+      if (has_scores_) AddScore(i, i - begin, result->mutable_scores());
+      slice.row->Append(drawn.token);
     }
-    result->add_token_ids(drawn.token);
-    if (has_scores_) AddScore(i, i - begin, result->mutable_scores());
-    slice.row->Append(drawn.token);
   }
   return absl::OkStatus();
+}
+
+void StepSampler::AddPromptScore(int job, int job_in_chunk, v1::StepResult* result) const {
+  const uint32_t slice = static_cast<uint32_t>(jobs_[job].slice);
+  const int n = result->prompt_scores_size();
+  const bool is_new = n == 0 || result->prompt_scores(n - 1).slice() != slice;
+  v1::PromptScores* scores = is_new ? result->add_prompt_scores() : result->mutable_prompt_scores(n - 1);
+  scores->set_slice(slice);
+  AddScore(job, job_in_chunk, scores->mutable_scores());
+}
+
+void StepSampler::AddCandidates(int job, int job_in_chunk, v1::StepResult* result) const {
+  const ScoredCandidate* candidates = &top_[size_t(job_in_chunk) * max_top_];
+  int length = 0;
+  while (length < rows_[job].num_candidates && candidates[length].token >= 0) {
+    result->add_candidate_token_ids(candidates[length].token);
+    result->add_candidate_logprobs(candidates[length].logprob);
+    ++length;
+  }
+  result->add_candidate_lengths(length);
 }
 
 void StepSampler::AddScore(int job, int job_in_chunk, v1::ScoreColumns* scores) const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "worker/session_loop.h"
 
 namespace quire {
@@ -18,9 +19,15 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 }  // namespace
 
-StepStream* StepStream::Serve(SessionLoop* loop) {
+StepStream* StepStream::Serve(SessionLoop* loop, absl::Duration open_timeout) {
   std::shared_ptr<StepStream> stream(new StepStream(loop));
   stream->self_ = stream;
+  // The alarm may ring while the stream goes away; destroying it is what silences it otherwise.
+  const std::weak_ptr<StepStream> waiting = stream;
+  stream->open_alarm_.Set(absl::ToChronoTime(absl::Now() + open_timeout), [waiting, open_timeout](bool has_rung) {
+    const std::shared_ptr<StepStream> silent = has_rung ? waiting.lock() : nullptr;
+    if (silent != nullptr) silent->EndUnlessOpen(open_timeout);
+  });
   stream->StartRead(&stream->request_);
   return stream.get();
 }
@@ -57,6 +64,15 @@ void StepStream::End(const absl::Status& status) {
   WriteNextOrFinish();
 }
 
+void StepStream::EndUnlessOpen(absl::Duration open_timeout) {
+  const std::lock_guard lock(mutex_);
+  if (is_open_ || is_ending_) return;
+  is_ending_ = true;
+  end_status_ = ToGrpc(absl::DeadlineExceededError(
+      absl::StrCat("no `open` came within ", absl::FormatDuration(open_timeout), ", the limit")));
+  WriteNextOrFinish();
+}
+
 void StepStream::WriteNextOrFinish() {
   if (is_writing_ || is_finished_) return;
   if (!outbox_.empty()) {
@@ -86,9 +102,7 @@ void StepStream::OnReadDone(bool ok) {
 absl::Status StepStream::Handle(v1::StepsRequest* request) {
   switch (request->message_case()) {
     case v1::StepsRequest::kOpen:
-      if (is_open_) return absl::InvalidArgumentError("a second `open` in one stream");
-      is_open_ = true;
-      return loop_->Open(self_, request->open().epoch());
+      return HandleOpen(request->open().epoch());
     case v1::StepsRequest::kPlan:
       if (!is_open_) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
       return loop_->Submit(this, std::move(*request->mutable_plan()));
@@ -96,6 +110,18 @@ absl::Status StepStream::Handle(v1::StepsRequest* request) {
       break;
   }
   return absl::InvalidArgumentError("a message of the stream is neither `open` nor `plan`");
+}
+
+absl::Status StepStream::HandleOpen(uint64_t epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_open_) return absl::InvalidArgumentError("a second `open` in one stream");
+    // One that came too late must not take over from a session that lives.
+    if (is_ending_) return absl::DeadlineExceededError("`open` came too late");
+    is_open_ = true;
+  }
+  open_alarm_.Cancel();
+  return loop_->Open(self_, epoch);
 }
 
 void StepStream::OnWriteDone(bool ok) {

@@ -6,11 +6,22 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/version.h"
+#include "base/worker_protocol.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
+#include "worker/metrics.h"
 
 namespace quire {
 namespace {
+
+constexpr GrpcServerLimits kServerLimits{
+    .max_message_bytes = kMaxWorkerMessageBytes,
+    .max_streams_per_connection = 16,  // A manager needs two: its session and one Describe.
+    .min_ping_interval_ms = 5'000,     // A manager probes a silent connection every 20 seconds.
+};
+// Sessions have ended when the server stops; this is for their last bytes. An idle client may keep its connection open
+// for all of it.
+constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
 DataType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return DataType::kBFloat16;
@@ -22,9 +33,11 @@ DataType KvTypeOf(const ModelConfig& config) {
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
   std::unique_ptr<Worker> worker(new Worker());
+  QUIRE_RETURN_IF_ERROR(worker->Listen(options));
   QUIRE_RETURN_IF_ERROR(worker->Load(options));
   QUIRE_RETURN_IF_ERROR(worker->TakeMemory(options));
-  QUIRE_RETURN_IF_ERROR(worker->Listen(options));
+  QUIRE_RETURN_IF_ERROR(worker->ServeMetrics(options));
+  worker->Serve();
   return worker;
 }
 
@@ -33,9 +46,16 @@ Worker::~Worker() {
 }
 
 void Worker::Stop() {
-  if (server_ != nullptr) server_->SetNotServing();
+  if (server_ != nullptr) server_->SetReady(false);
   if (loop_ != nullptr) loop_->Stop();
-  if (server_ != nullptr) server_->Shutdown();
+  if (server_ != nullptr) server_->Shutdown(kShutdownTimeout);
+}
+
+absl::Status Worker::Listen(const WorkerOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(
+      server_, GrpcServer::Start(options.listen, kServerLimits, {{v1::WorkerService::service_full_name(), &service_}}));
+  // The metrics server comes last, because it takes two seconds to go again when the model cannot be loaded.
+  return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
 }
 
 absl::Status Worker::Load(const WorkerOptions& options) {
@@ -58,37 +78,42 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
                       .vocab_size = config.vocab_size,
                       .block_size = options.block_size,
                       .num_blocks = 0};
-  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(options.pool, layout, limits, AvailableHostMemory()));
+  int64_t available_bytes = AvailableHostMemory();
+  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, available_bytes));
+  available_bytes -= static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
+  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(options.pool, layout, limits, available_bytes));
   const int full_context = limits.BlocksFor(limits.max_context_tokens);
   if (limits.num_blocks < static_cast<uint32_t>(full_context)) {
     QUIRE_LOG(kWarning) << "the pool has " << limits.num_blocks << " blocks; a sequence of the model's full context, "
                         << limits.max_context_tokens << " tokens, needs " << full_context;
   }
-  QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks, options.prefault));
+  QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks,
+                                                        limits.num_host_blocks, options.prefault));
   QUIRE_ASSIGN_OR_RETURN(executor_,
                          Executor::Create(backend_.get(), model_.get(), storage_.get(), limits, LogitRowsFor(limits)));
   return absl::OkStatus();
 }
 
-absl::Status Worker::Listen(const WorkerOptions& options) {
-  const KvLayout& layout = storage_->layout();
+absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
+  if (options.metrics_listen.empty()) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options.metrics_listen));
   const WorkerLimits& limits = executor_->limits();
-  if (!options.metrics_listen.empty()) {
-    const auto metrics =
-        std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,
-                                                             .model_name = options.model_name,
-                                                             .device = backend_->Description(),
-                                                             .num_blocks = limits.num_blocks,
-                                                             .block_bytes = layout.block_bytes_all_layers(),
-                                                             .block_size = limits.block_size,
-                                                             .max_sequences = limits.max_sequences});
-    QUIRE_ASSIGN_OR_RETURN(metrics_, WorkerMetricsServer::Start(options.metrics_listen, metrics));
-  }
-  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_);
-  service_ = std::make_unique<WorkerService>(MakeDescription(options.model_name, *model_, *backend_, layout, limits),
-                                             loop_.get());
-  QUIRE_ASSIGN_OR_RETURN(server_, WorkerServer::Start(options.listen, service_.get()));
+  metrics_->Add(
+      std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,
+                                                           .model_name = model_name_,
+                                                           .device = backend_->Description(),
+                                                           .num_blocks = limits.num_blocks,
+                                                           .block_bytes = storage_->layout().block_bytes_all_layers(),
+                                                           .block_size = limits.block_size,
+                                                           .max_sequences = limits.max_sequences}));
   return absl::OkStatus();
+}
+
+void Worker::Serve() {
+  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_);
+  service_.Begin(MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits()),
+                 loop_.get());
+  server_->SetReady(true);
 }
 
 std::string Worker::Summary() const {
@@ -98,6 +123,10 @@ std::string Worker::Summary() const {
       model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings, ")\n  device  ",
       backend_->Description(), "\n  pool    ", storage_->num_blocks(), " blocks of ", layout.block_size, " tokens, ",
       FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  if (storage_->num_host_blocks() > 0) {
+    absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
+                    FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");
+  }
   if (metrics_ != nullptr) absl::StrAppend(&text, "metrics on port ", metrics_->port(), "\n");
   absl::StrAppend(&text, "listening on ", server_->address(), "\n");
   return text;

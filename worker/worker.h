@@ -6,13 +6,13 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "serving/grpc_server.h"
+#include "serving/metrics_server.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"
-#include "worker/metrics.h"
 #include "worker/model/model.h"
 #include "worker/options.h"
 #include "worker/session_loop.h"
-#include "worker/worker_server.h"
 #include "worker/worker_service.h"
 #include "worker/worker_stats.h"
 
@@ -21,7 +21,8 @@ namespace quire {
 // A whole worker in this process: model, pool, executor, service and metrics, put together from the options.
 class Worker {
  public:
-  // Loads the model, takes the memory and listens. UNAVAILABLE when an address cannot be taken.
+  // Listens, loads the model and takes the memory; calls are refused until all of that is done. UNAVAILABLE, before the
+  // model is touched, when an address cannot be taken.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   ~Worker();
 
@@ -30,17 +31,17 @@ class Worker {
 
   // What started, one fact per line.
   std::string Summary() const;
-  const std::string& address() const { return server_->address(); }
-  int metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }  // 0: no metrics.
 
  private:
   Worker() = default;
 
+  absl::Status Listen(const WorkerOptions& options);
   absl::Status Load(const WorkerOptions& options);
   absl::Status TakeMemory(const WorkerOptions& options);
-  absl::Status Listen(const WorkerOptions& options);
+  absl::Status ServeMetrics(const WorkerOptions& options);
+  void Serve();
 
-  // In the order of construction: each stands on those before it.
+  // Each stands on those before it; they are destroyed in the opposite order.
   std::string model_name_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
@@ -48,9 +49,9 @@ class Worker {
   std::unique_ptr<Executor> executor_;
   WorkerStats stats_;
   std::unique_ptr<SessionLoop> loop_;
-  std::unique_ptr<WorkerService> service_;
-  std::unique_ptr<WorkerServer> server_;
-  std::unique_ptr<WorkerMetricsServer> metrics_;
+  WorkerService service_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<MetricsServer> metrics_;
 };
 
 }  // namespace quire

@@ -11,8 +11,9 @@ struct WorkerLimits {
   int max_tokens_per_step;  // Sum over the slices of a plan.
   int max_context_tokens;   // Positions of one sequence.
   int vocab_size;
-  int block_size;       // Tokens per block.
-  uint32_t num_blocks;  // Blocks of the pool.
+  int block_size;                // Tokens per block.
+  uint32_t num_blocks;           // Blocks of the pool.
+  uint32_t num_host_blocks = 0;  // Blocks of the host tier; 0: there is none.
 
   // Blocks that hold `num_tokens` tokens.
   int BlocksFor(int num_tokens) const { return (num_tokens + block_size - 1) / block_size; }
@@ -20,6 +21,8 @@ struct WorkerLimits {
 
 // Most alternatives that a row may ask for with a logprob.
 inline constexpr uint32_t kMaxTopLogprobs = 1024;
+// Most candidates that a row may report.
+inline constexpr uint32_t kMaxCandidates = 1024;
 
 }  // namespace quire
 

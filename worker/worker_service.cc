@@ -5,20 +5,43 @@
 #include "worker/step_stream.h"
 
 namespace quire {
+namespace {
 
-WorkerService::WorkerService(v1::DescribeResponse description, SessionLoop* loop)
-    : description_(std::move(description)), loop_(loop) {}
+grpc::Status Loading() {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is loading its model");
+}
+
+// A stream that ends at once.
+class RefusedStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+void WorkerService::Begin(v1::DescribeResponse description, SessionLoop* loop) {
+  description_ = std::move(description);
+  loop_ = loop;
+}
 
 grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest*,
                                                   v1::DescribeResponse* response) {
-  *response = description_;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+  const SessionLoop* const loop = loop_;
+  if (loop != nullptr) {
+    *response = description_;
+    response->set_last_epoch(loop->last_epoch());
+    response->set_has_session(loop->has_session());
+  }
+  reactor->Finish(loop != nullptr ? grpc::Status::OK : Loading());
   return reactor;
 }
 
 grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>* WorkerService::Steps(grpc::CallbackServerContext*) {
-  return StepStream::Serve(loop_);
+  SessionLoop* const loop = loop_;
+  if (loop == nullptr) return new RefusedStream(Loading());
+  return StepStream::Serve(loop, open_timeout_);
 }
 
 }  // namespace quire

@@ -3,24 +3,34 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+
+#include "absl/time/time.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "worker/session_loop.h"
 
 namespace quire {
 
-// WorkerService on gRPC's callback API: answers Describe from a constant and hands Steps streams to the loop.
+// How long a Steps stream may stay silent before its `open`.
+inline constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
+
+// WorkerService on gRPC's callback API: answers Describe from a constant and hands Steps streams to the loop. Refuses
+// both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model. Thread-safe.
 class WorkerService : public v1::WorkerService::CallbackService {
  public:
-  // `loop` must outlive the server that the service is registered with.
-  WorkerService(v1::DescribeResponse description, SessionLoop* loop);
+  explicit WorkerService(absl::Duration open_timeout = kOpenTimeout) : open_timeout_(open_timeout) {}
+
+  // `loop` must outlive the server that the service is registered with. Call it once.
+  void Begin(v1::DescribeResponse description, SessionLoop* loop);
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest* request,
                                      v1::DescribeResponse* response) override;
   grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>* Steps(grpc::CallbackServerContext* context) override;
 
  private:
-  const v1::DescribeResponse description_;
-  SessionLoop* const loop_;
+  const absl::Duration open_timeout_;
+  v1::DescribeResponse description_;         // Constant once loop_ is set.
+  std::atomic<SessionLoop*> loop_{nullptr};  // Null until Begin.
 };
 
 }  // namespace quire

@@ -111,6 +111,17 @@ void CpuBackend::CopyBlocks(const BlockCopyArgs& args) {
   });
 }
 
+void CpuBackend::SwapBlocks(const BlockSwapArgs& args) {
+  const size_t bytes = args.layout->block_bytes();
+  const int num_layers = args.layout->num_layers;
+  pool_.ForEach(args.num_swaps * num_layers, [&](int item, int) {
+    const int swap = item / num_layers, layer = item % num_layers;
+    char* block = static_cast<char*>(args.kv_pools[layer]) + args.blocks[swap] * bytes;
+    char* host = static_cast<char*>(args.host_pool) + (size_t{args.host_blocks[swap]} * num_layers + layer) * bytes;
+    args.direction == SwapDirection::kOut ? memcpy(host, block, bytes) : memcpy(block, host, bytes);
+  });
+}
+
 void CpuBackend::Sample(const SamplingArgs& args) {
   sampler_.Run(args);
 }

@@ -29,6 +29,8 @@ class CpuBackend : public Backend {
 
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
+  void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  void FreeHost(void* memory) override { Free(memory); }
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   size_t ActivationSize() const override { return sizeof(float); }
@@ -42,6 +44,7 @@ class CpuBackend : public Backend {
   void SiluMul(const void* x, void* y, int num_tokens, int dim) override;
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
   void CopyBlocks(const BlockCopyArgs& args) override;
+  void SwapBlocks(const BlockSwapArgs& args) override;
   void Sample(const SamplingArgs& args) override;
 
  private:

@@ -101,6 +101,8 @@ struct KernelTable {
   int (*collect)(const float* x, int n, float threshold, int32_t* indices);
   // 1 + how many precede x[index] in the order of falling value, equal values by index.
   int (*rank)(const float* x, int n, int index);
+  // y = x - high - low, but not below the lowest finite number; y may be x.
+  void (*subtract)(const float* x, int n, float high, float low, float* y);
   // y = (x - max) / temperature; y may be x.
   void (*scale_scores)(const float* x, int n, float max, float temperature, float* y);
   int (*gumbel_argmax)(const GumbelTask& task);

@@ -26,6 +26,7 @@ constexpr KernelTable kTable = {
     .exp = ExpRow,
     .collect = Collect,
     .rank = Rank,
+    .subtract = Subtract,
     .scale_scores = ScaleScores,
     .gumbel_argmax = GumbelArgmax,
 };

@@ -50,7 +50,8 @@ void CpuSampler::Run(const SamplingArgs& args) {
 void CpuSampler::RunRow(const SamplingArgs& args, int index, Scratch* scratch) {
   const SamplingRow& row = args.rows[index];
   const int vocab_size = args.vocab_size;
-  const float* logits = args.logits + int64_t{index} * vocab_size;
+  const int logit_row = args.logit_rows == nullptr ? index : args.logit_rows[index];
+  const float* logits = args.logits + int64_t{logit_row} * vocab_size;
   SamplingResult* result = &args.results[index];
   ScoredCandidate* top = args.top + int64_t{index} * args.max_top;
   *result = {.token = -1, .logprob = 0, .rank = 0};
@@ -58,6 +59,11 @@ void CpuSampler::RunRow(const SamplingArgs& args, int index, Scratch* scratch) {
 
   const RowExtremes extremes = kernels_->extremes(logits, vocab_size);
   if (!extremes.is_finite) return;
+  if (row.num_candidates > 0) {
+    const int count = ListCandidates(row, logits, vocab_size, extremes.max, top, scratch);
+    result->token = count > 0 ? top[0].token : 0;
+    return;
+  }
   if (row.given_token >= 0) {
     result->token = row.given_token;
   } else if (row.temperature == 0 && !ChangesLogits(row)) {
@@ -97,6 +103,23 @@ int32_t CpuSampler::Draw(const SamplingRow& row, const float* logits, int vocab_
     return DrawFromCandidates(row, vocab_size, scratch);
   }
   return Gumbel(row, scratch->scores, nullptr, best.argmax);
+}
+
+int CpuSampler::ListCandidates(const SamplingRow& row, const float* logits, int vocab_size, float max,
+                               ScoredCandidate* top, Scratch* scratch) {
+  std::vector<float>& scores = scratch->scores;
+  scores.resize(vocab_size);
+  // As two floats the log of the sum keeps its digits.
+  const double log_sum = max + std::log(kernels_->sum_exp(logits, vocab_size, max));
+  const float high = float(log_sum);
+  kernels_->subtract(logits, vocab_size, high, float(log_sum - high), scores.data());
+  ApplyBiasAndPenalties(row, vocab_size, scores.data());
+  ApplyAllowed(row, vocab_size, &scratch->kept, scores.data());
+  if (row.num_masked > 0) ApplyMasked(row, vocab_size, &scratch->kept, scores.data());
+  SelectTop(scores.data(), vocab_size, std::min(row.num_candidates, vocab_size), scratch);
+  const std::vector<int32_t>& tokens = scratch->tokens;
+  for (size_t i = 0; i < tokens.size(); ++i) top[i] = {tokens[i], scores[tokens[i]]};
+  return int(tokens.size());
 }
 
 // A token stays while the mass of those before it is below top_p of the mass of all candidates.

@@ -32,6 +32,9 @@ class CpuSampler {
 
   void RunRow(const SamplingArgs& args, int row, Scratch* scratch);
   int32_t Draw(const SamplingRow& row, const float* logits, int vocab_size, Scratch* scratch);
+  // The row's candidates into `top`; how many there are. `max` is the largest logit.
+  int ListCandidates(const SamplingRow& row, const float* logits, int vocab_size, float max, ScoredCandidate* top,
+                     Scratch* scratch);
   void KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch);
   int32_t DrawFromCandidates(const SamplingRow& row, int vocab_size, Scratch* scratch);
   int Gumbel(const SamplingRow& row, const std::vector<float>& scores, const int32_t* tokens, int best_score) const;

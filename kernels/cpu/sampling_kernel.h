@@ -92,6 +92,14 @@ inline int Rank(const float* x, int n, int index) {
   return before + 1;
 }
 
+inline void Subtract(const float* x, int n, float high, float low, float* y) {
+  for (int i = 0; i < n; i += kLanes) {
+    const int lanes = Min(kLanes, n - i);
+    const Vec difference = Sub(Sub(LoadFirst(x + i, lanes), Set(high)), Set(low));
+    StoreFirst(y + i, lanes, Max(difference, Set(-3.4028234e38f)));
+  }
+}
+
 inline void ScaleScores(const float* x, int n, float max, float temperature, float* y) {
   for (int i = 0; i < n; i += kLanes) {
     const int lanes = Min(kLanes, n - i);

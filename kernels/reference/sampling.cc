@@ -10,8 +10,7 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-std::vector<double> Penalized(const SamplingRow& row, const std::vector<float>& logits) {
-  std::vector<double> scores(logits.begin(), logits.end());
+std::vector<double> Penalized(const SamplingRow& row, std::vector<double> scores) {
   for (int i = 0; i < row.num_biases; ++i) scores[row.biases[i].token] += row.biases[i].bias;
   for (int i = 0; i < row.num_counts; ++i) {
     const TokenCount& count = row.counts[i];
@@ -57,7 +56,7 @@ std::vector<int> Ranking(const std::vector<double>& values) {
 }
 
 std::vector<double> Probabilities(const SamplingRow& row, const std::vector<float>& logits) {
-  std::vector<double> scores = Masked(row, Penalized(row, logits));
+  std::vector<double> scores = Masked(row, Penalized(row, {logits.begin(), logits.end()}));
   const std::vector<int> order = Ranking(scores);
   if (row.temperature == 0) {
     std::vector<double> p(scores.size(), 0);
@@ -80,9 +79,23 @@ std::vector<double> Probabilities(const SamplingRow& row, const std::vector<floa
 }
 
 std::vector<double> Logprobs(const std::vector<float>& logits) {
-  std::vector<double> p = Softmax({logits.begin(), logits.end()});
-  for (double& value : p) value = std::log(value);
-  return p;
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(logit - max);
+  std::vector<double> logprobs(logits.begin(), logits.end());
+  for (double& value : logprobs) value -= max + std::log(sum);
+  return logprobs;
+}
+
+Candidates ListCandidates(const SamplingRow& row, const std::vector<float>& logits) {
+  const std::vector<double> scores = Masked(row, Penalized(row, Logprobs(logits)));
+  Candidates candidates;
+  for (int token : Ranking(scores)) {
+    if (int(candidates.tokens.size()) == row.num_candidates || scores[token] == kMinusInfinity) break;
+    candidates.tokens.push_back(token);
+    candidates.logprobs.push_back(scores[token]);
+  }
+  return candidates;
 }
 
 }  // namespace quire::reference

@@ -14,6 +14,13 @@ std::vector<double> Probabilities(const SamplingRow& row, const std::vector<floa
 // log softmax of the logits.
 std::vector<double> Logprobs(const std::vector<float>& logits);
 
+// What a row with num_candidates lists: ids, best first, and their processed logprobs.
+struct Candidates {
+  std::vector<int> tokens;
+  std::vector<double> logprobs;
+};
+Candidates ListCandidates(const SamplingRow& row, const std::vector<float>& logits);
+
 // All ids by falling value, equal values by id.
 std::vector<int> Ranking(const std::vector<double>& values);
 

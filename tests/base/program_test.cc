@@ -1,4 +1,4 @@
-// Flags, sockets and usage of a program: base/flags.h, base/unix_socket.h, base/process_usage.h.
+// Flags, addresses and usage of a program: base/flags.h, base/listen_address.h, base/process_usage.h.
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/flags.h"
+#include "base/listen_address.h"
 #include "base/process_usage.h"
-#include "base/unix_socket.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 ABSL_FLAG(int32_t, block_count, 7, "How many blocks.");
@@ -27,20 +29,38 @@ ABSL_FLAG(std::string, hidden, "", "Not among the names.");
 namespace quire {
 namespace {
 
-constexpr const char* kNames[] = {"block_count", "be_loud", "share", "patience"};
+using ::testing::HasSubstr;
+
+const ProgramFlags& Flags() {
+  static const auto* const flags =
+      new ProgramFlags{"quire-shout",
+                       "shouts.",
+                       "[flags]",
+                       {{"Blocks:", {"block_count"}}, {"Noise:", {"be_loud", "share", "patience"}}}};
+  return *flags;
+}
+
+// The text that is asked for, "" when flags were set.
+absl::StatusOr<std::string> Read(const std::vector<const char*>& arguments) {
+  absl::StatusOr<std::optional<std::string>> text = ReadFlags(Flags(), arguments);
+  if (!text.ok()) return text.status();
+  return text->value_or("");
+}
 
 std::string Error(const std::vector<const char*>& arguments) {
   const absl::FlagSaver saver;
-  return std::string(SetFlags(arguments, kNames).message());
+  const absl::Status status = Read(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
 }
 
 TEST(FlagsTest, ValuesFollowTheFlagOrAnEqualsSign) {
   const absl::FlagSaver saver;
-  ASSERT_TRUE(SetFlags(std::vector<const char*>{"--block-count=8", "--patience", "2m", "--be_loud"}, kNames).ok());
+  ASSERT_EQ(*Read({"--block-count=8", "--patience", "2m", "--be_loud"}), "");
   EXPECT_EQ(absl::GetFlag(FLAGS_block_count), 8);
   EXPECT_EQ(absl::GetFlag(FLAGS_patience), absl::Minutes(2));
   EXPECT_TRUE(absl::GetFlag(FLAGS_be_loud));
-  ASSERT_TRUE(SetFlags(std::vector<const char*>{"--be-loud=false"}, kNames).ok());
+  ASSERT_EQ(*Read({"--be-loud=false"}), "");
   EXPECT_FALSE(absl::GetFlag(FLAGS_be_loud));
 }
 
@@ -54,11 +74,62 @@ TEST(FlagsTest, AnErrorIsOneLineWithFlagAndValue) {
   EXPECT_EQ(Error({"--hidden=x"}), "there is no flag --hidden; see --help");
 }
 
-TEST(FlagsTest, TheHelpShowsNameDefaultAndMeaning) {
-  EXPECT_EQ(DescribeFlags({"block_count"}), "  --block-count=7\n      How many blocks.\n");
+TEST(FlagsTest, TheHelpShowsNameDefaultAndMeaningInGroups) {
+  EXPECT_EQ(*Read({"--help"}),
+            "quire-shout shouts.\n"
+            "\n"
+            "Usage: quire-shout [flags]\n"
+            "\n"
+            "Flags are --name=value or --name value and shown here as --name=default.\n"
+            "\n"
+            "Blocks:\n"
+            "  --block-count=7\n"
+            "      How many blocks.\n"
+            "\n"
+            "Noise:\n"
+            "  --be-loud=false\n"
+            "      Whether to shout.\n"
+            "  --share=0.5\n"
+            "      A share.\n"
+            "  --patience=3s\n"
+            "      How long to wait.\n"
+            "\n"
+            "  --help, --version\n"
+            "      Print this, or the version, and leave.\n");
 }
 
-TEST(UnixSocketTest, OnlyASocketThatSomebodyListensOnIsInUse) {
+TEST(FlagsTest, HelpAndVersionComeBeforeAnyError) {
+  EXPECT_THAT(*Read({"--nonsense", "--help"}), HasSubstr("Usage: quire-shout"));
+  EXPECT_THAT(*Read({"--share=x", "--version"}), testing::StartsWith("quire-shout 0."));
+}
+
+TEST(ListenAddressTest, HostPortAndUnixPathAreAddresses) {
+  for (const char* good : {"127.0.0.1:0", "node1:50051", "[::1]:65535", "unix:/a", "unix:a"}) {
+    EXPECT_TRUE(IsListenAddress(good)) << good;
+  }
+  for (const char* bad :
+       {"", "50051", ":50051", "a:", "a:b", "a:65536", "a:-1", "::1:5", "[::1]", "[]:1", "http://a:1", "unix:", "a"}) {
+    EXPECT_FALSE(IsListenAddress(bad)) << bad;
+  }
+}
+
+TEST(ListenAddressTest, ThePortThatWasTakenReplacesTheOneAskedFor) {
+  EXPECT_EQ(WithPort("127.0.0.1:0", 41234), "127.0.0.1:41234");
+  EXPECT_EQ(WithPort("[::1]:0", 41234), "[::1]:41234");
+  EXPECT_EQ(WithPort("unix:/a", 1), "unix:/a");
+}
+
+TEST(ListenAddressTest, EveryReasonIsToldApart) {
+  EXPECT_EQ(WhyNotListening("127.0.0.1:0"), "");
+  EXPECT_EQ(WhyNotListening("50051"), "it is not host:port or unix:path");
+  EXPECT_THAT(WhyNotListening("host.invalid:1"), HasSubstr("the host host.invalid is unknown"));
+  EXPECT_EQ(WhyNotListening("192.0.2.1:1"), "192.0.2.1 is not an address of this machine");
+  EXPECT_EQ(WhyNotListening("unix:/nonexistent/a"), "No such file or directory");
+  EXPECT_EQ(WhyNotListening("unix:/dev/null"), "/dev/null is there and is no socket that may be replaced");
+  EXPECT_EQ(WhyNotListening("unix:" + std::string(108, 'a')), "the path has 108 characters, allowed are 1 to 107");
+}
+
+TEST(ListenAddressTest, OnlyASocketThatSomebodyListensOnIsInUse) {
   const std::string path = absl::StrCat(testing::TempDir(), "/quire_program_test.", getpid());
   const std::string address = absl::StrCat("unix:", path);
   EXPECT_FALSE(IsUnixSocketInUse(address));

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -87,20 +88,31 @@ bool Cluster::WaitUntilIdle(int timeout_ms) {
 }
 
 Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {
-  Generation generation;
+  Generations generations = GenerateAll(client, request, timeout);
+  QUIRE_CHECK_LE(generations.samples.size(), 1u);
+  if (!generations.samples.empty()) return std::move(generations.samples[0]);
+  Generation nothing;
+  nothing.status = generations.status;
+  return nothing;
+}
+
+Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {
+  Generations generations;
   const std::unique_ptr<GenerateStream> stream = client.Generate(request, timeout);
   v1::GenerateResponse response;
   while (stream->Next(&response)) {
-    generation.text += response.text_delta();
-    for (const uint32_t id : response.token_ids()) generation.token_ids.push_back(id);
-    for (const v1::PositionLogprobs& entry : response.logprobs()) {
-      generation.logprobs.push_back(entry.chosen().logprob());
-    }
-    for (const v1::PositionLogprobs& entry : response.prompt_logprobs()) generation.prompt_logprobs.push_back(entry);
-    generation.last = response;
+    if (generations.samples.size() <= response.index()) generations.samples.resize(response.index() + 1);
+    Generation& sample = generations.samples[response.index()];
+    sample.text += response.text_delta();
+    for (const uint32_t id : response.token_ids()) sample.token_ids.push_back(id);
+    for (const v1::PositionLogprobs& entry : response.logprobs()) sample.logprobs.push_back(entry.chosen().logprob());
+    for (const v1::PositionLogprobs& entry : response.prompt_logprobs()) sample.prompt_logprobs.push_back(entry);
+    if (response.has_usage()) generations.usage = response.usage();
+    sample.last = response;
   }
-  generation.status = stream->Finish();
-  return generation;
+  generations.status = stream->Finish();
+  for (Generation& sample : generations.samples) sample.status = generations.status;
+  return generations;
 }
 
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens) {

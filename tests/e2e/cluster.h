@@ -48,7 +48,7 @@ class Cluster {
   std::unique_ptr<Client> client_;
 };
 
-// What a whole Generate call brought.
+// What a whole Generate call brought of one sample.
 struct Generation {
   absl::Status status;
   std::string text;
@@ -59,6 +59,16 @@ struct Generation {
 };
 
 Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(120));
+
+// The samples or hypotheses of a call by their index, and in each the status of the call.
+struct Generations {
+  absl::Status status;
+  std::vector<Generation> samples;
+  v1::Usage usage;
+};
+
+Generations GenerateAll(Client& client, const v1::GenerateRequest& request,
+                        absl::Duration timeout = absl::Seconds(120));
 
 // A request for `max_tokens` greedy tokens.
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens);

@@ -94,6 +94,44 @@ TEST(LifecycleTest, AStreamGoesOnWithTheSameTokensAfterItsWorkerWasKilledAndStar
   EXPECT_EQ(tokens, calm.token_ids);
 }
 
+TEST(LifecycleTest, AWorkerThatIsPausedKeepsItsSessionAndItsStreams) {
+  Cluster cluster({.model = BundledModel()});
+  v1::GenerateRequest request = GreedyRequest("Once upon a time", 300);
+  request.mutable_stopping()->set_ignore_eos(true);
+  const Generation calm = Generate(cluster.client(), request);
+  ASSERT_TRUE(calm.status.ok()) << calm.status;
+  const uint64_t epoch = OnlyWorker(cluster.client()).epoch();
+
+  const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Next(&response));
+  std::vector<uint32_t> tokens(response.token_ids().begin(), response.token_ids().end());
+  cluster.worker(0).Signal(SIGSTOP);
+  // Three seconds pass for somebody who waits in vain.
+  const Generation late = Generate(cluster.client(), GreedyRequest("One day", 4), absl::Seconds(3));
+  EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded) << late.status;
+  cluster.worker(0).Signal(SIGCONT);
+  while (stream->Next(&response)) {
+    tokens.insert(tokens.end(), response.token_ids().begin(), response.token_ids().end());
+  }
+  EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+  EXPECT_EQ(tokens, calm.token_ids);
+  EXPECT_EQ(OnlyWorker(cluster.client()).epoch(), epoch);
+}
+
+TEST(LifecycleTest, ARequestThatComesWhileTheOnlyWorkerIsLostWaitsForIt) {
+  Cluster cluster({.model = BundledModel()});
+  cluster.worker(0).Signal(SIGKILL);
+  cluster.worker(0).Wait();
+  ASSERT_NE(cluster.manager().WaitForLine("lost in epoch"), "") << cluster.manager().Output();
+  Generation generation;
+  std::thread client([&] { generation = Generate(cluster.client(), GreedyRequest("Once upon a time", 4)); });
+  cluster.RestartWorker(0);
+  client.join();
+  EXPECT_TRUE(generation.status.ok()) << generation.status;
+  EXPECT_EQ(generation.token_ids.size(), 4u);
+}
+
 TEST(LifecycleTest, SigtermLetsTheRunningStreamFinishAndRefusesNewOnes) {
   Cluster cluster({.model = BundledModel()});
   v1::GenerateRequest request = GreedyRequest("Once upon a time", 900);

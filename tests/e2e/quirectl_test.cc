@@ -1,31 +1,22 @@
 // quirectl as a user and a script see it.
 
-#include <csignal>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
 
 namespace quire {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::StartsWith;
-
-struct Ended {
-  int exit_code;
-  std::string output;
-};
-
-Ended Quirectl(const std::string& endpoint, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {Binary("quirectl"), "--endpoint", endpoint});
-  Process process(arguments);
-  const int exit_code = process.Wait();
-  return {exit_code, process.Output()};
-}
 
 class QuirectlTest : public testing::Test {
  protected:
@@ -35,6 +26,7 @@ class QuirectlTest : public testing::Test {
   static Ended Quirectl(std::vector<std::string> arguments) {
     return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
   }
+  static Ended Shell(const std::string& line) { return quire::Shell(cluster_->endpoint(), line); }
 
   static Cluster* cluster_;
 };
@@ -87,32 +79,129 @@ TEST_F(QuirectlTest, StatusAndModelAndHealthAnswer) {
   }
 }
 
-TEST_F(QuirectlTest, ARejectedRequestNamesTheFieldAndExitsWithFour) {
-  const Ended run = Quirectl({"generate", "hello", "-t", "-1"});
-  EXPECT_EQ(run.exit_code, 4);
-  EXPECT_THAT(run.output, HasSubstr("sampling.temperature"));
-  EXPECT_THAT(run.output, HasSubstr("-1"));
+TEST_F(QuirectlTest, APromptIsPinnedOnceARequestWithItHasRun) {
+  std::string prompt;
+  for (int i = 0; i < 40; ++i) prompt += "The fox had a red hat. ";
+  const Ended early = Quirectl({"pin", prompt});
+  EXPECT_EQ(early.exit_code, 1);
+  EXPECT_THAT(early.output, HasSubstr("nothing is pinned: no whole block of this prompt is cached"));
+  ASSERT_EQ(Quirectl({"generate", prompt, "-n", "1"}).exit_code, 0);
+
+  const Ended pin = Quirectl({"pin", prompt, "--ttl", "60", "-o", "json"});
+  EXPECT_EQ(pin.exit_code, 0);
+  const nlohmann::json response = nlohmann::json::parse(pin.output);
+  const int num_pinned = response["workers"][0]["pinned_tokens"];
+  EXPECT_GT(num_pinned, 100);
+  EXPECT_LE(num_pinned, response["prompt_tokens"]);
+  EXPECT_THAT(Quirectl({"pin", prompt}).output, HasSubstr(absl::StrCat(num_pinned, " of ")));
+  EXPECT_THAT(Quirectl({"status"}).output, HasSubstr("blocks are pinned"));
+
+  EXPECT_EQ(Quirectl({"unpin", prompt}).exit_code, 0);
+  const Ended again = Quirectl({"unpin", prompt});
+  EXPECT_EQ(again.exit_code, 4);
+  EXPECT_THAT(again.output, HasSubstr("no worker has a pin"));
+  EXPECT_EQ(Quirectl({"pin", prompt, "--ttl", "0"}).exit_code, 4);
 }
 
-TEST_F(QuirectlTest, WrongUsageExitsWithTwo) {
-  EXPECT_EQ(Quirectl({"generate", "hello", "--no-such-flag"}).exit_code, 2);
-  EXPECT_EQ(Quirectl({"generate", "hello", "--logit-bias", "seven"}).exit_code, 2);
-  EXPECT_EQ(Quirectl({"no-such-command"}).exit_code, 2);
+TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
+  const Ended run = Shell(
+      "quirectl generate Once -n 900 --ignore-eos --request-id long > /dev/null & n=0; "
+      "until quirectl explain long | grep ', runs' || [ $n -ge 100 ]; do n=$((n+1)); done; "
+      "quirectl abort long; wait $!; echo exit $?");
+  EXPECT_THAT(run.output, HasSubstr("quirectl: the request was aborted\nexit 5"));
+  EXPECT_THAT(run.output, HasSubstr("long, on worker unix:"));
+  EXPECT_THAT(run.output, HasSubstr(", runs\n"));
+  const Ended nobody = Quirectl({"explain", "nobody"});
+  EXPECT_EQ(nobody.exit_code, 4);
+  EXPECT_THAT(nobody.output, HasSubstr("no request \"nobody\" waits or runs"));
 }
 
-TEST_F(QuirectlTest, ControlCEndsTheCallAndFreesItsBlocks) {
-  Process process({Binary("quirectl"), "--endpoint", cluster_->endpoint(), "generate", "Once", "-o", "json",
-                   "--max-tokens=900", "--ignore-eos"});
-  ASSERT_NE(process.WaitForLine("text_delta"), "") << process.Output();
-  process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(), 5) << "text had been printed";
-  EXPECT_TRUE(cluster_->WaitUntilIdle());
+TEST_F(QuirectlTest, DashReadsStandardInput) {
+  const Ended tokens = Shell("printf 'Once upon' | quirectl tokenize -");
+  EXPECT_EQ(tokens.exit_code, 0);
+  EXPECT_EQ(tokens.output, Quirectl({"tokenize", "Once upon"}).output);
+  const Ended text = Shell("printf '66, 268\\n66' | quirectl detokenize -");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_EQ(text.output, Quirectl({"detokenize", "66", "268", "66"}).output);
+  const Ended story = Shell("printf 'Once upon' | quirectl generate - -t 0 -n 5 --echo");
+  EXPECT_EQ(story.exit_code, 0);
+  EXPECT_EQ(story.output, Quirectl({"generate", "Once upon", "-t", "0", "-n", "5", "--echo"}).output);
 }
 
-TEST(QuirectlWithoutManagerTest, NobodyThereExitsWithThreeAndSaysWhere) {
-  const Ended run = Quirectl("unix:/tmp/quire-no-such-socket", {"status"});
-  EXPECT_EQ(run.exit_code, 3);
-  EXPECT_THAT(run.output, HasSubstr("unix:/tmp/quire-no-such-socket"));
+TEST_F(QuirectlTest, TheUsageLineFollowsTheTextOnALineOfItsOwn) {
+  const Ended run = Quirectl({"generate", "Once", "-n", "5", "-t", "0", "--usage"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, MatchesRegex("[^\n]+\n\\[2 prompt [+] 5 generated tokens [^\n]+\\]\n"));
+}
+
+TEST_F(QuirectlTest, LogprobsAreOneLinePerTokenInText) {
+  const Ended run = Quirectl({"generate", "Once", "-n", "3", "-t", "0", "--logprobs", "2"});
+  EXPECT_EQ(run.exit_code, 0);
+  const char* line = " +-?[0-9.]+  #1 +\"[^\n]+\" +\"[^\n]+\" -?[0-9.]+  \"[^\n]+\" -[0-9.]+\n";
+  EXPECT_THAT(run.output, MatchesRegex(absl::StrCat(line, line, line)));
+}
+
+TEST_F(QuirectlTest, SamplesFollowEachOtherUnderHeadings) {
+  const Ended run = Quirectl({"generate", "Once upon", "-n", "9", "--ignore-eos", "--samples", "3", "--seed", "4"});
+  EXPECT_EQ(run.exit_code, 0);
+  std::string expected;
+  for (int i = 0; i < 3; ++i) {
+    const Ended alone = Quirectl({"generate", "Once upon", "-n", "9", "--ignore-eos", "--seed", absl::StrCat(4 + i)});
+    absl::StrAppend(&expected, i == 0 ? "" : "\n", "--- ", i, " ---\n", alone.output);
+  }
+  EXPECT_EQ(run.output, expected);
+}
+
+TEST_F(QuirectlTest, HypothesesHaveScoresAndTheBestIsTheOneThatComesAlone) {
+  const Ended two = Quirectl({"generate", "Once upon", "-n", "9", "--beam", "4", "--return", "2", "--usage"});
+  EXPECT_EQ(two.exit_code, 0);
+  EXPECT_THAT(two.output, MatchesRegex("--- 0, score -[0-9.]+ ---\n[^\n]+\n\\[9 tokens, finished: length\\]\n"
+                                       "\n--- 1, score -[0-9.]+ ---\n[^\n]+\n\\[9 tokens, finished: length\\]\n"
+                                       "\\[3 prompt [+] 18 generated tokens [^\n]+\\]\n"));
+  const Ended best = Quirectl({"generate", "Once upon", "-n", "9", "--beam", "4"});
+  EXPECT_THAT(two.output, HasSubstr(absl::StrCat(" ---\n", best.output, "[9 tokens")));
+}
+
+TEST_F(QuirectlTest, BestOfPrintsAsManyAsAskedFor) {
+  const Ended run = Quirectl({"generate", "Once upon", "-n", "9", "--samples", "2", "--best-of", "4", "-o", "json"});
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  std::istringstream lines(run.output);
+  std::vector<double> scores;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json response = nlohmann::json::parse(line);
+    EXPECT_EQ(response["index"], scores.size());
+    scores.push_back(response["score"]);
+  }
+  ASSERT_EQ(scores.size(), 2u);
+  EXPECT_GE(scores[0], scores[1]);
+}
+
+TEST_F(QuirectlTest, FlagsOfASearchNeedOne) {
+  const Ended run = Quirectl({"generate", "Once", "--return", "2"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, StartsWith("quirectl: --return requires --beam"));
+}
+
+TEST_F(QuirectlTest, WithoutMaxTokensALongPromptFillsTheContext) {
+  std::string prompt;
+  for (int i = 0; i < 190; ++i) prompt += "Once upon a time ";
+  const Ended run = Quirectl({"generate", prompt, "-t", "0", "--ignore-eos", "--usage"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, HasSubstr("[951 prompt + 73 generated tokens"));
+  EXPECT_EQ(Quirectl({"generate", prompt, "-n", "128"}).exit_code, 4);
+}
+
+TEST_F(QuirectlTest, AStopTextDoesNotSwallowThePromptBehindIt) {
+  const Ended run = Quirectl({"generate", "--stop", ".", "Once upon", "-t", "0", "--echo", "-n", "5"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, StartsWith("Once upon"));
+}
+
+TEST_F(QuirectlTest, VersionAndHelpNeedNoManager) {
+  EXPECT_THAT(Quirectl({"--version"}).output, MatchesRegex("quirectl [0-9]+[.][0-9]+[.][0-9]+\n"));
+  const Ended help = Quirectl({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.output, HasSubstr("Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable"));
 }
 
 }  // namespace

@@ -224,6 +224,40 @@ TEST_P(DenseKernelsTest, CopyBlocksCopiesWholeBlocksOfEveryLayer) {
   EXPECT_EQ(pools, expected);
 }
 
+TEST_P(DenseKernelsTest, SwapBlocksMovesWholeBlocksToOnePieceEachAndBack) {
+  const auto backend = MakeBackend();
+  const KvLayout layout = {
+      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = DataType::kFloat32};
+  const size_t block = layout.block_elements();
+  Random random(10);
+  std::vector<std::vector<float>> pools = {random.Normals(5 * block), random.Normals(5 * block)};
+  void* const data[] = {pools[0].data(), pools[1].data()};
+  float* const host = static_cast<float*>(backend->AllocateHost(3 * layout.block_bytes_all_layers()));
+  const std::vector<uint32_t> out = {1, 4}, host_blocks = {2, 0}, in = {0, 3};
+  BlockSwapArgs args = {.direction = SwapDirection::kOut,
+                        .blocks = out.data(),
+                        .host_blocks = host_blocks.data(),
+                        .num_swaps = 2,
+                        .layout = &layout,
+                        .kv_pools = data,
+                        .host_pool = host};
+  std::vector<std::vector<float>> expected = pools;
+  backend->SwapBlocks(args);
+  EXPECT_EQ(pools, expected);
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_TRUE(std::equal(&pools[layer][block], &pools[layer][2 * block], host + (2 * 2 + layer) * block));
+    EXPECT_TRUE(std::equal(&pools[layer][4 * block], pools[layer].data() + 5 * block, host + layer * block));
+    std::copy_n(&pools[layer][block], block, &expected[layer][0]);
+    std::copy_n(&pools[layer][4 * block], block, &expected[layer][3 * block]);
+  }
+  EXPECT_TRUE(std::all_of(host + 2 * block, host + 4 * block, [](float x) { return x == 0; }));
+  args.direction = SwapDirection::kIn;
+  args.blocks = in.data();
+  backend->SwapBlocks(args);
+  EXPECT_EQ(pools, expected);
+  backend->FreeHost(host);
+}
+
 TEST_P(DenseKernelsTest, AllocatedMemoryIsZeroedAndAligned) {
   const auto backend = MakeBackend();
   for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {

@@ -104,23 +104,26 @@ void TimeAttention(Backend* backend, DataType type, int block_size, int num_sequ
         4e-9 * view.num_tokens * tokens_read * q_size);
 }
 
-void TimeSampling(Backend* backend, const std::string& name, const SamplingRow& row) {
+void TimeSampling(Backend* backend, const std::string& name, const SamplingRow& row, int num_rows = 64,
+                  int vocab_size = 32'000) {
   Random random(3);
-  const int num_rows = 64, vocab_size = 32'000;
+  const int max_top = std::max(20, row.num_candidates);
   const std::vector<float> logits = random.Normals(size_t(num_rows) * vocab_size, 2);
   const std::vector<SamplingRow> rows(num_rows, row);
   std::vector<SamplingResult> results(num_rows);
-  std::vector<ScoredCandidate> top(num_rows * 20);
+  std::vector<ScoredCandidate> top(num_rows * max_top);
   const double seconds = MedianSeconds([&](int) {
     backend->Sample({.logits = logits.data(),
+                     .logit_rows = nullptr,
                      .num_rows = num_rows,
                      .vocab_size = vocab_size,
                      .rows = rows.data(),
                      .results = results.data(),
                      .top = top.data(),
-                     .max_top = 20});
+                     .max_top = max_top});
   });
-  Print("sample 64 x 32000, " + name, seconds, 4e-9 * num_rows * vocab_size, 0);
+  Print("sample " + std::to_string(num_rows) + " x " + std::to_string(vocab_size) + ", " + name, seconds,
+        4e-9 * num_rows * vocab_size, 0);
 }
 
 void TimeAllSampling(Backend* backend) {
@@ -139,6 +142,11 @@ void TimeAllSampling(Backend* backend) {
   TimeSampling(backend, "top-k 50, top-p 0.9", row);
   row.top_k = 0;
   TimeSampling(backend, "top-p 0.9", row);
+  row.top_p = 1;
+  for (const int num_candidates : {8, 32, 256}) {
+    row.num_candidates = num_candidates;
+    TimeSampling(backend, std::to_string(num_candidates) + " candidates", row, 16, 128 * 1024);
+  }
 }
 
 void TimeRows(Backend* backend) {

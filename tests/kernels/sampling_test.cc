@@ -42,6 +42,7 @@ Sampled Sample(Backend* backend, const std::vector<SamplingRow>& rows, const std
   Sampled sampled = {.results = std::vector<SamplingResult>(rows.size()),
                      .top = std::vector<ScoredCandidate>(rows.size() * max_top)};
   backend->Sample({.logits = all.data(),
+                   .logit_rows = nullptr,
                    .num_rows = int(rows.size()),
                    .vocab_size = int(logits.size()),
                    .rows = rows.data(),
@@ -299,6 +300,121 @@ TEST_P(SamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
   }
 }
 
+// The list of one row.
+std::vector<ScoredCandidate> List(Backend* backend, const SamplingRow& row, const std::vector<float>& logits) {
+  const Sampled sampled = Sample(backend, {row}, logits, row.num_candidates + 1);
+  std::vector<ScoredCandidate> list = sampled.top;
+  std::erase_if(list, [](const ScoredCandidate& candidate) { return candidate.token < 0; });
+  for (size_t i = 0; i < list.size(); ++i) EXPECT_EQ(list[i].token, sampled.top[i].token) << "no gap before the end";
+  EXPECT_EQ(sampled.results[0].token, list.empty() ? 0 : list[0].token);
+  return list;
+}
+
+// Values decide, as two logprobs may be nearer to each other than float32 can tell.
+TEST_P(SamplingTest, CandidatesAreThoseOfTheReference) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  for (int i = 0; i < 400; ++i) {
+    const int vocab_size = i % 4 == 0 ? random.Int(1, 8) : random.Int(9, 5000);
+    const std::vector<float> logits = random.Normals(vocab_size, i % 2 == 0 ? 1.0f : 4.0f);
+    OwnedRow owned = RandomRow(vocab_size, &random);
+    owned.row.num_candidates = random.Int(1, 300);
+    const std::vector<ScoredCandidate> list = List(backend.get(), owned.Get(), logits);
+    const reference::Candidates expected = reference::ListCandidates(owned.Get(), logits);
+    owned.row.num_candidates = vocab_size;
+    const reference::Candidates all = reference::ListCandidates(owned.Get(), logits);
+    ASSERT_EQ(list.size(), expected.tokens.size()) << "case " << i;
+    std::vector<bool> is_listed(vocab_size);
+    for (size_t k = 0; k < list.size(); ++k) {
+      ASSERT_NEAR(list[k].logprob, expected.logprobs[k], 4e-6) << "case " << i << " entry " << k;
+      const auto own = std::find(all.tokens.begin(), all.tokens.end(), list[k].token) - all.tokens.begin();
+      ASSERT_NEAR(list[k].logprob, all.logprobs.at(own), 4e-6) << "case " << i << " entry " << k;
+      ASSERT_LE(list[k].logprob, list[k > 0 ? k - 1 : 0].logprob) << "case " << i << " entry " << k;
+      ASSERT_FALSE(is_listed[list[k].token]) << "case " << i << " twice: " << list[k].token;
+      is_listed[list[k].token] = true;
+    }
+  }
+}
+
+// Few distinct values, so that the end of the list falls among equals.
+TEST_P(SamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
+  const auto backend = MakeBackend();
+  Random random(7);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> logits(random.Int(2, 2000));
+    for (float& logit : logits) logit = float(random.Int(0, 2));
+    OwnedRow owned;
+    owned.row.num_candidates = random.Int(1, int(logits.size()));
+    if (i % 2 == 0) owned.masked = RandomTokens(int(logits.size()), 50, &random);
+    if (i % 5 == 0) owned.allowed = RandomTokens(int(logits.size()), 50, &random);
+    std::vector<int> tokens;
+    for (const ScoredCandidate& candidate : List(backend.get(), owned.Get(), logits)) tokens.push_back(candidate.token);
+    ASSERT_EQ(tokens, reference::ListCandidates(owned.Get(), logits).tokens) << "case " << i;
+  }
+}
+
+// Worked by hand on log softmax: two tokens of probability 1/4, one of 1/2.
+TEST_P(SamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
+  const auto backend = MakeBackend();
+  const float quarter = std::log(0.25f), half = std::log(0.5f);
+  const std::vector<float> logits = {7, 7 + std::log(2.0f), 7};
+  OwnedRow owned;
+  owned.row.num_candidates = 3;
+  owned.row.repetition_penalty = 3;
+  owned.counts = {{1, 1, 0}};
+  std::vector<ScoredCandidate> list = List(backend.get(), owned.Get(), logits);
+  EXPECT_EQ(list[0].token, 0);
+  EXPECT_EQ(list[2].token, 1);
+  EXPECT_NEAR(list[0].logprob, quarter, 1e-6);
+  EXPECT_NEAR(list[2].logprob, 3 * half, 1e-6) << "although the logit is above 0";
+  owned.biases = {{1, 2 - half}};
+  list = List(backend.get(), owned.Get(), logits);
+  EXPECT_NEAR(list[0].logprob, 2.0f / 3, 1e-6) << "a bias comes first and may take it above 0";
+  owned.biases.clear();
+  owned.row.repetition_penalty = 1;
+  owned.row.frequency_penalty = 0.25f;
+  owned.row.presence_penalty = 0.5f;
+  owned.counts = {{2, 1, 2}};
+  owned.masked = {0};
+  list = List(backend.get(), owned.Get(), logits);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_NEAR(list[0].logprob, half, 1e-6);
+  EXPECT_NEAR(list[1].logprob, quarter - 2 * 0.25f - 0.5f, 1e-6);
+}
+
+TEST_P(SamplingTest, ExtremeLogitsHaveFiniteCandidates) {
+  const auto backend = MakeBackend();
+  SamplingRow row = PlainRow();
+  row.num_candidates = 3;
+  const std::vector<ScoredCandidate> list = List(backend.get(), row, {3e38f, -3e38f, 0});
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].logprob, 0);
+  for (const ScoredCandidate& candidate : list) EXPECT_TRUE(std::isfinite(candidate.logprob));
+}
+
+TEST_P(SamplingTest, SeveralRowsMayReadOneRowOfLogits) {
+  const auto backend = MakeBackend();
+  Random random(8);
+  const int vocab_size = 500;
+  const std::vector<float> logits = random.Normals(2 * vocab_size, 2);
+  std::vector<SamplingRow> rows(4, PlainRow());
+  for (int i = 0; i < 4; ++i) rows[i].sample_index = i;
+  const std::vector<int32_t> logit_rows = {1, 0, 1, 1};
+  std::vector<SamplingResult> results(4);
+  backend->Sample({.logits = logits.data(),
+                   .logit_rows = logit_rows.data(),
+                   .num_rows = 4,
+                   .vocab_size = vocab_size,
+                   .rows = rows.data(),
+                   .results = results.data(),
+                   .top = nullptr,
+                   .max_top = 0});
+  for (int i = 0; i < 4; ++i) {
+    const auto first = logits.begin() + logit_rows[i] * vocab_size;
+    EXPECT_EQ(results[i].token, SampleOne(backend.get(), rows[i], std::vector<float>(first, first + vocab_size)));
+  }
+}
+
 TEST_P(SamplingTest, InfiniteOrNanLogitsAreReported) {
   const auto backend = MakeBackend();
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
@@ -306,10 +422,11 @@ TEST_P(SamplingTest, InfiniteOrNanLogitsAreReported) {
       std::vector<float> logits(100, 1.0f);
       logits[at] = bad;
       OwnedRow owned;
-      std::vector<SamplingRow> rows(4, PlainRow());
+      std::vector<SamplingRow> rows(5, PlainRow());
       rows[1].temperature = 0;
       rows[2].given_token = 5;
       rows[3].num_top = 2;
+      rows[4].num_candidates = 2;
       for (const SamplingResult& result : Sample(backend.get(), rows, logits, 2).results) EXPECT_EQ(result.token, -1);
     }
   }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/stubs/logging.h"
+#include "kv_manager/message_bytes.h"
 #include "tests/kv_manager/service_harness.h"
 
 namespace quire {
@@ -23,6 +25,11 @@ struct BadRequestCase {
   const char* field;
   const char* description;
 };
+
+v1::BeamParams* Beam(v1::GenerateRequest* request, uint32_t width) {
+  request->mutable_beam()->set_width(width);
+  return request->mutable_beam();
+}
 
 // The model has 258 tokens and a context of 128.
 const BadRequestCase kBadRequests[] = {
@@ -139,6 +146,118 @@ const BadRequestCase kBadRequests[] = {
     {"TooManyLogprobs", [](auto* r) { r->set_logprobs(21); }, "logprobs", "is 21, at most 20 are allowed"},
     {"TooManyPromptLogprobs", [](auto* r) { r->set_prompt_logprobs(21); }, "prompt_logprobs",
      "is 21, at most 20 are allowed"},
+    {"ZeroSamples", [](auto* r) { r->set_n(0); }, "n", "is 0, must be in [1, 256]"},
+    {"TooManySamples", [](auto* r) { r->set_n(257); }, "n", "is 257, must be in [1, 256]"},
+    {"BestOfFewerThanN",
+     [](auto* r) {
+       r->set_n(3);
+       r->set_best_of(2);
+     },
+     "best_of", "is 2, must be in [3, 256]"},
+    {"TooManyToPickFrom", [](auto* r) { r->set_best_of(0xffffffff); }, "best_of", "is 4294967295, must be in [1, 256]"},
+    {"GreedySamples",
+     [](auto* r) {
+       r->set_n(2);
+       r->mutable_sampling()->set_temperature(0);
+     },
+     "n", "is 2, must be 1 at temperature 0, where all samples are the same"},
+    {"BestOfGreedySamples",
+     [](auto* r) {
+       r->set_best_of(2);
+       r->mutable_sampling()->set_temperature(1e-6f);
+     },
+     "best_of", "is 2, must be 1 at temperature 0, where all samples are the same"},
+    {"NoBeam", [](auto* r) { r->mutable_beam(); }, "beam.width", "is 0, must be in [1, 256]"},
+    {"TooManyBeams", [](auto* r) { Beam(r, 257); }, "beam.width", "is 257, must be in [1, 256]"},
+    {"TooManyCandidates",
+     [](auto* r) {
+       Beam(r, 256);
+       r->mutable_stopping()->add_stop("x");
+       for (int i = 2; i < 6; ++i) r->mutable_stopping()->add_stop_token_ids(i);
+     },
+     "beam.width", "is 256, with 5 stop and end tokens and stop strings 1536 candidates in a step; at most 1024"},
+    {"LengthPenalty", [](auto* r) { Beam(r, 2)->set_length_penalty(5.5f); }, "beam.length_penalty",
+     "is 5.5, must be in [-5, 5]"},
+    {"NanLengthPenalty", [](auto* r) { Beam(r, 2)->set_length_penalty(NAN); }, "beam.length_penalty",
+     "is nan, must be in [-5, 5]"},
+    {"UnknownEarlyStopping", [](auto* r) { Beam(r, 2)->set_early_stopping(static_cast<v1::EarlyStopping>(4)); },
+     "beam.early_stopping", "is 4, which is not known to this server; known are 0 .. 3"},
+    {"MoreHypothesesThanBeams", [](auto* r) { Beam(r, 2)->set_num_return_sequences(3); }, "beam.num_return_sequences",
+     "is 3, must be in [1, 2]"},
+    {"NoHypothesis", [](auto* r) { Beam(r, 2)->set_num_return_sequences(0); }, "beam.num_return_sequences",
+     "is 0, must be in [1, 2]"},
+    {"MoreGroupsThanBeams",
+     [](auto* r) {
+       Beam(r, 2)->set_num_groups(3);
+       r->mutable_beam()->set_diversity_penalty(1);
+     },
+     "beam.num_groups", "is 3, must be in [1, 2]"},
+    {"UnevenGroups",
+     [](auto* r) {
+       Beam(r, 4)->set_num_groups(3);
+       r->mutable_beam()->set_diversity_penalty(1);
+     },
+     "beam.num_groups", "is 3, must divide the width 4"},
+    {"EqualGroups", [](auto* r) { Beam(r, 4)->set_num_groups(2); }, "beam.diversity_penalty",
+     "is 0, must be in (0, 100] with 2 groups, which would find the same"},
+    {"DiversityOfOneGroup", [](auto* r) { Beam(r, 4)->set_diversity_penalty(1); }, "beam.diversity_penalty",
+     "is 1, must be 0 or unset unless there are several num_groups"},
+    {"NanDiversityOfOneGroup", [](auto* r) { Beam(r, 4)->set_diversity_penalty(NAN); }, "beam.diversity_penalty",
+     "is nan, must be 0 or unset unless there are several num_groups"},
+    {"BeamAndN",
+     [](auto* r) {
+       Beam(r, 4);
+       r->set_n(4);
+     },
+     "n", "is 4 with beam, must be unset: beam.num_return_sequences tells how many hypotheses return"},
+    {"BeamAndBestOf",
+     [](auto* r) {
+       Beam(r, 4);
+       r->set_best_of(4);
+     },
+     "best_of", "is 4 with beam, which draws nothing: must be unset"},
+    {"BeamAndTemperature",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_temperature(0.5f);
+     },
+     "sampling.temperature", "is 0.5 with beam, which draws nothing: must be 0, 1 or unset"},
+    {"BeamAndTopK",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_top_k(5);
+     },
+     "sampling.top_k", "is 5 with beam, which draws nothing: must be 0 or unset"},
+    {"BeamAndTopP",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_top_p(0.5f);
+     },
+     "sampling.top_p", "is 0.5 with beam, which draws nothing: must be 1 or unset"},
+    {"BeamAndMinP",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_min_p(0.5f);
+     },
+     "sampling.min_p", "is 0.5 with beam, which draws nothing: must be 0 or unset"},
+    {"BeamAndTopLogprobs",
+     [](auto* r) {
+       Beam(r, 4);
+       r->set_logprobs(1);
+     },
+     "logprobs", "is 1 with beam, must be 0: there are no alternatives to a hypothesis' tokens"},
+    {"LongCacheSalt", [](auto* r) { r->set_cache_salt(std::string(257, 'a')); }, "cache_salt",
+     "has 257 bytes, at most 256 are allowed"},
+    {"LongTenant", [](auto* r) { r->set_tenant(std::string(129, 'a')); }, "tenant",
+     "has 129 bytes, at most 128 are allowed"},
+    {"TenantWithSpace", [](auto* r) { r->set_tenant("a b"); }, "tenant",
+     "is \"a b\", only visible ASCII characters are allowed"},
+    {"UnknownBeamField",
+     [](auto* r) {
+       v1::BeamParams* beam = Beam(r, 2);
+       beam->GetReflection()->MutableUnknownFields(beam)->AddVarint(50, 1);
+     },
+     "beam.50", "field number 50 of quire.v1.BeamParams is not known to this server"},
     {"UnknownField", [](auto* r) { r->GetReflection()->MutableUnknownFields(r)->AddVarint(99, 1); }, "99",
      "field number 99 of quire.v1.GenerateRequest is not known to this server"},
     {"UnknownNestedField",
@@ -192,6 +311,40 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
   const ServiceHarness::Result result = harness.Generate(request);
   EXPECT_EQ(Detail<google::rpc::BadRequest>(result.status).field_violations_size(), 3);
   EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more)");
+}
+
+// As clients in languages send it that do not check their strings.
+TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
+  const google::protobuf::LogSilencer silencer;  // Of the client, which reports what it sends.
+  ServiceHarness harness(ToyModel());
+  v1::GenerateRequest request;
+  request.set_text("ab");
+  request.mutable_stopping()->add_stop("x");
+  request.mutable_stopping()->add_stop("yz\xff");
+  const ServiceHarness::Result result = harness.Generate(request);
+  EXPECT_EQ(result.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(result.status.error_message(), "stopping.stop[1]: is not valid UTF-8: byte 2 of 3 is 0xff");
+  EXPECT_EQ(Detail<google::rpc::BadRequest>(result.status).field_violations(0).field(), "stopping.stop[1]");
+  EXPECT_THAT(harness.engine.requests(), IsEmpty());
+
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("\xc3");
+  v1::TokenizeResponse response;
+  const grpc::Status status = harness.stub->Tokenize(&context, tokenize, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "text: is not valid UTF-8: byte 0 of 1 is 0xc3");
+}
+
+TEST(BadRequestsTest, BytesThatAreNoMessageAreRefusedWithItsName) {
+  const std::string encoded =
+      "\x0a\x05"
+      "abc";  // A string of 5 bytes that has 3.
+  const grpc::Slice slice(encoded);
+  v1::GenerateRequest request;
+  const absl::Status status = FromBytes(grpc::ByteBuffer(&slice, 1), &request);
+  EXPECT_EQ(status,
+            absl::InvalidArgumentError("the 5 bytes of the request are not a message quire.v1.GenerateRequest"));
 }
 
 TEST(BadRequestsTest, MessageOverTheServersLimitIsRefused) {

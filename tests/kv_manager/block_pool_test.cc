@@ -97,6 +97,80 @@ TEST(BlockPoolTest, IntegrityHoldsThroughSharingAndFreeing) {
   EXPECT_EQ(pool.num_free() + pool.num_used(), pool.num_blocks());
 }
 
+TEST(BlockPoolTest, CachedBlockIsEvictableWhileOnlyTheCacheHoldsIt) {
+  BlockPool pool(3);
+  BlockRef cache = pool.Take();
+  std::optional<BlockRef> owner = cache.Share();
+  EXPECT_EQ(pool.num_shared(), 1);
+  pool.SetCached(cache.id(), true);
+  EXPECT_EQ(pool.num_shared(), 0) << "the cache is no owner";
+  EXPECT_EQ(pool.num_evictable(), 0);
+  owner.reset();
+  EXPECT_TRUE(pool.is_evictable(cache.id()));
+  EXPECT_EQ(pool.num_evictable(), 1);
+  EXPECT_EQ(pool.num_used(), 0);
+  EXPECT_EQ(pool.num_free(), 2);
+  owner = cache.Share();
+  EXPECT_FALSE(pool.is_evictable(cache.id()));
+  EXPECT_EQ(pool.num_evictable(), 0);
+  EXPECT_EQ(pool.num_used(), 1);
+  const BlockRef second = cache.Share();
+  EXPECT_EQ(pool.num_shared(), 1);
+  EXPECT_EQ(pool.num_owners(cache.id()), 2);
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+  pool.SetCached(cache.id(), false);
+}
+
+TEST(BlockPoolTest, BlockTheCacheGivesUpIsFreeOrItsOwners) {
+  BlockPool pool(2);
+  std::optional<BlockRef> cache = pool.Take();
+  pool.SetCached(cache->id(), true);
+  EXPECT_EQ(pool.num_evictable(), 1);
+  pool.SetCached(cache->id(), false);
+  EXPECT_EQ(pool.num_evictable(), 0);
+  const BlockRef owner = cache->Share();
+  pool.SetCached(cache->id(), true);
+  pool.SetCached(cache->id(), false);
+  EXPECT_EQ(pool.num_shared(), 1);
+  cache.reset();
+  EXPECT_EQ(pool.num_used(), 1);
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+}
+
+TEST(BlockPoolTest, EveryBlockThatBecameEvictableIsToldOnce) {
+  BlockPool pool(3);
+  std::vector<BlockRef> cache;
+  for (int i = 0; i < 3; ++i) cache.push_back(pool.Take());
+  std::vector<BlockRef> owners;
+  for (int i = 0; i < 3; ++i) owners.push_back(cache[i].Share());
+  for (const BlockRef& block : cache) pool.SetCached(block.id(), true);
+  owners.erase(owners.begin() + 2);
+  owners.erase(owners.begin());
+  { const BlockRef again = cache[2].Share(); }
+  EXPECT_TRUE(pool.is_newly_evictable(BlockId{0}));
+  EXPECT_FALSE(pool.is_newly_evictable(BlockId{1}));
+  std::vector<BlockId> told = {BlockId{7}};
+  pool.TakeNewlyEvictable(&told);
+  EXPECT_EQ(told, (std::vector<BlockId>{BlockId{2}, BlockId{0}}));
+  pool.TakeNewlyEvictable(&told);
+  EXPECT_TRUE(told.empty());
+  { const BlockRef again = cache[0].Share(); }
+  pool.TakeNewlyEvictable(&told);
+  EXPECT_EQ(told, (std::vector<BlockId>{BlockId{0}}));
+  for (const BlockRef& block : cache) pool.SetCached(block.id(), false);
+}
+
+TEST(BlockPoolDeathTest, CachedBlockWithoutTheCachesReferenceIsABug) {
+  EXPECT_DEATH(
+      {
+        BlockPool pool(1);
+        BlockRef block = pool.Take();
+        pool.SetCached(block.id(), true);
+        block = BlockRef();
+      },
+      "its cache has not cleared the mark");
+}
+
 TEST(BlockPoolDeathTest, PoolThatDiesBeforeItsReferencesIsABug) {
   EXPECT_DEATH(
       {

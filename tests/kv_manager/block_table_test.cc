@@ -36,7 +36,7 @@ TEST(BlockTableTest, SharedTableHoldsReferencesOfItsOwn) {
   BlockPool pool(2);
   std::optional<BlockTable> parent(4);
   parent->Append(pool.Take());
-  BlockTable child = parent->Share();
+  BlockTable child = parent->Share(parent->num_blocks());
   EXPECT_EQ(pool.ref_count(BlockId{0}), 2);
   parent.reset();
   EXPECT_EQ(pool.ref_count(BlockId{0}), 1);

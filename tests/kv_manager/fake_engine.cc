@@ -56,13 +56,16 @@ absl::Status FakeEngine::Submit(Request request, std::shared_ptr<RequestSink> si
   {
     std::lock_guard lock(mutex_);
     requests_.push_back(request);
-    live_.push_back(std::make_shared<Live>(Live{std::move(request), std::move(sink)}));
+    const int num_samples = request.beam.has_value() ? request.beam->num_return : request.num_samples;
+    const auto live = std::make_shared<Live>(Live{std::move(request), std::move(sink)});
+    for (int i = 0; i < num_samples; ++i) live->samples.insert(i);
+    live_.push_back(live);
   }
   changed_.notify_all();
   return absl::OkStatus();
 }
 
-void FakeEngine::Cancel(RequestId request) {
+void FakeEngine::Cancel(RequestId request, FinishReason /*reason*/) {
   {
     std::lock_guard lock(mutex_);
     const auto it =
@@ -72,6 +75,13 @@ void FakeEngine::Cancel(RequestId request) {
     cancelled_.push_back(request);
   }
   changed_.notify_all();
+}
+
+void FakeEngine::CancelSample(RequestId request, int sample_index) {
+  std::lock_guard lock(mutex_);
+  for (const auto& live : live_) {
+    if (live->request.id == request) live->samples.erase(sample_index);
+  }
 }
 
 void FakeEngine::Run() {
@@ -102,7 +112,7 @@ bool FakeEngine::Advance(Live* live) {
     return true;
   }
   if (live->num_tokens == 0) {
-    sink.OnStarted();
+    sink.OnStarted(0);
     if (request.sampling.num_prompt_logprobs >= 0 && request.prompt.size() > 1) {
       std::vector<ScoredToken> tokens;
       for (size_t i = 1; i < request.prompt.size(); ++i) {
@@ -111,23 +121,44 @@ bool FakeEngine::Advance(Live* live) {
       sink.OnPromptLogprobs(1, std::move(tokens));
     }
   }
-  if (ending.has_value() && live->num_tokens == static_cast<int>(script.size())) {
-    sink.OnFinished(0, *ending);
-    return true;
+  std::set<int> samples;
+  {
+    std::lock_guard lock(mutex_);
+    samples = live->samples;
   }
-  const TokenId token = NextToken(*live);
-  const int position = static_cast<int>(request.prompt.size()) + live->num_tokens++;
-  sink.OnToken(0, position, Scored(token, request.sampling.num_logprobs));
-  const auto& stops = request.stop_token_ids;
-  const bool is_stop = std::find(stops.begin(), stops.end(), token) != stops.end();
-  if (!is_stop && live->num_tokens < request.max_tokens) return false;
-  sink.OnFinished(0, is_stop ? FinishReason::kStopToken : FinishReason::kLength);
-  return true;
+  for (int sample_index : samples) AdvanceSample(live, sample_index);
+  ++live->num_tokens;
+  std::lock_guard lock(mutex_);
+  return live->samples.empty();
 }
 
-TokenId FakeEngine::NextToken(const Live& live) const {
+void FakeEngine::AdvanceSample(Live* live, int sample_index) {
+  const Request& request = live->request;
+  if (ending.has_value() && live->num_tokens == static_cast<int>(script.size())) {
+    return FinishSample(live, sample_index, *ending);
+  }
+  const TokenId token = NextToken(*live, sample_index);
+  const int position = static_cast<int>(request.prompt.size()) + live->num_tokens;
+  live->sink->OnToken(sample_index, position, Scored(token, request.sampling.num_logprobs));
+  const auto& stops = request.stop_token_ids;
+  const bool is_stop = std::find(stops.begin(), stops.end(), token) != stops.end();
+  if (!is_stop && live->num_tokens + 1 < request.max_tokens) return;
+  FinishSample(live, sample_index, is_stop ? FinishReason::kStopToken : FinishReason::kLength);
+}
+
+void FakeEngine::FinishSample(Live* live, int sample_index, FinishReason reason) {
+  bool is_last;
+  {
+    std::lock_guard lock(mutex_);
+    if (live->samples.erase(sample_index) == 0) return;  // Cancelled meanwhile.
+    is_last = live->samples.empty();
+  }
+  live->sink->OnFinished({live->request.id, sample_index, reason, is_last});
+}
+
+TokenId FakeEngine::NextToken(const Live& live, int sample_index) const {
   if (live.num_tokens < static_cast<int>(script.size())) return script[live.num_tokens];
-  uint64_t state = live.request.sampling.seed + live.num_tokens;
+  uint64_t state = live.request.sampling.seed + sample_index + live.num_tokens;
   for (TokenId token : live.request.prompt) state = Mix(state + token);
   return static_cast<TokenId>(Mix(state) % model_->vocab_size);
 }

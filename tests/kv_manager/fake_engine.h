@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -16,8 +17,14 @@
 
 namespace quire {
 
-// An engine without workers: tokens are a function of the prompt and come on a thread of its own, one for each running
-// request per step. Thread-safe; the settings are for before the first Submit.
+// The end of a request of one sample.
+inline Finished LastSample(FinishReason reason) {
+  return {.request = RequestId{0}, .sample_index = 0, .reason = reason, .ends_request = true};
+}
+
+// An engine without workers: tokens are a function of prompt, seed and sample and come on a thread of its own, one for
+// each sample of each running request per step; a beam search is its num_return first samples. Thread-safe; the
+// settings are for before the first Submit.
 class FakeEngine : public Engine {
  public:
   explicit FakeEngine(std::shared_ptr<const ServedModel> model);
@@ -36,7 +43,8 @@ class FakeEngine : public Engine {
 
   // --- Engine.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
-  void Cancel(RequestId request) override;
+  void Cancel(RequestId request, FinishReason reason) override;
+  void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override { return model_; }
 
   // --- What happened.
@@ -49,13 +57,17 @@ class FakeEngine : public Engine {
   struct Live {
     Request request;
     std::shared_ptr<RequestSink> sink;
-    int num_tokens = 0;
+    std::set<int> samples = {};  // That go on. Guarded by mutex_.
+    int num_tokens = 0;          // Of each of them.
   };
 
   void Run();
   // The next event of a request; true when it was the last. Called without the lock.
   bool Advance(Live* live);
-  TokenId NextToken(const Live& live) const;
+  // The same for one sample.
+  void AdvanceSample(Live* live, int sample_index);
+  void FinishSample(Live* live, int sample_index, FinishReason reason);
+  TokenId NextToken(const Live& live, int sample_index) const;
 
   const std::shared_ptr<const ServedModel> model_;
   mutable std::mutex mutex_;

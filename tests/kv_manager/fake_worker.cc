@@ -43,6 +43,7 @@ class FakeWorker::Client : public WorkerClient {
   void Open(uint64_t epoch) override {
     const std::lock_guard lock(worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
+    worker_->epoch_ = epoch;
     const WorkerDescription& description = worker_->description_;
     worker_->worker_.emplace(worker_->model_, description.num_blocks, description.block_size,
                              description.max_sequences);

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -142,6 +143,23 @@ class GrpcWorkerClientTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<GrpcWorkerClient> client_;
 };
+
+std::map<std::string, int> Numbers(const grpc::ChannelArguments& arguments) {
+  std::map<std::string, int> numbers;
+  const grpc_channel_args args = arguments.c_channel_args();
+  for (size_t i = 0; i < args.num_args; ++i) {
+    if (args.args[i].type == GRPC_ARG_INTEGER) numbers[args.args[i].key] = args.args[i].value.integer;
+  }
+  return numbers;
+}
+
+TEST(WorkerChannelArgumentsTest, OnlyOtherHostsAreProbedAndPatiently) {
+  const auto tcp = Numbers(WorkerChannelArguments({.address = "host:1", .keepalive_timeout_ms = 7000}));
+  EXPECT_GE(tcp.at(GRPC_ARG_KEEPALIVE_TIME_MS), 10'000);
+  EXPECT_EQ(tcp.at(GRPC_ARG_KEEPALIVE_TIMEOUT_MS), 7000);
+  const auto unix_socket = Numbers(WorkerChannelArguments({.address = "unix:/run/worker.sock"}));
+  EXPECT_EQ(unix_socket.count(GRPC_ARG_KEEPALIVE_TIME_MS), 0u);
+}
 
 TEST_F(GrpcWorkerClientTest, PlansGoOutAndResultsComeBack) {
   Open();

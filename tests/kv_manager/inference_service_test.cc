@@ -12,6 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "kv_manager/status_reason.h"
 #include "tests/kv_manager/service_harness.h"
 
 namespace quire {
@@ -180,14 +181,12 @@ TEST(InferenceServiceTest, DeadlineOfTheCallReachesTheEngine) {
   EXPECT_EQ(requests[1].deadline_us, std::numeric_limits<int64_t>::max());
 }
 
-TEST(InferenceServiceTest, PassedDeadlineEndsTheCallWithWhatIsThere) {
+TEST(InferenceServiceTest, PassedDeadlineEndsTheCall) {
   ServiceHarness harness(ToyModel());
-  harness.engine.script = Bytes("ab");
-  harness.engine.ending = FinishReason::kDeadline;
+  harness.engine.failure = absl::DeadlineExceededError("the call's deadline passed while it ran");
   const ServiceHarness::Result result = harness.Generate(TextRequest("a"));
   EXPECT_EQ(result.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(result.status.error_message(), "the call's deadline passed after 2 generated tokens");
-  EXPECT_EQ(result.text(), "ab");
+  EXPECT_EQ(result.status.error_message(), "the call's deadline passed while it ran");
 }
 
 TEST(InferenceServiceTest, NoWorkerIsUnavailableAndMayBeTriedAgain) {
@@ -205,6 +204,22 @@ TEST(InferenceServiceTest, NoWorkerIsUnavailableAndMayBeTriedAgain) {
   EXPECT_EQ(harness.stub->GetModel(&context, {}, &model).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST(InferenceServiceTest, CallsAreCountedByMethodAndCode) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.script = Bytes("ab");
+  harness.engine.ending = FinishReason::kLength;
+  harness.Generate(TextRequest("a"));
+  harness.Generate({});
+  grpc::ClientContext context;
+  v1::AbortRequest abort;
+  abort.set_request_id("nobody");
+  v1::AbortResponse response;
+  harness.stub->Abort(&context, abort, &response);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, grpc::StatusCode::OK), 1);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT), 1);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kAbort, grpc::StatusCode::NOT_FOUND), 1);
+}
+
 TEST(InferenceServiceTest, RefusalOfTheEngineKeepsItsCode) {
   struct Case {
     absl::Status status;
@@ -213,7 +228,9 @@ TEST(InferenceServiceTest, RefusalOfTheEngineKeepsItsCode) {
   };
   for (const Case& c : {Case{absl::ResourceExhaustedError("the queue has 8 requests, the limit"),
                              grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL"},
-                        Case{absl::UnavailableError("draining"), grpc::StatusCode::UNAVAILABLE, "NO_WORKER"}}) {
+                        Case{absl::UnavailableError("gone"), grpc::StatusCode::UNAVAILABLE, "NO_WORKER"},
+                        Case{WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING"),
+                             grpc::StatusCode::UNAVAILABLE, "DRAINING"}}) {
     ServiceHarness harness(ToyModel());
     harness.engine.submit_status = c.status;
     const ServiceHarness::Result result = harness.Generate(TextRequest("a"));

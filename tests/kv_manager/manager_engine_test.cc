@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kv_manager/status_reason.h"
 #include "tests/kv_manager/fake_worker.h"
 #include "tests/kv_manager/recording_sink.h"
 #include "tests/sim/random.h"
@@ -105,6 +106,34 @@ TEST_F(ManagerEngineTest, WithoutAReadyWorkerSubmitIsUnavailable) {
   EXPECT_EQ(engine_->status().refusals.no_worker, 1);
 }
 
+TEST_F(ManagerEngineTest, AWorkerThatNeverJoinedIsNamedWithItsReason) {
+  workers_.push_back(std::make_unique<FakeWorker>(Worker()));
+  workers_[0]->Kill();
+  engine_ = std::make_unique<ManagerEngine>(
+      Options(),
+      ManagerEngine::Hooks{.make_client = [this](const std::string&) { return workers_[0]->NewClient(); },
+                           .on_readiness = [](bool) {}},
+      &SteadyClock());
+  engine_->SetWorkers({"w"});
+  WaitFor([this] { return workers_[0]->epochs().size() >= 2; }, "a second attempt to join");
+  const absl::Status status = engine_->Submit(MakeRequest(1, 4, 4), std::make_shared<RecordingSink>());
+  EXPECT_EQ(status.message(), "none of 1 workers is ready; w: connection refused");
+}
+
+TEST_F(ManagerEngineTest, ARequestThatComesWhileTheOnlyWorkerIsLostRunsWhenItReturns) {
+  Make(1);
+  WaitForReady(true);
+  workers_[0]->Kill();
+  WaitForReady(false);
+  const Request request = MakeRequest(1, 4, 8);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(request, sink).ok());
+  EXPECT_FALSE(sink->ended());
+  workers_[0]->Start(Worker());
+  sink->WaitForEnd();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
 TEST_F(ManagerEngineTest, TheFirstWorkerBringsTheModel) {
   Make(1);
   WaitForReady(true);
@@ -129,7 +158,7 @@ TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
   for (const auto& worker : workers_) worker->Answer();
   for (size_t i = 0; i < sinks.size(); ++i) {
     sinks[i]->WaitForEnd();
-    EXPECT_EQ(sinks[i]->tokens(), SoloRun({}, requests[i]).tokens);
+    EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i]));
   }
   EXPECT_GT(workers_[0]->num_plans(), 0);
   EXPECT_GT(workers_[1]->num_plans(), 0);
@@ -153,10 +182,10 @@ TEST_F(ManagerEngineTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
         ASSERT_TRUE(engine_->Submit(request, sink).ok());
         if (random.OneIn(2)) {
           sink->WaitForTokens(random.Between(0, 3));
-          engine_->Cancel(request.id);
+          engine_->Cancel(request.id, FinishReason::kCancelled);
         } else {
           sink->WaitForEnd();
-          ASSERT_EQ(sink->tokens(), SoloRun({}, request).tokens);
+          ASSERT_EQ(sink->tokens(), SoloTokens({}, request));
           ++num_finished;
         }
       }
@@ -167,7 +196,7 @@ TEST_F(ManagerEngineTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
   EXPECT_GT(num_finished, kRequests / 3);
   for (const auto& worker : engine_->status().workers) {
     EXPECT_EQ(worker->blocks.used, 0);
-    EXPECT_EQ(worker->blocks.free, 64);
+    EXPECT_EQ(worker->blocks.free + worker->blocks.evictable, 64);
     EXPECT_EQ(worker->waiting_requests + worker->running_requests, 0);
   }
   EXPECT_TRUE(workers_[0]->error().ok()) << workers_[0]->error();
@@ -182,7 +211,7 @@ TEST_F(ManagerEngineTest, EveryStatusUnderLoadIsConsistent) {
     int64_t last_tokens = 0;
     while (!done) {
       const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[0];
-      ASSERT_EQ(worker->blocks.free + worker->blocks.used, worker->blocks.total);
+      ASSERT_EQ(worker->blocks.free + worker->blocks.evictable + worker->blocks.used, worker->blocks.total);
       ASSERT_EQ(worker->running_requests == 0, worker->blocks.used == 0);
       ASSERT_GE(worker->stats.generated_tokens, last_tokens);
       last_tokens = worker->stats.generated_tokens;
@@ -223,7 +252,7 @@ TEST_F(ManagerEngineTest, AWorkerThatDiesAgainAndAgainCostsNoToken) {
   }
   for (size_t i = 0; i < sinks.size(); ++i) {
     sinks[i]->WaitForEnd();
-    EXPECT_EQ(sinks[i]->tokens(), SoloRun({}, requests[i]).tokens);
+    EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i]));
   }
 }
 
@@ -278,6 +307,8 @@ TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   const absl::Status refused = engine_->Submit(MakeRequest(2, 4, 8), std::make_shared<RecordingSink>());
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));
+  EXPECT_EQ(StatusReason(refused), "DRAINING");
+  EXPECT_TRUE(engine_->status().is_draining);
   EXPECT_EQ(engine_->status().refusals.draining, 1);
 
   std::thread answer([this] {

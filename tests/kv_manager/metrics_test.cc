@@ -49,7 +49,7 @@ ManagerStatus SomeStatus() {
     worker.address = absl::StrCat("worker:", i);
     worker.is_ready = i == 0;
     worker.epoch = 7;
-    worker.blocks = {.total = 10, .free = 6 + i, .used = 4 - i, .shared = 1};
+    worker.blocks = {.total = 10, .free = 6 + i, .used = 4 - i, .shared = 1, .pinned = 2};
     worker.waiting_requests = 2;
     worker.stats.generated_tokens = 100;
     worker.stats.finished[static_cast<int>(FinishReason::kStopToken)] = 5;
@@ -59,6 +59,17 @@ ManagerStatus SomeStatus() {
     status.workers.push_back(std::make_shared<WorkerStatus>(worker));
   }
   return status;
+}
+
+const RpcCounts& SomeRpcs() {
+  static RpcCounts* const counts = [] {
+    auto* const counts = new RpcCounts;
+    counts->Count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT);
+    counts->Count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT);
+    counts->Count(RpcMethod::kAbort, grpc::StatusCode::UNAUTHENTICATED);
+    return counts;
+  }();
+  return *counts;
 }
 
 TEST(HistogramTest, ABoundBelongsToItsBucket) {
@@ -75,23 +86,32 @@ TEST(HistogramTest, ABoundBelongsToItsBucket) {
 }
 
 TEST(MetricsTest, WorkersAreLabelledAndTotalsAreSums) {
-  std::map<std::string, double> values = Values(RenderMetrics(SomeStatus()));
+  std::map<std::string, double> values = Values(RenderMetrics(SomeStatus(), SomeRpcs()));
   EXPECT_EQ(values["quire_kv_blocks worker=worker:0 state=free"], 6);
   EXPECT_EQ(values["quire_kv_blocks worker=worker:1 state=used"], 3);
   EXPECT_EQ(values["quire_kv_blocks worker=worker:1 state=shared"], 1);
+  EXPECT_EQ(values["quire_kv_pinned_blocks worker=worker:1"], 2);
   EXPECT_EQ(values["quire_kv_pool_blocks worker=worker:0"], 10);
   EXPECT_EQ(values["quire_requests worker=worker:0 state=waiting"], 2);
   EXPECT_EQ(values["quire_worker_up worker=worker:0"], 1);
   EXPECT_EQ(values["quire_worker_up worker=worker:1"], 0);
   EXPECT_EQ(values["quire_worker_epoch worker=worker:1"], 7);
   EXPECT_EQ(values["quire_generated_tokens_total"], 200);
-  EXPECT_EQ(values["quire_requests_finished_total reason=stop_token"], 10);
+  EXPECT_EQ(values["quire_requests_finished_total reason=stop"], 10);
   EXPECT_EQ(values["quire_request_rejections_total reason=draining"], 3);
   EXPECT_GT(values["process_resident_memory_bytes"], 0);
 }
 
+TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
+  std::map<std::string, double> values = Values(RenderMetrics(SomeStatus(), SomeRpcs()));
+  EXPECT_EQ(values["quire_rpcs_total method=Generate code=INVALID_ARGUMENT"], 2);
+  EXPECT_EQ(values["quire_rpcs_total method=Abort code=UNAUTHENTICATED"], 1);
+  EXPECT_EQ(values.count("quire_rpcs_total method=Generate code=OK"), 1u);
+  EXPECT_EQ(values.count("quire_rpcs_total method=Generate code=UNAVAILABLE"), 0u);
+}
+
 TEST(MetricsTest, HistogramsAreCumulativeAndEndAtInfinity) {
-  for (const prometheus::MetricFamily& family : RenderMetrics(SomeStatus())) {
+  for (const prometheus::MetricFamily& family : RenderMetrics(SomeStatus(), SomeRpcs())) {
     if (family.name != "quire_time_to_first_token_seconds") continue;
     const auto& histogram = family.metric[0].histogram;
     EXPECT_EQ(histogram.sample_count, 2u);
@@ -105,7 +125,7 @@ TEST(MetricsTest, HistogramsAreCumulativeAndEndAtInfinity) {
 
 TEST(MetricsTest, PromtoolFindsNothingWrong) {
   if (std::system("promtool --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not installed";
-  const std::string page = prometheus::TextSerializer().Serialize(RenderMetrics(SomeStatus()));
+  const std::string page = prometheus::TextSerializer().Serialize(RenderMetrics(SomeStatus(), SomeRpcs()));
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / absl::StrCat("quire_metrics_test.", getpid());
   std::ofstream(file) << page;
@@ -120,12 +140,14 @@ TEST(MetricsTest, EveryScrapeUnderLoadAddsUp) {
       &SteadyClock());
   engine.SetWorkers({"w"});
   while (!engine.status().is_ready) std::this_thread::yield();
-  const ManagerMetrics metrics(&engine);
+  const RpcCounts rpcs;
+  const ManagerMetrics metrics(&engine, &rpcs);
   std::atomic<bool> done{false};
   std::thread scraper([&] {
     while (!done) {
       std::map<std::string, double> values = Values(metrics.Collect());
-      ASSERT_EQ(values["quire_kv_blocks worker=w state=free"] + values["quire_kv_blocks worker=w state=used"],
+      ASSERT_EQ(values["quire_kv_blocks worker=w state=free"] + values["quire_kv_blocks worker=w state=evictable"] +
+                    values["quire_kv_blocks worker=w state=used"],
                 values["quire_kv_pool_blocks worker=w"]);
       ASSERT_EQ(values["quire_requests worker=w state=running"] == 0,
                 values["quire_kv_blocks worker=w state=used"] == 0);

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -55,12 +57,38 @@ TEST(ModelRegistryTest, WhatDiffersIsNamedWithBothValues) {
   EXPECT_THAT(error([](auto* w) { w->tokenizer_files = {{"tokenizer.json", "{}"}}; }), HasSubstr("tokenizer"));
 }
 
-TEST(ModelRegistryTest, ABrokenTokenizerLeavesTokenIds) {
+TEST(ModelRegistryTest, AModelWithoutATokenizerIsServedForTokenIds) {
   ModelRegistry registry(kNoCap);
   WorkerDescription worker = SmallWorker();
-  worker.tokenizer_files = {{"tokenizer.json", "{"}};
+  worker.tokenizer_files = {{"tokenizer_config.json", "{}"}};
   ASSERT_TRUE(registry.Admit(worker).ok());
   EXPECT_EQ(registry.model()->tokenizer, nullptr);
+}
+
+TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
+  const auto error = [](std::vector<ModelFile> files) {
+    ModelRegistry registry(kNoCap);
+    WorkerDescription worker = SmallWorker();
+    worker.tokenizer_files = std::move(files);
+    const absl::Status status = registry.Admit(worker);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(registry.model(), nullptr);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error({{"tokenizer.json", "{"}}), HasSubstr("cannot be used: tokenizer.json: not valid JSON"));
+  EXPECT_THAT(error({{"tokenizer.json", ""}}), HasSubstr("cannot be used: tokenizer.json: the file is empty"));
+  EXPECT_THAT(error({{"tokenizer.model", "x"}}), HasSubstr("cannot be used: tokenizer.model: "));
+  EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"tokenizer_config.json", "["}}),
+              HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
+}
+
+TEST(ModelRegistryTest, AfterABrokenTokenizerTheNextWorkerMayBeTheFirst) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription broken = SmallWorker();
+  broken.tokenizer_files = {{"tokenizer.json", "{"}};
+  EXPECT_FALSE(registry.Admit(broken).ok());
+  EXPECT_TRUE(registry.Admit(SmallWorker()).ok());
+  EXPECT_FALSE(registry.Admit(broken).ok());
 }
 
 }  // namespace

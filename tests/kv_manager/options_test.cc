@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/flags/reflection.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -12,11 +13,20 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // Flags live as long as the process: each parse starts from the defaults.
 absl::StatusOr<ManagerOptions> Parse(const std::vector<const char*>& args) {
   const absl::FlagSaver saver;
-  return ParseOptions(args);
+  absl::StatusOr<CommandLine<ManagerOptions>> line = ParseManagerCommandLine(args);
+  if (!line.ok()) return line.status();
+  EXPECT_FALSE(line->text);
+  return line->options;
+}
+
+std::string Text(const std::vector<const char*>& args) {
+  const absl::FlagSaver saver;
+  return ParseManagerCommandLine(args)->text.value();
 }
 
 std::string Error(const std::vector<const char*>& args) {
@@ -48,6 +58,68 @@ TEST(OptionsTest, DashesUnderscoresAndBothFormsAreTaken) {
   EXPECT_EQ(options->metrics_listen, "");
 }
 
+TEST(OptionsTest, ThePolicySaysWhoIsServedFirst) {
+  using Policy = SchedulingPolicy;
+  EXPECT_EQ(Parse({})->scheduler.policy, Policy::kFcfs);
+  EXPECT_EQ(Parse({"--policy=longest-prefix-first"})->scheduler.policy, Policy::kLongestPrefixFirst);
+  const absl::StatusOr<ManagerOptions> fair = Parse({"--policy=fair-share", "--tenant-weights=a=2,b.c=0.5,"});
+  ASSERT_TRUE(fair.ok()) << fair.status();
+  EXPECT_EQ(fair->scheduler.policy, Policy::kFairShare);
+  EXPECT_THAT(fair->scheduler.tenant_weights, ElementsAre(Pair("a", 2), Pair("b.c", 0.5)));
+}
+
+TEST(OptionsTest, WhenRequestsJoinAndWhatTheyShareCanBeChosen) {
+  const absl::StatusOr<ManagerOptions> defaults = Parse({});
+  EXPECT_EQ(defaults->scheduler.batching, Batching::kContinuous);
+  EXPECT_EQ(defaults->scheduler.waiting_served_ratio, 0);
+  EXPECT_TRUE(defaults->has_prefix_cache);
+  EXPECT_EQ(defaults->max_pinned_share, 0.25);
+  const absl::StatusOr<ManagerOptions> options =
+      Parse({"--batching=static", "--waiting-served-ratio=1.5", "--prefix-cache=false", "--max-pinned-share=1"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->scheduler.batching, Batching::kStatic);
+  EXPECT_EQ(options->scheduler.waiting_served_ratio, 1.5);
+  EXPECT_FALSE(options->has_prefix_cache);
+  EXPECT_EQ(options->max_pinned_share, 1);
+}
+
+TEST(OptionsTest, TenantWeightsAreChecked) {
+  const auto error = [](const char* weights) { return Error({"--policy=fair-share", weights}); };
+  const char* form = ", it must be tenant=weight, separated by commas";
+  EXPECT_EQ(error("--tenant-weights=a=2,b"), absl::StrCat("--tenant-weights has 'b'", form));
+  EXPECT_EQ(error("--tenant-weights=a=2,=1"), absl::StrCat("--tenant-weights has '=1'", form));
+  EXPECT_EQ(error("--tenant-weights=a=much"), absl::StrCat("--tenant-weights has 'a=much'", form));
+  EXPECT_EQ(error("--tenant-weights=a=0"), "--tenant-weights gives 'a' the weight 0, it must be 0.001 .. 1e+06");
+  EXPECT_EQ(error("--tenant-weights=a=nan"), "--tenant-weights gives 'a' the weight nan, it must be 0.001 .. 1e+06");
+  EXPECT_EQ(error("--tenant-weights=a=1,a=2"), "--tenant-weights names 'a' twice");
+  EXPECT_EQ(Error({"--tenant-weights=a=2"}), "--tenant-weights is set, it needs --policy=fair-share");
+}
+
+TEST(OptionsTest, TheBoundsForClientsAreTheServices) {
+  const InferenceServiceOptions defaults;
+  absl::StatusOr<ManagerOptions> options = Parse({});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->inference.limits.max_prompt_bytes, defaults.limits.max_prompt_bytes);
+  EXPECT_EQ(options->inference.max_requests, defaults.max_requests);
+  EXPECT_EQ(options->inference.max_outbox_tokens, defaults.max_outbox_tokens);
+  EXPECT_EQ(options->inference.max_waiting_texts, defaults.max_waiting_texts);
+  EXPECT_EQ(options->inference.num_text_threads, defaults.num_text_threads);
+  EXPECT_EQ(options->inference.last_write_timeout, defaults.last_write_timeout);
+
+  options = Parse({"--max-prompt-bytes=1", "--max-requests=2", "--max-outbox-tokens=3", "--max-waiting-texts=4",
+                   "--text-threads=5", "--last-write-timeout=6s", "--max-message-bytes=70000",
+                   "--worker-keepalive-timeout=8s"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->inference.limits.max_prompt_bytes, 1u);
+  EXPECT_EQ(options->inference.max_requests, 2u);
+  EXPECT_EQ(options->inference.max_outbox_tokens, 3u);
+  EXPECT_EQ(options->inference.max_waiting_texts, 4u);
+  EXPECT_EQ(options->inference.num_text_threads, 5);
+  EXPECT_EQ(options->inference.last_write_timeout, absl::Seconds(6));
+  EXPECT_EQ(options->max_message_bytes, 70'000);
+  EXPECT_EQ(options->worker_keepalive_timeout, absl::Seconds(8));
+}
+
 TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--max-tokens-per-step=0"}), "--max-tokens-per-step is 0, it must be 1 .. 1073741824");
   EXPECT_EQ(Error({"--max-chunk-tokens=many"}), "--max-chunk-tokens is 'many', it must be a whole number");
@@ -57,12 +129,21 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--watermark=nan"}), "--watermark is nan, it must be in [0, 1)");
   EXPECT_EQ(Error({"--step-timeout=5"}), "--step-timeout is '5', it must be a duration such as 30s or 500ms");
   EXPECT_EQ(Error({"--drain-timeout=-1s"}), "--drain-timeout is -1s, it must be more than 0 and at most 24h");
-  EXPECT_EQ(Error({"--policy=best"}), "--policy is 'best', it must be one of fcfs, priority");
+  EXPECT_EQ(Error({"--policy=best"}),
+            "--policy is 'best', it must be one of fcfs, priority, longest-prefix-first, fair-share");
+  EXPECT_EQ(Error({"--batching=some"}), "--batching is 'some', it must be one of continuous, static");
+  EXPECT_EQ(Error({"--max-pinned-share=1.5"}), "--max-pinned-share is 1.5, it must be in [0, 1]");
+  EXPECT_EQ(Error({"--waiting-served-ratio=-1"}), "--waiting-served-ratio is -1, it must be 0 .. 1e+06");
   EXPECT_EQ(Error({"--workers=a:1,,b:1"}), "--workers is 'a:1,,b:1', it has an empty address");
-  EXPECT_EQ(Error({"--workers=a:1,dns:///name"}),
-            "--workers is 'a:1,dns:///name', 'dns:///name' in it must be dns:///name:port");
-  EXPECT_THAT(Error({"--workers=dns:///name:"}), HasSubstr("must be dns:///name:port"));
-  EXPECT_TRUE(Parse({"--workers=dns:///name:1"}).ok());
+  EXPECT_EQ(Error({"--workers=a:0"}), "--workers: 'a:0' has port '0', it must be 1 .. 65535");
+  EXPECT_EQ(Error({"--workers=a:1,b"}),
+            "--workers: 'b' has no port, it must be host:port, unix:path or dns:///name:port");
+  EXPECT_EQ(Error({"--max-requests=0"}), "--max-requests is 0, it must be 1 .. 1073741824");
+  EXPECT_EQ(Error({"--max-message-bytes=100000", "--max-prompt-bytes=100001"}),
+            "--max-prompt-bytes is 100001, it must be 1 .. 100000");
+  EXPECT_EQ(Error({"--listen=50051"}), "--listen is '50051', it must be host:port or unix:path");
+  EXPECT_EQ(Error({"--metrics-listen=unix:/a"}),
+            "--metrics-listen is 'unix:/a', it must be host:port, or empty for no metrics");
 }
 
 TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {
@@ -73,8 +154,9 @@ TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {
 }
 
 TEST(OptionsTest, TheHelpShowsEveryFlagAsItIsTyped) {
-  EXPECT_THAT(OptionsHelp(), HasSubstr("--max-tokens-per-step=2048\n"));
-  EXPECT_THAT(OptionsHelp(), HasSubstr("--drain-timeout=30s\n"));
+  EXPECT_THAT(Text({"--help"}), HasSubstr("--max-tokens-per-step=2048\n"));
+  EXPECT_THAT(Text({"--help"}), HasSubstr("--drain-timeout=30s\n"));
+  EXPECT_THAT(Text({"--version"}), HasSubstr("quire-manager 0."));
 }
 
 }  // namespace

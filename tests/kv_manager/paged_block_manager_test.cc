@@ -1,5 +1,6 @@
 #include "kv_manager/paged_block_manager.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -23,6 +24,12 @@ class PagedBlockManagerTest : public ::testing::Test {
 
   bool Allocate(SequenceId sequence, int first_written, int num_tokens) {
     return blocks_.Allocate(sequence, first_written, num_tokens, &copies_);
+  }
+
+  // The child shares all blocks that the parent has, the last of them as a partial one.
+  void Fork(SequenceId parent, SequenceId child) {
+    const int num_slots = static_cast<int>(blocks_.Table(parent).size()) * blocks_.block_size();
+    blocks_.Fork(parent, child, std::max(0, num_slots - 1));
   }
 
   PagedBlockManager blocks_;
@@ -63,20 +70,20 @@ TEST_F(PagedBlockManagerTest, FreeingAnUnknownSequenceDoesNothing) {
 
 TEST_F(PagedBlockManagerTest, ForkSharesEveryBlock) {
   ASSERT_TRUE(Allocate(kA, 0, 6));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   EXPECT_THAT(blocks_.Table(kB), ElementsAre(BlockId{0}, BlockId{1}));
   EXPECT_EQ(blocks_.counts().used, 2);
   EXPECT_EQ(blocks_.counts().shared, 2);
 }
 
 TEST_F(PagedBlockManagerTest, ForkOfAnEmptySequenceIsEmpty) {
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   EXPECT_THAT(blocks_.Table(kB), IsEmpty());
 }
 
 TEST_F(PagedBlockManagerTest, FirstWriterCopiesThePartialLastBlockOnly) {
   ASSERT_TRUE(Allocate(kA, 0, 6));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   EXPECT_EQ(blocks_.NumBlocksNeeded(kA, 6, 7), 1);
   ASSERT_TRUE(Allocate(kA, 6, 7));
   EXPECT_THAT(copies_, ElementsAre(BlockCopy{BlockId{1}, BlockId{2}}));
@@ -86,7 +93,7 @@ TEST_F(PagedBlockManagerTest, FirstWriterCopiesThePartialLastBlockOnly) {
 
 TEST_F(PagedBlockManagerTest, LastOwnerWritesInPlaceEvenWhileTheCopyIsInFlight) {
   ASSERT_TRUE(Allocate(kA, 0, 6));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   ASSERT_TRUE(Allocate(kA, 6, 7));
   EXPECT_EQ(blocks_.NumBlocksNeeded(kB, 6, 7), 0);
   ASSERT_TRUE(Allocate(kB, 6, 7));
@@ -98,8 +105,8 @@ TEST_F(PagedBlockManagerTest, LastOwnerWritesInPlaceEvenWhileTheCopyIsInFlight) 
 
 TEST_F(PagedBlockManagerTest, ThreeOwnersMakeTwoCopies) {
   ASSERT_TRUE(Allocate(kA, 0, 2));
-  blocks_.Fork(kA, kB);
-  blocks_.Fork(kA, kC);
+  Fork(kA, kB);
+  Fork(kA, kC);
   ASSERT_TRUE(Allocate(kB, 2, 3));
   ASSERT_TRUE(Allocate(kC, 2, 3));
   ASSERT_TRUE(Allocate(kA, 2, 3));
@@ -109,7 +116,7 @@ TEST_F(PagedBlockManagerTest, ThreeOwnersMakeTwoCopies) {
 
 TEST_F(PagedBlockManagerTest, FullSharedBlockIsNotCopied) {
   ASSERT_TRUE(Allocate(kA, 0, 8));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   ASSERT_TRUE(Allocate(kB, 8, 9));
   EXPECT_THAT(copies_, IsEmpty());
   EXPECT_THAT(blocks_.Table(kB), ElementsAre(BlockId{0}, BlockId{1}, BlockId{2}));
@@ -117,7 +124,7 @@ TEST_F(PagedBlockManagerTest, FullSharedBlockIsNotCopied) {
 
 TEST_F(PagedBlockManagerTest, SharedBlockWithoutTokensToKeepIsReplacedWithoutACopy) {
   ASSERT_TRUE(Allocate(kA, 0, 12));  // Room for 12 tokens, 6 of them stored so far.
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   EXPECT_EQ(blocks_.NumBlocksNeeded(kB, 6, 12), 2);
   ASSERT_TRUE(Allocate(kB, 6, 12));
   EXPECT_THAT(copies_, ElementsAre(BlockCopy{BlockId{1}, BlockId{3}}));
@@ -126,7 +133,7 @@ TEST_F(PagedBlockManagerTest, SharedBlockWithoutTokensToKeepIsReplacedWithoutACo
 
 TEST_F(PagedBlockManagerTest, BothEndsOfACopyStayUntilItsStepIsCommitted) {
   ASSERT_TRUE(Allocate(kA, 0, 2));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   ASSERT_TRUE(Allocate(kB, 2, 3));
   blocks_.Free(kA);
   blocks_.Free(kB);
@@ -139,7 +146,7 @@ TEST_F(PagedBlockManagerTest, BothEndsOfACopyStayUntilItsStepIsCommitted) {
 
 TEST_F(PagedBlockManagerTest, CommitReleasesTheCopiesOfItsOwnStepOnly) {
   ASSERT_TRUE(Allocate(kA, 0, 2));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   blocks_.BeginStep(StepId{2});
   ASSERT_TRUE(Allocate(kB, 2, 3));
   blocks_.Free(kA);
@@ -152,7 +159,7 @@ TEST_F(PagedBlockManagerTest, CommitReleasesTheCopiesOfItsOwnStepOnly) {
 
 TEST_F(PagedBlockManagerTest, StepBegunAgainVoidsItsCopies) {
   ASSERT_TRUE(Allocate(kA, 0, 2));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   ASSERT_TRUE(Allocate(kB, 2, 3));
   blocks_.Free(kA);
   blocks_.Free(kB);
@@ -162,7 +169,7 @@ TEST_F(PagedBlockManagerTest, StepBegunAgainVoidsItsCopies) {
 
 TEST_F(PagedBlockManagerTest, AbandonedStepsReleaseTheirCopies) {
   ASSERT_TRUE(Allocate(kA, 0, 2));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   ASSERT_TRUE(Allocate(kB, 2, 3));
   blocks_.Free(kB);
   blocks_.OnStepsAbandoned();
@@ -172,7 +179,7 @@ TEST_F(PagedBlockManagerTest, AbandonedStepsReleaseTheirCopies) {
 
 TEST_F(PagedBlockManagerTest, CopyOnWriteNeedsAFreeBlock) {
   ASSERT_TRUE(Allocate(kA, 0, 30));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   EXPECT_FALSE(Allocate(kB, 30, 31));
   EXPECT_EQ(blocks_.counts().shared, 8);
   EXPECT_THAT(copies_, IsEmpty());
@@ -181,9 +188,29 @@ TEST_F(PagedBlockManagerTest, CopyOnWriteNeedsAFreeBlock) {
   EXPECT_THAT(copies_, IsEmpty());
 }
 
+TEST_F(PagedBlockManagerTest, WhatWasGivenUpFirstIsEvictedFirst) {
+  const std::vector<TokenId> first = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const std::vector<TokenId> second = {11, 12, 13, 14, 15, 16, 17, 18, 19};
+  const auto cache = [&](SequenceId sequence, const std::vector<TokenId>& tokens) {
+    blocks_.AdoptPrefix(sequence, "", tokens, 0);
+    ASSERT_TRUE(Allocate(sequence, 0, 8));
+    blocks_.Publish(sequence, tokens, 8);
+  };
+  cache(kA, first);
+  blocks_.BeginStep(StepId{2});
+  cache(kB, second);
+  blocks_.Free(kB);
+  blocks_.BeginStep(StepId{3});
+  blocks_.Free(kA);
+  ASSERT_TRUE(Allocate(kC, 0, 24));
+  EXPECT_EQ(blocks_.num_evictions(), 2);
+  EXPECT_EQ(blocks_.FindPrefix("", first).num_tokens, 8);
+  EXPECT_EQ(blocks_.FindPrefix("", second).num_tokens, 0);
+}
+
 TEST_F(PagedBlockManagerTest, FreeAndUsedMakeTheWholePool) {
   ASSERT_TRUE(Allocate(kA, 0, 9));
-  blocks_.Fork(kA, kB);
+  Fork(kA, kB);
   const BlockCounts counts = blocks_.counts();
   EXPECT_EQ(counts.total, 8);
   EXPECT_EQ(counts.used, 3);

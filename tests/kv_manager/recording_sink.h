@@ -17,7 +17,7 @@ namespace quire {
 // Thread-safe.
 class RecordingSink : public RequestSink {
  public:
-  void OnStarted() override {
+  void OnStarted(int /*num_cached_tokens*/) override {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(started_);
     EXPECT_FALSE(has_ended());
@@ -39,11 +39,12 @@ class RecordingSink : public RequestSink {
     tokens_.push_back(token.token);
     changed_.notify_all();
   }
-  void OnFinished(int sample_index, FinishReason reason) override {
+  void OnFinished(const Finished& finished) override {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(has_ended());
-    EXPECT_EQ(sample_index, 0);
-    reason_ = reason;
+    EXPECT_EQ(finished.sample_index, 0);
+    EXPECT_TRUE(finished.ends_request);
+    reason_ = finished.reason;
     changed_.notify_all();
   }
   void OnFailed(absl::Status status) override {

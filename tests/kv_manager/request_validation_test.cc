@@ -108,6 +108,84 @@ TEST_F(RequestValidationTest, AllParametersArrive) {
   EXPECT_EQ(valid.request.priority, -3);
 }
 
+TEST_F(RequestValidationTest, SamplesAndHowManyReturn) {
+  EXPECT_EQ(Valid().request.num_samples, 1);
+  request_.set_n(64);
+  EXPECT_EQ(Valid().request.num_samples, 64);
+  EXPECT_EQ(Valid().num_returned, 64);
+  request_.set_n(2);
+  request_.set_best_of(5);
+  EXPECT_EQ(Valid().request.num_samples, 5);
+  EXPECT_EQ(Valid().num_returned, 2);
+}
+
+TEST_F(RequestValidationTest, BestOfNeedsLogprobsThatNobodySees) {
+  request_.set_best_of(2);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 0);
+  EXPECT_FALSE(Valid().shows_logprobs);
+  request_.set_logprobs(3);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 3);
+  EXPECT_TRUE(Valid().shows_logprobs);
+}
+
+TEST_F(RequestValidationTest, LogprobsOfOneOfTheBestFitIntoOneResponse) {
+  model_.max_context_tokens = 10000;
+  request_.set_best_of(2);
+  request_.set_logprobs(17);
+  request_.mutable_stopping()->set_max_tokens(7281);
+  EXPECT_TRUE(Validate().ok());
+  request_.mutable_stopping()->set_max_tokens(7282);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("logprobs: is 17, with max_tokens 7282 131076 logprobs"));
+  request_.set_n(2);
+  EXPECT_TRUE(Validate().ok());
+}
+
+TEST_F(RequestValidationTest, GreedyTakesOneSample) {
+  request_.mutable_sampling()->set_temperature(0);
+  request_.set_n(1);
+  request_.set_best_of(1);
+  EXPECT_TRUE(Validate().ok());
+}
+
+TEST_F(RequestValidationTest, BeamParametersArriveAndUnsetOnesHaveTheDefaultsOfHuggingFace) {
+  v1::BeamParams* beam = request_.mutable_beam();
+  beam->set_width(6);
+  EXPECT_EQ(Valid().request.beam, (BeamParams{.width = 6}));
+  beam->set_length_penalty(-5);
+  beam->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+  beam->set_num_return_sequences(6);
+  beam->set_num_groups(3);
+  beam->set_diversity_penalty(100);
+  EXPECT_EQ(Valid().request.beam, (BeamParams{.width = 6,
+                                              .num_return = 6,
+                                              .length_penalty = -5,
+                                              .early_stopping = EarlyStopping::kNever,
+                                              .num_groups = 3,
+                                              .diversity_penalty = 100}));
+  EXPECT_EQ(Valid().num_returned, 6);
+  EXPECT_EQ(Valid().request.num_samples, 1);
+}
+
+TEST_F(RequestValidationTest, BeamsMayHaveNeutralSamplingAndLogprobsOfTheirOwn) {
+  request_.mutable_beam()->set_width(256);
+  request_.mutable_sampling()->set_temperature(0);
+  request_.mutable_sampling()->set_top_p(1);
+  request_.mutable_sampling()->set_seed(3);
+  request_.set_logprobs(0);
+  request_.set_prompt_logprobs(2);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 0);
+}
+
+TEST_F(RequestValidationTest, WhatARequestHasToDoWithOthersArrives) {
+  request_.set_tenant("team-a");
+  request_.set_cache_salt("p\n");
+  request_.set_bypass_prefix_cache(true);
+  const ValidRequest valid = Valid();
+  EXPECT_EQ(valid.request.tenant, "team-a");
+  EXPECT_EQ(valid.request.cache_salt, "p\n");
+  EXPECT_TRUE(valid.request.bypass_prefix_cache);
+}
+
 TEST_F(RequestValidationTest, TinyTemperatureIsGreedy) {
   request_.mutable_sampling()->set_temperature(1e-30f);
   EXPECT_EQ(Valid().request.sampling.temperature, 0);

@@ -75,6 +75,8 @@ class ServiceHarness {
     return result;
   }
 
+  const RpcCounts& counts() const { return service_.counts(); }
+
   FakeEngine engine;
   std::unique_ptr<v1::InferenceService::Stub> stub;
 

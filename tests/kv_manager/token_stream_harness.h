@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -24,10 +25,19 @@ inline constexpr RequestId kStreamId{7};
 class CancelRecorder : public Engine {
  public:
   absl::Status Submit(Request, std::shared_ptr<RequestSink>) override { return absl::UnimplementedError("no"); }
-  void Cancel(RequestId request) override { cancelled.push_back(request); }
+  void Cancel(RequestId request, FinishReason reason) override {
+    cancelled.push_back(request);
+    reasons.push_back(reason);
+  }
+  void CancelSample(RequestId request, int sample_index) override {
+    EXPECT_EQ(request, kStreamId);
+    cancelled_samples.push_back(sample_index);
+  }
   std::shared_ptr<const ServedModel> model() const override { return nullptr; }
 
   std::vector<RequestId> cancelled;
+  std::vector<FinishReason> reasons;  // Of these.
+  std::vector<int> cancelled_samples;
 };
 
 // A client whose reading the test decides: a write stays under way until CompleteWrite.
@@ -47,10 +57,14 @@ class ManualWriter : public ResponseWriter {
     status = final_status;
   }
 
-  std::string text() const {
+  std::string text(uint32_t index = 0) const {
     std::string text;
-    for (const auto& response : responses) text += response.text_delta();
+    for (const auto& response : responses) text += response.index() == index ? response.text_delta() : "";
     return text;
+  }
+  // The last one of a sample.
+  const v1::GenerateResponse& last(uint32_t index) const {
+    return *std::find_if(responses.rbegin(), responses.rend(), [&](const auto& r) { return r.index() == index; });
   }
   std::vector<TokenId> tokens() const {
     std::vector<TokenId> tokens;
@@ -76,7 +90,8 @@ class TokenStreamTest : public ::testing::Test {
     stream_ = std::make_shared<TokenStream>(
         TokenStream::Environment{&engine_, [this](std::function<void()> job) { jobs_.push_back(std::move(job)); },
                                  [this] { ++num_ends_; }, max_outbox_tokens},
-        kStreamId, ResponseBuilder(model_, "name", *valid), &writer_);
+        kStreamId, ResponseSet(model_, "name", *valid), &writer_);
+    num_tokens_.assign(std::max(valid->request.num_samples, valid->num_returned), 0);
     return stream_.get();
   }
 
@@ -93,13 +108,25 @@ class TokenStreamTest : public ::testing::Test {
     stream_->OnWritten(ok);
   }
 
-  void Push(const std::string& bytes) {
-    for (char c : bytes) PushToken(ToyTokenizer::Byte(c));
+  void CompleteAllWrites() {
+    RunJobs();
+    while (writer_.is_writing) {
+      CompleteWrite();
+      RunJobs();
+    }
   }
-  void PushToken(TokenId token) {
+
+  void Push(const std::string& bytes, int sample_index = 0) {
+    for (char c : bytes) PushToken(ToyTokenizer::Byte(c), sample_index);
+  }
+  void PushToken(TokenId token, int sample_index = 0, float logprob = 0) {
     ScoredToken scored;
     scored.token = token;
-    stream_->OnToken(0, prompt_tokens_ + num_tokens_++, scored);
+    scored.logprob = logprob;
+    stream_->OnToken(sample_index, prompt_tokens_ + num_tokens_[sample_index]++, scored);
+  }
+  void Finish(int sample_index, FinishReason reason, bool ends_request = false, float score = 0) {
+    stream_->OnFinished({kStreamId, sample_index, reason, ends_request, score});
   }
 
   std::shared_ptr<ServedModel> model_;
@@ -109,7 +136,7 @@ class TokenStreamTest : public ::testing::Test {
   std::deque<std::function<void()>> jobs_;
   std::shared_ptr<TokenStream> stream_;
   int prompt_tokens_ = 0;
-  int num_tokens_ = 0;
+  std::vector<int> num_tokens_;  // By sample.
   int num_ends_ = 0;
 };
 

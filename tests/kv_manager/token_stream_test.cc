@@ -34,7 +34,7 @@ TEST_F(TokenStreamTest, TokensThatComeDuringAWriteGoIntoOneResponse) {
 TEST_F(TokenStreamTest, NothingIsWrittenBeforeTheFirstToken) {
   request_.set_prompt_logprobs(0);
   MakeStream();
-  stream_->OnStarted();
+  stream_->OnStarted(0);
   stream_->OnPromptLogprobs(1, {ScoredToken{ToyTokenizer::Byte('p'), -2.0f, 3, {}}});
   RunJobs();
   EXPECT_THAT(writer_.responses, IsEmpty());
@@ -48,7 +48,7 @@ TEST_F(TokenStreamTest, NothingIsWrittenBeforeTheFirstToken) {
 TEST_F(TokenStreamTest, LastTokenAndEndGoTogether) {
   MakeStream();
   Push("a");
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   RunJobs();
   ASSERT_THAT(writer_.responses, SizeIs(1));
   EXPECT_EQ(writer_.responses[0].finish_reason(), v1::FINISH_REASON_LENGTH);
@@ -61,7 +61,7 @@ TEST_F(TokenStreamTest, StopTokenIsKnownBeforeTheEndArrives) {
   Push("a");
   PushToken(ToyTokenizer::kEos);
   RunJobs();
-  stream_->OnFinished(0, FinishReason::kStopToken);
+  stream_->OnFinished(LastSample(FinishReason::kStopToken));
   CompleteWrite();
   RunJobs();
   EXPECT_EQ(writer_.text(), "a");
@@ -95,7 +95,7 @@ TEST_F(TokenStreamTest, WriteUnderWayIsLimitedOnceGenerationHasEnded) {
   RunJobs();
   Push("b");
   EXPECT_EQ(writer_.num_limits, 0);
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   EXPECT_EQ(writer_.num_limits, 1);
   CompleteWrite();
   RunJobs();
@@ -159,7 +159,7 @@ TEST_F(TokenStreamTest, FailureIsTheStatusOfTheCall) {
 TEST_F(TokenStreamTest, AbortAfterTheEndFindsNothing) {
   MakeStream();
   Push("a");
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   EXPECT_FALSE(stream_->Abort());
   RunJobs();
   EXPECT_FALSE(stream_->Abort());
@@ -170,13 +170,22 @@ TEST_F(TokenStreamTest, TokensBehindAStopStringAreNeverSent) {
   request_.mutable_stopping()->add_stop("XY");
   MakeStream();
   Push("abXYcd");
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   RunJobs();
   EXPECT_EQ(writer_.text(), "ab");
   EXPECT_THAT(writer_.tokens(), SizeIs(4));
   EXPECT_EQ(writer_.responses.back().finish_reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(writer_.responses.back().stop(), "XY");
   EXPECT_EQ(writer_.responses.back().usage().completion_tokens(), 4u);
+}
+
+TEST_F(TokenStreamTest, TheEngineLearnsWhetherAStopStringOrTheClientEndedTheRequest) {
+  request_.mutable_stopping()->add_stop("XY");
+  MakeStream();
+  Push("abXYcd");
+  RunJobs();
+  stream_->Close();
+  EXPECT_THAT(engine_.reasons, ElementsAre(FinishReason::kStopToken, FinishReason::kCancelled));
 }
 
 TEST_F(TokenStreamTest, StopStringMayBeShown) {
@@ -203,7 +212,7 @@ TEST_F(TokenStreamTest, LengthShowsWhatWasHeldBack) {
   Push("abXY");
   RunJobs();
   EXPECT_EQ(writer_.text(), "ab");
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   CompleteWrite();
   RunJobs();
   EXPECT_EQ(writer_.text(), "abXY");
@@ -239,7 +248,7 @@ TEST_F(TokenStreamTest, BrokenEndOfThePromptIsNotGeneratedText) {
 TEST_F(TokenStreamTest, StreamIsFreeWhenItsCallIsOver) {
   MakeStream();
   Push("a");
-  stream_->OnFinished(0, FinishReason::kLength);
+  stream_->OnFinished(LastSample(FinishReason::kLength));
   const std::weak_ptr<TokenStream> weak = stream_;
   RunJobs();
   stream_.reset();

@@ -68,14 +68,14 @@ TEST_F(TokenStreamTimingTest, ThreadsMayMeetInAnyOrder) {
     writer.stream = std::make_shared<TokenStream>(
         TokenStream::Environment{&engine, [&](std::function<void()> job) { output.Schedule(std::move(job)); },
                                  [&] { ++num_ends; }, kTokens},
-        kStreamId, ResponseBuilder(model_, "name", *valid), &writer);
+        kStreamId, ResponseSet(model_, "name", *valid), &writer);
     std::thread step_loop([&] {
       for (int i = 0; i < kTokens; ++i) {
         ScoredToken token;
         token.token = ToyTokenizer::Byte(static_cast<char>('a' + i % 26));
         writer.stream->OnToken(0, prompt_tokens + i, token);
       }
-      writer.stream->OnFinished(0, FinishReason::kLength);
+      writer.stream->OnFinished(LastSample(FinishReason::kLength));
     });
     bool was_aborted = false;
     std::thread other([&] {
@@ -190,7 +190,6 @@ TEST_F(TokenStreamTimingTest, AnyTimingGivesTheTextOfTheReference) {
     request_.mutable_stopping()->set_min_tokens(min_tokens);
     request_.mutable_stopping()->set_include_stop(include_stop);
     writer_ = ManualWriter();
-    num_tokens_ = 0;
     num_ends_ = 0;
     MakeStream();
     const auto let_time_pass = [&] {
@@ -202,7 +201,7 @@ TEST_F(TokenStreamTimingTest, AnyTimingGivesTheTextOfTheReference) {
       PushToken(token);
       let_time_pass();
     }
-    stream_->OnFinished(0, ends_by_eos ? FinishReason::kStopToken : FinishReason::kLength);
+    stream_->OnFinished(LastSample(ends_by_eos ? FinishReason::kStopToken : FinishReason::kLength));
     while (!writer_.status.has_value()) let_time_pass();
     RunJobs();
 

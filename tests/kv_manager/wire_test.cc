@@ -47,6 +47,7 @@ SamplingParams Read(const v1::RowSampling& in) {
   out.min_tokens = static_cast<int>(in.min_tokens());
   out.num_logprobs = static_cast<int>(in.num_logprobs_plus_one()) - 1;
   out.num_prompt_logprobs = static_cast<int>(in.num_prompt_logprobs_plus_one()) - 1;
+  out.num_candidates = static_cast<int>(in.num_candidates());
   return out;
 }
 
@@ -59,6 +60,19 @@ StepPlan Read(const v1::StepPlan& in) {
   }
   for (int i = 0; i < in.copy_sources_size(); ++i) {
     out.copies.push_back({BlockId{in.copy_sources(i)}, BlockId{in.copy_destinations(i)}});
+  }
+  for (int i = 0; i < in.swap_out_blocks_size(); ++i) {
+    out.swap_outs.push_back({BlockId{in.swap_out_blocks(i)}, BlockId{in.swap_out_host_blocks(i)}});
+  }
+  for (int i = 0; i < in.swap_in_blocks_size(); ++i) {
+    out.swap_ins.push_back({BlockId{in.swap_in_blocks(i)}, BlockId{in.swap_in_host_blocks(i)}});
+  }
+  for (int i = 0; i < in.fork_rows_size(); ++i) {
+    out.forks.push_back({RowId{in.fork_rows(i)}, RowId{in.fork_parents(i)}, SequenceId{in.fork_sequences(i)},
+                         in.fork_sample_indices(i)});
+  }
+  for (int i = 0; i < in.append_rows_size(); ++i) {
+    out.appends.push_back({RowId{in.append_rows(i)}, static_cast<TokenId>(in.append_token_ids(i))});
   }
   int tail = 0;
   for (int i = 0; i < in.slice_rows_size(); ++i) {
@@ -92,6 +106,7 @@ SamplingParams RandomSampling(Random* random) {
   out.min_tokens = random->Between(0, 5);
   out.num_logprobs = random->Between(-1, 3);
   out.num_prompt_logprobs = random->Between(-1, 3);
+  if (random->OneIn(3)) out.num_candidates = random->Between(1, 4);
   return out;
 }
 
@@ -111,11 +126,23 @@ StepPlan RandomPlan(Random* random, uint64_t step) {
   for (int i = random->Between(0, 2); i > 0; --i) {
     plan.copies.push_back({BlockId(random->Between(0, 50)), BlockId(random->Between(51, 99))});
   }
+  for (std::vector<BlockSwap>* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    for (int i = random->Between(0, 2); i > 0; --i) {
+      swaps->push_back({BlockId(random->Between(0, 99)), BlockId(random->Between(0, 9))});
+    }
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.forks.push_back({RowId(random->Between(0, kRows - 1)), RowId(random->Between(0, kRows - 1)),
+                          SequenceId{random->Next()}, static_cast<uint32_t>(random->Between(0, 3))});
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.appends.push_back({RowId(random->Between(0, kRows - 1)), random->Between(0, kVocabSize - 1)});
+  }
   for (int row = 0; row < kRows; ++row) {
     if (random->OneIn(3)) continue;
     SequenceSlice slice{.row = RowId(row),
                         .first_position = random->Between(0, 8),
-                        .num_tokens = random->Between(1, 5),
+                        .num_tokens = random->Between(0, 5),
                         .first_changed_block = random->Between(0, 3),
                         .block_tail = {},
                         .sample = random->OneIn(2)};
@@ -142,7 +169,12 @@ StepResult RandomResult(Random* random, const ExpectedResult& expected) {
   for (const ExpectedResult::Slice& slice : expected.slices) {
     SliceResult out;
     out.sampled = slice.sample;
-    if (slice.sample) out.token = RandomScore(random, slice.num_logprobs);
+    if (slice.draws()) out.token = RandomScore(random, slice.num_logprobs);
+    if (slice.lists_candidates()) {
+      for (int i = random->Between(1, slice.num_candidates); i > 0; --i) {
+        out.candidates.push_back({random->Between(0, kVocabSize - 1), static_cast<float>(i) - 9});
+      }
+    }
     for (const TokenId token : slice.prompt_tokens) {
       out.prompt_logprobs.push_back(RandomScore(random, slice.num_prompt_logprobs));
       out.prompt_logprobs.back().token = token;
@@ -167,10 +199,16 @@ v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
   v1::StepResult out;
   out.set_step(Value(result.step));
   bool any_asked = false;
-  for (const ExpectedResult::Slice& slice : expected.slices) any_asked |= slice.sample && slice.num_logprobs >= 0;
+  for (const ExpectedResult::Slice& slice : expected.slices) any_asked |= slice.draws() && slice.num_logprobs >= 0;
   for (size_t i = 0; i < result.slices.size(); ++i) {
     const SliceResult& slice = result.slices[i];
-    if (slice.sampled) {
+    if (!slice.candidates.empty()) {
+      out.add_candidate_lengths(slice.candidates.size());
+      for (const TokenLogprob& candidate : slice.candidates) {
+        out.add_candidate_token_ids(candidate.token);
+        out.add_candidate_logprobs(candidate.logprob);
+      }
+    } else if (slice.sampled) {
       out.add_token_ids(slice.token.token);
       if (any_asked) Write(slice.token, out.mutable_scores());
     }
@@ -218,15 +256,41 @@ TEST(WireTest, PromptScoresAreDueForPositionsInsideThePrompt) {
   EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(5));
 }
 
-// Two sampled slices with two alternatives each, and one with prompt scores.
+TEST(WireTest, AForkedRowAnswersAsItsParentDid) {
+  SamplingParams beam;
+  beam.num_candidates = 4;
+  beam.num_prompt_logprobs = 2;
+  StepPlan plan;
+  plan.starts.push_back({RowId{2}, SequenceId{1}, 0, 3, {1, 2, 3}, beam});
+  plan.starts.push_back({RowId{0}, SequenceId{2}, 0, 1, {1}, {}});
+  v1::StepPlan message;
+  PlanEncoder encoder;
+  encoder.Encode(plan, &message);
+  plan = {};
+  plan.forks.push_back({RowId{5}, RowId{2}, SequenceId{3}, 1});  // A row that the encoder has not seen yet.
+  plan.forks.push_back({RowId{2}, RowId{0}, SequenceId{4}, 1});
+  plan.slices = {{RowId{5}, 1, 2, 0, {}, true}, {RowId{2}, 0, 1, 0, {}, true}, {RowId{0}, 0, 1, 0, {}, false}};
+  const ExpectedResult expected = encoder.Encode(plan, &message);
+  EXPECT_EQ(expected.num_candidate_lists, 1);
+  EXPECT_EQ(expected.num_drawn, 1);
+  EXPECT_EQ(expected.slices[0].num_candidates, 4);
+  EXPECT_THAT(expected.slices[0].prompt_tokens, ElementsAre(3));
+  EXPECT_EQ(expected.slices[1].num_candidates, 0);
+  EXPECT_EQ(expected.slices[1].num_prompt_logprobs, -1);
+}
+
+// Two sampled slices with two alternatives each, one with prompt scores, one with candidates.
 class MalformedResultTest : public ::testing::Test {
  protected:
   MalformedResultTest() {
     expected_.step = StepId{7};
-    expected_.num_sampled = 2;
-    expected_.slices = {{true, 2, -1, {}}, {false, -1, 1, {4, 5, 6}}, {true, 2, -1, {}}};
+    expected_.num_drawn = 2;
+    expected_.num_candidate_lists = 1;
+    expected_.slices = {{true, 2, -1, {}}, {false, -1, 1, {4, 5, 6}}, {true, 2, -1, {}}, {true, 2, -1, {}, 3}};
     Random random(1);
-    message_ = Write(RandomResult(&random, expected_), expected_);
+    StepResult result = RandomResult(&random, expected_);
+    result.slices[3].candidates = {{7, -0.5f}, {9, -0.5f}, {8, -2.0f}};
+    message_ = Write(result, expected_);
     EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
   }
 
@@ -272,10 +336,39 @@ TEST_F(MalformedResultTest, ScoreColumns) {
 
 TEST_F(MalformedResultTest, PromptScores) {
   EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_prompt_scores(); }), HasSubstr("none for slice 1, expected 3"));
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(3); }), HasSubstr("slice 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(4); }), HasSubstr("slice 4"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(0); }),
               HasSubstr("length 3, expected 0"));
   EXPECT_THAT(ErrorAfter([](auto* m) { *m->add_prompt_scores() = m->prompt_scores(0); }), HasSubstr("each slice once"));
+}
+
+TEST_F(MalformedResultTest, CandidateColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_candidate_lengths(1); }),
+            "worker sent candidate_lengths: length 2, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_candidate_lengths(); }),
+            "worker sent candidate_lengths: length 0, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_candidate_lengths(0, 2); }),
+            "worker sent candidate_token_ids: length 3, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_candidate_logprobs(-3); }),
+            "worker sent candidate_logprobs: length 4, expected 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) {
+              m->set_candidate_lengths(0, 0);
+              m->clear_candidate_token_ids();
+              m->clear_candidate_logprobs();
+            }),
+            "worker sent candidate_lengths 0, expected 1 .. 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) {
+              m->set_candidate_lengths(0, 4);
+              m->add_candidate_token_ids(1);
+              m->add_candidate_logprobs(-3);
+            }),
+            "worker sent candidate_lengths 4, expected 1 .. 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_candidate_token_ids(1, 100); }),
+            "worker sent candidate_token_ids 100, expected less than 100");
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    EXPECT_THAT(ErrorAfter([&](auto* m) { m->set_candidate_logprobs(2, bad); }), HasSubstr("no finite number at 2"));
+  }
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_candidate_logprobs(1, -0.25f); }), HasSubstr("a larger one at 1"));
 }
 
 TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
@@ -285,13 +378,19 @@ TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
   good.set_max_context_tokens(64);
   good.set_block_size(16);
   good.set_num_blocks(8);
+  good.set_num_host_blocks(5);
   good.set_max_sequences(4);
   good.set_max_tokens_per_step(32);
   good.add_eos_token_ids(99);
   good.set_bos_token_id(1);
+  good.set_last_epoch(77);
+  good.set_has_session(true);
   const absl::StatusOr<WorkerDescription> description = DecodeDescription(good);
   ASSERT_TRUE(description.ok()) << description.status();
   EXPECT_EQ(description->bos_token_id, 1);
+  EXPECT_EQ(description->num_host_blocks, 5);
+  EXPECT_EQ(description->last_epoch, 77u);
+  EXPECT_TRUE(description->has_session);
 
   const auto error = [&good](const std::function<void(v1::DescribeResponse*)>& change) {
     v1::DescribeResponse message = good;
@@ -306,9 +405,12 @@ TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
   EXPECT_EQ(error([](auto* m) { m->set_block_size(65537); }), "worker describes block_size 65537, expected 1 .. 65536");
   EXPECT_EQ(error([](auto* m) { m->set_num_blocks(16777217); }),
             "worker describes num_blocks 16777217, expected 1 .. 16777216");
+  EXPECT_EQ(error([](auto* m) { m->set_num_host_blocks(16777217); }),
+            "worker describes num_host_blocks 16777217, expected 0 .. 16777216");
   EXPECT_EQ(error([](auto* m) { m->set_max_sequences(65537); }),
             "worker describes max_sequences 65537, expected 1 .. 65536");
   EXPECT_THAT(error([](auto* m) { m->set_vocab_size(0); }), HasSubstr("vocab_size 0"));
+  EXPECT_THAT(error([](auto* m) { m->set_last_epoch(~uint64_t{0}); }), HasSubstr("last_epoch 18446744073709551615"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr SequenceId kOther{99};
 // Notes what the scheduler says about steps.
 class RecordingBlocks : public PagedBlockManager {
  public:
-  RecordingBlocks() : PagedBlockManager(/*num_blocks=*/4, /*block_size=*/4) {}
+  RecordingBlocks() : PagedBlockManager({.num_blocks = 4, .block_size = 4, .has_prefix_cache = false}) {}
 
   void BeginStep(StepId step) override {
     calls_.push_back(absl::StrCat("begin ", Value(step)));
@@ -66,30 +66,30 @@ class SchedulerBlocksTest : public ::testing::Test {
 };
 
 TEST_F(SchedulerBlocksTest, BlocksHearOfEveryStepBegunAndCommitted) {
-  Commit(scheduler_.Plan(0));
-  Commit(scheduler_.Plan(0));
+  Commit(scheduler_.Plan());
+  Commit(scheduler_.Plan());
   EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "committed 1", "begin 2", "committed 2"));
 }
 
 TEST_F(SchedulerBlocksTest, EmptyPlanLeavesItsNumberToTheNextOne) {
   scheduler_.Cancel(RequestId{1});
-  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());
-  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());
+  EXPECT_THAT(scheduler_.Plan().slices, IsEmpty());
+  EXPECT_THAT(scheduler_.Plan().slices, IsEmpty());
   EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "begin 1"));
 }
 
 TEST_F(SchedulerBlocksTest, BlocksHearThatTheWorkerIsLost) {
-  scheduler_.Plan(0);
+  scheduler_.Plan();
   scheduler_.AbandonAll();
-  scheduler_.Plan(0);
+  scheduler_.Plan();
   EXPECT_THAT(blocks_.TakeCalls(), ElementsAre("begin 1", "abandoned", "begin 1"));
 }
 
 TEST_F(SchedulerBlocksTest, PlanCarriesTheCopyThatAWriteNeeds) {
-  const StepPlan prefill = scheduler_.Plan(0);
+  const StepPlan prefill = scheduler_.Plan();
   Commit(prefill);
-  blocks_.Fork(prefill.starts[0].sequence, kOther);
-  const StepPlan decode = scheduler_.Plan(0);
+  blocks_.Fork(prefill.starts[0].sequence, kOther, 5);
+  const StepPlan decode = scheduler_.Plan();
   EXPECT_THAT(decode.copies, ElementsAre(BlockCopy{BlockId{1}, BlockId{2}}));
   ASSERT_EQ(decode.slices.size(), 1u);
   EXPECT_EQ(decode.slices[0].first_changed_block, 1);
@@ -97,10 +97,10 @@ TEST_F(SchedulerBlocksTest, PlanCarriesTheCopyThatAWriteNeeds) {
 }
 
 TEST_F(SchedulerBlocksTest, EndsOfACopyAreKeptUntilTheCommit) {
-  const StepPlan prefill = scheduler_.Plan(0);
+  const StepPlan prefill = scheduler_.Plan();
   Commit(prefill);
-  blocks_.Fork(prefill.starts[0].sequence, kOther);
-  const StepPlan decode = scheduler_.Plan(0);
+  blocks_.Fork(prefill.starts[0].sequence, kOther, 5);
+  const StepPlan decode = scheduler_.Plan();
   scheduler_.Cancel(RequestId{1});
   blocks_.Free(kOther);
   EXPECT_EQ(blocks_.num_free_blocks(), 2);
@@ -109,16 +109,16 @@ TEST_F(SchedulerBlocksTest, EndsOfACopyAreKeptUntilTheCommit) {
 }
 
 TEST_F(SchedulerBlocksTest, LastRunningRequestSitsOutAStepRatherThanGiveWay) {
-  const StepPlan prefill = scheduler_.Plan(0);
+  const StepPlan prefill = scheduler_.Plan();
   Commit(prefill);
   std::vector<BlockCopy> copies;
   ASSERT_TRUE(blocks_.Allocate(kOther, 0, 8, &copies));
-  blocks_.Fork(prefill.starts[0].sequence, SequenceId{98});
-  EXPECT_THAT(scheduler_.Plan(0).slices, IsEmpty());  // No block is left for the copy.
+  blocks_.Fork(prefill.starts[0].sequence, SequenceId{98}, 5);
+  EXPECT_THAT(scheduler_.Plan().slices, IsEmpty());  // No block is left for the copy.
   EXPECT_EQ(scheduler_.counts().running, 1);
   EXPECT_EQ(scheduler_.counts().preemptions, 0);
   blocks_.Free(kOther);
-  EXPECT_EQ(scheduler_.Plan(0).slices.size(), 1u);
+  EXPECT_EQ(scheduler_.Plan().slices.size(), 1u);
 }
 
 }  // namespace

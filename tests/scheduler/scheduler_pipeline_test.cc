@@ -26,7 +26,7 @@ class SchedulerPipelineTest : public SchedulerTest {
   Request RequestThatStopsAfter(size_t num_tokens) {
     Request request = MakeRequest(1, 3, 5);
     request.stop_token_ids = {ShadowModel::kStopToken};
-    while (SoloRun(model_, request).tokens.size() != num_tokens) ++request.sampling.seed;
+    while (SoloTokens(model_, request).size() != num_tokens) ++request.sampling.seed;
     return request;
   }
 };
@@ -42,7 +42,7 @@ TEST_F(SchedulerPipelineTest, NextPlanContinuesWithATokenThatOnlyTheWorkerKnows)
   Commit();
   EXPECT_EQ(Shape(Plan()), "0:6+1*");
   Commit();
-  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength}));
+  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Emitted(1), Solo(1));
 }
 
@@ -65,7 +65,7 @@ TEST_F(SchedulerPipelineTest, StopTokenWastesOneRowAndDropsItsToken) {
   EXPECT_EQ(Shape(Plan()), "0:3+1*");
   Commit();
   EXPECT_EQ(Shape(Plan()), "0:4+1*");  // Wasted: the token at position 4 is a stop token.
-  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kStopToken}));
+  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kStopToken, true}));
   EXPECT_EQ(blocks_->counts().used, 0);
   EXPECT_EQ(Shape(Plan()), "");
   EXPECT_EQ(Commit(), StepOutput());
@@ -123,7 +123,7 @@ TEST_F(SchedulerPipelineTest, RequestWithItsLastTokenInFlightIsPreemptedForNothi
   Submit(2, 8, 3);
   EXPECT_EQ(Shape(Plan()), "0:0+4* 1:0+8*");
   EXPECT_EQ(Shape(Plan()), "1:8+1*");  // With the block of request 1, which needs it no more.
-  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength}));
+  EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Emitted(1), Solo(1));
   EXPECT_EQ(scheduler_->counts().waiting, 0);
 }

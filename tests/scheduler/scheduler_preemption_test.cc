@@ -75,7 +75,7 @@ TEST_F(SchedulerPreemptionTest, RequestThatLosesTheLeastWorkIsPreemptedAndRecomp
   EXPECT_EQ(scheduler_->counts().waiting, 1);
   EXPECT_EQ(Step(), "0:9+1*");  // Request 2 has 5 tokens now and needs 2 blocks; 1 is free.
   EXPECT_EQ(Step(), "0:10+1*");
-  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength}));
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   const StepPlan plan = Plan();
   EXPECT_EQ(Shape(plan), "0:0+5*");
   EXPECT_EQ(plan.starts[0].prompt_length, 4);
@@ -107,7 +107,7 @@ TEST_F(SchedulerPreemptionTest, PreemptedRequestGoesAheadOfNewcomers) {
   Submit(3, 9, 2);
   EXPECT_EQ(Step(), "0:8+1*");
   EXPECT_EQ(Step(), "0:0+9*");
-  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{2}, 0, FinishReason::kLength}));
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{2}, 0, FinishReason::kLength, true}));
 }
 
 TEST_F(SchedulerPreemptionTest, LeastUrgentIsPreemptedEvenWhenItLosesMoreWork) {
@@ -160,6 +160,22 @@ TEST_F(SchedulerPreemptionTest, LastRunningRequestKeepsItsBlocksToTheEnd) {
   RunToTheEnd();
   EXPECT_EQ(scheduler_->counts().preemptions, 0);
   EXPECT_EQ(Emitted(1), Solo(1));
+}
+
+// Three of four samples have copied their tail when a beam finds no block: their request goes, but the copies of the
+// plan would still hold its blocks.
+TEST_F(SchedulerPreemptionTest, CopiesOfAVictimDoNotKeepItsBlocksFromTheOthers) {
+  Make(6);
+  Request samples = MakeRequest(1, 1, 2);
+  samples.num_samples = 4;
+  Request beams = MakeRequest(2, 5, 2);
+  beams.beam = BeamParams{.width = 2};
+  Submit(samples);
+  Submit(beams);
+  Step();
+  EXPECT_NE(Step(), "");
+  EXPECT_EQ(scheduler_->counts().preemptions, 1);
+  RunToTheEnd();
 }
 
 TEST_F(SchedulerPreemptionTest, PromptLogprobsAreNotRepeated) {

@@ -26,7 +26,7 @@ TEST_F(SchedulerTest, PromptIsComputedInOneStepAndEveryFurtherTokenInOne) {
   EXPECT_EQ(Step(), "0:5+1*");
   EXPECT_THAT(output_.finished, IsEmpty());
   EXPECT_EQ(Step(), "0:6+1*");
-  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength}));
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(Emitted(1), Solo(1));
   EXPECT_EQ(blocks_->counts().used, 0);
@@ -45,7 +45,7 @@ TEST_F(SchedulerTest, StartIsReportedOnce) {
   Make(8);
   Submit(1, 5, 3);
   Step();
-  EXPECT_THAT(output_.started, ElementsAre(RequestId{1}));
+  EXPECT_THAT(output_.started, ElementsAre(Started{RequestId{1}, 0}));
   Step();
   EXPECT_THAT(output_.started, IsEmpty());
 }
@@ -54,17 +54,17 @@ TEST_F(SchedulerTest, APlanTellsOfNoMoreThanItsStartsMayHold) {
   Make(8);
   for (uint64_t id = 1; id <= 3; ++id) {
     Request request = MakeRequest(id, 2, 1);
-    request.sampling.allowed_token_ids.assign(id == 1 ? kMaxStartTokens + 1 : kMaxStartTokens / 2 - 2, 1);
+    request.sampling.allowed_token_ids.assign(id == 1 ? kMaxStartTokens - 3 : kMaxStartTokens / 2 - 2, 1);
     ASSERT_EQ(scheduler_->Submit(request), absl::OkStatus());
   }
   Submit(4, 2, 1);
-  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2*") << "one always enters";
+  EXPECT_EQ(Shape(scheduler_->Plan()), "0:0+2*") << "the second would be too many";
   scheduler_->Cancel(RequestId{1});
   scheduler_->AbandonAll();
-  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2* 1:0+2*") << "exactly the limit";
+  EXPECT_EQ(Shape(scheduler_->Plan()), "0:0+2* 1:0+2*") << "exactly the limit";
   scheduler_->AbandonAll();
   scheduler_->Cancel(RequestId{2});
-  EXPECT_EQ(Shape(scheduler_->Plan(0)), "0:0+2* 1:0+2*") << "nothing else waits";
+  EXPECT_EQ(Shape(scheduler_->Plan()), "0:0+2* 1:0+2*") << "nothing else waits";
 }
 
 TEST_F(SchedulerTest, StartDescribesTheSequenceToTheWorker) {
@@ -173,7 +173,7 @@ TEST_F(SchedulerTest, StopTokenIsTheLastOneEmitted) {
   EXPECT_EQ(Emitted(4), Solo(4));
   EXPECT_LT(Emitted(4).size(), 40u);
   EXPECT_EQ(Emitted(4).back(), ShadowModel::kStopToken);
-  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{4}, 0, FinishReason::kStopToken}));
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{4}, 0, FinishReason::kStopToken, true}));
 }
 
 TEST_F(SchedulerTest, PriorityPolicyServesSmallerFirstAndTiesInOrderOfSubmission) {
@@ -208,9 +208,8 @@ TEST_F(SchedulerTest, CancelledRequestEmitsNothingMore) {
   Step();
   EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
   EXPECT_EQ(Step(), "1:5+1*");
-  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{2}, 0, FinishReason::kLength}));
+  EXPECT_THAT(output_.finished, ElementsAre(Finished{RequestId{2}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Emitted(1).size(), 1u);
-  EXPECT_THAT(scheduler_->TakeFinished(), IsEmpty());
   EXPECT_EQ(blocks_->counts().used, 0);
 }
 
@@ -235,26 +234,6 @@ TEST_F(SchedulerTest, OnlyAKnownRequestCanBeCancelled) {
   Submit(1, 5, 1);
   Step();
   EXPECT_FALSE(scheduler_->Cancel(RequestId{1}));
-}
-
-TEST_F(SchedulerTest, RequestPastItsDeadlineFinishesWhetherItRunsOrWaits) {
-  SchedulerOptions options = Options();
-  options.max_sequences = 1;
-  Make(16, options);
-  for (int id = 1; id <= 2; ++id) {
-    Request request = MakeRequest(id, 5, 8);
-    request.deadline_us = 100 + id;
-    Submit(request);
-  }
-  Submit(3, 2, 1);
-  now_us_ = 101;  // Not past: the deadline itself still counts.
-  EXPECT_EQ(Step(), "0:0+5*");
-  now_us_ = 103;
-  EXPECT_EQ(Step(), "0:0+2*");
-  EXPECT_THAT(scheduler_->TakeFinished(), ElementsAre(Finished{RequestId{1}, 0, FinishReason::kDeadline},
-                                                      Finished{RequestId{2}, 0, FinishReason::kDeadline}));
-  EXPECT_THAT(scheduler_->TakeFinished(), IsEmpty());
-  EXPECT_EQ(blocks_->counts().used, 0);
 }
 
 TEST_F(SchedulerTest, PromptLogprobsComeOncePerPositionAcrossChunks) {

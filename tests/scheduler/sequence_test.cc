@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 // 5 prompt tokens, 3 to generate.
 Sequence MakeSequence() {
   Sequence sequence(SequenceId{1}, 0, {1, 2, 3, 4, 5}, 3);
-  sequence.EnterRow(RowId{0});
+  sequence.EnterRow(RowId{0}, 0);
   return sequence;
 }
 
@@ -45,7 +45,7 @@ TEST(SequenceTest, NothingIsLeftToComputeOnceTheLastTokenIsInFlight) {
 TEST(SequenceTest, LeavingTheRowLosesWhatWasComputedAndKeepsTheTokens) {
   Sequence sequence = MakeSequence();
   sequence.OnSlicePlanned(5);
-  sequence.LeaveRow();
+  sequence.LeaveRow(false);
   sequence.OnSliceCommitted(/*sampled=*/true);
   sequence.Append(6);
   EXPECT_EQ(sequence.num_computed_tokens(), 0);
@@ -87,9 +87,9 @@ TEST(SequenceGroupTest, NothingIsLostOnceOnlyResultsAreMissing) {
   request.max_tokens = 1;
   SequenceGroup group(request, {0, 0}, SequenceId{1});
   EXPECT_EQ(group.NumTokensLost(), 0);
-  group.sequences()[0].OnSlicePlanned(2);
+  group.sequences()[0]->OnSlicePlanned(2);
   EXPECT_EQ(group.NumTokensLost(), 2);
-  group.sequences()[0].OnSlicePlanned(1);
+  group.sequences()[0]->OnSlicePlanned(1);
   EXPECT_EQ(group.NumTokensLost(), 0);
 }
 

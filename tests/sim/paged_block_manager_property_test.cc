@@ -144,7 +144,7 @@ class ForkSim {
 
   void Fork(SequenceId parent) {
     const SequenceId child = NewId();
-    blocks_.Fork(parent, child);
+    blocks_.Fork(parent, child, static_cast<int>(sequences_[parent].size()));
     sequences_[child] = Prefix(sequences_[parent]);
   }
 

@@ -1,8 +1,14 @@
+// Some thousand scenarios of quire-sim, and scenarios that once failed.
+
 #include <cstdint>
 
 #include <gtest/gtest.h>
 
-#include "tests/sim/scheduler_sim.h"
+#include "tests/sim/cluster_sim.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/scenario_draw.h"
+#include "tests/sim/search.h"
+#include "tests/sim/shrink.h"
 
 namespace quire {
 namespace {
@@ -10,30 +16,116 @@ namespace {
 constexpr uint64_t kNumSeeds = 5000;
 
 TEST(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens) {
-  int64_t preemptions = 0;
-  int64_t losses = 0;
-  int64_t expired = 0;
+  SimReport report;
   for (uint64_t seed = 1; seed <= kNumSeeds; ++seed) {
-    SchedulerSim sim(seed);
-    ASSERT_EQ(sim.Run(), absl::OkStatus()) << "seed " << seed;
-    preemptions += sim.counts().preemptions;
-    losses += sim.num_losses();
-    expired += sim.num_expired();
+    ASSERT_EQ(RunScenario(DrawScenario(seed), /*is_run_twice=*/seed % 16 == 0, &report), absl::OkStatus())
+        << "quire-sim --seed " << seed;
   }
   // The seeds are worth running only while they reach the hard cases.
-  EXPECT_GT(preemptions, 1000);
-  EXPECT_GT(losses, 1000);
-  EXPECT_GT(expired, 1000);
+  EXPECT_GT(report.preemptions, 1000);
+  EXPECT_GT(report.swap_outs, 1000);
+  EXPECT_GT(report.forks, 20000);
+  EXPECT_GT(report.cached_tokens, 20000);
+  EXPECT_GT(report.evictions, 20000);
+  EXPECT_GT(report.losses, 1000);
+  EXPECT_GT(report.expired, 1000);
+  EXPECT_GT(report.probed_blocks, 50000);
 }
 
-TEST(SchedulerPropertyTest, EqualCallsGiveEqualPlans) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    SchedulerSim first(seed);
-    SchedulerSim second(seed);
-    ASSERT_EQ(first.Run(), absl::OkStatus()) << "seed " << seed;
-    ASSERT_EQ(second.Run(), absl::OkStatus()) << "seed " << seed;
-    ASSERT_EQ(first.plans(), second.plans()) << "seed " << seed;
+// What is computed again is what preemption costs: if it grew out of bounds, requests would chase each other out.
+TEST(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
+  SimReport report;
+  for (uint64_t seed = 1; seed <= kNumSeeds; ++seed) {
+    Scenario scenario = DrawScenario(seed);
+    std::erase_if(scenario.events, [](const SimEvent& event) { return event.kind == SimEventKind::kLose; });
+    ASSERT_EQ(RunScenario(scenario, /*is_run_twice=*/false, &report), absl::OkStatus()) << "seed " << seed;
   }
+  EXPECT_GT(report.crowded_scheduled_tokens, 100000);
+  EXPECT_LT(report.crowded_recomputed_tokens, report.crowded_scheduled_tokens / 4);
+}
+
+class RecordedScenarioTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RecordedScenarioTest, Succeeds) {
+  const auto scenario = ParseScenario(GetParam());
+  ASSERT_EQ(scenario.status(), absl::OkStatus());
+  SimReport report;
+  EXPECT_EQ(RunScenario(*scenario, /*is_run_twice=*/true, &report), absl::OkStatus());
+}
+
+// Each as it was printed when it failed.
+INSTANTIATE_TEST_SUITE_P(
+    Recorded, RecordedScenarioTest,
+    ::testing::Values(
+        // Copies for a victim kept its blocks from the request that stayed.
+        "model\nworker blocks=6\nsubmit 47 num_shared=1 max_tokens=2 samples=4\n"
+        "submit 50 num_own=5 max_tokens=2 beams=2\n",
+        // A block was evicted while a copy of the block after it was in flight.
+        "model\nworker blocks=8 step_tokens=7 plans_in_flight=2\n"
+        "submit 74 num_shared=8 num_own=2 max_tokens=4 beams=2\n"
+        "submit 75 num_shared=4 num_own=2 max_tokens=3 salt=1 beams=2\n",
+        // Host blocks were freed in the order of a hash table.
+        "model\nworker blocks=13 host_blocks=2 rows=14\n"
+        "submit 6 num_shared=11 num_own=8 max_tokens=5\n"
+        "submit 7 num_shared=5 num_own=2 repeats=1 max_tokens=7 bypass_cache=1 beams=3\n"
+        "submit 13 num_shared=1 max_tokens=5 beams=2\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "submit 16 num_shared=3 max_tokens=3\nlose 0\n",
+        // One of three samples took over cached blocks, the others kept theirs: together they no longer fitted.
+        "model\n"
+        "worker blocks=19 host_blocks=9 policy=1 step_tokens=5\n"
+        "submit 8 num_shared=9 max_tokens=7\n"
+        "plan 0\n"
+        "commit 0\n"
+        "submit 9 follows=8 num_own=10 max_tokens=4 beams=6\n"
+        "submit 10 num_shared=12 max_tokens=6 samples=3\n"
+        "plan 0\n"
+        "commit 0\n"
+        "plan 0\n"
+        "commit 0\n"
+        "plan 0\n"
+        "commit 0\n"
+        "plan 0\n"
+        "commit 0\n"
+        "plan 0\n"
+        "commit 0\n"
+        "plan 0\n"
+        "submit 11 num_shared=11 num_own=7 max_tokens=5 priority=-1 salt=1 beams=3\n"));
+
+TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    const std::string text = PrintScenario(DrawScenario(seed));
+    const auto read = ParseScenario(text);
+    ASSERT_EQ(read.status(), absl::OkStatus());
+    EXPECT_EQ(PrintScenario(*read), text);
+  }
+}
+
+TEST(ScenarioTest, WhatCannotBeReadNamesItsLine) {
+  EXPECT_EQ(ParseScenario("model\nworker\nplan nowhere\n").status().message(),
+            "line 3, 'plan nowhere': a number is missing");
+  EXPECT_EQ(ParseScenario("model\nworker size=3\n").status().message(),
+            "line 2, 'worker size=3': 'size=3' is no parameter");
+  EXPECT_EQ(ParseScenario("model\nworker\nplan 1\n").status().message(), "worker 1 of 1");
+}
+
+TEST(ShrinkTest, OnlyWhatAFailureNeedsIsLeft) {
+  // Fails while request 3 has at least 7 tokens of its own and is cancelled after a plan.
+  const auto fails = [](const Scenario& scenario) {
+    bool is_planned = false;
+    bool is_submitted = false;
+    for (const SimEvent& event : scenario.events) {
+      if (event == SimEvent{SimEventKind::kSubmit, 3}) is_submitted = scenario.requests.at(3).num_own >= 7;
+      if (event.kind == SimEventKind::kPlan) is_planned = is_submitted;
+      if (event == SimEvent{SimEventKind::kCancel, 3} && is_planned) return true;
+    }
+    return false;
+  };
+  Scenario scenario = DrawScenario(5);
+  scenario.requests[3] = {.id = 3, .num_own = 40, .max_tokens = 9, .samples = 4};
+  scenario.events.push_back({SimEventKind::kSubmit, 3});
+  scenario.events.push_back({SimEventKind::kPlan, 0});
+  scenario.events.push_back({SimEventKind::kCancel, 3});
+  EXPECT_EQ(PrintScenario(Shrink(scenario, fails, 4000)), "model\nworker\nsubmit 3 num_own=7\nplan 0\ncancel 3\n");
 }
 
 }  // namespace

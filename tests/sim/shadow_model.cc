@@ -2,26 +2,33 @@
 
 #include <algorithm>
 
+#include "tests/sim/reference_beam_search.h"
+
 namespace quire {
-namespace {
 
-// SplitMix64's finaliser.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
-TokenId ShadowModel::Sample(uint64_t prefix_hash, uint64_t seed, uint32_t sample_index) const {
-  const uint64_t draw = Mix(prefix_hash + Mix(seed + Mix(sample_index + 1)));
+TokenId ShadowModel::Sample(uint64_t prefix_hash, uint64_t seed) const {
+  const uint64_t draw = MixBits(prefix_hash + MixBits(seed));
   if (draw % 100 < static_cast<uint64_t>(stop_percent)) return kStopToken;
   return 1 + static_cast<TokenId>((draw >> 32) % (vocab_size - 1));
 }
 
-uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
-  return Mix(prefix_hash * 3 + static_cast<uint64_t>(token) + 1);
+// Tokens are visited from a random one on with a stride that reaches each once. The stop token comes last unless it is
+// drawn for an earlier rank; then the token of that rank comes last.
+std::vector<TokenLogprob> ShadowModel::Candidates(uint64_t prefix_hash, int count) const {
+  const uint64_t draw = MixBits(prefix_hash);
+  const int last_rank = vocab_size - 1;
+  const int drawn_rank = static_cast<int>(draw % 100) < stop_percent ? static_cast<int>(draw / 100 % 4) : last_rank;
+  const int stop_rank = std::min(drawn_rank, last_rank);
+  std::vector<TokenLogprob> candidates;
+  candidates.reserve(count);
+  float logprob = 0;
+  for (int rank = 0; rank < std::min(count, vocab_size); ++rank) {
+    logprob -= static_cast<float>(1 + MixBits(draw + rank) % 64) / 64;
+    const int visited = rank == last_rank ? stop_rank : rank;
+    const TokenId token = 1 + static_cast<TokenId>((draw + visited) % (vocab_size - 1));
+    candidates.push_back({rank == stop_rank ? kStopToken : token, logprob});
+  }
+  return candidates;
 }
 
 ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token) {
@@ -32,24 +39,46 @@ ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token) {
   return scored;
 }
 
-SoloOutput SoloRun(const ShadowModel& model, const Request& request) {
-  SoloOutput output;
-  uint64_t prefix = ExtendPrefix(kEmptyPrefix, request.prompt[0]);
-  for (size_t i = 1; i < request.prompt.size(); ++i) {
-    output.prompt_logprobs.push_back(ScorePromptToken(prefix, request.prompt[i]));
-    prefix = ExtendPrefix(prefix, request.prompt[i]);
-  }
+namespace {
+
+SoloSample DrawSample(const ShadowModel& model, const Request& request, uint64_t prefix, uint64_t seed) {
+  SoloSample sample;
   const std::vector<TokenId>& stops = request.stop_token_ids;
   for (int i = 0; i < request.max_tokens; ++i) {
-    const TokenId token = model.Sample(prefix, request.sampling.seed, /*sample_index=*/0);
-    output.tokens.push_back(token);
+    const TokenId token = model.Sample(prefix, seed);
+    sample.tokens.push_back(token);
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
-      output.reason = FinishReason::kStopToken;
+      sample.reason = FinishReason::kStopToken;
       break;
     }
     prefix = ExtendPrefix(prefix, token);
   }
+  return sample;
+}
+
+}  // namespace
+
+SoloOutput SoloRun(const ShadowModel& model, const Request& request) {
+  SoloOutput output;
+  uint64_t prefix = ExtendPrefix(kEmptyPrefix, request.prompt[0]);
+  for (size_t i = 1; i < request.prompt.size(); ++i) {
+    if (request.sampling.num_prompt_logprobs >= 0) {
+      output.prompt_logprobs.push_back(ScorePromptToken(prefix, request.prompt[i]));
+    }
+    prefix = ExtendPrefix(prefix, request.prompt[i]);
+  }
+  if (request.beam.has_value()) {
+    output.samples = ReferenceBeamSearch(model, *request.beam, request.max_tokens, request.stop_token_ids, prefix);
+    return output;
+  }
+  for (int i = 0; i < request.num_samples; ++i) {
+    output.samples.push_back(DrawSample(model, request, prefix, request.sampling.seed + i));
+  }
   return output;
+}
+
+std::vector<TokenId> SoloTokens(const ShadowModel& model, const Request& request) {
+  return SoloRun(model, request).samples.front().tokens;
 }
 
 }  // namespace quire

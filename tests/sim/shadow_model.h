@@ -18,24 +18,48 @@ struct ShadowModel {
   int vocab_size = 1000;
   int stop_percent = 0;  // How often kStopToken is sampled.
 
-  TokenId Sample(uint64_t prefix_hash, uint64_t seed, uint32_t sample_index) const;
+  TokenId Sample(uint64_t prefix_hash, uint64_t seed) const;
+
+  // The `count` best next tokens, best first. Logprobs are multiples of 1/64, so that sums do not depend on their
+  // order.
+  std::vector<TokenLogprob> Candidates(uint64_t prefix_hash, int count) const;
 };
+
+// SplitMix64's finaliser.
+constexpr uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
 
 constexpr uint64_t kEmptyPrefix = 0x9e3779b97f4a7c15;
 
-uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token);
+constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
+  return MixBits(prefix_hash * 3 + static_cast<uint64_t>(token) + 1);
+}
 
 // What a worker reports about `token` after the prefix.
 ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token);
 
-struct SoloOutput {
+struct SoloSample {
   std::vector<TokenId> tokens;  // Generated ones.
   FinishReason reason = FinishReason::kLength;
-  std::vector<ScoredToken> prompt_logprobs;  // Of positions 1, 2, ... of the prompt.
+  float score = 0;  // Of a hypothesis.
+
+  bool operator==(const SoloSample&) const = default;
+};
+
+struct SoloOutput {
+  std::vector<SoloSample> samples;  // Or the hypotheses of a beam search, best first.
+  // Of positions 1, 2, ... of the prompt, when the request asks for them.
+  std::vector<ScoredToken> prompt_logprobs;
 };
 
 // What a request generates when it has the model to itself.
 SoloOutput SoloRun(const ShadowModel& model, const Request& request);
+
+// The tokens of its only sample.
+std::vector<TokenId> SoloTokens(const ShadowModel& model, const Request& request);
 
 }  // namespace quire
 

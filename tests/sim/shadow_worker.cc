@@ -1,5 +1,6 @@
 #include "tests/sim/shadow_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -16,12 +17,13 @@ absl::Status Broken(const Parts&... parts) {
 
 }  // namespace
 
-ShadowWorker::ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows)
+ShadowWorker::ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks)
     : model_(model),
       num_blocks_(num_blocks),
       block_size_(block_size),
       rows_(num_rows),
       slots_(static_cast<size_t>(num_blocks) * block_size),
+      host_slots_(static_cast<size_t>(num_host_blocks) * block_size),
       written_in_(slots_.size(), StepId{0}) {}
 
 absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
@@ -29,9 +31,15 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
     return Broken("step ", Value(plan.step), " follows step ", Value(last_step_));
   }
   last_step_ = plan.step;
-  if (plan.slices.empty()) return Broken("step ", Value(plan.step), " has no slices");
-  for (const SequenceStart& start : plan.starts) QUIRE_RETURN_IF_ERROR(Start(start));
+  if (plan.empty()) return Broken("step ", Value(plan.step), " is empty");
+  QUIRE_RETURN_IF_ERROR(Swap(plan));
   QUIRE_RETURN_IF_ERROR(Copy(plan.copies));
+  for (std::optional<Row>& row : rows_) {
+    if (row.has_value()) row->parent.reset();
+  }
+  for (const SequenceStart& start : plan.starts) QUIRE_RETURN_IF_ERROR(Start(start));
+  for (const SequenceFork& fork : plan.forks) QUIRE_RETURN_IF_ERROR(Fork(fork));
+  for (const TokenAppend& append : plan.appends) QUIRE_RETURN_IF_ERROR(Append(append));
   // Every store of the step happens before any read, as if the rows ran in the least convenient order.
   for (const SequenceSlice& slice : plan.slices) QUIRE_RETURN_IF_ERROR(Store(plan.step, slice));
   StepResult result;
@@ -58,6 +66,53 @@ absl::Status ShadowWorker::Start(const SequenceStart& start) {
   row.start = start;
   for (TokenId token : start.tokens) row.Append(token);
   rows_[Value(start.row)] = std::move(row);
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::Fork(const SequenceFork& fork) {
+  if (Value(fork.row) >= rows_.size() || Value(fork.parent) >= rows_.size() || !rows_[Value(fork.parent)].has_value()) {
+    return Broken("row ", Value(fork.row), " forked from row ", Value(fork.parent));
+  }
+  Row row = *rows_[Value(fork.parent)];
+  row.start.sequence = fork.sequence;
+  row.start.sample_index = fork.sample_index;
+  row.parent = fork.parent;
+  rows_[Value(fork.row)] = std::move(row);
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::Append(const TokenAppend& append) {
+  if (Value(append.row) >= rows_.size() || !rows_[Value(append.row)].has_value()) {
+    return Broken("token for row ", Value(append.row));
+  }
+  Row& row = *rows_[Value(append.row)];
+  if (row.start.sampling.num_candidates == 0) return Broken("token for row ", Value(append.row), ", which draws");
+  row.Append(append.token);
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::Swap(const StepPlan& plan) {
+  const auto check = [&](const BlockSwap& swap) {
+    if (Value(swap.device) < static_cast<uint32_t>(num_blocks_) &&
+        Value(swap.host) * static_cast<size_t>(block_size_) < host_slots_.size()) {
+      return absl::OkStatus();
+    }
+    return Broken("swap of block ", Value(swap.device), " and host block ", Value(swap.host));
+  };
+  absl::flat_hash_set<BlockId> destinations;
+  for (const BlockSwap& swap : plan.swap_outs) {
+    QUIRE_RETURN_IF_ERROR(check(swap));
+    if (!destinations.insert(swap.host).second) return Broken("two swaps to host block ", Value(swap.host));
+    std::copy_n(slots_.begin() + int64_t{Value(swap.device)} * block_size_, block_size_,
+                host_slots_.begin() + int64_t{Value(swap.host)} * block_size_);
+  }
+  destinations.clear();
+  for (const BlockSwap& swap : plan.swap_ins) {
+    QUIRE_RETURN_IF_ERROR(check(swap));
+    if (!destinations.insert(swap.device).second) return Broken("two swaps to block ", Value(swap.device));
+    std::copy_n(host_slots_.begin() + int64_t{Value(swap.host)} * block_size_, block_size_,
+                slots_.begin() + int64_t{Value(swap.device)} * block_size_);
+  }
   return absl::OkStatus();
 }
 
@@ -90,19 +145,23 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
   Row& row = *rows_[Value(slice.row)];
   if (row.last_step == step) return Broken("two slices of row ", Value(slice.row));
   row.last_step = step;
-  if (slice.first_position != row.num_stored) {
+  if (slice.num_tokens == 0) {
+    const Row* parent = row.parent.has_value() ? &*rows_[Value(*row.parent)] : nullptr;
+    if (parent == nullptr || parent->last_step != step || parent->num_stored != slice.first_position) {
+      return Broken("row ", Value(slice.row), " draws where no parent has computed");
+    }
+    row.num_stored = slice.first_position;
+  }
+  if (row.num_stored >= 0 && slice.first_position != row.num_stored) {
     return Broken("slice from ", slice.first_position, ", the row has stored ", row.num_stored);
   }
   const int end = slice.first_position + slice.num_tokens;
   const int num_tokens = static_cast<int>(row.tokens.size());
-  if (slice.num_tokens < 1 || end > num_tokens) return Broken("slice up to ", end, ", tokens ", num_tokens);
+  if (end > num_tokens) return Broken("slice up to ", end, ", tokens ", num_tokens);
   if (slice.sample != (end == num_tokens)) return Broken("sample ", slice.sample, " at ", end, " of ", num_tokens);
   const int old_size = static_cast<int>(row.table.size());
   if (slice.first_changed_block > old_size || (slice.block_tail.empty() && slice.first_changed_block != old_size)) {
     return Broken("change from block ", slice.first_changed_block, ", the row's table has ", old_size);
-  }
-  if (slice.first_changed_block < slice.first_position / block_size_) {
-    return Broken("change from block ", slice.first_changed_block, ", before position ", slice.first_position);
   }
   row.table.resize(slice.first_changed_block);
   row.table.insert(row.table.end(), slice.block_tail.begin(), slice.block_tail.end());
@@ -133,6 +192,19 @@ absl::Status ShadowWorker::Read(const SequenceSlice& slice) const {
   return absl::OkStatus();
 }
 
+absl::Status ShadowWorker::CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const {
+  uint64_t prefix = kEmptyPrefix;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    prefix = ExtendPrefix(prefix, tokens[i]);
+    const BlockId block = table[i / block_size_];
+    const Slot& slot = slots_[static_cast<size_t>(Value(block)) * block_size_ + i % block_size_];
+    if (slot == Slot{tokens[i], prefix}) continue;
+    return Broken("block ", Value(block), " holds token ", slot.token, " for position ", i, ", where ", tokens[i],
+                  " is due or its prefix is another");
+  }
+  return absl::OkStatus();
+}
+
 SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
   Row& row = *rows_[Value(slice.row)];
   SliceResult result;
@@ -144,7 +216,11 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
   }
   if (slice.sample) {
     result.sampled = true;
-    result.token.token = model_.Sample(row.prefix_hashes.back(), row.start.sampling.seed, row.start.sample_index);
+    if (row.start.sampling.num_candidates > 0) {
+      result.candidates = model_.Candidates(row.prefix_hashes.back(), row.start.sampling.num_candidates);
+      return result;
+    }
+    result.token.token = model_.Sample(row.prefix_hashes.back(), row.start.sampling.seed + row.start.sample_index);
     row.Append(result.token.token);
   }
   return result;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/ids.h"
 #include "scheduler/step_plan.h"
 #include "tests/sim/shadow_model.h"
@@ -18,10 +19,13 @@ namespace quire {
 // exactly the row's own prefix: a slot that is stale, foreign, unwritten or overwritten is found at its first read.
 class ShadowWorker {
  public:
-  ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows);
+  ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks = 0);
 
   // The error says which rule of step_plan.h the plan breaks, or which slot held what.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
+
+  // Whether the slots of `table` hold `tokens`, the first of a sequence. The error names the first that does not.
+  absl::Status CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const;
 
  private:
   struct Slot {
@@ -35,13 +39,17 @@ class ShadowWorker {
     std::vector<TokenId> tokens;
     std::vector<uint64_t> prefix_hashes;  // By position, for all of `tokens`.
     std::vector<BlockId> table;
-    int num_stored = 0;
+    int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
+    std::optional<RowId> parent = {};  // When forked in this step.
 
     void Append(TokenId token);
   };
 
+  absl::Status Swap(const StepPlan& plan);
   absl::Status Start(const SequenceStart& start);
+  absl::Status Fork(const SequenceFork& fork);
+  absl::Status Append(const TokenAppend& append);
   absl::Status Copy(const std::vector<BlockCopy>& copies);
   absl::Status Store(StepId step, const SequenceSlice& slice);  // Takes the table change, then writes K and V.
   absl::Status Read(const SequenceSlice& slice) const;
@@ -54,6 +62,7 @@ class ShadowWorker {
   const int block_size_;
   std::vector<std::optional<Row>> rows_;
   std::vector<Slot> slots_;
+  std::vector<Slot> host_slots_;
   std::vector<StepId> written_in_;  // By slot: the last step that stored into it.
   StepId last_step_{0};
 };

@@ -28,6 +28,8 @@ class GatedBackend : public Backend {
   std::string NumericsFingerprint() const override { return cpu_->NumericsFingerprint(); }
   void* Allocate(size_t bytes) override { return cpu_->Allocate(bytes); }
   void Free(void* memory) override { cpu_->Free(memory); }
+  void* AllocateHost(size_t bytes) override { return cpu_->AllocateHost(bytes); }
+  void FreeHost(void* memory) override { cpu_->FreeHost(memory); }
   void CopyToDevice(void* destination, const void* source, size_t bytes) override {
     cpu_->CopyToDevice(destination, source, bytes);
   }
@@ -50,6 +52,7 @@ class GatedBackend : public Backend {
     cpu_->GatherRows(x, rows, num_rows, dim, y);
   }
   void CopyBlocks(const BlockCopyArgs& args) override { cpu_->CopyBlocks(args); }
+  void SwapBlocks(const BlockSwapArgs& args) override { cpu_->SwapBlocks(args); }
   void Sample(const SamplingArgs& args) override;
 
  private:

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/model/model_files.h"
 #include "base/process_usage.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
@@ -92,22 +92,10 @@ TEST(WorkerMetricsTest, PromtoolFindsNothingToCriticise) {
   const TestDirectory directory;
   directory.Write("metrics", Scrape(WorkerMetrics(&stats, Info())));
   const std::string output = directory.path() + "/output";
-  const int status = std::system(
-      absl::StrCat("promtool check metrics <", directory.path(), "/metrics >", output, " 2>&1").c_str());
+  const int status =
+      std::system(absl::StrCat("promtool check metrics <", directory.path(), "/metrics >", output, " 2>&1").c_str());
   EXPECT_EQ(status, 0);
   EXPECT_EQ(ReadFile(output), "");
-}
-
-TEST(WorkerMetricsServerTest, TwoServersDoNotShareAnAddress) {
-  WorkerStats stats;
-  const auto metrics = std::make_shared<WorkerMetrics>(&stats, Info());
-  const auto first = WorkerMetricsServer::Start("127.0.0.1:0", metrics);
-  ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_GT((*first)->port(), 0);
-  const std::string address = absl::StrCat("127.0.0.1:", (*first)->port());
-  const auto second = WorkerMetricsServer::Start(address, metrics);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()), HasSubstr(address));
 }
 
 TEST(ProcessUsageTest, AProcessHasMemoryAndAStart) {

@@ -7,7 +7,9 @@
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
@@ -15,13 +17,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-absl::StatusOr<WorkerCommandLine> Parse(const std::vector<const char*>& arguments) {
+absl::StatusOr<CommandLine<WorkerOptions>> Parse(const std::vector<const char*>& arguments) {
   const absl::FlagSaver saver;  // Flags belong to the process; each test starts from the defaults.
   return ParseWorkerCommandLine(arguments);
 }
 
 WorkerOptions OptionsOf(const std::vector<const char*>& arguments) {
-  const absl::StatusOr<WorkerCommandLine> line = Parse(arguments);
+  const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse(arguments);
   EXPECT_TRUE(line.ok()) << line.status();
   return line.ok() ? line->options : WorkerOptions{};
 }
@@ -36,6 +38,7 @@ TEST(WorkerOptionsTest, AModelIsEnough) {
   EXPECT_EQ(options.max_sequences, 256);
   EXPECT_EQ(options.max_tokens_per_step, 2048);
   EXPECT_FALSE(options.pool.bytes || options.pool.num_blocks || options.pool.memory_fraction);
+  EXPECT_EQ(options.swap_bytes, 0);
   EXPECT_FALSE(options.kv_type);
   EXPECT_FALSE(options.prefault);
 }
@@ -54,6 +57,7 @@ TEST(WorkerOptionsTest, AValueMayBeTheNextWord) {
 TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
   EXPECT_EQ(OptionsOf({"--model=x", "--num-blocks=12"}).pool.num_blocks, 12);
   EXPECT_EQ(OptionsOf({"--model=x", "--memory-fraction=0.5"}).pool.memory_fraction, 0.5);
+  EXPECT_EQ(OptionsOf({"--model=x", "--swap-bytes=3MiB"}).swap_bytes, 3 << 20);
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, DataType::kBFloat16);
 }
 
@@ -68,20 +72,22 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"model"}, "'model' is not a flag"},
       {{"--model"}, "--model has no value"},
       {{"--model=x", "--threads=many"}, "--threads is 'many', it must be a whole number"},
-      {{"--model=x", "--threads=-1"}, "--threads is -1, allowed are 0 to 1024"},
+      {{"--model=x", "--threads=-1"}, "--threads is -1, it must be 0 .. 1024"},
       {{"--model=x", "--prefault=maybe"}, "--prefault is 'maybe', it must be true or false"},
-      {{"--model=x", "--block-size=12"}, "--block-size is 12, allowed are 1, 2, 4, 8 and multiples of 16"},
+      {{"--model=x", "--block-size=12"}, "--block-size is 12, it must be 1, 2, 4, 8 or a multiple of 16 up to 65536"},
       {{"--model=x", "--block-size=0"}, "--block-size is 0"},
       {{"--model=x", "--kv-bytes=12XB"}, "--kv-bytes: '12XB' is not a number of bytes"},
+      {{"--model=x", "--swap-bytes=-1"}, "--swap-bytes: '-1' is not a number of bytes"},
       {{"--model=x", "--num-blocks=-4"}, "--num-blocks is -4"},
+      {{"--model=x", "--num-blocks=16777217"}, "--num-blocks is 16777217, it must be 0 .. 16777216"},
       {{"--model=x", "--memory-fraction=1.5"}, "--memory-fraction is 1.5, it must be above 0 and at most 1"},
       {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
-      {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', allowed are auto, float32, bfloat16, float16"},
-      {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, allowed are 1 to 65536"},
+      {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
+      {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
-      {{"--model=x", "--listen=50061"}, "--listen is '50061', expected is host:port or unix:/path"},
-      {{"--model=x", "--log-level=loud"}, "--log-level is 'loud', allowed are debug, info, warning, error"},
+      {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},
+      {{"--model=x", "--log-level=loud"}, "--log-level is 'loud', it must be one of debug, info, warning, error"},
   };
   for (const auto& test : cases) {
     const absl::Status status = Parse(test.arguments).status();
@@ -92,13 +98,14 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
 }
 
 TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
-  const absl::StatusOr<WorkerCommandLine> line = Parse({"--help"});
+  const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--help"});
   ASSERT_TRUE(line.ok());
   ASSERT_TRUE(line->text);
-  for (const char* text : {"--model\n", "--listen=127.0.0.1:50061\n", "--max-tokens-per-step=2048\n",
+  for (const char* text : {"Model:\n", "--model\n", "--listen=127.0.0.1:50061\n", "--max-tokens-per-step=2048\n",
                            "--kv-type=auto\n", "--memory-fraction=0\n", "--log-level=info\n"}) {
     EXPECT_THAT(*line->text, HasSubstr(text));
   }
+  EXPECT_THAT(*line->text, HasSubstr(absl::StrCat("up to ", kMaxWorkerBlocks)));
   EXPECT_THAT(*line->text, Not(HasSubstr("max_tokens")));
   // Words are parted by one space or by the line's indentation, so no text brings line ends of its own.
   for (const absl::string_view help : absl::StrSplit(*line->text, '\n')) {
@@ -108,7 +115,7 @@ TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
 }
 
 TEST(WorkerOptionsTest, VersionIsPrinted) {
-  const absl::StatusOr<WorkerCommandLine> line = Parse({"--version"});
+  const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--version"});
   ASSERT_TRUE(line.ok());
   EXPECT_THAT(*line->text, HasSubstr("quire-worker 0."));
 }

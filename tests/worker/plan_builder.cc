@@ -35,6 +35,32 @@ PlanBuilder& PlanBuilder::Start(uint32_t row, const std::vector<TokenId>& tokens
   return *this;
 }
 
+PlanBuilder& PlanBuilder::Fork(uint32_t row, uint32_t parent, uint32_t sample_index) {
+  plan_.add_fork_rows(row);
+  plan_.add_fork_parents(parent);
+  plan_.add_fork_sequences(100 + row);
+  plan_.add_fork_sample_indices(sample_index);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::Append(uint32_t row, TokenId token) {
+  plan_.add_append_rows(row);
+  plan_.add_append_token_ids(token);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::SwapOut(uint32_t block, uint32_t host_block) {
+  plan_.add_swap_out_blocks(block);
+  plan_.add_swap_out_host_blocks(host_block);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::SwapIn(uint32_t host_block, uint32_t block) {
+  plan_.add_swap_in_host_blocks(host_block);
+  plan_.add_swap_in_blocks(block);
+  return *this;
+}
+
 PlanBuilder& PlanBuilder::Copy(uint32_t source, uint32_t destination) {
   plan_.add_copy_sources(source);
   plan_.add_copy_destinations(destination);

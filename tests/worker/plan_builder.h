@@ -24,6 +24,10 @@ class PlanBuilder {
   // All tokens are prompt unless `prompt_length` says otherwise.
   PlanBuilder& Start(uint32_t row, const std::vector<TokenId>& tokens, const v1::RowSampling& sampling = Greedy(),
                      int prompt_length = -1, uint32_t sample_index = 0);
+  PlanBuilder& Fork(uint32_t row, uint32_t parent, uint32_t sample_index = 0);
+  PlanBuilder& Append(uint32_t row, TokenId token);
+  PlanBuilder& SwapOut(uint32_t block, uint32_t host_block);
+  PlanBuilder& SwapIn(uint32_t host_block, uint32_t block);
   PlanBuilder& Copy(uint32_t source, uint32_t destination);
   PlanBuilder& Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
                      const std::vector<uint32_t>& tail = {}, uint32_t first_changed_block = 0);

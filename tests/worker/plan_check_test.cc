@@ -39,6 +39,18 @@ v1::RowSampling* Sampling(v1::StepPlan* plan) {
   return plan->mutable_starts(0)->mutable_sampling();
 }
 
+void AddFork(v1::StepPlan* plan, uint32_t row, uint32_t parent) {
+  plan->add_fork_rows(row);
+  plan->add_fork_parents(parent);
+  plan->add_fork_sequences(9);
+  plan->add_fork_sample_indices(0);
+}
+
+void AddAppend(v1::StepPlan* plan, uint32_t row) {
+  plan->add_append_rows(row);
+  plan->add_append_token_ids(5);
+}
+
 struct BadPlan {
   std::string message;  // Part of the error.
   std::function<void(v1::StepPlan*)> spoil;
@@ -122,7 +134,7 @@ const std::vector<BadPlan>& BadPlans() {
       {"slice_rows[0] is 4, it must be below 4", [](auto* p) { p->set_slice_rows(0, 4); }},
       {"slice_rows[1] is 0, which an earlier slice", [](auto* p) { p->set_slice_rows(1, 0); }},
       {"slice_rows[0] is 3, which no sequence has taken", [](auto* p) { p->set_slice_rows(0, 3); }},
-      {"slice_num_tokens[0] is 0", [](auto* p) { p->set_slice_num_tokens(0, 0); }},
+      {"slice_num_tokens[0] is 0, it must be at least 1", [](auto* p) { p->set_slice_num_tokens(0, 0); }},
       {"slice_num_tokens add up to 67, the limit per step is 64", [](auto* p) { p->set_slice_num_tokens(0, 65); }},
       {"slice_num_tokens add up to 4294967297", [](auto* p) { p->set_slice_num_tokens(0, 0xffffffff); }},
       {"slice_tail_lengths add up to 3, block_tails has 2", [](auto* p) { p->set_slice_tail_lengths(0, 1); }},
@@ -151,24 +163,161 @@ const std::vector<BadPlan>& BadPlans() {
   return *plans;
 }
 
+// Another good second plan, of forks and appends: row 2 is a beam that goes on with token 50; row 3 is a second sample
+// of row 0, which it shares all blocks with; row 0 samples.
+v1::StepPlan ForkPlan() {
+  v1::RowSampling beam = Greedy();
+  beam.set_num_candidates(2);
+  return PlanBuilder(2)
+      .Start(2, Tokens(20, 3), beam)
+      .Fork(3, 0, 1)
+      .Append(2, 50)
+      .Slice(2, 0, 4, true, {20})
+      .Slice(3, 5, 0, true)
+      .Slice(0, 4, 1, true)
+      .plan();
+}
+
+const std::vector<BadPlan>& BadForkPlans() {
+  static const std::vector<BadPlan>* const plans = new std::vector<BadPlan>{
+      {"starts[0].sampling.num_candidates is 1025, the limit is 1024",
+       [](auto* p) { Sampling(p)->set_num_candidates(1025); }},
+
+      {"fork_parents has 0 entries, fork_rows has 1", [](auto* p) { p->clear_fork_parents(); }},
+      {"fork_sequences has 2 entries, fork_rows has 1", [](auto* p) { p->add_fork_sequences(1); }},
+      {"fork_sample_indices has 0 entries, fork_rows has 1", [](auto* p) { p->clear_fork_sample_indices(); }},
+      {"fork_rows[0] is 4, it must be below 4", [](auto* p) { p->set_fork_rows(0, 4); }},
+      {"fork_parents[0] is 4, it must be below 4", [](auto* p) { p->set_fork_parents(0, 4); }},
+      {"fork_rows[0] is 2, which a start of the plan takes", [](auto* p) { p->set_fork_rows(0, 2); }},
+      {"fork_parents[0] is 3, which is the fork's own row", [](auto* p) { p->set_fork_parents(0, 3); }},
+      {"fork_rows[1] is 3, which an earlier fork of the plan takes", [](auto* p) { AddFork(p, 3, 1); }},
+      {"fork_parents[1] is 3, which an earlier fork of the plan takes", [](auto* p) { AddFork(p, 1, 3); }},
+      {"fork_parents[0] is 3, which no sequence has taken",
+       [](auto* p) {
+         p->set_fork_rows(0, 1);
+         p->set_fork_parents(0, 3);
+         p->set_slice_rows(1, 1);
+         p->set_slice_rows(2, 3);
+       }},
+
+      {"append_token_ids has 0 entries, append_rows has 1", [](auto* p) { p->clear_append_token_ids(); }},
+      {"append_rows[0] is 4, it must be below 4", [](auto* p) { p->set_append_rows(0, 4); }},
+      {"append_token_ids[0] is 96, it must be below 96", [](auto* p) { p->set_append_token_ids(0, 96); }},
+      {"append_rows[1] is 2, which an earlier append of the plan has", [](auto* p) { AddAppend(p, 2); }},
+      {"append_rows[1] is 1, which draws its tokens: its num_candidates is 0", [](auto* p) { AddAppend(p, 1); }},
+
+      {"slice_num_tokens[0] is 0, it must be at least 1: no fork of the plan takes row 2",
+       [](auto* p) { p->set_slice_num_tokens(0, 0); }},
+      {"slice_num_tokens[1] is 0, such a slice samples, slice_samples[1] is 0",
+       [](auto* p) { (*p->mutable_slice_samples())[1] = 0; }},
+      {"slice_num_tokens[1] is 0, its parent, row 0, is taken by a fork of the plan",
+       [](auto* p) { AddFork(p, 0, 1); }},
+      {"slice_num_tokens[1] is 0, an append of the plan changes row 0", [](auto* p) { AddAppend(p, 0); }},
+      {"slice_num_tokens[1] is 0, an append of the plan changes row 3", [](auto* p) { AddAppend(p, 3); }},
+      {"slice_num_tokens[1] is 0, its parent, row 0, has no slice", [](auto* p) { p->set_slice_rows(2, 1); }},
+      {"slice_num_tokens[1] is 0, its parent's slice, 2, does not sample",
+       [](auto* p) { (*p->mutable_slice_samples())[2] = 0; }},
+      {"slice_num_tokens[1] is 0, its position is 4, its parent's slice, 2, ends at 5",
+       [](auto* p) { p->set_slice_first_positions(1, 4); }},
+      {"its position is 5, its parent's slice, 2, ends at 4294967296",
+       [](auto* p) { p->set_slice_first_positions(2, 0xffffffff); }},
+      {"the block table of slice 1 has 1 entries, 5 tokens need 2",
+       [](auto* p) {
+         p->set_slice_tail_lengths(1, 1);
+         p->add_block_tails(0);
+       }},
+      {"block 0 is read by slice 2 and written by slice 0", [](auto* p) { p->set_block_tails(0, 0); }},
+  };
+  return *plans;
+}
+
+// And one of swaps: the block that goes out to block 3 of the host tier comes back as block 30.
+v1::StepPlan SwapPlan() {
+  return PlanBuilder(2).SwapOut(1, 3).SwapIn(3, 30).plan();
+}
+
+const std::vector<BadPlan>& BadSwapPlans() {
+  static const std::vector<BadPlan>* const plans = new std::vector<BadPlan>{
+      {"swap_out_host_blocks has 0 entries, swap_out_blocks has 1", [](auto* p) { p->clear_swap_out_host_blocks(); }},
+      {"swap_in_host_blocks has 2 entries, swap_in_blocks has 1", [](auto* p) { p->add_swap_in_host_blocks(1); }},
+      {"swap_out_blocks[0] is 64, it must be below 64", [](auto* p) { p->set_swap_out_blocks(0, 64); }},
+      {"swap_out_host_blocks[0] is 8, it must be below 8", [](auto* p) { p->set_swap_out_host_blocks(0, 8); }},
+      {"swap_in_host_blocks[0] is 8, it must be below 8", [](auto* p) { p->set_swap_in_host_blocks(0, 8); }},
+      {"swap_in_blocks[0] is 64, it must be below 64", [](auto* p) { p->set_swap_in_blocks(0, 64); }},
+      {"swap_out_host_blocks[1] is 3, which is a destination already",
+       [](auto* p) {
+         p->add_swap_out_blocks(2);
+         p->add_swap_out_host_blocks(3);
+       }},
+      {"swap_in_blocks[1] is 30, which is a destination already",
+       [](auto* p) {
+         p->add_swap_in_host_blocks(4);
+         p->add_swap_in_blocks(30);
+       }},
+  };
+  return *plans;
+}
+
 TEST(PlanCheckTest, TheUnspoiledPlanIsGood) {
-  TestWorker worker;
+  TestWorker worker({.num_host_blocks = 8});
   ASSERT_TRUE(worker.Run(FirstPlan()).ok());
   const auto result = worker.Run(SecondPlan());
   EXPECT_TRUE(result.ok()) << result.status();
+  worker.executor().Reset();
+  ASSERT_TRUE(worker.Run(FirstPlan()).ok());
+  const auto fork_result = worker.Run(ForkPlan());
+  EXPECT_TRUE(fork_result.ok()) << fork_result.status();
+  worker.executor().Reset();
+  ASSERT_TRUE(worker.Run(FirstPlan()).ok());
+  const auto swap_result = worker.Run(SwapPlan());
+  EXPECT_TRUE(swap_result.ok()) << swap_result.status();
 }
 
-TEST(PlanCheckTest, EveryBadPlanIsRefusedByName) {
-  TestWorker worker;
-  for (const BadPlan& bad : BadPlans()) {
+// Runs the first plan and each of the spoiled ones as the second.
+void ExpectRefusals(const v1::StepPlan& good, const std::vector<BadPlan>& bad_plans) {
+  TestWorker worker({.num_host_blocks = 8});
+  for (const BadPlan& bad : bad_plans) {
     worker.executor().Reset();
     ASSERT_TRUE(worker.Run(FirstPlan()).ok());
-    v1::StepPlan plan = SecondPlan();
+    v1::StepPlan plan = good;
     bad.spoil(&plan);
     const absl::Status status = worker.Run(plan).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.message;
     EXPECT_THAT(std::string(status.message()), HasSubstr(bad.message));
   }
+}
+
+TEST(PlanCheckTest, EveryBadPlanIsRefusedByName) {
+  ExpectRefusals(SecondPlan(), BadPlans());
+}
+
+TEST(PlanCheckTest, EveryBadForkIsRefusedByName) {
+  ExpectRefusals(ForkPlan(), BadForkPlans());
+}
+
+TEST(PlanCheckTest, EveryBadSwapIsRefusedByName) {
+  ExpectRefusals(SwapPlan(), BadSwapPlans());
+}
+
+TEST(PlanCheckTest, WithoutAHostTierNothingIsSwapped) {
+  TestWorker worker;
+  const absl::Status status = worker.Run(PlanBuilder(1).SwapOut(1, 0).plan()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("swap_out_blocks has 1 entries and swap_in_blocks 0, this worker has no host tier"));
+}
+
+TEST(PlanCheckTest, AppendsNeedARowAndEndAtTheContext) {
+  TestWorker worker({.max_tokens_per_step = 256});
+  const auto unknown = worker.Run(PlanBuilder(1).Append(0, 5).plan());
+  EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("append_rows[0] is 0, which no sequence has taken"));
+  worker.executor().Reset();
+  v1::RowSampling beam = Greedy();
+  beam.set_num_candidates(2);
+  ASSERT_TRUE(worker.Run(PlanBuilder(1).Start(0, std::vector<TokenId>(255, 7), beam).Append(0, 5).plan()).ok());
+  const absl::Status beyond = worker.Run(PlanBuilder(2).Append(0, 5).plan()).status();
+  EXPECT_THAT(std::string(beyond.message()),
+              HasSubstr("append_rows[0] is 0, which has 256 tokens, the model's context is 256"));
 }
 
 TEST(PlanCheckTest, ASliceLeavesNoGap) {

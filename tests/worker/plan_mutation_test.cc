@@ -94,7 +94,7 @@ class PlanMutator {
   std::mt19937 random_;
 };
 
-// A session that uses everything: prefill, chunks, a fork with a copy, logprobs, penalties, bad words.
+// A session that uses everything: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties, bad words.
 std::vector<v1::StepPlan> GoodSession() {
   v1::RowSampling rich = Greedy();
   rich.set_temperature(0.7f);
@@ -110,6 +110,8 @@ std::vector<v1::StepPlan> GoodSession() {
   rich.add_biases(1.5f);
   rich.add_min_tokens_masked_ids(2);
   rich.set_min_tokens(2);
+  v1::RowSampling beam = rich;
+  beam.set_num_candidates(4);
   return {PlanBuilder(1).Start(0, Tokens(20, 10), rich).Slice(0, 0, 6, false, {0, 1, 2}).plan(),
           PlanBuilder(2).Start(1, Tokens(40, 3)).Slice(0, 6, 4, true).Slice(1, 0, 3, true, {10}).plan(),
           PlanBuilder(3)
@@ -118,12 +120,29 @@ std::vector<v1::StepPlan> GoodSession() {
               .Slice(2, 10, 1, true, {0, 1, 5})
               .Slice(0, 10, 1, true)
               .Slice(1, 3, 1, true, {11}, 1)
+              .plan(),
+          PlanBuilder(4)
+              .Start(0, Tokens(20, 6), beam)
+              .Fork(1, 0)
+              .Slice(0, 0, 6, true, {20, 21})
+              .Slice(1, 6, 0, true, {20, 21})
+              .Slice(2, 11, 1, true)
+              .plan(),
+          PlanBuilder(5)
+              .Fork(3, 0)
+              .Append(0, 7)
+              .Append(3, 8)
+              .SwapOut(1, 3)
+              .SwapIn(3, 40)
+              .Copy(21, 26)
+              .Slice(3, 6, 1, true, {26}, 1)
+              .Slice(0, 6, 1, true)
               .plan()};
 }
 
 TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
   constexpr uint32_t kNumSessions = 3000;
-  TestWorker worker({.max_logit_rows = 3});
+  TestWorker worker({.num_host_blocks = 64, .max_logit_rows = 3});
   const std::vector<v1::StepPlan> good = GoodSession();
   int num_refused = 0;
   for (uint32_t seed = 1; seed <= kNumSessions; ++seed) {
@@ -141,7 +160,10 @@ TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
   }
   EXPECT_GT(num_refused, static_cast<int>(kNumSessions) / 2);
   worker.executor().Reset();
-  for (const v1::StepPlan& plan : good) ASSERT_TRUE(worker.Run(plan).ok());
+  for (const v1::StepPlan& plan : good) {
+    const absl::Status status = worker.Run(plan).status();
+    ASSERT_TRUE(status.ok()) << status;
+  }
 }
 
 }  // namespace

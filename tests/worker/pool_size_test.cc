@@ -1,12 +1,11 @@
 #include "worker/pool_size.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A block of 16 tokens takes 2 * 16 * 1 * 8 * 4 bytes in each of 2 layers: 2048.
 constexpr KvLayout kLayout{
@@ -36,16 +35,49 @@ TEST(PoolSizeTest, TheDefaultIsHalfTheMemoryButNotMoreThanTheRowsCanFill) {
   EXPECT_EQ(*PlanPool({}, kLayout, kLimits, 2048 * 1000), 14u);
 }
 
-TEST(PoolSizeTest, APoolWithoutABlockSaysWhatABlockNeeds) {
-  const absl::Status status = PlanPool({.bytes = 2047}, kLayout, kLimits, 1 << 20).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("a block of 16 tokens needs 2.0 KiB, available are 1.0 MiB"));
+absl::Status Refusal(const PoolRequest& request, int64_t available_bytes) {
+  return PlanPool(request, kLayout, kLimits, available_bytes).status();
+}
+
+TEST(PoolSizeTest, APoolWithoutABlockSaysWhatWasAskedAndTheLeast) {
+  EXPECT_EQ(Refusal({.bytes = 1024}, 1 << 20),
+            absl::ResourceExhaustedError(
+                "--kv-bytes is 1024 bytes (1.0 KiB), the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+  EXPECT_EQ(Refusal({.memory_fraction = 0.125}, 4096),
+            absl::ResourceExhaustedError(
+                "--memory-fraction=0.125 is 512 bytes, the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+  EXPECT_EQ(Refusal({}, 2048), absl::ResourceExhaustedError(
+                                   "half of the available memory is 1024 bytes (1.0 KiB), the least is 2048 bytes "
+                                   "(2.0 KiB): one block of 16 tokens"));
 }
 
 TEST(PoolSizeTest, APoolBeyondTheMemoryIsRefused) {
-  const absl::Status status = PlanPool({.num_blocks = 513}, kLayout, kLimits, 1 << 20).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("a KV pool of 513 blocks needs 1.0 MiB, available are 1.0 MiB"));
+  EXPECT_EQ(Refusal({.num_blocks = 513}, 1 << 20),
+            absl::ResourceExhaustedError("--num-blocks is 513, which needs 1050624 bytes (1.0 MiB); available are "
+                                         "1048576 bytes (1.0 MiB)"));
+}
+
+TEST(PoolSizeTest, NoPoolHasMoreBlocksThanAManagerAccepts) {
+  const int64_t plenty = int64_t{4096} * kMaxWorkerBlocks;
+  EXPECT_EQ(*PlanPool({.num_blocks = kMaxWorkerBlocks}, kLayout, kLimits, plenty), uint32_t{kMaxWorkerBlocks});
+  EXPECT_EQ(*PlanPool({.memory_fraction = 1}, kLayout, kLimits, plenty), uint32_t{kMaxWorkerBlocks});
+  EXPECT_EQ(Refusal({.num_blocks = kMaxWorkerBlocks + 1}, plenty).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Refusal({.bytes = plenty}, plenty),
+            absl::InvalidArgumentError("--kv-bytes is 68719476736 bytes (64.0 GiB), the most is 34359738368 bytes "
+                                       "(32.0 GiB): 16777216 blocks of 16 tokens"));
+}
+
+TEST(PoolSizeTest, AHostTierIsOfWholeBlocksAndMayBeMissing) {
+  EXPECT_EQ(*PlanHostTier(0, kLayout, 1 << 20), 0u);
+  EXPECT_EQ(*PlanHostTier(2 * 2048 + 2047, kLayout, 1 << 20), 2u);
+  EXPECT_EQ(PlanHostTier(2047, kLayout, 1 << 20).status(),
+            absl::ResourceExhaustedError(
+                "--swap-bytes is 2047 bytes (2.0 KiB), the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+  EXPECT_EQ(PlanHostTier(4096, kLayout, 4095).status(),
+            absl::ResourceExhaustedError("--swap-bytes is 4096 bytes (4.0 KiB), which needs 4096 bytes (4.0 KiB); "
+                                         "available are 4095 bytes (4.0 KiB)"));
+  EXPECT_EQ(PlanHostTier(int64_t{2048} * (kMaxWorkerBlocks + 1), kLayout, int64_t{1} << 50).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PoolSizeTest, TwoSizesAreRefused) {

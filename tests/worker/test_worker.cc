@@ -25,13 +25,14 @@ TestWorker::TestWorker(const TestWorkerOptions& options) {
              .max_context_tokens = config.max_position_embeddings,
              .vocab_size = config.vocab_size,
              .block_size = options.block_size,
-             .num_blocks = options.num_blocks};
+             .num_blocks = options.num_blocks,
+             .num_host_blocks = options.num_host_blocks};
   const KvLayout layout{.num_layers = config.num_layers,
                         .num_kv_heads = config.num_kv_heads,
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
                         .type = DataType::kFloat32};
-  storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, false));
+  storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, options.num_host_blocks, false));
   executor_ = ValueOrDie(Executor::Create(&backend_, model_.get(), storage_.get(), limits_, options.max_logit_rows));
 }
 

@@ -17,6 +17,7 @@ struct TestWorkerOptions {
   std::string model = "llama2";  // Below tests/golden/models: 2 layers, 96 tokens, context 256, float32.
   int block_size = 4;
   uint32_t num_blocks = 64;
+  uint32_t num_host_blocks = 0;
   int max_sequences = 4;
   int max_tokens_per_step = 64;
   int max_logit_rows = 64;

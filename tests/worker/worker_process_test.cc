@@ -73,6 +73,27 @@ TEST(WorkerProcessTest, AnOpenSessionEndsWithUnavailableOnSigint) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
+TEST(WorkerProcessTest, TheLogTellsASessionThatLeftFromOneThatWasReplaced) {
+  Process process(Command({}));
+  const std::string address = After(&process, "listening on ");
+  const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext contexts[3];
+  v1::StepsResponse response;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::StepsRequest, v1::StepsResponse>>> streams;
+  for (int epoch : {1, 2, 3}) {
+    streams.push_back(stub->Steps(&contexts[epoch - 1]));
+    v1::StepsRequest request;
+    request.mutable_open()->set_epoch(epoch);
+    ASSERT_TRUE(streams.back()->Write(request));
+    ASSERT_TRUE(streams.back()->Read(&response));
+    if (epoch == 1) {
+      contexts[0].TryCancel();
+      ASSERT_NE(process.WaitForLine("session of epoch 1 ended: its stream ended"), "") << process.Output();
+    }
+  }
+  EXPECT_NE(process.WaitForLine("session of epoch 2 ended: epoch 3 took over"), "") << process.Output();
+}
+
 TEST(WorkerProcessTest, AWrongCommandLineIsOneLineAndExitCodeTwo) {
   Process process(Command({"--kv-byts=1GiB"}));
   EXPECT_EQ(process.Wait(), 2);
@@ -91,17 +112,23 @@ TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
   const std::string metrics_port = After(&first, "metrics on port ");
   Process second(Command({"--listen=" + address}));
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(Complaints(second), ::testing::ElementsAre(HasSubstr("cannot listen on " + address)));
+  EXPECT_THAT(Complaints(second), ::testing::ElementsAre(HasSubstr("cannot listen on " + address + ": it is in use")));
   Process third(Command({"--metrics-listen=127.0.0.1:" + metrics_port}));
   EXPECT_EQ(third.Wait(), 1);
-  EXPECT_THAT(Complaints(third),
-              ::testing::ElementsAre(HasSubstr("cannot serve metrics on 127.0.0.1:" + metrics_port)));
+  EXPECT_THAT(Complaints(third), ::testing::ElementsAre(HasSubstr("cannot serve metrics on 127.0.0.1:" + metrics_port +
+                                                                  ": it is in use")));
+}
+
+TEST(WorkerProcessTest, ABadAddressIsToldBeforeTheModelIsTouched) {
+  Process process(Command({"--listen=192.0.2.1:1", "--model=/nonexistent"}));
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("192.0.2.1 is not an address of this machine")));
 }
 
 TEST(WorkerProcessTest, APoolWithoutRoomIsRefused) {
   Process process(Command({"--num-blocks=0", "--kv-bytes=100"}));
   EXPECT_EQ(process.Wait(), 1);
-  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("no room for a single block")));
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("--kv-bytes is 100 bytes, the least is ")));
 }
 
 }  // namespace

@@ -1,20 +1,20 @@
 #include "worker/worker_service.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "quire/v1/worker.grpc.pb.h"
+#include "serving/grpc_server.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
 #include "worker/description.h"
 #include "worker/session_loop.h"
-#include "worker/worker_server.h"
 
 namespace quire {
 namespace {
@@ -64,32 +64,18 @@ class SessionClient {
   std::unique_ptr<grpc::ClientReaderWriter<v1::StepsRequest, v1::StepsResponse>> stream_;
 };
 
-// grpc.health.v1 by hand, since its messages are in no package: the request is {string service = 1}, the answer
-// {enum status = 1} with 1 for SERVING and 2 for NOT_SERVING. -1 when the service is unknown.
-int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
-  const std::string request = service.empty() ? "" : std::string{'\x0a', static_cast<char>(service.size())} + service;
-  const grpc::Slice slice(request);
-  const grpc::ByteBuffer request_bytes(&slice, 1);
-  grpc::ByteBuffer response_bytes;
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  grpc::GenericStub stub(channel);
-  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request_bytes, &queue);
-  grpc::Status status;
-  call->StartCall();
-  call->Finish(&response_bytes, &status, nullptr);
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  grpc::Slice response;
-  if (!status.ok() || !response_bytes.TrySingleSlice(&response).ok() || response.size() != 2) return -1;
-  return response.begin()[1];
+std::unique_ptr<GrpcServer> Listen(const TestDirectory& directory, WorkerService* service) {
+  return *GrpcServer::Start(
+      "unix:" + directory.path() + "/worker.sock",
+      {.max_message_bytes = 1 << 20, .max_streams_per_connection = 16, .min_ping_interval_ms = 1000},
+      {{v1::WorkerService::service_full_name(), service}});
 }
 
 class WorkerServiceTest : public ::testing::Test {
  protected:
   WorkerServiceTest() {
-    server_ = *WorkerServer::Start("unix:" + directory_.path() + "/worker.sock", &service_);
+    Begin(&service_);
+    server_ = Listen(directory_, &service_);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
     stub_ = v1::WorkerService::NewStub(channel_);
   }
@@ -98,18 +84,22 @@ class WorkerServiceTest : public ::testing::Test {
     loop_.Stop();
   }
 
+  void Begin(WorkerService* service) {
+    service->Begin(MakeDescription("tiny", worker_.model(), worker_.backend(), worker_.layout(), worker_.limits()),
+                   &loop_);
+  }
+
   static v1::StepPlan FirstPlan() { return PlanBuilder(1).Start(0, {5, 6}).Slice(0, 0, 2, true, {0}).plan(); }
   static v1::StepPlan Decode(uint64_t step) {
     return PlanBuilder(step).Slice(0, static_cast<uint32_t>(step), 1, true, {0, 1}).plan();
   }
 
   TestDirectory directory_;
-  TestWorker worker_;
+  TestWorker worker_{{.num_host_blocks = 7}};
   WorkerStats stats_;
   SessionLoop loop_{&worker_.executor(), &stats_};
-  WorkerService service_{
-      MakeDescription("tiny", worker_.model(), worker_.backend(), worker_.layout(), worker_.limits()), &loop_};
-  std::unique_ptr<WorkerServer> server_;
+  WorkerService service_;
+  std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
 };
@@ -127,6 +117,7 @@ TEST_F(WorkerServiceTest, DescribeTellsTheConstants) {
   EXPECT_EQ(description.bos_token_id(), 1u);
   EXPECT_EQ(description.block_size(), 4u);
   EXPECT_EQ(description.num_blocks(), 64u);
+  EXPECT_EQ(description.num_host_blocks(), 7u);
   EXPECT_EQ(description.block_bytes(), 2u * 2 * 4 * 4 * 8 * 4);  // Layers, K and V, tokens, heads, dimensions, bytes.
   EXPECT_EQ(description.max_sequences(), 4u);
   EXPECT_EQ(description.max_tokens_per_step(), 64u);
@@ -155,6 +146,22 @@ TEST_F(WorkerServiceTest, APlanThatWasSentBeforeCloseIsStillAnswered) {
   EXPECT_EQ(session.Receive().result().step(), 1u);
   EXPECT_EQ(session.Receive().result().step(), 2u);
   EXPECT_TRUE(session.Finish().ok());
+}
+
+TEST_F(WorkerServiceTest, DescribeTellsWhereTheSessionsStand) {
+  const auto describe = [this] {
+    grpc::ClientContext context;
+    v1::DescribeResponse description;
+    EXPECT_TRUE(stub_->Describe(&context, {}, &description).ok());
+    return std::pair(description.last_epoch(), description.has_session());
+  };
+  EXPECT_EQ(describe(), std::pair(uint64_t{0}, false));
+  SessionClient session(stub_.get());
+  session.Begin(5);
+  EXPECT_EQ(describe(), std::pair(uint64_t{5}, true));
+  session.CloseWrites();
+  EXPECT_TRUE(session.Finish().ok());
+  EXPECT_EQ(describe(), std::pair(uint64_t{5}, false));
 }
 
 TEST_F(WorkerServiceTest, AnOldEpochIsRefusedAndTheSessionGoesOn) {
@@ -190,7 +197,9 @@ TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
   old_session.Send(Decode(2));
   EXPECT_FALSE(is_greeted);
   worker_.backend().Open();
-  EXPECT_EQ(old_session.Finish().error_code(), grpc::StatusCode::ABORTED);
+  const grpc::Status fenced = old_session.Finish();
+  EXPECT_EQ(fenced.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(fenced.error_message(), "a session of the newer epoch 2 took over");
   greeting.join();
   EXPECT_EQ(epoch, 2u);
 
@@ -306,28 +315,49 @@ TEST_F(WorkerServiceTest, StoppingFinishesTheStepAndEndsTheSession) {
   EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(WorkerServiceTest, HealthFollowsTheServer) {
-  for (const char* service : {"", "liveness", "readiness", "quire.v1.WorkerService"}) {
-    EXPECT_EQ(HealthOf(channel_, service), 1) << service;
+TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
+  const TestDirectory directory;
+  WorkerService service;
+  const std::unique_ptr<GrpcServer> server = Listen(directory, &service);
+  const auto stub =
+      v1::WorkerService::NewStub(grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()));
+  SessionClient early(stub.get());
+  early.Open(1);
+  EXPECT_EQ(early.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  {
+    grpc::ClientContext context;
+    v1::DescribeResponse description;
+    const grpc::Status status = stub->Describe(&context, {}, &description);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(status.error_message(), "the worker is loading its model");
   }
-  EXPECT_EQ(HealthOf(channel_, "nobody"), -1);
-  server_->SetNotServing();
-  EXPECT_EQ(HealthOf(channel_, "readiness"), 2);
+  Begin(&service);
+  SessionClient session(stub.get());
+  EXPECT_EQ(session.Begin(1), 1u);
 }
 
-TEST_F(WorkerServiceTest, ASecondServerOnTheSameAddressIsRefused) {
-  const absl::Status unix_status = WorkerServer::Start(server_->address(), &service_).status();
-  EXPECT_EQ(unix_status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(unix_status.message()), HasSubstr("another process does"));
+TEST_F(WorkerServiceTest, AStreamThatNeverOpensEndsAtTheTimeoutAndAnOpenOneGoesOn) {
+  const TestDirectory directory;
+  WorkerService service(absl::Milliseconds(50));
+  Begin(&service);
+  const std::unique_ptr<GrpcServer> server = Listen(directory, &service);
+  const auto stub =
+      v1::WorkerService::NewStub(grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()));
+  // A slow machine may need more than one attempt to open in time.
+  std::unique_ptr<SessionClient> session;
+  uint64_t epoch = 0;
+  do {
+    ++epoch;
+    session = std::make_unique<SessionClient>(stub.get());
+  } while (session->Begin(epoch) != epoch);
 
-  WorkerService other({}, &loop_);
-  const auto tcp = WorkerServer::Start("127.0.0.1:0", &other);
-  ASSERT_TRUE(tcp.ok());
-  EXPECT_THAT((*tcp)->address(), ::testing::Not(HasSubstr(":0")));
-  WorkerService third({}, &loop_);
-  const absl::Status tcp_status = WorkerServer::Start((*tcp)->address(), &third).status();
-  EXPECT_EQ(tcp_status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(tcp_status.message()), HasSubstr((*tcp)->address()));
+  SessionClient silent(stub.get());
+  const grpc::Status status = silent.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(status.error_message(), "no `open` came within 50ms, the limit");
+  // The session is older than the stream that has run out of time.
+  session->Send(FirstPlan());
+  EXPECT_EQ(session->Receive().result().step(), 1u);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "worker/model/model.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "nlohmann/json.hpp"
 #include "worker/model/checkpoint.h"
 #include "worker/model/mapped_file.h"
 
@@ -14,18 +17,41 @@ namespace {
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxTokenizerBytes = 128 << 20;
 
-// Empty when there is no such file.
-absl::StatusOr<std::string> ReadOptionalFile(const std::string& path, size_t max_bytes) {
+// Nothing when there is no such file.
+absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& path, size_t max_bytes) {
   absl::StatusOr<std::string> contents = ReadSmallFile(path, max_bytes);
-  if (absl::IsNotFound(contents.status())) return std::string();
-  return contents;
+  if (absl::IsNotFound(contents.status())) return std::nullopt;
+  if (!contents.ok()) return contents.status();
+  return *std::move(contents);
 }
 
 absl::StatusOr<ModelConfig> ReadConfig(const std::string& directory) {
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
-  QUIRE_ASSIGN_OR_RETURN(const std::string generation,
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
-  return ParseModelConfig(config, generation);
+  return ParseModelConfig(config, generation.value_or(""));
+}
+
+// Reading the text once is cheap beside the weights; what it means is the manager's to judge.
+absl::Status CheckTokenizerFile(const std::string& path, const std::string& contents) {
+  const bool is_json = absl::EndsWith(path, ".json");
+  if (contents.empty() || (is_json && !nlohmann::json::accept(contents))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", contents.size(), " bytes that are no ", is_json ? "JSON" : "tokenizer"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string& directory) {
+  std::vector<TokenizerFile> files;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> contents, ReadOptionalFile(path, kMaxTokenizerBytes));
+    if (!contents) continue;
+    QUIRE_RETURN_IF_ERROR(CheckTokenizerFile(path, *contents));
+    files.push_back({name, *std::move(contents)});
+  }
+  return files;
 }
 
 }  // namespace
@@ -33,15 +59,11 @@ absl::StatusOr<ModelConfig> ReadConfig(const std::string& directory) {
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend) {
   auto model = std::make_unique<Model>();
   QUIRE_ASSIGN_OR_RETURN(model->config, ReadConfig(directory));
+  QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   QUIRE_ASSIGN_OR_RETURN(model->weights, LoadWeights(model->config, checkpoint, backend));
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
-    QUIRE_ASSIGN_OR_RETURN(std::string contents,
-                           ReadOptionalFile(absl::StrCat(directory, "/", name), kMaxTokenizerBytes));
-    if (!contents.empty()) model->tokenizer_files.push_back({name, std::move(contents)});
-  }
-  QUIRE_LOG(kInfo) << "loaded " << directory << ": " << Summary(model->config) << ", weights "
-                   << model->weights.fingerprint;
+  QUIRE_LOG(kInfo) << "loaded " << directory;
+  QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;
 }
 

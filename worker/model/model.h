@@ -12,7 +12,8 @@
 
 namespace quire {
 
-// A tokenizer file as it lies in the model directory. The worker hands it to the manager and never looks inside.
+// A tokenizer file as it lies in the model directory. The worker checks no more than that one named .json is JSON; the
+// manager, who uses them, refuses a worker whose tokenizer it cannot use.
 struct TokenizerFile {
   std::string name;  // tokenizer.json, tokenizer.model or tokenizer_config.json
   std::string contents;
@@ -25,8 +26,8 @@ struct Model {
   std::vector<TokenizerFile> tokenizer_files;  // Those that exist.
 };
 
-// Reads a Hugging Face model directory: config.json, generation_config.json if present, the safetensors weights and the
-// tokenizer files. Nothing stays mapped afterwards.
+// Reads a Hugging Face model directory: config.json, generation_config.json if present, the tokenizer files and, last
+// because they take longest, the safetensors weights. Nothing stays mapped afterwards.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);
 
 }  // namespace quire

@@ -52,15 +52,23 @@ class LoadModelTest : public testing::Test {
   std::string weights_;
 };
 
-TEST_F(LoadModelTest, TokenizerFilesComeAlongUnread) {
-  directory_.Write("tokenizer.json", "{not json");
+TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
+  directory_.Write("tokenizer.json", "{\"model\": 1}");
   directory_.Write("tokenizer_config.json", "{}");
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_EQ((*model)->tokenizer_files.size(), 2u);
   EXPECT_EQ((*model)->tokenizer_files[0].name, "tokenizer.json");
-  EXPECT_EQ((*model)->tokenizer_files[0].contents, "{not json");
+  EXPECT_EQ((*model)->tokenizer_files[0].contents, "{\"model\": 1}");
   EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");
+}
+
+TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
+  directory_.Write("tokenizer.json", "{not json");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json has 9 bytes that are no JSON");
+  directory_.Write("tokenizer.json", "{}");
+  directory_.Write("tokenizer.model", "");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.model has 0 bytes that are no tokenizer");
 }
 
 TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {

@@ -1,0 +1,121 @@
+#include "base/listen_address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kUnix = "unix:";
+constexpr int kMaxPort = 65535;
+constexpr char kForms[] = "it is not host:port or unix:path";
+
+struct HostPort {
+  std::string host;  // Without the brackets of IPv6.
+  std::string port;
+};
+
+// False when `address` is not host:port.
+bool SplitHostPort(absl::string_view address, HostPort* split) {
+  const size_t colon = address.rfind(':');
+  int port;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return false;
+  if (port < 0 || port > kMaxPort) return false;
+  absl::string_view host = address.substr(0, colon);
+  const bool is_bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  if (host.empty() || host.find_first_of("[]/") != absl::string_view::npos) return false;
+  if (!is_bracketed && absl::StrContains(host, ':')) return false;
+  *split = {std::string(host), absl::StrCat(port)};
+  return true;
+}
+
+// False when the path is empty or longer than a socket's name can be.
+bool MakeUnixName(absl::string_view path, sockaddr_un* name) {
+  *name = {};
+  name->sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(name->sun_path)) return false;
+  std::memcpy(name->sun_path, path.data(), path.size());
+  return true;
+}
+
+// The errno of an attempt to listen, 0 when it worked. Nobody listens afterwards.
+int TryListen(const sockaddr* name, socklen_t size) {
+  const int fd = socket(name->sa_family, SOCK_STREAM, 0);
+  if (fd < 0) return errno;
+  // As servers do: connections that have just ended are not in the way.
+  const int on = 1;
+  if (name->sa_family != AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const bool listens = bind(fd, name, size) == 0 && listen(fd, 1) == 0;
+  const int error = listens ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+std::string WhyNotUnix(const std::string& path) {
+  sockaddr_un name;
+  if (!MakeUnixName(path, &name)) {
+    return absl::StrCat("the path has ", path.size(), " characters, allowed are 1 to ", sizeof(name.sun_path) - 1);
+  }
+  const int error = TryListen(reinterpret_cast<const sockaddr*>(&name), sizeof(name));
+  if (error == EADDRINUSE) return absl::StrCat(path, " is there and is no socket that may be replaced");
+  if (error == 0) unlink(path.c_str());
+  return error == 0 ? "" : std::strerror(error);
+}
+
+}  // namespace
+
+bool IsListenAddress(absl::string_view address) {
+  HostPort split;
+  if (absl::ConsumePrefix(&address, kUnix)) return !address.empty();
+  return SplitHostPort(address, &split);
+}
+
+std::string WithPort(const std::string& address, int port) {
+  if (absl::StartsWith(address, kUnix)) return address;
+  return absl::StrCat(absl::string_view(address).substr(0, address.rfind(':')), ":", port);
+}
+
+bool IsUnixSocketInUse(const std::string& address) {
+  absl::string_view path = address;
+  sockaddr_un name;
+  if (!absl::ConsumePrefix(&path, kUnix) || !MakeUnixName(path, &name)) return false;
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  const bool in_use = fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  if (fd >= 0) close(fd);
+  return in_use;
+}
+
+std::string WhyNotListening(const std::string& address) {
+  if (IsUnixSocketInUse(address)) return "it is in use";
+  absl::string_view path = address;
+  if (absl::ConsumePrefix(&path, kUnix)) return WhyNotUnix(std::string(path));
+  HostPort split;
+  if (!SplitHostPort(address, &split)) return kForms;
+
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int unknown = getaddrinfo(split.host.c_str(), split.port.c_str(), &hints, &found);
+  if (unknown != 0) return absl::StrCat("the host ", split.host, " is unknown: ", gai_strerror(unknown));
+  int error = 0;
+  for (const addrinfo* name = found; name != nullptr && error == 0; name = name->ai_next) {
+    error = TryListen(name->ai_addr, name->ai_addrlen);
+  }
+  freeaddrinfo(found);
+  if (error == 0) return "";
+  if (error == EADDRINUSE) return "it is in use";
+  if (error == EADDRNOTAVAIL) return absl::StrCat(split.host, " is not an address of this machine");
+  return std::strerror(error);
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+#ifndef QUIRE_BENCH_LOCAL_WORKER_H_
+#define QUIRE_BENCH_LOCAL_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kv_manager/wire.h"
+#include "scheduler/step_plan.h"
+#include "worker/block_storage.h"
+#include "worker/executor.h"
+#include "worker/model/model.h"
+
+namespace quire {
+
+struct LocalWorkerOptions {
+  std::string model = "models/tales";  // Directory.
+  int num_blocks = 4096;
+  int block_size = 16;
+  int max_sequences = 256;
+  int max_tokens_per_step = 2048;
+};
+
+// The real executor with a real model in this process: plans through the messages of the wire, but no network. One
+// thread, so that its CPU time is the time of a step.
+class LocalWorker {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalWorker>> Create(const LocalWorkerOptions& options);
+
+  // `cpu_seconds` may be null; it tells the executor's time.
+  absl::StatusOr<StepResult> Execute(const StepPlan& plan, double* cpu_seconds = nullptr);
+
+  // A new session: the next plan is step 1.
+  void Reset() { executor_->Reset(); }
+
+  const ModelConfig& config() const { return model_->config; }
+
+ private:
+  LocalWorker() = default;
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<BlockStorage> storage_;
+  std::unique_ptr<Executor> executor_;
+  PlanEncoder encoder_;
+  v1::StepPlan plan_;
+  v1::StepResult result_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_BENCH_LOCAL_WORKER_H_

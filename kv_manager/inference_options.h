@@ -1,0 +1,26 @@
+#ifndef QUIRE_KV_MANAGER_INFERENCE_OPTIONS_H_
+#define QUIRE_KV_MANAGER_INFERENCE_OPTIONS_H_
+
+#include <cstddef>
+
+#include "absl/time/time.h"
+
+namespace quire {
+
+struct RequestLimits {
+  size_t max_prompt_bytes = 4 << 20;  // Of a text to be tokenized.
+};
+
+struct InferenceServiceOptions {
+  RequestLimits limits;
+  size_t max_requests = 4096;       // Calls of Generate at the same time.
+  size_t max_outbox_tokens = 4096;  // Tokens that wait for one slow reader before its request is ended.
+  // How long a client may take to read what is under way when generation has ended, before its call is cancelled.
+  absl::Duration last_write_timeout = absl::Seconds(30);
+  size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
+  int num_text_threads = 2;       // Tokenize long texts; as many again make the text of generated tokens.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_INFERENCE_OPTIONS_H_

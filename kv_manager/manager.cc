@@ -1,0 +1,99 @@
+#include "kv_manager/manager.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "kv_manager/grpc_worker_client.h"
+#include "kv_manager/metrics.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMaxStreamsPerConnection = 1024;
+constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a silent connection, which a long prefill is.
+constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
+// After the last request has ended, for its last message to leave.
+constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
+
+StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
+  StepLoopOptions loop;
+  loop.scheduler = options.scheduler;
+  loop.has_prefix_cache = options.has_prefix_cache;
+  loop.max_pinned_share = options.max_pinned_share;
+  loop.max_inbox_requests = options.scheduler.max_waiting_requests;
+  loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
+  loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
+  // Greater than what an earlier manager has used: it has opened fewer than a thousand sessions per second.
+  loop.link.first_epoch = absl::ToUnixMillis(absl::Now());
+  return loop;
+}
+
+auto WorkerClientMaker(const ManagerOptions& options) {
+  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(options.worker_keepalive_timeout));
+  return [timeout_ms](const std::string& address) {
+    return std::make_unique<GrpcWorkerClient>(
+        GrpcWorkerClientOptions{.address = address, .keepalive_timeout_ms = timeout_ms});
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& options) {
+  std::unique_ptr<Manager> manager(new Manager(options));
+  QUIRE_RETURN_IF_ERROR(manager->Listen());
+  ManagerEngine* engine = &manager->engine_;
+  manager->discovery_ = std::make_unique<WorkerDiscovery>(
+      options.workers, kDiscoveryInterval,
+      [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });
+  return manager;
+}
+
+Manager::Manager(const ManagerOptions& options)
+    : options_(options),
+      engine_(
+          MakeStepLoopOptions(options),
+          {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
+          &SteadyClock()),
+      inference_(&engine_, options.inference),
+      admin_(&engine_, &inference_) {}
+
+Manager::~Manager() {
+  discovery_.reset();
+  engine_.Stop();
+}
+
+absl::Status Manager::Listen() {
+  const GrpcServerLimits limits{.max_message_bytes = options_.max_message_bytes,
+                                .max_streams_per_connection = kMaxStreamsPerConnection,
+                                .min_ping_interval_ms = kMinPingIntervalMs};
+  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, limits,
+                                                    {{v1::InferenceService::service_full_name(), &inference_},
+                                                     {v1::AdminService::service_full_name(), &admin_}}));
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
+  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts()));
+  return absl::OkStatus();
+}
+
+void Manager::Stop() {
+  engine_.StartDrain();
+  QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
+                   << " to finish";
+  const bool all_done = engine_.Drain(options_.drain_timeout);
+  QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
+  engine_.Stop();
+  server_->Shutdown(kShutdownTimeout);
+}
+
+std::string Manager::Summary() const {
+  std::string text = absl::StrCat("listening on ", server_->address(), "\n");
+  if (metrics_ != nullptr) absl::StrAppend(&text, "metrics on port ", metrics_->port(), "\n");
+  return text;
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+#ifndef QUIRE_KV_MANAGER_RPC_COUNTS_H_
+#define QUIRE_KV_MANAGER_RPC_COUNTS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace quire {
+
+// Methods of InferenceService.
+enum class RpcMethod { kGenerate, kTokenize, kDetokenize, kGetModel, kAbort };
+inline constexpr std::array<const char*, 5> kRpcMethodNames = {"Generate", "Tokenize", "Detokenize", "GetModel",
+                                                               "Abort"};
+inline constexpr std::array<const char*, 17> kRpcCodeNames = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// How many calls have ended with which code. Thread-safe.
+class RpcCounts {
+ public:
+  void Count(RpcMethod method, grpc::StatusCode code) { ++counts_[static_cast<size_t>(method)][code]; }
+  int64_t count(RpcMethod method, grpc::StatusCode code) const { return counts_[static_cast<size_t>(method)][code]; }
+
+ private:
+  std::array<std::array<std::atomic<int64_t>, kRpcCodeNames.size()>, kRpcMethodNames.size()> counts_ = {};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_RPC_COUNTS_H_

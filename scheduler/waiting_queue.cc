@@ -1,0 +1,145 @@
+#include "scheduler/waiting_queue.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+// Of the longest queue, so many are compared for their cached prefixes.
+constexpr size_t kMaxCompared = 64;
+// A request that others with longer prefixes have passed so often goes first.
+constexpr int kMaxPassed = 64;
+// Each of them is looked up once in so many visits.
+constexpr uint64_t kVisitsBetweenLooks = 8;
+// Tenants that have nothing to wait for are forgotten when there are more.
+constexpr size_t kMaxTenants = 4096;
+
+}  // namespace
+
+WaitingQueue::WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens)
+    : options_(options), cached_tokens_(std::move(cached_tokens)) {}
+
+ServiceRank WaitingQueue::RankOf(const Request& request, uint64_t submission) const {
+  return {options_.policy == SchedulingPolicy::kPriority ? request.priority : 0, submission};
+}
+
+WaitingQueue::Tenant& WaitingQueue::TenantOf(const SequenceGroup& group) {
+  if (options_.policy != SchedulingPolicy::kFairShare) return tenants_[""];
+  const std::string& name = group.request().tenant;
+  const auto [it, is_new] = tenants_.try_emplace(name);
+  if (is_new) {
+    const auto weight = options_.tenant_weights.find(name);
+    if (weight != options_.tenant_weights.end()) it->second.weight = weight->second;
+  }
+  return it->second;
+}
+
+void WaitingQueue::Add(SequenceGroup* group) {
+  Tenant& tenant = TenantOf(*group);
+  if (tenant.waiting.empty()) tenant.served = std::max(tenant.served, least_served_);
+  const bool is_new = tenant.waiting.emplace(group->rank(), group).second;
+  QUIRE_CHECK(is_new) << group->id() << " waits twice";
+  ++size_;
+}
+
+void WaitingQueue::Remove(SequenceGroup* group) {
+  const size_t num_removed = TenantOf(*group).waiting.erase(group->rank());
+  QUIRE_CHECK_EQ(num_removed, 1u) << group->id() << " does not wait";
+  --size_;
+}
+
+void WaitingQueue::Visit(absl::FunctionRef<bool(SequenceGroup*)> visit) {
+  if (size_ == 0) return;
+  if (options_.policy == SchedulingPolicy::kFairShare) return VisitFairly(visit);
+  if (options_.policy == SchedulingPolicy::kLongestPrefixFirst) return VisitLongestPrefixFirst(visit);
+  Groups& waiting = tenants_.begin()->second.waiting;
+  for (auto it = waiting.begin(); it != waiting.end();) {
+    const ServiceRank rank = it->first;
+    if (!visit(it->second)) return;
+    it = waiting.upper_bound(rank);
+  }
+}
+
+// What a visit does changes who is next.
+void WaitingQueue::VisitFairly(absl::FunctionRef<bool(SequenceGroup*)> visit) {
+  if (tenants_.size() > kMaxTenants) {
+    absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
+  }
+  absl::btree_map<std::string, ServiceRank> visited;  // The last one of each tenant.
+  while (true) {
+    Tenant* next = nullptr;
+    const std::string* next_name = nullptr;
+    Groups::iterator next_group;
+    for (auto& [name, tenant] : tenants_) {
+      const auto last = visited.find(name);
+      const auto group = last == visited.end() ? tenant.waiting.begin() : tenant.waiting.upper_bound(last->second);
+      if (group == tenant.waiting.end()) continue;
+      if (next != nullptr && std::tuple(next->served, next_group->first) <= std::tuple(tenant.served, group->first)) {
+        continue;
+      }
+      next = &tenant;
+      next_name = &name;
+      next_group = group;
+    }
+    if (next == nullptr) return;
+    least_served_ = std::max(least_served_, next->served);
+    visited[*next_name] = next_group->first;
+    if (!visit(next_group->second)) return;
+  }
+}
+
+void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<bool(SequenceGroup*)> visit) {
+  ++num_visits_;
+  std::vector<std::pair<int, SequenceGroup*>> order;  // Smaller first.
+  for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
+    if (order.size() == kMaxCompared) break;
+    const bool goes_first = group->has_started || group->num_passed >= kMaxPassed;
+    if (group->num_cached_now < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0) {
+      group->num_cached_now = cached_tokens_(*group);
+    }
+    order.emplace_back(goes_first ? INT32_MIN : -group->num_cached_now, group);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  ServiceRank last_entered{INT32_MIN, 0};
+  for (const auto& [key, group] : order) {
+    const ServiceRank rank = group->rank();
+    const int num_before = size_;
+    const bool goes_on = visit(group);
+    if (size_ < num_before) last_entered = std::max(last_entered, rank);
+    if (!goes_on) break;
+  }
+  for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
+    if (rank > last_entered) break;
+    ++group->num_passed;
+  }
+}
+
+void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [rank, group] : tenant.waiting) call(group);
+  }
+}
+
+int WaitingQueue::NumAhead(const SequenceGroup& group) {
+  int num_ahead = 0;
+  const double least_served = least_served_;
+  Visit([&](SequenceGroup* other) {
+    if (other == &group) return false;
+    ++num_ahead;
+    return true;
+  });
+  least_served_ = least_served;
+  return num_ahead;
+}
+
+void WaitingQueue::Charge(const std::string& tenant, int num_tokens) {
+  if (options_.policy != SchedulingPolicy::kFairShare) return;
+  const auto it = tenants_.find(tenant);
+  if (it != tenants_.end()) it->second.served += num_tokens / it->second.weight;
+}
+
+}  // namespace quire

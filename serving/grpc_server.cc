@@ -1,0 +1,79 @@
+#include "serving/grpc_server.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/listen_address.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/server_builder.h"
+
+namespace quire {
+namespace {
+
+// A client's host that vanished without a word keeps its calls no longer than their sum; a client that is paused or
+// starved answers before.
+constexpr int kKeepaliveTimeMs = 30'000;
+constexpr int kKeepaliveTimeoutMs = 30'000;
+
+void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(limits.max_message_bytes);
+  builder->SetMaxSendMessageSize(limits.max_message_bytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_streams_per_connection);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, limits.min_ping_interval_ms);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // A second server on the port must fail.
+}
+
+absl::Status CannotListen(const std::string& address) {
+  const std::string reason = WhyNotListening(address);
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address, ": ", reason.empty() ? "it was in use a moment ago" : reason));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
+                                                              const GrpcServerLimits& limits,
+                                                              std::vector<Service> services) {
+  if (IsUnixSocketInUse(address)) return CannotListen(address);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(limits, &builder);
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  for (const Service& service : services) builder.RegisterService(service.implementation);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) return CannotListen(address);
+  std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), WithPort(address, port), std::move(services)));
+  started->SetReady(false);
+  return started;
+}
+
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<Service> services)
+    : server_(std::move(server)), address_(std::move(address)), services_(std::move(services)) {
+  server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+}
+
+GrpcServer::~GrpcServer() {
+  Shutdown(absl::ZeroDuration());
+}
+
+void GrpcServer::SetReady(bool is_ready) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  health->SetServingStatus("", is_ready);
+  health->SetServingStatus("readiness", is_ready);
+  for (const Service& service : services_) health->SetServingStatus(service.name, is_ready);
+}
+
+void GrpcServer::Shutdown(absl::Duration timeout) {
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + timeout));
+  server_->Wait();
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+#ifndef QUIRE_SERVING_GRPC_SERVER_H_
+#define QUIRE_SERVING_GRPC_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/impl/codegen/service_type.h"
+#include "grpcpp/server.h"
+
+namespace quire {
+
+// What one client may take.
+struct GrpcServerLimits {
+  int max_message_bytes;
+  int max_streams_per_connection;
+  int min_ping_interval_ms;  // A client that probes a silent connection more often is cut off.
+};
+
+// A listening gRPC server: services with health (grpc.health.v1) and reflection. Thread-safe.
+class GrpcServer {
+ public:
+  struct Service {
+    std::string name;  // Full name, as health checks ask for it.
+    grpc::Service* implementation;
+  };
+
+  // `address` is host:port (port 0 takes a free one) or unix:path; the services are borrowed. UNAVAILABLE, with the
+  // reason, when the address cannot be taken; one that another process listens on is never shared.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, const GrpcServerLimits& limits,
+                                                           std::vector<Service> services);
+  ~GrpcServer();
+
+  // What health answers for "", "readiness" and every service; "liveness" is always serving. Not ready at first.
+  void SetReady(bool is_ready);
+
+  // Refuses new calls, waits for those that run, and cancels what is left at the timeout. Later calls do nothing.
+  void Shutdown(absl::Duration timeout);
+
+  // Where clients reach it, with the port that was taken: "127.0.0.1:41234", "unix:/run/quire.sock".
+  const std::string& address() const { return address_; }
+
+ private:
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<Service> services);
+
+  const std::unique_ptr<grpc::Server> server_;
+  const std::string address_;
+  const std::vector<Service> services_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVING_GRPC_SERVER_H_

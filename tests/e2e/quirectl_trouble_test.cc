@@ -1,0 +1,143 @@
+// What quirectl says, and with which code it exits, when something is wrong.
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class QuirectlTroubleTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
+  static void TearDownTestSuite() { delete cluster_; }
+
+  static Ended Quirectl(std::vector<std::string> arguments) {
+    return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
+  }
+  static Ended Shell(const std::string& line) { return quire::Shell(cluster_->endpoint(), line); }
+
+  static Cluster* cluster_;
+};
+
+Cluster* QuirectlTroubleTest::cluster_ = nullptr;
+
+int CountOf(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(QuirectlTroubleTest, ARefusalIsSaidOnceAndExitsWithFour) {
+  const Ended run = Quirectl({"generate", "hello", "-t", "-1"});
+  EXPECT_EQ(run.exit_code, 4);
+  EXPECT_EQ(run.output, "quirectl: invalid argument: sampling.temperature: is -1, must be at least 0 and finite\n");
+}
+
+TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
+  struct Wrong {
+    std::vector<std::string> arguments;
+    const char* message;
+  };
+  for (const Wrong& wrong : {
+           Wrong{{"generate", "hello", "--no-such-flag"}, "unexpected argument \"--no-such-flag\""},
+           Wrong{{"generate", "big", "red", "dog"},
+                 "put a text of several words in quotes: quirectl generate \"big red"},
+           Wrong{{"generate", "--big dog"}, "put -- before a text that begins with a dash"},
+           Wrong{{"generate", "hello", "--logit-bias", "seven"}, "--logit-bias is \"seven\""},
+           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens = few"},
+           Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
+           Wrong{{"generate", "ab", "--stop", "\xFF"}, "stopping.stop[0]: is not valid UTF-8: byte 0 of 1 is 0xff"},
+           Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
+           Wrong{{"detokenize", "1", "two"}, "ids: \"two\" is not a token id"},
+           Wrong{{"abort", ""}, "request_id is empty"},
+           Wrong{{"-o", "yaml", "status"}, "--output: yaml not in {text,json}"},
+           Wrong{{"no-such-command"}, "there is no command \"no-such-command\""},
+           Wrong{{}, "a subcommand is required"},
+       }) {
+    const Ended run = Quirectl(wrong.arguments);
+    EXPECT_EQ(run.exit_code, 2) << wrong.message;
+    EXPECT_THAT(run.output, StartsWith("quirectl: "));
+    EXPECT_THAT(run.output, HasSubstr(wrong.message));
+    EXPECT_EQ(CountOf(run.output, "libprotobuf"), 0) << run.output;
+  }
+}
+
+TEST_F(QuirectlTroubleTest, AnEndpointOfTheWrongFormExitsWithTwoInOneLine) {
+  for (const char* endpoint : {"", "127.0.0.1", "http://127.0.0.1:50051", "127.0.0.1:http", "unix:"}) {
+    const Ended run = quire::Quirectl(endpoint, {"status"});
+    EXPECT_EQ(run.exit_code, 2) << endpoint;
+    EXPECT_THAT(run.output, StartsWith("quirectl: the endpoint "));
+    EXPECT_THAT(run.output, HasSubstr("expected host:port or unix:path\n"));
+    EXPECT_EQ(CountOf(run.output, "\n"), 1) << run.output;
+  }
+}
+
+TEST_F(QuirectlTroubleTest, AWorkersAddressIsRecognised) {
+  const std::string worker = absl::StrReplaceAll(cluster_->endpoint(), {{"manager.sock", "worker0.sock"}});
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"status"}, {"generate", "x"}}) {
+    const Ended run = quire::Quirectl(worker, command);
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.output, HasSubstr("is not a manager; is it a worker?"));
+    EXPECT_EQ(CountOf(run.output, "\n"), 1) << run.output;
+  }
+}
+
+TEST_F(QuirectlTroubleTest, NobodyThereExitsWithThreeAndSaysWhere) {
+  const Ended run = quire::Quirectl("unix:/tmp/quire-no-such-socket", {"status"});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.output, HasSubstr("no manager answers at unix:/tmp/quire-no-such-socket"));
+}
+
+TEST_F(QuirectlTroubleTest, AFullDiskEndsTheCallAndExitsWithOne) {
+  for (const char* line : {"quirectl generate Once -n 900 --ignore-eos > /dev/full", "quirectl status > /dev/full",
+                           "quirectl generate Once -n 900 --ignore-eos -o json > /dev/full"}) {
+    const Ended run = Shell(line);
+    EXPECT_EQ(run.exit_code, 1) << line;
+    EXPECT_EQ(run.output, "quirectl: cannot write to standard output: No space left on device\n") << line;
+  }
+  EXPECT_TRUE(cluster_->WaitUntilIdle());
+}
+
+TEST_F(QuirectlTroubleTest, AClosedPipeEndsTheCallInSilence) {
+  const Ended run = Shell("{ quirectl generate Once -n 900 --ignore-eos; echo rc=$? >&2; } | head -c 1 > /dev/null");
+  EXPECT_EQ(run.output, "rc=141\n");
+  EXPECT_TRUE(cluster_->WaitUntilIdle());
+}
+
+TEST_F(QuirectlTroubleTest, ControlCEndsTheCallInSilenceAndFreesItsBlocks) {
+  Process process({Binary("quirectl"), "--endpoint", cluster_->endpoint(), "generate", "Once", "-o", "json",
+                   "--max-tokens=900", "--ignore-eos"});
+  ASSERT_NE(process.WaitForLine("text_delta"), "") << process.Output();
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_THAT(process.Output(), Not(HasSubstr("quirectl:")));
+  EXPECT_TRUE(cluster_->WaitUntilIdle());
+}
+
+TEST(QuirectlLostManagerTest, TheTextStaysAndOneLineFollows) {
+  Cluster cluster({.model = BundledModel()});
+  Process process({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once\nupon", "--echo",
+                   "--max-tokens=900", "--ignore-eos"});
+  ASSERT_NE(process.WaitForLine("Once"), "") << process.Output();
+  cluster.manager().Signal(SIGKILL);
+  EXPECT_EQ(process.Wait(), 5);
+  EXPECT_THAT(process.Output(), StartsWith("Once\nupon"));
+  EXPECT_THAT(process.Output(), HasSubstr("\nquirectl: the manager at " + cluster.endpoint() +
+                                          " closed the connection before the answer was complete\n"));
+  EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,368 @@
+#include "tests/sim/audited_blocks.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace quire {
+
+AuditedBlocks::AuditedBlocks(const PagedBlockManagerOptions& options)
+    : blocks_(options),
+      has_prefix_cache_(options.has_prefix_cache),
+      states_(options.num_blocks),
+      host_owners_(options.num_host_blocks, 0) {}
+
+template <typename... Parts>
+void AuditedBlocks::Complain(const Parts&... parts) {
+  if (status_.ok()) status_ = absl::InternalError(absl::StrCat("blocks: ", parts...));
+}
+
+void AuditedBlocks::EndCopy(const CopyInFlight& copy) {
+  --states_[Value(copy.copy.source)].copies;
+  --states_[Value(copy.copy.destination)].copies;
+}
+
+void AuditedBlocks::BeginStep(StepId step) {
+  for (; !copies_.empty() && copies_.back().step >= step; copies_.pop_back()) EndCopy(copies_.back());
+  for (; !swap_ins_.empty() && swap_ins_.back().step >= step; swap_ins_.pop_back()) {
+    --host_owners_[Value(swap_ins_.back().host)];
+  }
+  step_ = step;
+  blocks_.BeginStep(step);
+}
+
+void AuditedBlocks::OnStepCommitted(StepId step) {
+  for (; !copies_.empty() && copies_.front().step <= step; copies_.pop_front()) EndCopy(copies_.front());
+  for (; !swap_ins_.empty() && swap_ins_.front().step <= step; swap_ins_.pop_front()) {
+    --host_owners_[Value(swap_ins_.front().host)];
+  }
+  blocks_.OnStepCommitted(step);
+}
+
+void AuditedBlocks::OnStepsAbandoned() {
+  for (const CopyInFlight& copy : copies_) EndCopy(copy);
+  copies_.clear();
+  swap_ins_.clear();
+  host_owners_.assign(host_owners_.size(), 0);
+  absl::erase_if(accounts_, [](const auto& entry) { return entry.second.is_swapped; });
+  for (auto& [sequence, account] : accounts_) account.is_published = false;
+  cached_.clear();
+  for (BlockState& state : states_) {
+    state.is_cached = false;
+    state.num_cached_above = 0;
+  }
+  blocks_.OnStepsAbandoned();
+}
+
+bool AuditedBlocks::Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) {
+  const int num_free = blocks_.num_free_blocks();
+  const int num_needed = blocks_.NumBlocksNeeded(sequence, first_written, num_tokens);
+  const size_t first_copy = copies->size();
+  const bool has_room = blocks_.Allocate(sequence, first_written, num_tokens, copies);
+  if (has_room != (num_needed <= num_free)) Complain(num_needed, " needed, ", num_free, " free, allocated: ", has_room);
+  if (blocks_.num_free_blocks() != num_free - (has_room ? num_needed : 0)) {
+    Complain(num_needed, " blocks were needed, ", num_free - blocks_.num_free_blocks(), " taken");
+  }
+  if (!has_room) {
+    if (copies->size() != first_copy) Complain("copies for an allocation that failed");
+    return false;
+  }
+  Account& account = accounts_[sequence];
+  std::vector<BlockId>& table = account.table;
+  const absl::Span<const BlockId> changed = blocks_.Table(sequence);
+  const int first_block = first_written / block_size();
+  const size_t old_size = table.size();
+  if (account.is_swapped) Complain("sequence ", Value(sequence), " allocates while it is swapped out");
+  if (changed.size() != std::max<size_t>(old_size, NumBlocksFor(num_tokens, block_size()))) {
+    Complain("a table of ", changed.size(), " blocks for ", num_tokens, " tokens");
+    return true;
+  }
+  size_t num_copies = 0;
+  for (size_t i = 0; i < old_size; ++i) {
+    const BlockId old = table[i];
+    if (changed[i] == old) continue;
+    BlockState& state = states_[Value(old)];
+    if (static_cast<int>(i) < first_block) Complain("entry ", i, " changed, written from ", first_written);
+    if (state.owners < 2 && !state.is_cached) Complain("block ", Value(old), " had one owner and was copied");
+    --state.owners;
+    TakeFresh(changed[i]);
+    table[i] = changed[i];
+    if (static_cast<int>(i) != first_block || first_written % block_size() == 0) continue;
+    const BlockCopy copy{old, changed[i]};
+    if (copies->size() != first_copy + ++num_copies || copies->back() != copy) {
+      Complain("block ", Value(old), " is to be copied to ", Value(changed[i]));
+      continue;
+    }
+    copies_.push_back({step_, copy});
+    ++states_[Value(copy.source)].copies;
+    ++states_[Value(copy.destination)].copies;
+    ++num_copies_;
+  }
+  if (copies->size() != first_copy + num_copies) Complain("a copy that nobody needs");
+  for (size_t i = old_size; i < changed.size(); ++i) AddFresh(changed[i], &table);
+  CheckWritable(sequence, account, first_written, num_tokens);
+  return true;
+}
+
+void AuditedBlocks::AddFresh(BlockId block, std::vector<BlockId>* table) {
+  TakeFresh(block);
+  table->push_back(block);
+}
+
+void AuditedBlocks::TakeFresh(BlockId block) {
+  BlockState& state = states_[Value(block)];
+  if (state.owners != 0) Complain("block ", Value(block), " was handed out while ", state.owners, " tables have it");
+  if (state.copies != 0) Complain("block ", Value(block), " was handed out while a copy of it is in flight");
+  if (state.is_cached) {
+    ClearCached(block);
+    ++num_evictions_;
+  }
+  ++state.generation;
+  ++state.owners;
+}
+
+void AuditedBlocks::SetCached(BlockId block, Content content, const std::string& salt) {
+  BlockState& state = states_[Value(block)];
+  state.is_cached = true;
+  state.salt = salt;
+  state.cached_below = content.first;
+  if (state.cached_below != 0) ++states_[state.cached_below - 1].num_cached_above;
+  cached_[content] = block;
+  state.content = std::move(content);
+}
+
+// With it go those above it. They would have been evicted before unless somebody holds them without what is below.
+void AuditedBlocks::ClearCached(BlockId block) {
+  BlockState& state = states_[Value(block)];
+  state.is_cached = false;
+  cached_.erase(state.content);
+  if (state.cached_below != 0) --states_[state.cached_below - 1].num_cached_above;
+  for (uint32_t i = 0; state.num_cached_above > 0; ++i) {
+    const BlockState& above = states_[i];
+    if (!above.is_cached || above.cached_below != Value(block) + 1) continue;
+    if (above.owners + above.copies == 0) Complain("block ", Value(block), " was evicted from below block ", i);
+    ClearCached(BlockId{i});
+  }
+}
+
+// Nobody else reads what is about to be stored, but for forks that wait for it.
+void AuditedBlocks::CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens) {
+  for (int i = first_written / block_size(); i < NumBlocksFor(num_tokens, block_size()); ++i) {
+    const BlockId block = account.table[i];
+    const BlockState& state = states_[Value(block)];
+    if (i < account.num_lent || (state.owners == 1 && !state.is_cached)) continue;
+    Complain("sequence ", Value(sequence), " writes to block ", Value(block), ", which is in ", state.owners,
+             " tables and ", state.is_cached ? "cached" : "not cached");
+  }
+}
+
+int AuditedBlocks::NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const {
+  return blocks_.NumBlocksNeeded(sequence, first_written, num_tokens);
+}
+
+void AuditedBlocks::Fork(SequenceId parent, SequenceId child, int num_tokens) {
+  const int num_free = num_free_blocks();
+  blocks_.Fork(parent, child, num_tokens);
+  const auto it = accounts_.find(parent);
+  if (it == accounts_.end()) return;
+  Account account = it->second;
+  it->second.num_lent = std::max(it->second.num_lent, num_tokens / block_size());
+  account.num_lent = 0;
+  account.table.resize(std::min<size_t>(account.table.size(), NumBlocksFor(num_tokens, block_size())));
+  for (const BlockId block : account.table) {
+    ++(account.is_swapped ? host_owners_[Value(block)] : states_[Value(block)].owners);
+  }
+  const absl::Span<const BlockId> table = blocks_.Table(child);
+  if (table != absl::MakeConstSpan(account.is_swapped ? std::vector<BlockId>() : account.table)) {
+    Complain("the fork of sequence ", Value(parent), " does not share its blocks");
+  }
+  if (num_free_blocks() != num_free) Complain("a fork took ", num_free - num_free_blocks(), " blocks");
+  accounts_[child] = std::move(account);
+}
+
+void AuditedBlocks::DropOwners(const std::vector<BlockId>& table, bool is_host) {
+  for (const BlockId block : table) --(is_host ? host_owners_[Value(block)] : states_[Value(block)].owners);
+}
+
+void AuditedBlocks::Free(SequenceId sequence) {
+  blocks_.Free(sequence);
+  if (!blocks_.Table(sequence).empty()) Complain("sequence ", Value(sequence), " has blocks after Free");
+  const auto it = accounts_.find(sequence);
+  if (it == accounts_.end()) return;
+  DropOwners(it->second.table, it->second.is_swapped);
+  if (!it->second.is_swapped) released_.push_back(sequence);
+  accounts_.erase(it);
+}
+
+PrefixHit AuditedBlocks::FindPrefix(const std::string& salt, absl::Span<const TokenId> tokens) const {
+  return blocks_.FindPrefix(salt, tokens);
+}
+
+void AuditedBlocks::AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
+                                int num_tokens) {
+  blocks_.AdoptPrefix(sequence, salt, tokens, num_tokens);
+  if (!has_prefix_cache_) return;
+  Account& account = accounts_[sequence];
+  account.is_published = true;
+  account.salt = salt;
+  num_adopted_tokens_ += num_tokens;
+  const absl::Span<const BlockId> table = blocks_.Table(sequence);
+  account.table.assign(table.begin(), table.end());
+  if (static_cast<int>(table.size()) != NumBlocksFor(num_tokens, block_size())) {
+    Complain(table.size(), " cached blocks for ", num_tokens, " tokens");
+  }
+  for (const BlockId block : table) {
+    BlockState& state = states_[Value(block)];
+    if (!state.is_cached || state.salt != salt) {
+      Complain("block ", Value(block), " was adopted for salt '", salt, "' and is cached ", state.is_cached ? 1 : 0,
+               " times, for salt '", state.salt, "'");
+    }
+    ++state.owners;
+  }
+}
+
+std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) {
+  const std::optional<int> first_changed = blocks_.Publish(sequence, tokens, num_tokens);
+  const auto it = accounts_.find(sequence);
+  if (it == accounts_.end() || !it->second.is_published) {
+    if (first_changed.has_value()) Complain("a table without promises changed by being published");
+    return first_changed;
+  }
+  std::vector<BlockId>& table = it->second.table;
+  const absl::Span<const BlockId> changed = blocks_.Table(sequence);
+  std::optional<int> first_different;
+  bool is_shared = false;  // An entry that the cache has already could not be given up.
+  for (int i = 0; i < static_cast<int>(table.size()); ++i) {
+    const BlockId own = table[i];
+    const bool is_whole = (i + 1) * block_size() <= num_tokens && !is_shared;
+    BlockId expected = own;
+    if (is_whole && !states_[Value(own)].is_cached) {
+      Content content{i == 0 ? 0 : Value(table[i - 1]) + 1, it->second.salt + '/'};
+      const absl::Span<const TokenId> part = tokens.subspan(i * block_size(), block_size());
+      content.second.append(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(TokenId));
+      const auto cached = cached_.find(content);
+      if (cached == cached_.end()) {
+        SetCached(own, std::move(content), it->second.salt);
+      } else if (states_[Value(own)].owners > 1) {
+        is_shared = true;
+      } else {
+        expected = cached->second;
+        if (!first_different.has_value()) first_different = i;
+      }
+    }
+    if (changed[i] != expected) {
+      Complain("entry ", i, " was published as block ", Value(changed[i]), " in place of ", Value(expected));
+    }
+    --states_[Value(own)].owners;
+    ++states_[Value(changed[i])].owners;
+    table[i] = changed[i];
+  }
+  if (first_different != first_changed) Complain("Publish does not say which entry is the first that changed");
+  return first_changed;
+}
+
+bool AuditedBlocks::SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) {
+  const size_t first_swap = swap_outs->size();
+  if (!blocks_.SwapOut(sequences, swap_outs)) {
+    if (swap_outs->size() != first_swap) Complain("blocks were swapped out by a call that failed");
+    return false;
+  }
+  absl::flat_hash_map<BlockId, BlockId> hosts;
+  size_t next = first_swap;
+  for (const SequenceExtent& extent : sequences) {
+    Account& account = accounts_[extent.sequence];
+    std::vector<BlockId> host_table;
+    for (int i = 0; i < NumBlocksFor(extent.num_tokens, block_size()); ++i) {
+      const auto [it, is_new] = hosts.try_emplace(account.table[i]);
+      if (is_new) {
+        if (next == swap_outs->size()) return Complain("a block was left behind in the pool"), true;
+        it->second = (*swap_outs)[next++].host;
+        if (host_owners_[Value(it->second)] != 0) Complain("host block ", Value(it->second), " was in use");
+      }
+      host_table.push_back(it->second);
+      ++host_owners_[Value(it->second)];
+    }
+    DropOwners(account.table, /*is_host=*/false);
+    account.table = std::move(host_table);
+    account.is_swapped = true;
+    account.num_lent = 0;
+    released_.push_back(extent.sequence);
+  }
+  if (next != swap_outs->size()) Complain("a block was swapped out twice");
+  return true;
+}
+
+int AuditedBlocks::NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const {
+  return blocks_.NumBlocksToSwapIn(sequences);
+}
+
+bool AuditedBlocks::SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) {
+  const int num_needed = blocks_.NumBlocksToSwapIn(sequences);
+  const int num_free = num_free_blocks();
+  const size_t first_swap = swap_ins->size();
+  const bool has_room = blocks_.SwapIn(sequences, swap_ins);
+  if (has_room != (num_needed <= num_free))
+    Complain(num_needed, " needed, ", num_free, " free, swapped in: ", has_room);
+  if (num_free_blocks() != num_free - (has_room ? num_needed : 0)) Complain("swapped in, took the wrong number");
+  if (!has_room) return false;
+  absl::flat_hash_map<BlockId, BlockId> devices;
+  for (size_t i = first_swap; i < swap_ins->size(); ++i) {
+    const BlockSwap& swap = (*swap_ins)[i];
+    if (!devices.emplace(swap.host, swap.device).second) Complain("host block ", Value(swap.host), " came back twice");
+    TakeFresh(swap.device);
+    --states_[Value(swap.device)].owners;
+    ++host_owners_[Value(swap.host)];
+    swap_ins_.push_back({step_, swap.host});
+  }
+  for (const SequenceId sequence : sequences) {
+    Account& account = accounts_[sequence];
+    DropOwners(account.table, /*is_host=*/true);
+    const absl::Span<const BlockId> table = blocks_.Table(sequence);
+    if (table.size() != account.table.size()) return Complain("a table of another size came back"), true;
+    for (size_t i = 0; i < table.size(); ++i) {
+      const auto device = devices.find(account.table[i]);
+      if (device == devices.end() || device->second != table[i]) Complain("entry ", i, " came back from elsewhere");
+      ++states_[Value(table[i])].owners;
+    }
+    account.table.assign(table.begin(), table.end());
+    account.is_swapped = false;
+  }
+  return true;
+}
+
+bool AuditedBlocks::HoldsBlocks(SequenceId sequence) const {
+  const auto it = accounts_.find(sequence);
+  return it != accounts_.end() && !it->second.is_swapped;
+}
+
+absl::Status AuditedBlocks::CheckAll() const {
+  QUIRE_RETURN_IF_ERROR(blocks_.CheckIntegrity());
+  BlockCounts expected;
+  for (const BlockState& state : states_) {
+    const int held = state.owners + state.copies;
+    ++expected.total;
+    if (held > 0) ++expected.used;
+    if (held > 1) ++expected.shared;
+    if (held == 0) ++(state.is_cached ? expected.evictable : expected.free);
+  }
+  for (const int owners : host_owners_) {
+    ++expected.host_total;
+    if (owners > 0) ++expected.host_used;
+  }
+  if (num_evictions_ != blocks_.num_evictions()) {
+    return absl::InternalError(absl::StrCat(blocks_.num_evictions(), " evictions counted, ", num_evictions_,
+                                            " cached blocks were handed out"));
+  }
+  const BlockCounts counts = blocks_.counts();
+  const auto print = [](const BlockCounts& c) {
+    return absl::StrCat(c.total, " blocks, ", c.free, " free, ", c.evictable, " evictable, ", c.used, " used, ",
+                        c.shared, " shared, ", c.host_used, " of ", c.host_total, " host blocks");
+  };
+  if (print(counts) != print(expected)) {
+    return absl::InternalError(absl::StrCat("the manager counts ", print(counts), "; there are ", print(expected)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

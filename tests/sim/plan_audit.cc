@@ -1,0 +1,221 @@
+#include "tests/sim/plan_audit.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+// A request may find out so many plans late that there is room.
+constexpr int kMaxPlansInVain = 12;
+
+template <typename... Parts>
+absl::Status Broken(const Parts&... parts) {
+  return absl::InternalError(absl::StrCat("plan: ", parts...));
+}
+
+}  // namespace
+
+int64_t MostBlocks(const Request& request, int block_size) {
+  const int64_t num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t num_shared = num_prompt_tokens / block_size;
+  const int64_t num_slots = num_prompt_tokens + request.max_tokens - 1;
+  return num_shared + NumRows(request) * ((num_slots + block_size - 1) / block_size - num_shared);
+}
+
+PlanAudit::PlanAudit(const SimWorker& worker, const AuditedBlocks* blocks)
+    : worker_(worker), blocks_(blocks), rows_(worker.rows) {}
+
+bool PlanAudit::goes_by_rank() const {
+  const auto policy = static_cast<SchedulingPolicy>(worker_.policy);
+  return policy == SchedulingPolicy::kFcfs || policy == SchedulingPolicy::kPriority;
+}
+
+void PlanAudit::OnSubmitted(const Request& request) {
+  const bool has_priority = static_cast<SchedulingPolicy>(worker_.policy) == SchedulingPolicy::kPriority;
+  live_[request.id] = {{has_priority ? request.priority : 0, num_submitted_++},
+                       MostBlocks(request, worker_.block_size),
+                       NumRows(request)};
+  by_seed_[request.sampling.seed] = request.id;
+}
+
+void PlanAudit::OnEnded(RequestId request) {
+  live_.erase(request);
+}
+
+void PlanAudit::OnReleased(const std::vector<SequenceId>& sequences) {
+  for (const SequenceId sequence : sequences) Release(sequence);
+}
+
+void PlanAudit::OnAbandoned() {
+  running_.clear();
+  rows_.assign(rows_.size(), Row());
+  for (auto& [request, live] : live_) live.num_running = 0;
+  num_plans_in_vain_ = 0;
+}
+
+void PlanAudit::Release(SequenceId sequence) {
+  const auto it = running_.find(sequence);
+  if (it == running_.end()) return;
+  const auto live = live_.find(it->second.second);
+  if (live != live_.end()) --live->second.num_running;
+  running_.erase(it);
+}
+
+void PlanAudit::Occupy(RowId row, SequenceId sequence, RequestId request) {
+  running_[sequence] = {row, request};
+  rows_[Value(row)].sequence = sequence;
+  const auto live = live_.find(request);
+  if (live != live_.end()) ++live->second.num_running;
+}
+
+absl::Status PlanAudit::Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
+                              const std::vector<SequenceId>& preempted) {
+  QUIRE_RETURN_IF_ERROR(CheckLimits(plan, before, after));
+  QUIRE_RETURN_IF_ERROR(CheckVictims(before, after, preempted));
+  QUIRE_RETURN_IF_ERROR(CheckOrder(plan));
+  QUIRE_RETURN_IF_ERROR(TakeRows(plan));
+  QUIRE_RETURN_IF_ERROR(CheckTables(plan));
+  return CheckNobodyWaitsInVain(plan, after.preemptions > before.preemptions);
+}
+
+absl::Status PlanAudit::CheckLimits(const StepPlan& plan, const SchedulerCounts& before,
+                                    const SchedulerCounts& after) const {
+  if (plan.num_tokens() > worker_.step_tokens) return Broken(plan.num_tokens(), " tokens");
+  if (after.scheduled_tokens - before.scheduled_tokens != plan.num_tokens()) return Broken("its tokens are miscounted");
+  if (after.preemptions > before.preemptions && !plan.starts.empty()) return Broken("preempted and admitted");
+  if (after.running + after.waiting != num_live()) return Broken("a request is in no queue, or in two");
+  for (const SequenceSlice& slice : plan.slices) {
+    if (slice.num_tokens > worker_.chunk_tokens) return Broken("a slice of ", slice.num_tokens, " tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
+                                     const std::vector<SequenceId>& preempted) {
+  std::set<RequestId> victims;
+  for (const SequenceId sequence : preempted) {
+    const auto it = running_.find(sequence);
+    if (it != running_.end()) victims.insert(it->second.second);
+  }
+  OnReleased(preempted);
+  if (after.preemptions - before.preemptions != static_cast<int64_t>(victims.size())) {
+    return Broken(victims.size(), " requests lost their blocks, ", after.preemptions - before.preemptions, " counted");
+  }
+  if (victims.empty()) return absl::OkStatus();
+  bool does_anybody_run = false;
+  for (const auto& [request, live] : live_) {
+    if (live.num_running == 0) continue;
+    does_anybody_run = true;
+    for (const RequestId victim : victims) {
+      if (live_.at(victim).rank.first < live.rank.first) {
+        return Broken("request ", Value(victim), " was preempted, the less urgent ", Value(request), " goes on");
+      }
+    }
+  }
+  return does_anybody_run ? absl::OkStatus() : Broken("preempted everybody");
+}
+
+// Without a cache there is no prefix to wait for: nobody may be overtaken.
+absl::Status PlanAudit::CheckOrder(const StepPlan& plan) const {
+  if (plan.starts.empty() || !goes_by_rank() || worker_.prefix_cache != 0) return absl::OkStatus();
+  std::set<RequestId> entering;
+  for (const SequenceStart& start : plan.starts) {
+    const auto it = by_seed_.find(start.sampling.seed);
+    if (it != by_seed_.end()) entering.insert(it->second);
+  }
+  for (const RequestId request : entering) {
+    for (const auto& [other, live] : live_) {
+      if (live.num_running > 0 || entering.contains(other) || live.rank > live_.at(request).rank) continue;
+      return Broken("request ", Value(request), " overtook ", Value(other));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanAudit::TakeRows(const StepPlan& plan) {
+  std::vector<std::pair<RowId, SequenceId>> had_before;
+  const auto is_row = [&](RowId row) { return Value(row) < rows_.size(); };
+  for (const SequenceStart& start : plan.starts) {
+    const auto request = by_seed_.find(start.sampling.seed);
+    if (!is_row(start.row) || request == by_seed_.end() || !live_.contains(request->second)) {
+      return Broken("sequence ", Value(start.sequence), " starts in row ", Value(start.row));
+    }
+    had_before.emplace_back(start.row, rows_[Value(start.row)].sequence);
+    rows_[Value(start.row)].table.clear();
+    rows_[Value(start.row)].has_run = false;
+    Occupy(start.row, start.sequence, request->second);
+  }
+  absl::flat_hash_set<RowId> forked;
+  for (const SequenceFork& fork : plan.forks) {
+    if (!is_row(fork.row) || !is_row(fork.parent) || forked.contains(fork.parent)) {
+      return Broken("row ", Value(fork.row), " is forked from row ", Value(fork.parent));
+    }
+    const auto parent = running_.find(rows_[Value(fork.parent)].sequence);
+    if (parent == running_.end() || parent->second.first != fork.parent) {
+      return Broken("row ", Value(fork.row), " is forked from row ", Value(fork.parent), ", where nobody runs");
+    }
+    had_before.emplace_back(fork.row, rows_[Value(fork.row)].sequence);
+    rows_[Value(fork.row)].table = rows_[Value(fork.parent)].table;
+    rows_[Value(fork.row)].has_run = true;
+    const RequestId request = parent->second.second;
+    Occupy(fork.row, fork.sequence, request);
+    forked.insert(fork.row);
+  }
+  for (const auto& [row, sequence] : had_before) {
+    const auto it = running_.find(sequence);
+    if (it == running_.end() || it->second.first != row || rows_[Value(row)].sequence == sequence) continue;
+    return Broken("row ", Value(row), " was taken from sequence ", Value(sequence), ", which runs there");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanAudit::CheckTables(const StepPlan& plan) {
+  for (const SequenceSlice& slice : plan.slices) {
+    if (Value(slice.row) >= rows_.size()) return Broken("row ", Value(slice.row), " of ", rows_.size());
+    Row& row = rows_[Value(slice.row)];
+    const auto runner = running_.find(row.sequence);
+    if (runner == running_.end()) return Broken("row ", Value(slice.row), " belongs to nobody who runs");
+    if (!std::exchange(row.has_run, true)) live_.at(runner->second.second).first_position = slice.first_position;
+    if (!blocks_->HoldsBlocks(row.sequence)) return Broken("sequence ", Value(row.sequence), " holds no blocks");
+    if (slice.first_changed_block > static_cast<int>(row.table.size())) return Broken("a table with a hole");
+    row.table.resize(slice.first_changed_block);
+    for (const BlockId block : slice.block_tail) row.table.push_back({block, blocks_->generation(block)});
+    const int num_read = NumBlocksFor(slice.first_position + slice.num_tokens, worker_.block_size);
+    if (num_read > static_cast<int>(row.table.size())) return Broken("a table of ", row.table.size(), " blocks");
+    for (int i = 0; i < num_read; ++i) {
+      const Entry& entry = row.table[i];
+      if (entry.generation == blocks_->generation(entry.block)) continue;
+      return Broken("sequence ", Value(row.sequence), " reads block ", Value(entry.block),
+                    ", which was handed out to somebody else");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanAudit::CheckNobodyWaitsInVain(const StepPlan& plan, bool has_preempted) {
+  if (plan.empty()) return absl::OkStatus();
+  const int watermark_blocks = (worker_.watermark_percent * worker_.blocks + 99) / 100;
+  const int num_free = blocks_->num_free_blocks() - watermark_blocks;
+  int num_rows = 0;
+  bool does_anybody_wait = false;
+  bool does_everybody_fit = true;
+  for (const auto& [request, live] : live_) {
+    num_rows += live.num_rows;
+    if (live.num_running > 0) continue;
+    does_anybody_wait = true;
+    if (live.most_blocks > num_free) does_everybody_fit = false;
+  }
+  const bool is_in_vain = does_anybody_wait && does_everybody_fit && num_rows <= worker_.rows && plan.starts.empty() &&
+                          !has_preempted && plan.num_tokens() < worker_.step_tokens && worker_.prefix_cache == 0 &&
+                          worker_.is_static == 0 && worker_.served_percent == 0;
+  num_plans_in_vain_ = is_in_vain ? num_plans_in_vain_ + 1 : 0;
+  if (num_plans_in_vain_ <= kMaxPlansInVain) return absl::OkStatus();
+  return Broken("for ", num_plans_in_vain_, " steps requests wait although all of them fit");
+}
+
+}  // namespace quire

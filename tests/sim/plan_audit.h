@@ -1,0 +1,86 @@
+#ifndef QUIRE_TESTS_SIM_PLAN_AUDIT_H_
+#define QUIRE_TESTS_SIM_PLAN_AUDIT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/step_plan.h"
+#include "tests/sim/audited_blocks.h"
+#include "tests/sim/scenario.h"
+
+namespace quire {
+
+// Blocks that the request can ever hold: its prompt's whole blocks once, the rest for each sample or beam.
+int64_t MostBlocks(const Request& request, int block_size);
+// What the plans of one scheduler may say, given all that was said before: limits and order of service, which rows are
+// taken, that a table names no block which was handed out to somebody else since.
+class PlanAudit {
+ public:
+  // `blocks` is borrowed.
+  PlanAudit(const SimWorker& worker, const AuditedBlocks* blocks);
+
+  void OnSubmitted(const Request& request);
+  void OnEnded(RequestId request);
+  // The blocks of these sequences were freed or swapped out, outside of Plan.
+  void OnReleased(const std::vector<SequenceId>& sequences);
+  void OnAbandoned();
+
+  // The error names the rule that the plan breaks. `preempted` sequences lost their blocks while it was made.
+  absl::Status Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
+                     const std::vector<SequenceId>& preempted);
+
+  // Where the first slice of a request that has just started began.
+  int first_position(RequestId request) const { return live_.at(request).first_position; }
+
+  int num_live() const { return static_cast<int>(live_.size()); }
+
+ private:
+  struct Entry {
+    BlockId block;
+    uint32_t generation;
+  };
+  struct Row {
+    SequenceId sequence{0};
+    bool has_run = false;  // Since it was started.
+    std::vector<Entry> table;
+  };
+  struct Live {
+    std::pair<int, uint64_t> rank;  // Smaller is served first, under the policies that go by rank.
+    int64_t most_blocks;
+    int num_rows;
+    int num_running = 0;     // Sequences.
+    int first_position = 0;  // Of the first slice since it entered.
+  };
+
+  absl::Status CheckLimits(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after) const;
+  absl::Status CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
+                            const std::vector<SequenceId>& preempted);
+  absl::Status TakeRows(const StepPlan& plan);
+  absl::Status CheckOrder(const StepPlan& plan) const;
+  absl::Status CheckTables(const StepPlan& plan);
+  absl::Status CheckNobodyWaitsInVain(const StepPlan& plan, bool has_preempted);
+  void Occupy(RowId row, SequenceId sequence, RequestId request);
+  void Release(SequenceId sequence);
+  bool goes_by_rank() const;
+
+  const SimWorker worker_;
+  const AuditedBlocks* const blocks_;
+  std::vector<Row> rows_;
+  absl::flat_hash_map<SequenceId, std::pair<RowId, RequestId>> running_;
+  std::map<RequestId, Live> live_;
+  absl::flat_hash_map<uint64_t, RequestId> by_seed_;
+  uint64_t num_submitted_ = 0;
+  int num_plans_in_vain_ = 0;  // In a row, that could have admitted somebody and did not.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_SIM_PLAN_AUDIT_H_

@@ -1,0 +1,174 @@
+#include "tests/sim/quire_sim.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/flags.h"
+#include "tests/sim/isolated_run.h"
+#include "tests/sim/mutant_runs.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/scenario_draw.h"
+#include "tests/sim/search.h"
+#include "tests/sim/shrink.h"
+
+ABSL_FLAG(int64_t, seeds, 0, "Scenarios to run; 0: as many as the other limits allow.");
+ABSL_FLAG(int64_t, events, 0, "Events after which to end; 0: no limit.");
+ABSL_FLAG(double, seconds, 0, "Seconds after which to end; 0: no limit. With --mutants: for each of them, 0: 60.");
+ABSL_FLAG(uint64_t, first_seed, 1, "The seed to begin with.");
+ABSL_FLAG(uint64_t, seed, 0, "Runs the scenario of this seed only, and shrinks it if it fails.");
+ABSL_FLAG(int32_t, jobs, 2, "Processes that run scenarios.");
+ABSL_FLAG(std::string, replay, "", "Runs the scenario in this file, as a failure prints it.");
+ABSL_FLAG(bool, no_shrink, false, "Does not make a scenario that fails smaller.");
+ABSL_FLAG(bool, mutants, false, "Runs the simulators with a planted bug, each until it is caught.");
+ABSL_FLAG(std::string, mutants_folder, "", "Where these are; empty: in mutants/ beside this program.");
+ABSL_FLAG(std::string, only, "", "Only mutants whose name contains this.");
+
+namespace quire {
+namespace {
+
+constexpr int kMaxShrinkAttempts = 4000;
+
+const ProgramFlags& Flags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-sim",
+      "Runs the manager's scheduler, block manager, prefix cache and placement against workers that check every slot "
+      "they read, over scenarios drawn from seeds. An event is a call into the core that has something to do (submit, "
+      "cancel, deadline, plan, commit, loss of a worker) or a slice that a worker executes. Exits with 1 at the first "
+      "failure; its output is then the shrunk scenario, which --replay runs again.",
+      "--seconds 60",
+      {{"What to run", {"seeds", "events", "seconds", "first_seed", "seed", "replay", "jobs"}},
+       {"Failures", {"no_shrink"}},
+       {"Planted bugs", {"mutants", "mutants_folder", "only"}}}};
+  return *flags;
+}
+
+absl::Status Isolated(const Scenario& scenario) {
+  return RunIsolated([&] {
+    SimReport report;
+    return RunScenario(scenario, /*is_run_twice=*/true, &report);
+  });
+}
+
+// A comment, as a whole: whatever a failure prints can be replayed.
+void PrintComment(const std::string& text) {
+  std::printf("# %s\n", text.c_str());
+}
+
+void PrintShrunk(const Scenario& scenario) {
+  const Scenario small = Shrink(
+      scenario, [](const Scenario& smaller) { return !Isolated(smaller).ok(); }, kMaxShrinkAttempts);
+  PrintComment(absl::StrCat("shrunk to ", small.events.size(), " events: ", Isolated(small).message()));
+  std::printf("%s", PrintScenario(small).c_str());
+}
+
+int ReportFailure(const Scenario& scenario, const std::string& name, const std::string& message) {
+  PrintComment(absl::StrCat("quire-sim ", name, " fails: ", message));
+  if (!absl::GetFlag(FLAGS_no_shrink)) PrintShrunk(scenario);
+  return 1;
+}
+
+int RunOne(const Scenario& scenario, const std::string& name) {
+  const absl::Status status = Isolated(scenario);
+  if (!status.ok()) return ReportFailure(scenario, name, std::string(status.message()));
+  std::printf("%s: no failure\n", name.c_str());
+  return 0;
+}
+
+absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("--replay: cannot read '", path, "'"));
+  std::stringstream text;
+  text << file.rdbuf();
+  return ParseScenario(text.str());
+}
+
+double Percent(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void PrintReport(const SearchResult& result) {
+  const SimReport& r = result.report;
+  const auto print = [](const char* name, int64_t value) { std::printf("  %-18s %12lld\n", name, (long long)value); };
+  std::printf("%lld scenarios, %lld events in %.1f s: %.0f events/s\n", (long long)r.scenarios, (long long)r.events,
+              result.seconds, static_cast<double>(r.events) / result.seconds);
+  print("requests", r.requests);
+  print("refused", r.refused);
+  print("cancelled", r.cancelled);
+  print("past deadline", r.expired);
+  print("beam searches", r.searches);
+  print("plans", r.plans);
+  print("tokens emitted", r.tokens);
+  print("preemptions", r.preemptions);
+  print("swap-outs", r.swap_outs);
+  print("forks", r.forks);
+  print("copies on write", r.copies);
+  print("evictions", r.evictions);
+  print("cached tokens", r.cached_tokens);
+  print("worker losses", r.losses);
+  print("blocks probed", r.probed_blocks);
+  print("full counts", r.checks);
+  std::printf("  recomputed tokens: %.1f %% of all, %.1f %% where somebody waited in most steps\n",
+              Percent(r.recomputed_tokens, r.scheduled_tokens),
+              Percent(r.crowded_recomputed_tokens, r.crowded_scheduled_tokens));
+}
+
+int RunSearch() {
+  SearchOptions options;
+  options.first_seed = absl::GetFlag(FLAGS_first_seed);
+  options.seeds = absl::GetFlag(FLAGS_seeds);
+  options.events = absl::GetFlag(FLAGS_events);
+  options.seconds = absl::GetFlag(FLAGS_seconds);
+  options.jobs = absl::GetFlag(FLAGS_jobs);
+  if (options.seeds == 0 && options.events == 0 && options.seconds == 0) options.seeds = 10000;
+  const SearchResult result = Search(options);
+  if (result.failed_seed.has_value()) {
+    return ReportFailure(DrawScenario(*result.failed_seed), absl::StrCat("--seed ", *result.failed_seed),
+                         result.message);
+  }
+  PrintReport(result);
+  return 0;
+}
+
+int Run(const char* program) {
+  if (absl::Status status = CheckFlagRange("jobs", absl::GetFlag(FLAGS_jobs), 1, 256); !status.ok()) {
+    std::fprintf(stderr, "quire-sim: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  if (absl::GetFlag(FLAGS_mutants)) {
+    std::string folder = absl::GetFlag(FLAGS_mutants_folder);
+    if (folder.empty()) folder = (std::filesystem::path(program).parent_path() / "mutants").string();
+    const double seconds = absl::GetFlag(FLAGS_seconds) > 0 ? absl::GetFlag(FLAGS_seconds) : 60;
+    return CatchMutants(folder, absl::GetFlag(FLAGS_only), seconds, absl::GetFlag(FLAGS_jobs)) ? 0 : 1;
+  }
+  if (!absl::GetFlag(FLAGS_replay).empty()) {
+    const absl::StatusOr<Scenario> scenario = ReadScenario(absl::GetFlag(FLAGS_replay));
+    if (scenario.ok()) return RunOne(*scenario, absl::StrCat("--replay ", absl::GetFlag(FLAGS_replay)));
+    std::fprintf(stderr, "quire-sim: %s\n", std::string(scenario.status().message()).c_str());
+    return 2;
+  }
+  const uint64_t seed = absl::GetFlag(FLAGS_seed);
+  return seed > 0 ? RunOne(DrawScenario(seed), absl::StrCat("--seed ", seed)) : RunSearch();
+}
+
+}  // namespace
+
+int RunQuireSim(int argc, const char* const* argv) {
+  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
+  if (!text.ok()) {
+    std::fprintf(stderr, "quire-sim: %s\n", std::string(text.status().message()).c_str());
+    return 2;
+  }
+  if (text->has_value()) {
+    std::printf("%s", (*text)->c_str());
+    return 0;
+  }
+  return Run(argv[0]);
+}
+
+}  // namespace quire

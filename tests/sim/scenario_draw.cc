@@ -1,0 +1,198 @@
+#include "tests/sim/scenario_draw.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/sim/random.h"
+
+namespace quire {
+namespace {
+
+class Drawer {
+ public:
+  explicit Drawer(uint64_t seed) : random_(seed) {}
+
+  Scenario Draw() {
+    scenario_.model.vocab = random_.OneIn(4) ? 3 : 1000;
+    has_stops_ = random_.OneIn(3);
+    if (has_stops_) scenario_.model.stop_percent = random_.Between(1, 40);
+    DrawSwarm();
+    const int num_workers = random_.OneIn(4) ? random_.Between(2, 3) : 1;
+    is_small_ = !random_.OneIn(4);
+    const SimWorker worker = DrawWorker();
+    for (int i = 0; i < num_workers; ++i) {
+      scenario_.workers.push_back(worker);
+      if (i > 0) scenario_.workers.back().blocks = DrawBlocks();
+    }
+    capacity_ = std::min(worker.context, worker.blocks * worker.block_size);
+    in_flight_.assign(num_workers, 0);
+    is_slow_.assign(num_workers, false);
+    for (int i = 0; i < num_workers; ++i) is_slow_[i] = random_.OneIn(5);
+    const int num_events = random_.OneIn(8) ? random_.Between(500, 4000) : random_.Between(20, 500);
+    while (static_cast<int>(scenario_.events.size()) < num_events) DrawEvent();
+    return std::move(scenario_);
+  }
+
+ private:
+  // Which features are on, and how often.
+  void DrawSwarm() {
+    has_samples_ = random_.OneIn(2);
+    has_beams_ = random_.OneIn(2);
+    has_salts_ = random_.OneIn(3);
+    has_bypass_ = random_.OneIn(4);
+    has_logprobs_ = random_.OneIn(4);
+    has_priorities_ = random_.OneIn(2);
+    has_deadlines_ = random_.OneIn(5);
+    has_follow_ups_ = random_.OneIn(2);
+    num_streams_ = random_.OneIn(3) ? 0 : random_.Between(1, 12);
+    repeats_ = random_.OneIn(4);
+    is_careless_ = random_.OneIn(6);
+    submit_period_ = random_.OneIn(3) ? random_.Between(20, 120) : random_.Between(3, 20);
+    cancel_period_ = random_.OneIn(2) ? random_.Between(10, 100) : 0;
+    cancel_sample_period_ = has_samples_ && random_.OneIn(2) ? random_.Between(10, 60) : 0;
+    lose_period_ = random_.OneIn(4) ? random_.Between(20, 400) : 0;
+    probe_period_ = random_.OneIn(4) ? random_.Between(10, 40) : 0;
+    late_period_ = random_.OneIn(8) ? 50 : 0;
+  }
+
+  int DrawBlocks() {
+    if (is_small_) return random_.Between(4, 24);
+    return random_.OneIn(8) ? random_.Between(256, 1024) : random_.Between(4, 256);
+  }
+
+  SimWorker DrawWorker() {
+    SimWorker worker;
+    worker.blocks = DrawBlocks();
+    worker.block_size = random_.OneIn(2) ? random_.Between(1, 32) : random_.Between(1, 4);
+    worker.host_blocks = random_.OneIn(2) ? random_.Between(1, 64) : 0;
+    worker.prefix_cache = random_.OneIn(3) ? 0 : 1;
+    worker.policy = random_.OneIn(2) ? random_.Between(0, 3) : (has_priorities_ ? 1 : 0);
+    worker.is_static = random_.OneIn(16);
+    worker.served_percent = random_.OneIn(16) ? random_.Between(1, 150) : 0;
+    worker.step_tokens = random_.OneIn(2) ? random_.Between(1, 16) : random_.Between(16, 256);
+    worker.chunk_tokens = random_.OneIn(2) ? random_.Between(1, 8) : random_.Between(8, 128);
+    worker.rows = random_.OneIn(8) ? random_.Between(16, 64) : random_.Between(1, 16);
+    worker.queue = random_.OneIn(4) ? random_.Between(1, 4) : 100;
+    worker.context = random_.OneIn(2) ? random_.Between(2, 200) : 400;
+    worker.watermark_percent = random_.OneIn(2) ? random_.Between(0, 60) : 1;
+    worker.plans_in_flight = random_.Between(1, 2);
+    return worker;
+  }
+
+  void DrawEvent() {
+    if (random_.OneIn(submit_period_)) return DrawSubmission();
+    if (num_requests_ > 0 && Happens(cancel_period_)) return Add({SimEventKind::kCancel, AnyRequest()});
+    if (num_requests_ > 0 && Happens(cancel_sample_period_)) {
+      return Add({SimEventKind::kCancelSample, AnyRequest(), random_.Between(0, 3)});
+    }
+    if (num_requests_ > 0 && Happens(probe_period_)) return Add({SimEventKind::kProbe, AnyRequest()});
+    const int worker = random_.Between(0, static_cast<int>(scenario_.workers.size()) - 1);
+    if (Happens(late_period_)) return Add({SimEventKind::kLateResult, worker});
+    if (Happens(lose_period_)) {
+      in_flight_[worker] = 0;
+      Add({SimEventKind::kLose, worker});
+      if (random_.OneIn(2)) Add({SimEventKind::kReturn, worker});
+      return;
+    }
+    if (lose_period_ > 0 && random_.OneIn(20)) return Add({SimEventKind::kReturn, worker});
+    DrawStep(worker);
+  }
+
+  // In the order in which a loop takes them, as far as that can be known without running the scenario.
+  void DrawStep(int worker) {
+    int& in_flight = in_flight_[worker];
+    const int limit = scenario_.workers[worker].plans_in_flight;
+    if (is_slow_[worker] && in_flight > 0 && !random_.OneIn(6)) return Add({SimEventKind::kPlan, worker});
+    if (in_flight < limit && (in_flight == 0 || !random_.OneIn(4))) {
+      ++in_flight;
+      return Add({SimEventKind::kPlan, worker});
+    }
+    --in_flight;
+    Add({SimEventKind::kCommit, worker});
+  }
+
+  void DrawSubmission() {
+    SimRequest request;
+    request.id = ++num_requests_;
+    const bool is_long = random_.OneIn(4);
+    request.num_own = is_long ? random_.Between(1, Most(120)) : random_.Between(1, Most(16));
+    if (repeats_) request.repeats = random_.OneIn(2);
+    if (num_streams_ > 0 && !random_.OneIn(3)) {
+      request.stream = random_.Between(0, num_streams_ - 1);
+      request.num_shared = random_.OneIn(2) ? Most(64) : random_.Between(1, Most(80));
+      if (random_.OneIn(3)) request.num_own = 0;
+    }
+    if (has_follow_ups_ && request.id > 1 && random_.OneIn(3)) {
+      request.follows = random_.OneIn(2) ? request.id - 1 : AnyRequest();
+      request.num_shared = 0;
+    }
+    request.max_tokens = random_.OneIn(4) ? random_.Between(1, Most(100)) : random_.Between(1, Most(20));
+    if (has_stops_) request.stops = random_.OneIn(2);
+    if (has_priorities_) request.priority = random_.Between(-2, 2);
+    request.tenant = random_.Between(0, 2);
+    if (has_salts_ && random_.OneIn(2)) request.salt = random_.Between(1, 2);
+    if (has_bypass_) request.bypass_cache = random_.OneIn(4);
+    if (has_logprobs_) request.prompt_logprobs = random_.OneIn(2);
+    if (has_deadlines_ && random_.OneIn(2)) request.deadline = random_.Between(1, 400);
+    if (has_beams_ && random_.OneIn(2)) {
+      DrawBeams(&request);
+    } else if (has_samples_ && random_.OneIn(2)) {
+      request.samples = random_.OneIn(4) ? random_.Between(2, 16) : random_.Between(2, 4);
+      if (!is_careless_) request.samples = std::min(request.samples, scenario_.workers[0].rows);
+    }
+    scenario_.requests[request.id] = request;
+    Add({SimEventKind::kSubmit, request.id});
+  }
+
+  void DrawBeams(SimRequest* request) {
+    const int most = is_careless_ ? 8 : std::min(8, scenario_.workers[0].rows);
+    request->groups = most >= 2 && random_.OneIn(3) ? 2 : 1;
+    request->beams = request->groups * random_.Between(1, std::max(1, std::min(4, most / request->groups)));
+    request->returned = random_.Between(1, request->beams);
+    request->half_length_penalty = random_.Between(-2, 4);
+    request->early_stopping = random_.Between(0, 2);
+  }
+
+  // So many tokens, or what leaves room for others.
+  int Most(int num_tokens) const {
+    return is_careless_ ? num_tokens : std::max(1, std::min(num_tokens, capacity_ / 4));
+  }
+  void Add(SimEvent event) { scenario_.events.push_back(event); }
+  bool Happens(int period) { return period > 0 && random_.OneIn(period); }
+  // A recent one, rather.
+  int AnyRequest() { return random_.Between(random_.OneIn(2) ? 1 : std::max(1, num_requests_ - 6), num_requests_); }
+
+  Random random_;
+  Scenario scenario_;
+  bool has_stops_ = false;
+  bool has_samples_ = false;
+  bool has_beams_ = false;
+  bool has_salts_ = false;
+  bool has_bypass_ = false;
+  bool has_logprobs_ = false;
+  bool has_priorities_ = false;
+  bool has_deadlines_ = false;
+  bool has_follow_ups_ = false;
+  bool repeats_ = false;
+  bool is_small_ = false;
+  bool is_careless_ = false;  // Requests may be larger than what there is.
+  int capacity_ = 0;          // Of the first worker, in tokens of one request.
+  int num_streams_ = 0;
+  int submit_period_ = 1;
+  int cancel_period_ = 0;  // 0: never.
+  int cancel_sample_period_ = 0;
+  int lose_period_ = 0;
+  int probe_period_ = 0;
+  int late_period_ = 0;
+  int num_requests_ = 0;
+  std::vector<int> in_flight_;  // By worker, as far as can be known.
+  std::vector<bool> is_slow_;   // By worker.
+};
+
+}  // namespace
+
+Scenario DrawScenario(uint64_t seed) {
+  return Drawer(seed).Draw();
+}
+
+}  // namespace quire

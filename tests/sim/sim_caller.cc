@@ -1,0 +1,99 @@
+#include "tests/sim/sim_caller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+SimCaller::SimCaller(Request request, const ShadowModel& model)
+    : request_(std::move(request)), solo_(SoloRun(model, request_)), samples_(solo_.samples.size()) {}
+
+template <typename... Parts>
+void SimCaller::Complain(const Parts&... parts) {
+  if (status_.ok()) status_ = absl::InternalError(absl::StrCat("request ", Value(request_.id), ": ", parts...));
+}
+
+void SimCaller::OnStarted(int num_cached_tokens) {
+  if (has_started_ || has_ended_) Complain("started twice, or after its end");
+  if (num_cached_tokens < 0 || num_cached_tokens >= static_cast<int>(request_.prompt.size())) {
+    Complain(num_cached_tokens, " of ", request_.prompt.size(), " prompt tokens were cached");
+  }
+  const bool may_start_cached = !request_.bypass_prefix_cache && request_.sampling.num_prompt_logprobs < 0;
+  if (num_cached_tokens > 0 && !may_start_cached) Complain("used the prefix cache");
+  has_started_ = true;
+  num_cached_tokens_ = num_cached_tokens;
+}
+
+void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
+  if (has_ended_ || !has_started_) Complain("prompt logprobs before the start or after the end");
+  if (tokens.empty() || first_position != 1 + static_cast<int>(num_prompt_logprobs_) || num_tokens_ > 0) {
+    return Complain(tokens.size(), " prompt logprobs from position ", first_position, " on, after ",
+                    num_prompt_logprobs_);
+  }
+  for (const ScoredToken& token : tokens) {
+    if (num_prompt_logprobs_ == solo_.prompt_logprobs.size() ||
+        token != solo_.prompt_logprobs[num_prompt_logprobs_++]) {
+      return Complain("the prompt logprob of position ", num_prompt_logprobs_, " is not that of a solo run");
+    }
+  }
+}
+
+void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
+  if (sample_index < 0 || sample_index >= num_outputs()) return Complain("token of sample ", sample_index);
+  Sample& sample = samples_[sample_index];
+  if (has_ended_ || sample.has_ended || !has_started_) Complain("token before the start or after the end");
+  if (position != static_cast<int>(request_.prompt.size()) + sample.num_tokens) {
+    return Complain("token at position ", position, " of sample ", sample_index, " after ", sample.num_tokens);
+  }
+  const std::vector<TokenId>& solo = solo_.samples[sample_index].tokens;
+  if (sample.num_tokens == static_cast<int>(solo.size()) || token.token != solo[sample.num_tokens]) {
+    return Complain("token ", token.token, " at position ", position, " of sample ", sample_index,
+                    " is not that of a solo run");
+  }
+  ++sample.num_tokens;
+  ++num_tokens_;
+}
+
+void SimCaller::OnFinished(const Finished& finished) {
+  if (finished.sample_index < 0 || finished.sample_index >= num_outputs()) return Complain("end of no sample");
+  Sample& sample = samples_[finished.sample_index];
+  const SoloSample& solo = solo_.samples[finished.sample_index];
+  if (std::exchange(sample.has_ended, true) || has_ended_) Complain("sample ", finished.sample_index, " ended twice");
+  if (finished.reason != solo.reason || finished.score != solo.score) {
+    Complain("sample ", finished.sample_index, " ended for reason ", static_cast<int>(finished.reason), " with score ",
+             finished.score, ", alone for ", static_cast<int>(solo.reason), " with ", solo.score);
+  }
+  if (sample.num_tokens != static_cast<int>(solo.tokens.size())) {
+    Complain("sample ", finished.sample_index, " ended after ", sample.num_tokens, " of ", solo.tokens.size());
+  }
+  if (num_prompt_logprobs_ != solo_.prompt_logprobs.size()) Complain("ended without all prompt logprobs");
+  has_ended_ = std::all_of(samples_.begin(), samples_.end(), [](const Sample& other) { return other.has_ended; });
+  if (finished.ends_request != has_ended_) Complain("ends_request is ", finished.ends_request);
+}
+
+void SimCaller::OnFailed(absl::Status status) {
+  if (has_ended_) Complain("failed after its end");
+  if (status.code() != absl::StatusCode::kDeadlineExceeded) Complain("failed: ", status.message());
+  has_ended_ = true;
+}
+
+bool SimCaller::MayEndSample(int sample_index) const {
+  return !has_ended_ && !request_.beam.has_value() && sample_index < num_outputs() &&
+         samples_[sample_index].num_tokens > 0 && !samples_[sample_index].has_ended;
+}
+
+void SimCaller::EndSample(int sample_index) {
+  samples_[sample_index].has_ended = true;
+  has_ended_ = std::all_of(samples_.begin(), samples_.end(), [](const Sample& other) { return other.has_ended; });
+}
+
+std::vector<TokenId> SimCaller::Transcript(int sample_index) const {
+  std::vector<TokenId> tokens = request_.prompt;
+  const std::vector<TokenId>& output = solo_.samples[sample_index].tokens;
+  tokens.insert(tokens.end(), output.begin(), output.end());
+  return tokens;
+}
+
+}  // namespace quire

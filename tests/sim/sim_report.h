@@ -1,0 +1,44 @@
+#ifndef QUIRE_TESTS_SIM_SIM_REPORT_H_
+#define QUIRE_TESTS_SIM_SIM_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+// What runs of the simulator have reached. A plain value without pointers.
+struct SimReport {
+  int64_t scenarios = 0;
+  int64_t events = 0;  // Calls into the core that had something to do, and slices executed.
+  int64_t requests = 0;
+  int64_t refused = 0;
+  int64_t cancelled = 0;
+  int64_t expired = 0;
+  int64_t searches = 0;  // Requests with beams.
+  int64_t plans = 0;
+  int64_t tokens = 0;  // Emitted.
+  int64_t preemptions = 0;
+  int64_t swap_outs = 0;
+  int64_t forks = 0;
+  int64_t copies = 0;
+  int64_t evictions = 0;
+  int64_t cached_tokens = 0;
+  int64_t scheduled_tokens = 0;
+  int64_t recomputed_tokens = 0;
+  int64_t losses = 0;
+  int64_t probed_blocks = 0;  // Cached blocks whose slots were compared.
+  int64_t checks = 0;         // Times that all blocks were counted.
+  // Of workers where somebody waited after most plans.
+  int64_t crowded_scheduled_tokens = 0;
+  int64_t crowded_recomputed_tokens = 0;
+
+  void Add(const SimReport& other) {
+    const auto* from = reinterpret_cast<const int64_t*>(&other);
+    auto* to = reinterpret_cast<int64_t*>(this);
+    for (size_t i = 0; i < sizeof(SimReport) / sizeof(int64_t); ++i) to[i] += from[i];
+  }
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_SIM_SIM_REPORT_H_

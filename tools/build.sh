@@ -1,0 +1,68 @@
+# Sourced by ./quickstart and ./check: the Debian and Ubuntu packages that a build needs, and the build, with progress.
+
+readonly BUILD_PACKAGES=(
+  g++ cmake ninja-build pkg-config
+  libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev
+  libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
+)
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Installs those of its arguments that are missing; silent and quick when none is.
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  if ! command -v apt-get >/dev/null; then
+    echo "This script installs with apt-get (Debian 12, Ubuntu 24.04). Please install by hand: ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "Installing ${missing[*]}"
+  local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -o APT::Status-Fd=1) log=build/packages.log
+  local install=("${apt[@]}" install -y --no-install-recommends "${missing[@]}")
+  with_progress "Reading package lists" "$log" "${apt[@]}" update
+  with_progress "Downloading packages" "$log" "${install[@]}" --download-only
+  with_progress "Installing packages" "$log" "${install[@]}"
+}
+
+# Runs a command (after a title and a log file) with its output in the log, and shows its percentages: on a terminal as
+# one line that changes, elsewhere as a line for every tenth. When it fails: the end of the log, and out.
+with_progress() {
+  local title=$1 log=$2
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  "$@" 2>&1 </dev/null | tee "$log" | sed -un "$PERCENTAGES" | show_percentages "$title" && return
+  echo "$title failed. The end of $log:" >&2
+  tail -n 30 "$log" >&2
+  exit 1
+}
+
+# Those of apt-get's status lines and of ninja's.
+readonly PERCENTAGES='s/^[dp][lm]status:[^:]*:\([0-9]*\)[.:].*/\1/p; s/^\[ *\([0-9]*\)%\].*/\1/p'
+
+show_percentages() {
+  local title=$1 percent shown=-1
+  while read -r percent; do
+    if [ -t 1 ]; then
+      printf '\r%s: %d%%' "$title" "$percent"
+      shown=$percent
+    elif [ $((percent / 10)) -gt $shown ]; then
+      echo "$title: $percent%"
+      shown=$((percent / 10))
+    fi
+  done
+  if [ -t 1 ] && [ "$shown" -ge 0 ]; then echo; fi
+}
+
+# Configures preset $1 if that was not done before (the build notices changes of CMake files by itself) and builds the
+# targets that follow, all without them. Says nothing when nothing is to be done.
+build() {
+  local dir=build/$1
+  shift
+  [ -f "$dir/build.ninja" ] || with_progress "Configuring" "$dir.configure.log" cmake --preset "$(basename "$dir")"
+  NINJA_STATUS='[%p] ' with_progress "Building $dir" "$dir.build.log" ninja -C "$dir" "$@"
+}
