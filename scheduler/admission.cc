@@ -62,7 +62,9 @@ int64_t MaxBlocks(const Request& request, int block_size) {
 }
 
 int WatermarkBlocks(double watermark, int num_blocks) {
-  return static_cast<int>(std::ceil(watermark * num_blocks));
+  // 0.07 of 100 blocks is 7, though the product of the doubles is a little more.
+  constexpr double kRounding = 1e-6;
+  return static_cast<int>(std::ceil(watermark * num_blocks - kRounding));
 }
 
 bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {

@@ -19,7 +19,7 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
 // others, and the rest for itself.
 int64_t MaxBlocks(const Request& request, int block_size);
 
-// Blocks that admission leaves free for the running ones to grow into.
+// Blocks that admission leaves free for the running ones to grow into: this share of the pool, rounded up.
 int WatermarkBlocks(double watermark, int num_blocks);
 
 // Whether `num_needed` blocks may go to a newcomer. A pool that serves nobody gives all it has: the watermark keeps

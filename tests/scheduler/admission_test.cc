@@ -53,6 +53,11 @@ TEST(AdmissionTest, WatermarkIsRoundedUp) {
   EXPECT_EQ(WatermarkBlocks(0, 100), 0);
   EXPECT_EQ(WatermarkBlocks(0.25, 8), 2);
   EXPECT_EQ(WatermarkBlocks(0.01, 50), 1);
+  for (int percent = 0; percent <= 100; ++percent) {
+    for (const int num_blocks : {1, 7, 20, 100, 4096, 100'000}) {
+      EXPECT_EQ(WatermarkBlocks(0.01 * percent, num_blocks), (percent * num_blocks + 99) / 100) << percent;
+    }
+  }
 }
 
 TEST(AdmissionTest, NewcomersLeaveTheWatermarkFreeUnlessThePoolIsIdle) {
