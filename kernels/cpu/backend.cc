@@ -23,7 +23,18 @@ std::string CpuBackend::Description() const {
 
 // AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes results.
 std::string CpuBackend::NumericsFingerprint() const {
-  return isa_ == Isa::kGeneric ? "cpu generic 1" : "cpu fma 1";
+  switch (isa_) {
+    case Isa::kGeneric:
+      return "cpu generic 1";
+    case Isa::kAvx2:
+    case Isa::kAvx512:
+      return "cpu fma 1";
+    case Isa::kAvx512Bf16:
+      return "cpu avx512_bf16 1";
+    case Isa::kAmx:
+      return "cpu amx 1";
+  }
+  return "unknown";
 }
 
 void* CpuBackend::Allocate(size_t bytes) {

@@ -1,6 +1,36 @@
 #include "kernels/cpu/cpu_features.h"
 
+#if defined(QUIRE_X86_KERNELS)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace quire::cpu {
+
+#if defined(QUIRE_X86_KERNELS)
+namespace {
+
+// CPUID leaf 7 (Intel SDM volume 2A, table 3-8); the compiler's own check knows neither by name in GCC 12.
+bool HasAvx512Bf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;
+}
+
+bool HasAmxBf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
+}
+
+// Linux gives a process the tile registers only when it asks (arch_prctl(2), "Dynamically enabled features").
+bool MayUseTiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+#endif
 
 const char* Name(Isa isa) {
   switch (isa) {
@@ -10,6 +40,10 @@ const char* Name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
@@ -23,6 +57,10 @@ std::vector<Isa> SupportedIsas() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
       isas.push_back(Isa::kAvx512);
+      if (HasAvx512Bf16()) {
+        isas.push_back(Isa::kAvx512Bf16);
+        if (HasAmxBf16() && MayUseTiles()) isas.push_back(Isa::kAmx);
+      }
     }
   }
 #endif

@@ -111,6 +111,9 @@ struct KernelTable {
 const KernelTable& GenericKernels();
 const KernelTable& Avx2Kernels();
 const KernelTable& Avx512Kernels();
+// Those of AVX-512, but for products of bfloat16.
+const KernelTable& Avx512Bf16Kernels();
+const KernelTable& AmxKernels();
 
 // REQUIRES: isa is one of SupportedIsas().
 const KernelTable& KernelsFor(Isa isa);
