@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/kv_unit.h"
+#include "kernels/half_float.h"
 
 namespace quire::cpu {
 namespace {
@@ -22,7 +23,8 @@ CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
     : kernels_(kernels), pool_(pool), scratch_(pool->num_threads()) {}
 
 void CpuAttention::Run(const AttentionArgs& args) {
-  constexpr int kItemRows = 32;
+  constexpr int kItemRows = 32;  // Of kernels that widen K and V.
+  const bool multiplies_pairs = args.layout->type == DataType::kBFloat16 && kernels_->multiplies_pairs;
   args_ = &args;
   group_size_ = args.num_heads / args.layout->num_kv_heads;
   padded_dim_ = (args.layout->head_dim + 15) / 16 * 16;
@@ -30,7 +32,7 @@ void CpuAttention::Run(const AttentionArgs& args) {
                                         .group_size = group_size_,
                                         .window = args.window,
                                         .split_tokens = kSplitTokens,
-                                        .item_rows = kItemRows,
+                                        .item_rows = multiplies_pairs ? kMaxAttentionRows : kItemRows,
                                         .min_items = 4 * pool_->num_threads()};
   PlanAttention(args.batch->query_starts, args.batch->context_lens, args.batch->num_sequences, options, &plan_);
   if (partial_states_.size() < size_t(plan_.num_partials)) partial_states_.resize(plan_.num_partials);
@@ -133,38 +135,59 @@ void CpuAttention::AttendInPlace(int begin, int end, AttentionTask* task, const 
   kernels_->attend[int(args_->layout->type)](*task);
 }
 
-// Tile by tile, as float32 with zeros where no token is: nothing unwritten is read.
+KvLayout CpuAttention::GatheredLayout() const {
+  KvLayout layout = *args_->layout;
+  layout.block_size = kUnitTokens;
+  layout.head_dim = padded_dim_;
+  if (layout.type != DataType::kBFloat16 || !kernels_->multiplies_pairs) layout.type = DataType::kFloat32;
+  return layout;
+}
+
+// Tile by tile with zeros where no token is: nothing unwritten is read.
 void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task,
                                   Scratch* scratch) {
-  const size_t unit_floats = size_t{2} * kUnitTokens * padded_dim_;
+  const KvLayout layout = GatheredLayout();
+  const size_t unit_bytes = layout.unit_elements() * SizeOf(layout.type);
   scratch->units.resize(kAttentionTileUnits);
   for (int tile = begin; tile < end; tile += kAttentionTileTokens) {
-    scratch->tile.assign(kAttentionTileUnits * unit_floats, 0.0f);
-    for (int i = 0; i < kAttentionTileUnits; ++i) scratch->units[i] = scratch->tile.data() + i * unit_floats;
+    scratch->tile.assign(kAttentionTileUnits * unit_bytes, 0);
+    for (int i = 0; i < kAttentionTileUnits; ++i) scratch->units[i] = scratch->tile.data() + i * unit_bytes;
     const int tile_end = std::min(end, tile + kAttentionTileTokens);
     for (int token = tile; token < tile_end; ++token) {
       const int in_tile = token - tile;
-      GatherToken(item, token, in_tile % kUnitTokens, scratch->tile.data() + in_tile / kUnitTokens * unit_floats);
+      GatherToken(item, token, in_tile % kUnitTokens, scratch->tile.data() + in_tile / kUnitTokens * unit_bytes);
     }
     task->units = scratch->units.data();
     task->num_units = (tile_end - tile + kUnitTokens - 1) / kUnitTokens;
     task->first_token = tile;
-    kernels_->attend[int(DataType::kFloat32)](*task);
+    kernels_->attend[int(layout.type)](*task);
   }
 }
 
-// Units that are not vectorised hold rows: V goes over as it is, K is turned so that tokens are lanes.
-void CpuAttention::GatherToken(const AttentionItem& item, int token, int lane, float* unit) const {
+// Units that are not vectorised hold rows. In a tile tokens are lanes of K.
+void CpuAttention::GatherToken(const AttentionItem& item, int token, int lane, char* unit) const {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
   const size_t row = size_t(token % layout.block_size % layout.unit_tokens()) * layout.head_dim;
   const char* k = static_cast<const char*>(args_->kv_pool) +
                   (UnitStart(layout, table, item.kv_head, token) + row) * SizeOf(layout.type);
+  const char* v = k + layout.value_start() * SizeOf(layout.type);
+  const KvLayout gathered = GatheredLayout();
+  const UnitStrides key = KeyStrides(gathered, lane), value = ValueStrides(gathered, lane);
+  if (gathered.type == DataType::kBFloat16) {
+    auto* to = reinterpret_cast<BFloat16*>(unit);
+    for (int d = 0; d < layout.head_dim; ++d) {
+      to[key.At(d)] = reinterpret_cast<const BFloat16*>(k)[d];
+      to[value.At(d)] = reinterpret_cast<const BFloat16*>(v)[d];
+    }
+    return;
+  }
   const auto widen = kernels_->widen[int(layout.type)];
+  auto* to = reinterpret_cast<float*>(unit);
   float wide[kMaxHeadDim];
   widen(k, wide, layout.head_dim);
-  for (int d = 0; d < layout.head_dim; ++d) unit[d * kUnitTokens + lane] = wide[d];
-  widen(k + layout.value_start() * SizeOf(layout.type), unit + (kUnitTokens + lane) * padded_dim_, layout.head_dim);
+  for (int d = 0; d < layout.head_dim; ++d) to[key.At(d)] = wide[d];
+  widen(v, to + value.start, layout.head_dim);
 }
 
 void CpuAttention::RunMerge(const AttentionMerge& merge) {

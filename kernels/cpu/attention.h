@@ -36,7 +36,7 @@ class CpuAttention {
     std::vector<float> values;         // [2 * rows, padded_dim]
     std::vector<const void*> units;    // Of the item, or of one gathered tile.
     int first_listed = 0;              // Position of the first token of units[0].
-    std::vector<float> tile;           // Gathered K and V of one tile.
+    std::vector<char> tile;            // Gathered K and V of one tile.
   };
 
   void RunItem(const AttentionItem& item, Scratch* scratch);
@@ -45,7 +45,9 @@ class CpuAttention {
   void RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch);
   void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
   void AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch);
-  void GatherToken(const AttentionItem& item, int token, int lane, float* unit) const;
+  // How a gathered tile is laid out: units of 16 tokens in the type that the kernel multiplies.
+  KvLayout GatheredLayout() const;
+  void GatherToken(const AttentionItem& item, int token, int lane, char* unit) const;
   void RunMerge(const AttentionMerge& merge);
   void MergeRows(int num_rows, Rows into, Rows from);
   void WriteOutput(int first_token, int num_tokens, int kv_head, Rows rows);

@@ -50,6 +50,8 @@ struct AttentionTask {
 };
 constexpr int kAttentionTileTokens = 64;
 constexpr int kAttentionTileUnits = kAttentionTileTokens / 16;
+// Rows that kernels with products of pairs serve with one reading of K and V; more are taken in several.
+constexpr int kMaxAttentionRows = 128;
 
 // Draws with the Gumbel-max trick: the index i of the largest scores[i] + g(i), ties to the lowest, where g(i) is the
 // noise of token i. Scores are at most 0.
@@ -74,6 +76,8 @@ struct KernelTable {
   // Indexed by DataType: of the weights, of the KV cache.
   void (*linear[3])(const LinearTask& task);
   void (*attend[3])(const AttentionTask& task);
+  // attend[kBFloat16] multiplies pairs of bfloat16, so it computes other bits than attend[kFloat32] on the same values.
+  bool multiplies_pairs;
 
   // Joins a state over other tokens, which is not empty, to `into`.
   void (*merge_softmax)(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,

@@ -13,6 +13,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 constexpr KernelTable kTable = {
     .linear = {Linear<float>, Linear<BFloat16>, Linear<Float16>},
     .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>},
+    .multiplies_pairs = false,
     .merge_softmax = MergeSoftmax,
     .finish_softmax = FinishSoftmax,
     .rms_norm = RmsNorm,

@@ -1,9 +1,21 @@
+#define QUIRE_CPU_NAMESPACE amx
+#include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/kernel_table.h"
 
 namespace quire::cpu {
+namespace amx {
+
+KernelTable MakeTable() {
+  KernelTable table = Avx512Kernels();
+  table.attend[int(DataType::kBFloat16)] = AttendPairs<AmxProducts>;
+  table.multiplies_pairs = true;
+  return table;
+}
+
+}  // namespace amx
 
 const KernelTable& AmxKernels() {
-  static const KernelTable table = Avx512Kernels();
+  static const KernelTable table = amx::MakeTable();
   return table;
 }
 

@@ -15,25 +15,65 @@ std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int hea
   return result;
 }
 
-std::vector<double> Expected(const Shape& shape, const Sequence& sequence) {
+// Whether the kernels multiply the type as pairs of bfloat16, which rounds the scaled query and the weights to it.
+bool MultipliesPairs(cpu::Isa isa, DataType type) {
+  return type == DataType::kBFloat16 && isa == cpu::Isa::kAmx;
+}
+
+struct Expectation {
+  std::vector<double> out;
+  std::vector<double> absolute;  // The same weights over |v|: how much a relative error of the weights can move `out`.
+};
+
+Expectation Expected(const Shape& shape, const Sequence& sequence, bool rounds_query) {
   const int dim = shape.head_dim;
-  std::vector<std::vector<double>> k, v;
+  std::vector<std::vector<double>> k, v, absolute_v;
   for (int head = 0; head < shape.num_kv_heads; ++head) {
     k.push_back(HeadOf(sequence.k, shape.num_kv_heads, head, dim, shape.type));
     v.push_back(HeadOf(sequence.v, shape.num_kv_heads, head, dim, shape.type));
+    absolute_v.push_back(v.back());
+    for (double& value : absolute_v.back()) value = std::abs(value);
   }
-  std::vector<double> out;
+  Expectation expected;
+  const float scale = 1 / std::sqrt(float(dim));
   for (int t = 0; t < sequence.num_tokens; ++t) {
     const int begin = shape.window == 0 ? 0 : std::max(0, t + 1 - shape.window);
     for (int h = 0; h < shape.num_heads; ++h) {
       const int kv_head = h * shape.num_kv_heads / shape.num_heads;
-      const auto q = sequence.q.begin() + (int64_t{t} * shape.num_heads + h) * dim;
-      const std::vector<double> row =
-          reference::Attend({q, q + dim}, k[kv_head], v[kv_head], begin, t + 1, 1 / std::sqrt(double(dim)));
-      out.insert(out.end(), row.begin(), row.end());
+      const auto first = sequence.q.begin() + (int64_t{t} * shape.num_heads + h) * dim;
+      std::vector<double> q(first, first + dim);
+      if (rounds_query) {
+        for (double& value : q) value = Rounded(float(value) * scale, DataType::kBFloat16);
+      }
+      const auto append = [&](const std::vector<double>& values, std::vector<double>* to) {
+        const std::vector<double> row =
+            reference::Attend(q, k[kv_head], values, begin, t + 1, rounds_query ? 1 : 1 / std::sqrt(double(dim)));
+        to->insert(to->end(), row.begin(), row.end());
+      };
+      append(v[kv_head], &expected.out);
+      append(absolute_v[kv_head], &expected.absolute);
     }
   }
-  return out;
+  return expected;
+}
+
+// All arithmetic is float32 but for one thing: kernels that multiply pairs round every weight to bfloat16, which has 8
+// bits, and so change it by at most 2^-8 of itself. The sum that they are divided by is that of the weights before
+// rounding. So an output may be off by 2^-8 of the sum of |weight * v|.
+void CheckOutput(cpu::Isa isa, const Shape& shape, const Sequence& sequence, const std::vector<float>& out) {
+  if (!MultipliesPairs(isa, shape.type)) {
+    EXPECT_LT(RelativeError(out, Expected(shape, sequence, false).out), 2e-6);
+    return;
+  }
+  const Expectation expected = Expected(shape, sequence, true);
+  ASSERT_EQ(out.size(), expected.out.size());
+  double excess = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double bound = (0x1p-8 + 1e-5) * expected.absolute[i];
+    const double error = std::abs(out[i] - expected.out[i]);
+    excess = std::isnan(error) ? INFINITY : std::max(excess, error / bound);
+  }
+  EXPECT_LE(excess, 1);
 }
 
 using AttentionTest = CpuBackendTest;
@@ -54,7 +94,8 @@ TEST_P(AttentionTest, AgreesWithTheReferenceForEveryShapeAndType) {
     const Sequence sequence = MakeSequence(shape, random.Int(1, 150), &random);
     const std::vector<int> chunks = RandomChunks(sequence.num_tokens, i % 2 == 0 ? 1 : 90, &random);
     const std::vector<float> out = RunChunks(backend.get(), shape, sequence, chunks, i);
-    EXPECT_LT(RelativeError(out, Expected(shape, sequence)), 2e-6) << "case " << i << ": " << ToString(shape);
+    SCOPED_TRACE(testing::Message() << "case " << i << ": " << ToString(shape));
+    CheckOutput(GetParam(), shape, sequence, out);
   }
 }
 
@@ -70,7 +111,8 @@ TEST_P(AttentionTest, JoinsTheSplitsOfLongContexts) {
                          .window = window};
     const Sequence sequence = MakeSequence(shape, 1300, &random);
     const std::vector<float> out = RunChunks(backend.get(), shape, sequence, {1200, 1299, 1300}, 3);
-    EXPECT_LT(RelativeError(out, Expected(shape, sequence)), 2e-6) << ToString(shape);
+    SCOPED_TRACE(ToString(shape));
+    CheckOutput(GetParam(), shape, sequence, out);
   }
 }
 

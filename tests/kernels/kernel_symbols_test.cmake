@@ -5,7 +5,9 @@ if(NOT OBJECTS)
   message(FATAL_ERROR "no objects given")
 endif()
 # DW.ref is a pointer for exception tables, not code; sanitizers add it.
-set(own "DW.ref|quire::cpu::(generic|avx2|avx512|avx512_bf16|amx)::|quire::cpu::(Generic|Avx2|Avx512|Avx512Bf16|Amx)Kernels\\(\\)")
+string(CONCAT own
+  "DW.ref|quire::cpu::(generic|avx2|avx512|avx512_bf16|amx)::"
+  "|quire::cpu::(Generic|Avx2|Avx512|Avx512Bf16|Amx)Kernels\\(\\)")
 foreach(object IN LISTS OBJECTS)
   execute_process(COMMAND ${NM} -C --defined-only --extern-only ${object}
                   OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,102 @@
+#ifndef QUIRE_KERNELS_CPU_ATTENTION_AMX_H_
+#define QUIRE_KERNELS_CPU_ATTENTION_AMX_H_
+
+#include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/attention_pairs.h"
+
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+// The two matrix products of attention on AMX tiles. The units are tiles as they lie: 32 dimensions of K are a B tile
+// of 16 pairs by 16 tokens, 16 dimensions of V one of 8 pairs of tokens by 16 dimensions.
+class AmxProducts {
+ public:
+  ~AmxProducts() { ReleaseTiles(); }
+
+  // For so many rows of queries.
+  void Configure(int rows) {
+    if (rows == rows_) return;
+    rows_ = rows;
+    TileShapes shapes;
+    for (int sums = 0; sums < kNumSums; ++sums) shapes.Set(sums, rows, kTileRowBytes);
+    shapes.Set(kWideA, rows, kTileRowBytes);
+    shapes.Set(kTallB, kTileRows, kTileRowBytes);
+    shapes.Set(kNarrowA, rows, kTileRowBytes / 2);
+    shapes.Set(kShortB, kTileRows / 2, kTileRowBytes);
+    ConfigureTiles(shapes);
+  }
+
+  // scores[row][token] = query * K.
+  void Score(const BFloat16* queries, int, const PairUnits& tile, float* scores) {
+    if (tile.begin == 0 && tile.end == kUnitsPerTile) return ScoreUnits<kUnitsPerTile>(queries, tile, 0, scores);
+    for (int u = tile.begin; u < tile.end; ++u) ScoreUnits<1>(queries, tile, u, scores);
+  }
+
+  // values[row] += weights[row] * V.
+  void AddValues(const BFloat16* weights, int, const PairUnits& tile, float* values) {
+    int column = 0;
+    for (; column + kNumSums * kLanes <= tile.padded_dim; column += kNumSums * kLanes) {
+      AddColumns<kNumSums>(weights, tile, column, values);
+    }
+    for (; column < tile.padded_dim; column += kLanes) AddColumns<1>(weights, tile, column, values);
+  }
+
+ private:
+  static constexpr int kNumSums = 4;
+  // Of 32 bfloat16 a row, of 16 pairs; of half as many.
+  static constexpr int kWideA = 4, kTallB = 5, kNarrowA = 6, kShortB = 7;
+
+  // Brings the lines of the next unit that correspond to those in use, so that memory is kept busy all the time.
+  template <int kLines>
+  static QUIRE_INLINE void Fetch(const BFloat16* next, int element) {
+    if (next == nullptr) return;
+    Unroll<kLines>([&]<int i>()
+                       __attribute__((always_inline)) { __builtin_prefetch(next + element + i * 2 * kLanes); });
+  }
+
+  template <int kUnits>
+  void ScoreUnits(const BFloat16* queries, const PairUnits& tile, int first, float* scores) {
+    const int dim = tile.padded_dim;
+    Unroll<kUnits>([]<int u>() __attribute__((always_inline)) { ZeroTile<u>(); });
+    int d = 0;
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
+      LoadTile<kWideA>(queries + d, dim * 2);
+      Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
+        LoadTile<kTallB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
+        Fetch<16>(tile.next[first + u], d * kUnitTokens);
+        MultiplyTiles<u, kWideA, kTallB>();
+      });
+    }
+    if (d < dim) {
+      LoadTile<kNarrowA>(queries + d, dim * 2);
+      Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
+        LoadTile<kShortB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
+        Fetch<8>(tile.next[first + u], d * kUnitTokens);
+        MultiplyTiles<u, kNarrowA, kShortB>();
+      });
+    }
+    Unroll<kUnits>(
+        [&]<int u>() { StoreTile<u>(scores + (first + u) * kUnitTokens, kAttentionTileTokens * sizeof(float)); });
+  }
+
+  template <int kVecs>
+  void AddColumns(const BFloat16* weights, const PairUnits& tile, int column, float* values) {
+    const int dim = tile.padded_dim;
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { LoadTile<i>(values + column + i * kLanes, dim * 4); });
+    for (int u = tile.begin; u < tile.end; ++u) {
+      LoadTile<kNarrowA>(weights + u * kUnitTokens, kAttentionTileTokens * 2);
+      Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
+        const int at = (column + i * kLanes) * 2;
+        LoadTile<kShortB>(tile.v[u] + at, dim * 4);
+        Fetch<8>(tile.next[u], kUnitTokens * (dim + column + i * kLanes));
+        MultiplyTiles<i, kNarrowA, kShortB>();
+      });
+    }
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { StoreTile<i>(values + column + i * kLanes, dim * 4); });
+  }
+
+  int rows_ = 0;
+};
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_ATTENTION_AMX_H_

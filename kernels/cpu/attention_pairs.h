@@ -1,0 +1,276 @@
+#ifndef QUIRE_KERNELS_CPU_ATTENTION_PAIRS_H_
+#define QUIRE_KERNELS_CPU_ATTENTION_PAIRS_H_
+
+#include <immintrin.h>
+
+#include "kernels/cpu/attention_kernel.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/kv_layout.h"
+
+// Paged attention over bfloat16 K and V with instructions that multiply pairs of bfloat16. Queries are scaled in
+// float32 and rounded to bfloat16 once, the weights exp(score - max) of the tokens likewise; scores, softmax and sums
+// are float32.
+//
+// Up to 16 rows share the loads of a tile of 64 tokens. A row's numbers stay in its own lanes and its own rows of
+// matrices, and tokens that it does not see have weight 0 and a finite V, so its result is the same in any company.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+constexpr int kRowsPerTile = 16;
+constexpr int kUnitsPerTile = kAttentionTileUnits;
+
+// Some of the units of a tile of 64 tokens.
+struct PairUnits {
+  const BFloat16* k[kUnitsPerTile];     // [padded_dim / 2][16][2]
+  const BFloat16* v[kUnitsPerTile];     // [8][padded_dim][2]
+  const BFloat16* next[kUnitsPerTile];  // Units to fetch meanwhile.
+  int begin, end;                       // Those in use.
+  int padded_dim;
+};
+
+// What up to 16 rows need for one tile.
+struct PairRows {
+  const BFloat16* queries;  // [count, padded_dim]
+  SoftmaxState* states;     // [count]
+  float* values;            // [count, padded_dim]
+  int begin[kRowsPerTile];  // Visible tokens of the tile; begin == end: none.
+  int end[kRowsPerTile];
+  int count;
+};
+
+struct alignas(64) PairScratch {
+  float scores[kRowsPerTile * kAttentionTileTokens];
+  BFloat16 weights[kRowsPerTile * kAttentionTileTokens];
+  BFloat16 v[kUnitsPerTile][kUnitTokens * kMaxHeadDim];
+};
+
+// --- Softmax of 16 rows ---
+
+// Lane r of the result joins all lanes of rows[r].
+template <typename Join>
+QUIRE_INLINE Vec JoinLanes(const Vec (&rows)[kRowsPerTile], Join join) {
+  Vec quads[4];  // Four lanes for each of the rows i, 4 + i, 8 + i, 12 + i.
+  Unroll<4>([&]<int i>() __attribute__((always_inline)) {
+    const auto halves = [&](Vec a, Vec b) __attribute__((always_inline)) {
+      return join(Vec{_mm512_shuffle_f32x4(a.v, b.v, 0x44)}, Vec{_mm512_shuffle_f32x4(a.v, b.v, 0xee)});
+    };
+    const Vec low = halves(rows[i], rows[4 + i]), high = halves(rows[8 + i], rows[12 + i]);
+    quads[i] = join(Vec{_mm512_shuffle_f32x4(low.v, high.v, 0x88)}, Vec{_mm512_shuffle_f32x4(low.v, high.v, 0xdd)});
+  });
+  const auto lanes = [&](Vec a, Vec b) __attribute__((always_inline)) {
+    return join(Vec{_mm512_shuffle_ps(a.v, b.v, 0x88)}, Vec{_mm512_shuffle_ps(a.v, b.v, 0xdd)});
+  };
+  return lanes(lanes(quads[0], quads[1]), lanes(quads[2], quads[3]));
+}
+
+// 2^x within 3e-6 of itself; 0 below -150. NaN stays NaN.
+QUIRE_INLINE Vec Exp2(Vec x) {
+  const Vec clamped = {_mm512_max_ps(_mm512_set1_ps(-200.0f), x.v)};
+  const Vec n = Round(clamped);
+  const Vec r = Sub(clamped, n);
+  Vec p = Set(0.009582871571183205f);
+  p = Fma(p, r, Set(0.0559065006673336f));
+  p = Fma(p, r, Set(0.24024099111557007f));
+  p = Fma(p, r, Set(0.6931241750717163f));
+  p = Fma(p, r, Set(1.0f));
+  return {_mm512_scalef_ps(p.v, n.v)};
+}
+
+// One row's scores of the tile, -inf for tokens that it does not see.
+QUIRE_INLINE void LoadScores(const PairRows& rows, int row, const float* scores, Vec (&s)[kUnitsPerTile]) {
+  const float* from = scores + row * kAttentionTileTokens;
+  if (rows.begin[row] == 0 && rows.end[row] == kAttentionTileTokens) {
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Load(from + u * kUnitTokens); });
+    return;
+  }
+  Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+    const uint32_t visible = VisibleLanes(u, rows.begin[row], rows.end[row]);
+    s[u] = Select(visible, Set(kMinusInfinity), Load(from + u * kUnitTokens));
+  });
+}
+
+QUIRE_INLINE void ScaleValues(const PairRows& rows, int row, float factor, int padded_dim) {
+  float* values = rows.values + int64_t{row} * padded_dim;
+  for (int d = 0; d < padded_dim; d += kLanes) Store(values + d, Mul(Load(values + d), Set(factor)));
+}
+
+// Turns the scores of a tile into weights and brings the rows' states and values up to date with their new maxima.
+inline void SoftmaxRows(const PairRows& rows, int padded_dim, PairScratch* scratch) {
+  Vec lanes[kRowsPerTile], s[kUnitsPerTile];
+  for (int row = 0; row < kRowsPerTile; ++row) {
+    lanes[row] = Set(kMinusInfinity);
+    if (row >= rows.count) continue;
+    LoadScores(rows, row, scratch->scores, s);
+    lanes[row] = Max(Max(s[0], s[1]), Max(s[2], s[3]));
+  }
+  const Vec tile_max = JoinLanes(
+      lanes, [](Vec a, Vec b) __attribute__((always_inline)) { return Max(a, b); });
+
+  alignas(64) float old_max[kRowsPerTile] = {}, old_sum[kRowsPerTile] = {};
+  for (int row = 0; row < rows.count; ++row) {
+    old_max[row] = rows.states[row].max;
+    old_sum[row] = rows.states[row].sum;
+  }
+  const Vec max = Max(Load(old_max), tile_max);
+  const Vec factor = Exp(Sub(Load(old_max), max));
+  // A row that has seen no token yet and sees none here: -inf - -inf is not a number.
+  constexpr float kLog2E = 1.44269504f;
+  alignas(64) float maxima[kRowsPerTile], offsets[kRowsPerTile], factors[kRowsPerTile];
+  Store(maxima, max);
+  Store(offsets, Mul(max, Set(-kLog2E)));
+  Store(factors, factor);
+
+  for (int row = 0; row < kRowsPerTile; ++row) {
+    lanes[row] = Zero();
+    if (row >= rows.count) continue;
+    BFloat16* weights = scratch->weights + row * kAttentionTileTokens;
+    if (rows.begin[row] >= rows.end[row]) {
+      _mm512_store_si512(weights, _mm512_setzero_si512());
+      _mm512_store_si512(weights + 2 * kUnitTokens, _mm512_setzero_si512());
+      continue;
+    }
+    LoadScores(rows, row, scratch->scores, s);
+    const Vec offset = Set(offsets[row]);
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Exp2(Fma(s[u], Set(kLog2E), offset)); });
+    lanes[row] = Add(Add(s[0], s[1]), Add(s[2], s[3]));
+    _mm512_store_si512(weights, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[1].v, s[0].v)));
+    _mm512_store_si512(weights + 2 * kUnitTokens, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[3].v, s[2].v)));
+  }
+  alignas(64) float sums[kRowsPerTile];
+  const Vec tile_sum = JoinLanes(
+      lanes, [](Vec a, Vec b) __attribute__((always_inline)) { return Add(a, b); });
+  Store(sums, Fma(Load(old_sum), factor, tile_sum));
+  for (int row = 0; row < rows.count; ++row) {
+    if (rows.begin[row] >= rows.end[row]) continue;
+    if (factors[row] != 1) ScaleValues(rows, row, factors[row], padded_dim);
+    rows.states[row] = {maxima[row], sums[row]};
+  }
+}
+
+// --- Values ---
+
+// Copies V of a unit with zeros for the tokens outside of [begin, end). Returns whether the rest is finite.
+inline bool CopyVisible(const BFloat16* v, int begin, int end, int padded_dim, BFloat16* copy) {
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  bool is_finite = true;
+  for (int pair = 0; pair < kUnitTokens / 2; ++pair) {
+    const uint32_t even = 2 * pair >= begin && 2 * pair < end ? 0xffffu : 0;
+    const uint32_t odd = 2 * pair + 1 >= begin && 2 * pair + 1 < end ? 0xffff0000u : 0;
+    const __m512i visible = _mm512_set1_epi32(int(even | odd));
+    for (int i = 0; i < 2 * padded_dim; i += 2 * kLanes) {
+      const int at = pair * 2 * padded_dim + i;
+      const __m512i values = _mm512_and_si512(_mm512_loadu_si512(v + at), visible);
+      is_finite = is_finite && _mm512_cmpeq_epi16_mask(_mm512_and_si512(values, exponent), exponent) == 0;
+      _mm512_storeu_si512(copy + at, values);
+    }
+  }
+  return is_finite;
+}
+
+// Adds weights * V for the rows [first, first + count). No row may touch the V of a token that it does not see if that
+// could be infinite or NaN: weight 0 would not stop it. So what no row sees is replaced by zeros, and rows that see
+// different tokens part when they find anything but finite numbers.
+template <typename Products>
+void AddValues(const PairRows& rows, int first, int count, const PairUnits& tile, Products* products,
+               PairScratch* scratch) {
+  int begin = kAttentionTileTokens, end = 0, all_begin = 0, all_end = kAttentionTileTokens;
+  for (int row = first; row < first + count; ++row) {
+    const bool sees_none = rows.begin[row] >= rows.end[row];
+    all_begin = Max(all_begin, sees_none ? kAttentionTileTokens : rows.begin[row]);
+    all_end = Min(all_end, sees_none ? 0 : rows.end[row]);
+    if (sees_none) continue;
+    begin = Min(begin, rows.begin[row]);
+    end = Max(end, rows.end[row]);
+  }
+  if (begin >= end) return;
+  PairUnits used = tile;
+  used.begin = begin / kUnitTokens;
+  used.end = (end + kUnitTokens - 1) / kUnitTokens;
+  for (int u = used.begin; u < used.end; ++u) {
+    const int first_token = u * kUnitTokens;
+    if (all_begin <= first_token && all_end >= first_token + kUnitTokens) continue;
+    const bool is_finite =
+        CopyVisible(tile.v[u], begin - first_token, end - first_token, tile.padded_dim, scratch->v[u]);
+    used.v[u] = scratch->v[u];
+    if (is_finite || (all_begin <= begin && all_end >= end)) continue;
+    for (int row = first; row < first + count; ++row) AddValues(rows, row, 1, tile, products, scratch);
+    return;
+  }
+  products->Configure(count);
+  products->AddValues(scratch->weights + first * kAttentionTileTokens, count, used,
+                      rows.values + int64_t{first} * tile.padded_dim);
+}
+
+// --- Tiles ---
+
+// Rows [row, row + count) of the task against the tile that starts at unit `first_unit`. `queries` are those of `row`.
+template <typename Products>
+void AttendPairTile(const AttentionTask& task, int row, int count, const BFloat16* queries, int first_unit,
+                    Products* products, PairScratch* scratch) {
+  const int num_units = Min(kUnitsPerTile, task.num_units - first_unit);
+  const int first_token = task.first_token + first_unit * kUnitTokens;
+  PairRows rows;
+  rows.queries = queries;
+  rows.states = task.states + row;
+  rows.values = task.values + int64_t{row} * task.padded_dim;
+  rows.count = count;
+  int begin = kAttentionTileTokens, end = 0;
+  bool all_see_all = true;
+  for (int r = 0; r < count; ++r) {
+    rows.begin[r] = Max(0, task.visible_begin[row + r] - first_token);
+    rows.end[r] = Min(num_units * kUnitTokens, task.visible_end[row + r] - first_token);
+    all_see_all = all_see_all && rows.begin[r] == 0 && rows.end[r] == kAttentionTileTokens;
+    if (rows.begin[r] >= rows.end[r]) continue;
+    begin = Min(begin, rows.begin[r]);
+    end = Max(end, rows.end[r]);
+  }
+  if (begin >= end) return;
+
+  PairUnits tile;
+  tile.begin = begin / kUnitTokens;
+  tile.end = (end + kUnitTokens - 1) / kUnitTokens;
+  tile.padded_dim = task.padded_dim;
+  // The first rows bring the next tile for all.
+  const bool fetches_next = row == 0 && first_unit + 2 * kUnitsPerTile <= task.num_units + task.num_following;
+  for (int u = tile.begin; u < tile.end; ++u) {
+    tile.k[u] = static_cast<const BFloat16*>(task.units[first_unit + u]);
+    tile.v[u] = tile.k[u] + kUnitTokens * task.padded_dim;
+    tile.next[u] = fetches_next ? static_cast<const BFloat16*>(task.units[first_unit + kUnitsPerTile + u]) : nullptr;
+  }
+  products->Configure(count);
+  products->Score(queries, count, tile, scratch->scores);
+  SoftmaxRows(rows, task.padded_dim, scratch);
+  if (all_see_all) return products->AddValues(scratch->weights, count, tile, rows.values);
+  AddValues(rows, 0, count, tile, products, scratch);
+}
+
+QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, BFloat16* rounded) {
+  for (int d = 0; d < task.padded_dim; d += kLanes) {
+    const int lanes = Max(0, Min(kLanes, task.head_dim - d));
+    Store(rounded + d, Mul(LoadFirst(query + d, lanes), Set(task.scale)));
+  }
+}
+
+// Every tile serves up to kMaxAttentionRows rows while it is in the cache.
+template <typename Products>
+void AttendPairs(const AttentionTask& task) {
+  alignas(64) BFloat16 queries[kMaxAttentionRows * kMaxHeadDim];
+  PairScratch scratch;
+  Products products;
+  for (int first = 0; first < task.num_rows; first += kMaxAttentionRows) {
+    const int end = Min(task.num_rows, first + kMaxAttentionRows);
+    for (int row = first; row < end; ++row) {
+      RoundQuery(task.queries[row], task, queries + int64_t{row - first} * task.padded_dim);
+    }
+    for (int unit = 0; unit < task.num_units; unit += kUnitsPerTile) {
+      for (int row = first; row < end; row += kRowsPerTile) {
+        AttendPairTile(task, row, Min(kRowsPerTile, end - row), queries + int64_t{row - first} * task.padded_dim, unit,
+                       &products, &scratch);
+      }
+    }
+  }
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_ATTENTION_PAIRS_H_
