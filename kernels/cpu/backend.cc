@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/linear.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/rope_append.h"
 
@@ -14,6 +13,7 @@ CpuBackend::CpuBackend(int num_threads, Isa isa)
     : isa_(isa),
       kernels_(KernelsFor(isa)),
       pool_(num_threads),
+      linear_(&kernels_, &pool_),
       attention_(&kernels_, &pool_),
       sampler_(&kernels_, &pool_) {}
 
@@ -32,7 +32,7 @@ std::string CpuBackend::NumericsFingerprint() const {
     case Isa::kAvx512Bf16:
       return "cpu avx512_bf16 1";
     case Isa::kAmx:
-      return "cpu amx 1";
+      return "cpu amx 3";
   }
   return "unknown";
 }
@@ -67,7 +67,7 @@ void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int 
 }
 
 void CpuBackend::Linear(const LinearArgs& args) {
-  cpu::Linear(args, kernels_, &pool_);
+  linear_.Run(args);
 }
 
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {

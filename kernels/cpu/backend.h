@@ -10,6 +10,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/rotary_table.h"
 #include "kernels/cpu/sampling.h"
@@ -53,6 +54,7 @@ class CpuBackend : public Backend {
   const Isa isa_;
   const KernelTable& kernels_;
   ThreadPool pool_;
+  CpuLinear linear_;
   CpuAttention attention_;
   CpuSampler sampler_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.

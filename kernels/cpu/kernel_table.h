@@ -11,17 +11,20 @@ namespace quire::cpu {
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix), the last one filled up with zeros:
 //   float32, float16: [panel][k][32]
-//   bfloat16:         [panel][k / 2][32][2], so that one load brings two consecutive k of 16 columns; odd k are padded.
+//   bfloat16:         [panel][k / 2][32][2], so that one load brings two consecutive k of 16 columns; k is padded with
+//                     zeros to a multiple of 32. 32 k of a panel are the two right-hand tiles of an AMX product.
 constexpr int kPanelColumns = 32;
+constexpr int kBFloat16PanelStep = 32;  // What k is padded to in panels of bfloat16.
 
-// Multiplies rows of x by some panels. For every output element the products are added one by one in ascending k,
-// whatever the number of rows: y = (sum, then + bias, then + residual).
+// Multiplies rows of x by some panels. For every output element the products are added in one fixed order of ascending
+// k, whatever the number of rows: y = (sum, then + bias, then + residual).
 struct LinearTask {
-  const float* x;         // [num_rows, cols]
+  const void* x;          // [num_rows, x_stride] in the type that linear_input of the kernels names.
   const void* panels;     // The first panel of the task.
   const float* bias;      // [num_columns], of the task's first panel, or null.
   const float* residual;  // Like y, or null; may be y.
   float* y;               // [num_rows, y_stride], at the task's first column.
+  int64_t x_stride;       // In elements, as all here.
   int64_t y_stride;
   int64_t panel_elements;  // From one panel to the next.
   int num_rows;
@@ -75,6 +78,9 @@ struct RowExtremes {
 struct KernelTable {
   // Indexed by DataType: of the weights, of the KV cache.
   void (*linear[3])(const LinearTask& task);
+  // The type of x: float32, or bfloat16 where products are made by bfloat16 instructions. Then rows of x go on with
+  // zeros from `cols` to the next multiple of 32.
+  DataType linear_input[3];
   void (*attend[3])(const AttentionTask& task);
   // attend[kBFloat16] multiplies pairs of bfloat16, so it computes other bits than attend[kFloat32] on the same values.
   bool multiplies_pairs;

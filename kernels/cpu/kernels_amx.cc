@@ -1,12 +1,15 @@
 #define QUIRE_CPU_NAMESPACE amx
 #include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_amx_kernel.h"
 
 namespace quire::cpu {
 namespace amx {
 
 KernelTable MakeTable() {
   KernelTable table = Avx512Kernels();
+  table.linear[int(DataType::kBFloat16)] = LinearBFloat16;
+  table.linear_input[int(DataType::kBFloat16)] = DataType::kBFloat16;
   table.attend[int(DataType::kBFloat16)] = AttendPairs<AmxProducts>;
   table.multiplies_pairs = true;
   return table;

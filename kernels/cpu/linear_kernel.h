@@ -2,6 +2,7 @@
 #define QUIRE_KERNELS_CPU_LINEAR_KERNEL_H_
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication by packed weights. A tile of kRows x kVecs vectors of accumulators stays in registers over all of k.
@@ -60,7 +61,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* 
       __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
       w[v] = Load(p);
     });
-    Accumulate(tile, x + k, task.cols, w);
+    Accumulate(tile, x + k, task.x_stride, w);
   }
 }
 
@@ -81,23 +82,13 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFl
   const int pairs = task.cols / 2;
   for (int k = 0; k < pairs; ++k) {
     load(k);
-    Accumulate(tile, x + 2 * k, task.cols, even);
-    Accumulate(tile, x + 2 * k + 1, task.cols, odd);
+    Accumulate(tile, x + 2 * k, task.x_stride, even);
+    Accumulate(tile, x + 2 * k + 1, task.x_stride, odd);
   }
   if (task.cols % 2 != 0) {
     load(pairs);
-    Accumulate(tile, x + 2 * pairs, task.cols, even);
+    Accumulate(tile, x + 2 * pairs, task.x_stride, even);
   }
-}
-
-// Adds bias and residual and stores one vector of `n` columns of one row.
-QUIRE_INLINE void StoreColumns(const LinearTask& task, int64_t row, int64_t column, Vec sum) {
-  const int n = Min(kLanes, int(task.num_columns - column));
-  if (n <= 0) return;
-  if (task.bias != nullptr) sum = Add(sum, LoadFirst(task.bias + column, n));
-  const int64_t at = row * task.y_stride + column;
-  if (task.residual != nullptr) sum = Add(sum, LoadFirst(task.residual + at, n));
-  StoreFirst(task.y + at, n, sum);
 }
 
 // Rows [row, row + kRows) by vectors [vec, vec + kVecs) of the task's columns.
@@ -105,7 +96,7 @@ template <int kRows, int kVecs, typename W>
 void RunTile(const LinearTask& task, int row, int vec) {
   const W* panel = static_cast<const W*>(task.panels) + (vec / kPanelVecs) * task.panel_elements;
   Tile<kRows, kVecs> tile;
-  MultiplyTile(task, task.x + int64_t{row} * task.cols, panel, vec % kPanelVecs, &tile);
+  MultiplyTile(task, static_cast<const float*>(task.x) + row * task.x_stride, panel, vec % kPanelVecs, &tile);
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       StoreColumns(task, row + r, int64_t{vec + v} * kLanes, tile.sum[r][v]);

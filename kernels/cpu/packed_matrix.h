@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
@@ -19,10 +20,17 @@ class CpuPackedMatrix : public PackedMatrix {
 
   int rows() const { return rows_; }
   int cols() const { return cols_; }
+  // Columns in the panels, zeros from cols() on.
+  int padded_cols() const {
+    return type_ == DataType::kBFloat16 ? (cols_ + kBFloat16PanelStep - 1) / kBFloat16PanelStep * kBFloat16PanelStep
+                                        : cols_;
+  }
+  // The panels of a quantised type would follow the same scheme with scales beside them: a further DataType here, and
+  // an entry of its own in KernelTable::linear.
   DataType type() const { return type_; }
-  int num_panels() const { return (rows_ + 31) / 32; }
+  int num_panels() const { return (rows_ + kPanelColumns - 1) / kPanelColumns; }
   // Elements of one panel.
-  int64_t panel_elements() const { return int64_t{32} * (type_ == DataType::kBFloat16 ? cols_ + cols_ % 2 : cols_); }
+  int64_t panel_elements() const { return int64_t{kPanelColumns} * padded_cols(); }
   const void* panel(int index) const;
 
   // y[0, cols) = the row as float32.

@@ -24,6 +24,11 @@ std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const
   return y;
 }
 
+// What a product by weights of `type` sees of its input.
+std::vector<float> SeenInput(cpu::Isa isa, DataType type, const std::vector<float>& x) {
+  return Rounded(x, cpu::KernelsFor(isa).linear_input[int(type)]);
+}
+
 TEST_P(DenseKernelsTest, LinearAgreesWithTheReference) {
   const auto backend = MakeBackend();
   Random random(1);
@@ -33,30 +38,78 @@ TEST_P(DenseKernelsTest, LinearAgreesWithTheReference) {
     const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
     const std::vector<float> w = random.Normals(size_t(rows) * cols);
     const auto packed = Pack(backend.get(), w, cols, type);
+    const std::vector<double> seen = Doubles(SeenInput(GetParam(), type, x));
     EXPECT_LT(RelativeError(Multiply(backend.get(), x, *packed, cols, rows),
-                            reference::Linear(Doubles(x), Doubles(Rounded(w, type)), cols)),
+                            reference::Linear(seen, Doubles(Rounded(w, type)), cols)),
               2e-6)
         << num_tokens << " x " << cols << " x " << rows << " " << Name(type);
+  }
+}
+
+// Each element against the size of what was summed for it: the bound of a float32 sum in any order is cols * 6e-8.
+TEST_P(DenseKernelsTest, EveryElementOfALongProductIsNearTheReference) {
+  const auto backend = MakeBackend();
+  Random random(11);
+  const int cols = 2085, rows = 75;
+  const std::vector<float> w = Rounded(random.Normals(size_t(rows) * cols), DataType::kBFloat16);
+  const auto packed = Pack(backend.get(), w, cols, DataType::kBFloat16);
+  for (const int num_tokens : {1, 16, 17, 33, 70}) {
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+    std::vector<double> seen = Doubles(SeenInput(GetParam(), DataType::kBFloat16, x)), weights = Doubles(w);
+    const std::vector<double> expected = reference::Linear(seen, weights, cols);
+    for (double& value : seen) value = std::abs(value);
+    for (double& value : weights) value = std::abs(value);
+    const std::vector<double> size = reference::Linear(seen, weights, cols);
+    const std::vector<float> y = Multiply(backend.get(), x, *packed, cols, rows);
+    double worst = 0;
+    for (size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(y[i] - expected[i]) / size[i]);
+    EXPECT_LT(worst, 1e-6) << num_tokens << " tokens";
+  }
+}
+
+// Infinite and missing values stay in their row, though tiles hold several.
+TEST_P(DenseKernelsTest, ARowWithNanLeavesTheOthersAlone) {
+  const auto backend = MakeBackend();
+  Random random(12);
+  const int cols = 45, rows = 40, num_tokens = 37;
+  const std::vector<float> w = random.Normals(rows * cols);
+  std::vector<float> x = random.Normals(num_tokens * cols);
+  const auto packed = Pack(backend.get(), w, cols, DataType::kBFloat16);
+  const std::vector<float> before = Multiply(backend.get(), x, *packed, cols, rows);
+  for (const int row : {0, 15, 36}) x[row * cols + cols - 1] = row == 15 ? INFINITY : NAN;
+  const std::vector<float> y = Multiply(backend.get(), x, *packed, cols, rows);
+  for (int i = 0; i < num_tokens * rows; ++i) {
+    const int row = i / rows;
+    if (row == 0 || row == 15 || row == 36) {
+      EXPECT_FALSE(std::isfinite(y[i])) << i;
+    } else {
+      EXPECT_EQ(y[i], before[i]) << i;
+    }
   }
 }
 
 TEST_P(DenseKernelsTest, LinearAddsBiasAndResidualEvenInPlace) {
   const auto backend = MakeBackend();
   Random random(2);
-  const int num_tokens = 5, cols = 40, rows = 70;
-  const std::vector<float> x = random.Normals(num_tokens * cols), w = random.Normals(rows * cols);
-  const std::vector<float> bias = random.Normals(rows), residual = random.Normals(num_tokens * rows);
-  const auto packed = Pack(backend.get(), w, cols, DataType::kFloat32);
-  std::vector<double> expected = reference::Linear(Doubles(x), Doubles(w), cols);
-  for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % rows] + residual[i];
-  std::vector<float> y = residual;
-  backend->Linear({.x = x.data(),
-                   .w = packed.get(),
-                   .bias = bias.data(),
-                   .residual = y.data(),
-                   .y = y.data(),
-                   .num_tokens = num_tokens});
-  EXPECT_LT(RelativeError(y, expected), 1e-6);
+  const int cols = 40, rows = 70;
+  for (const DataType type : kAllTypes) {
+    for (const int num_tokens : {5, 17, 37}) {
+      const std::vector<float> x = Rounded(random.Normals(num_tokens * cols), type);
+      const std::vector<float> w = Rounded(random.Normals(rows * cols), type);
+      const std::vector<float> bias = random.Normals(rows), residual = random.Normals(num_tokens * rows);
+      const auto packed = Pack(backend.get(), w, cols, type);
+      std::vector<double> expected = reference::Linear(Doubles(x), Doubles(w), cols);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % rows] + residual[i];
+      std::vector<float> y = residual;
+      backend->Linear({.x = x.data(),
+                       .w = packed.get(),
+                       .bias = bias.data(),
+                       .residual = y.data(),
+                       .y = y.data(),
+                       .num_tokens = num_tokens});
+      EXPECT_LT(RelativeError(y, expected), 1e-6) << num_tokens << " tokens, " << Name(type);
+    }
+  }
 }
 
 TEST_P(DenseKernelsTest, ARowOfLinearDoesNotDependOnItsCompanyOrTheThreads) {
@@ -74,7 +127,7 @@ TEST_P(DenseKernelsTest, ARowOfLinearDoesNotDependOnItsCompanyOrTheThreads) {
     }
     for (const int num_threads : {1, 3}) {
       const auto backend = MakeBackend(num_threads);
-      for (int n = 1; n <= max_tokens; n = n < 30 ? n + 1 : n + 25) {
+      for (int n = 1; n <= max_tokens; n = n < 50 ? n + 1 : n + 25) {
         const std::vector<float> y = Multiply(backend.get(), {x.begin(), x.begin() + n * cols}, *packed, cols, rows);
         EXPECT_TRUE(std::equal(y.begin(), y.end(), alone.begin())) << n << " rows, " << Name(type);
       }

@@ -1,0 +1,179 @@
+#ifndef QUIRE_KERNELS_CPU_LINEAR_AMX_KERNEL_H_
+#define QUIRE_KERNELS_CPU_LINEAR_AMX_KERNEL_H_
+
+#include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/simd.h"
+
+// Multiplication of bfloat16 by AMX tiles. A tile holds 32 k of 16 rows of x, 16 pairs of k of 16 columns of a panel,
+// or the sums of 16 rows by 16 columns. One product adds 32 k to each sum, in an order that is the same for every row,
+// so a row's sums do not depend on which tile, and which row of it, it is in.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+constexpr int kProductSteps = 32;                                       // k of one product.
+constexpr int kProductElements = kProductSteps * kPanelColumns;         // Of a panel, for those k.
+constexpr int kPairStride = 2 * kPanelColumns * int(sizeof(BFloat16));  // Bytes from one pair of k to the next.
+constexpr int kSumsStride = kPanelColumns * int(sizeof(float));
+constexpr int kTileSums = kTileRows * kPanelColumns;  // Sums of 16 rows by a panel.
+
+// The tiles: x of 16 rows, weights of 16 columns, and the sums of both by both.
+constexpr int kX0 = 4, kX1 = 5, kW0 = 6, kW1 = 7;
+constexpr int kSum00 = 0, kSum01 = 1, kSum10 = 2, kSum11 = 3;
+
+// The tile registers of this thread, for as long as it lives. Tiles of x and of sums have `rows` rows.
+class LinearTiles {
+ public:
+  explicit LinearTiles(int rows) {
+    TileShapes shapes;
+    for (const int tile : {kSum00, kSum01, kSum10, kSum11, kX0, kX1}) shapes.Set(tile, rows, kTileRowBytes);
+    for (const int tile : {kW0, kW1}) shapes.Set(tile, kTileRows, kTileRowBytes);
+    ConfigureTiles(shapes);
+  }
+  ~LinearTiles() { ReleaseTiles(); }
+};
+
+// Fetches the weights of a task into the second-level cache, ahead of their use. They come from 8 pages of 4 KiB at a
+// time, a cache line of each in turn: the hardware's own fetching goes on within a page, so 8 streams of it run at the
+// same time, and bring one thread 1.4 times what it can read in plain order.
+class Fetcher {
+ public:
+  Fetcher(const BFloat16* weights, int64_t elements)
+      : weights_(reinterpret_cast<const char*>(weights)),
+        num_lines_(elements * int64_t(sizeof(BFloat16)) / kLineBytes),
+        line_(kPages * kPageLines) {}
+
+  // A line of each page.
+  QUIRE_INLINE void FetchLines() {
+    if (line_ >= num_lines_) return;
+    const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
+    const int64_t first = block + line_ % (kPages * kPageLines) / kPages;
+    Unroll<kPages>([&]<int page>() __attribute__((always_inline)) {
+      __builtin_prefetch(weights_ + (first + page * kPageLines) * kLineBytes, 0, 2);
+    });
+    line_ += kPages;
+  }
+
+  static constexpr int kPages = 8;
+
+ private:
+  static constexpr int kLineBytes = 64;
+  static constexpr int kPageLines = 64;
+
+  const char* const weights_;
+  const int64_t num_lines_;
+  int64_t line_;  // How many have been fetched, with those at the start, which are needed at once.
+};
+
+// How often to fetch: `times` lines of each page in every `interval`-th product of tiles.
+struct FetchRate {
+  int times;
+  int interval;
+};
+
+// A product takes 32 lines of weights. When all rows have passed over a panel, the next one is there.
+constexpr int kFetchesPerProduct = kProductElements * int(sizeof(BFloat16)) / 64 / Fetcher::kPages;
+QUIRE_INLINE FetchRate RateFor(int num_passes) {
+  return {Max(1, (kFetchesPerProduct + num_passes - 1) / num_passes), Max(1, num_passes / kFetchesPerProduct)};
+}
+
+QUIRE_INLINE void Fetch(Fetcher* fetcher, FetchRate rate, int product) {
+  if (product % rate.interval != 0) return;
+  for (int i = 0; i < rate.times; ++i) fetcher->FetchLines();
+}
+
+// sums[16, 32] = rows of x by one panel.
+inline void MultiplyRows(const LinearTask& task, const BFloat16* x, const BFloat16* panel, FetchRate rate,
+                         Fetcher* fetcher, float* sums) {
+  const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
+  ZeroTile<kSum00>();
+  ZeroTile<kSum01>();
+  for (int i = 0; i * kProductSteps < task.cols; ++i, x += kProductSteps, panel += kProductElements) {
+    Fetch(fetcher, rate, i);
+    LoadTile<kW0>(panel, kPairStride);
+    LoadTile<kX0>(x, x_stride);
+    LoadTile<kW1>(panel + kPanelColumns, kPairStride);
+    MultiplyTiles<kSum00, kX0, kW0>();
+    MultiplyTiles<kSum01, kX0, kW1>();
+  }
+  StoreTile<kSum00>(sums, kSumsStride);
+  StoreTile<kSum01>(sums + kLanes, kSumsStride);
+}
+
+// The same for 16 rows each at x0 and x1; sums is [2][16, 32].
+inline void MultiplyTwice(const LinearTask& task, const BFloat16* x0, const BFloat16* x1, const BFloat16* panel,
+                          FetchRate rate, Fetcher* fetcher, float* sums) {
+  const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
+  ZeroTile<kSum00>();
+  ZeroTile<kSum01>();
+  ZeroTile<kSum10>();
+  ZeroTile<kSum11>();
+  for (int i = 0; i * kProductSteps < task.cols; ++i, panel += kProductElements) {
+    Fetch(fetcher, rate, i);
+    LoadTile<kW0>(panel, kPairStride);
+    LoadTile<kX0>(x0 + i * kProductSteps, x_stride);
+    LoadTile<kW1>(panel + kPanelColumns, kPairStride);
+    LoadTile<kX1>(x1 + i * kProductSteps, x_stride);
+    MultiplyTiles<kSum00, kX0, kW0>();
+    MultiplyTiles<kSum01, kX0, kW1>();
+    MultiplyTiles<kSum10, kX1, kW0>();
+    MultiplyTiles<kSum11, kX1, kW1>();
+  }
+  StoreTile<kSum00>(sums, kSumsStride);
+  StoreTile<kSum01>(sums + kLanes, kSumsStride);
+  StoreTile<kSum10>(sums + kTileSums, kSumsStride);
+  StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
+}
+
+// Stores rows [row, end) of panel `index`; sums is that of `row`.
+QUIRE_INLINE void StoreRows(const LinearTask& task, int row, int end, int index, const float* sums) {
+  const int64_t column = int64_t{index} * kPanelColumns;
+  for (; row < end; ++row, sums += kPanelColumns) {
+    StoreColumns(task, row, column, Load(sums));
+    StoreColumns(task, row, column + kLanes, Load(sums + kLanes));
+  }
+}
+
+// Up to 16 rows: the panels stream through once.
+inline void MultiplyFewRows(const LinearTask& task, int num_panels, Fetcher* fetcher) {
+  const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
+  const LinearTiles tiles(task.num_rows);
+  alignas(64) float sums[kTileSums];
+  for (int index = 0; index < num_panels; ++index, panel += task.panel_elements) {
+    MultiplyRows(task, static_cast<const BFloat16*>(task.x), panel, RateFor(1), fetcher, sums);
+    StoreRows(task, 0, task.num_rows, index, sums);
+  }
+}
+
+// More rows: all pass over a panel, 32 by 32, while the next one is fetched. No tile goes beyond the last row; rows
+// that the last ones share with those before are computed twice and stored once.
+inline void MultiplyManyRows(const LinearTask& task, int num_panels, Fetcher* fetcher) {
+  const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
+  const BFloat16* const x = static_cast<const BFloat16*>(task.x);
+  const int last_tile = task.num_rows - kTileRows;
+  const FetchRate even_rate = RateFor((task.num_rows + 2 * kTileRows - 1) / (2 * kTileRows));
+  const LinearTiles tiles(kTileRows);
+  alignas(64) float sums[2 * kTileSums];
+  for (int index = 0; index < num_panels; ++index, panel += task.panel_elements) {
+    for (int row = 0; row < task.num_rows; row += 2 * kTileRows) {
+      const int middle = Min(row + kTileRows, task.num_rows), end = Min(middle + kTileRows, task.num_rows);
+      const int first = Min(row, last_tile), second = Min(middle, last_tile);
+      // The first panel of all is fetched while it is used.
+      const FetchRate rate = index == 0 && row == 0 ? RateFor(1) : even_rate;
+      MultiplyTwice(task, x + first * task.x_stride, x + second * task.x_stride, panel, rate, fetcher, sums);
+      StoreRows(task, row, middle, index, sums + (row - first) * kPanelColumns);
+      StoreRows(task, middle, end, index, sums + kTileSums + (middle - second) * kPanelColumns);
+    }
+  }
+}
+
+inline void LinearBFloat16(const LinearTask& task) {
+  const int num_panels = (task.num_columns + kPanelColumns - 1) / kPanelColumns;
+  Fetcher fetcher(static_cast<const BFloat16*>(task.panels), num_panels * task.panel_elements);
+  if (task.num_rows <= kTileRows) return MultiplyFewRows(task, num_panels, &fetcher);
+  MultiplyManyRows(task, num_panels, &fetcher);
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_LINEAR_AMX_KERNEL_H_
