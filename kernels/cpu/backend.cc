@@ -30,7 +30,7 @@ std::string CpuBackend::NumericsFingerprint() const {
     case Isa::kAvx512:
       return "cpu fma 1";
     case Isa::kAvx512Bf16:
-      return "cpu avx512_bf16 1";
+      return "cpu avx512_bf16 2";
     case Isa::kAmx:
       return "cpu amx 3";
   }

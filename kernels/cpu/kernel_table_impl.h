@@ -11,7 +11,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // All kernels of this namespace. The order of types is that of DataType.
 constexpr KernelTable kTable = {
-    .linear = {Linear<float>, Linear<BFloat16>, Linear<Float16>},
+    .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
     .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>},
     .multiplies_pairs = false,

@@ -1,9 +1,21 @@
+#define QUIRE_CPU_NAMESPACE avx512_bf16
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_bf16_kernel.h"
 
 namespace quire::cpu {
+namespace avx512_bf16 {
+
+KernelTable MakeTable() {
+  KernelTable table = Avx512Kernels();
+  table.linear[int(DataType::kBFloat16)] = Linear<BFloat16, BFloat16>;
+  table.linear_input[int(DataType::kBFloat16)] = DataType::kBFloat16;
+  return table;
+}
+
+}  // namespace avx512_bf16
 
 const KernelTable& Avx512Bf16Kernels() {
-  static const KernelTable table = Avx512Kernels();
+  static const KernelTable table = avx512_bf16::MakeTable();
   return table;
 }
 

@@ -5,7 +5,8 @@
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/simd.h"
 
-// Multiplication by packed weights. A tile of kRows x kVecs vectors of accumulators stays in registers over all of k.
+// Multiplication by packed weights W of rows of X. A tile of kRows x kVecs vectors of accumulators stays in registers
+// over all of k.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // How far ahead of the reader weights are fetched: they stream from memory exactly once.
@@ -92,11 +93,11 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFl
 }
 
 // Rows [row, row + kRows) by vectors [vec, vec + kVecs) of the task's columns.
-template <int kRows, int kVecs, typename W>
+template <int kRows, int kVecs, typename X, typename W>
 void RunTile(const LinearTask& task, int row, int vec) {
   const W* panel = static_cast<const W*>(task.panels) + (vec / kPanelVecs) * task.panel_elements;
   Tile<kRows, kVecs> tile;
-  MultiplyTile(task, static_cast<const float*>(task.x) + row * task.x_stride, panel, vec % kPanelVecs, &tile);
+  MultiplyTile(task, static_cast<const X*>(task.x) + row * task.x_stride, panel, vec % kPanelVecs, &tile);
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       StoreColumns(task, row + r, int64_t{vec + v} * kLanes, tile.sum[r][v]);
@@ -104,29 +105,29 @@ void RunTile(const LinearTask& task, int row, int vec) {
   });
 }
 
-template <int kRows, typename W>
+template <int kRows, typename X, typename W>
 void RunRows(const LinearTask& task, int row) {
   const int num_vecs = (task.num_columns + kPanelColumns - 1) / kPanelColumns * kPanelVecs;
   constexpr int kVecs = TileVecs(kRows);
   int vec = 0;
-  for (; vec + kVecs <= num_vecs; vec += kVecs) RunTile<kRows, kVecs, W>(task, row, vec);
+  for (; vec + kVecs <= num_vecs; vec += kVecs) RunTile<kRows, kVecs, X, W>(task, row, vec);
   if constexpr (kVecs > kPanelVecs) {
-    for (; vec < num_vecs; vec += kPanelVecs) RunTile<kRows, kPanelVecs, W>(task, row, vec);
+    for (; vec < num_vecs; vec += kPanelVecs) RunTile<kRows, kPanelVecs, X, W>(task, row, vec);
   }
 }
 
-template <int kRows, typename W>
+template <int kRows, typename X, typename W>
 void DispatchRows(const LinearTask& task, int row, int rows) {
-  if (rows == kRows) return RunRows<kRows, W>(task, row);
-  if constexpr (kRows > 1) DispatchRows<kRows - 1, W>(task, row, rows);
+  if (rows == kRows) return RunRows<kRows, X, W>(task, row);
+  if constexpr (kRows > 1) DispatchRows<kRows - 1, X, W>(task, row, rows);
 }
 
 // All rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1.
-template <typename W>
+template <typename X, typename W>
 void RunAllRows(const LinearTask& task, int num_tiles) {
   for (int i = 0, row = 0; i < num_tiles; ++i) {
     const int rows = (task.num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-    DispatchRows<kMaxTileRows, W>(task, row, rows);
+    DispatchRows<kMaxTileRows, X, W>(task, row, rows);
     row += rows;
   }
 }
@@ -145,12 +146,12 @@ LinearTask OnePanel(const LinearTask& task, int index) {
 }
 
 // With one tile of rows the panels stream through once. With more, all rows pass over a panel while it is in the cache.
-template <typename W>
+template <typename X, typename W>
 void Linear(const LinearTask& task) {
   const int num_tiles = (task.num_rows + kMaxTileRows - 1) / kMaxTileRows;
-  if (num_tiles == 1) return RunAllRows<W>(task, 1);
+  if (num_tiles == 1) return RunAllRows<X, W>(task, 1);
   for (int panel = 0; panel * kPanelColumns < task.num_columns; ++panel) {
-    RunAllRows<W>(OnePanel<W>(task, panel), num_tiles);
+    RunAllRows<X, W>(OnePanel<W>(task, panel), num_tiles);
   }
 }
 

@@ -1,0 +1,43 @@
+#ifndef QUIRE_KERNELS_CPU_LINEAR_BF16_KERNEL_H_
+#define QUIRE_KERNELS_CPU_LINEAR_BF16_KERNEL_H_
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/cpu/linear_kernel.h"
+
+// The products of linear_kernel.h by VDPBF16PS, which adds those of a pair of k to every sum.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
+  int32_t pair;
+  memcpy(&pair, x, sizeof(pair));
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
+template <int kRows, int kVecs>
+QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const BFloat16* panel, int first,
+                               Tile<kRows, kVecs>* tile) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
+  });
+  __m512bh w[kVecs];
+  for (int k = 0; k < task.cols; k += 2) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+      const BFloat16* p = WeightsAt<2>(task, panel, k / 2, first + v);
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
+      w[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
+    });
+    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+      const __m512bh pair = SetPair(x + r * task.x_stride + k);
+      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+        tile->sum[r][v].v = _mm512_dpbf16_ps(tile->sum[r][v].v, pair, w[v]);
+      });
+    });
+  }
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_LINEAR_BF16_KERNEL_H_
