@@ -5,74 +5,198 @@
 namespace quire {
 namespace {
 
-// Query rows times tokens read, the measure of work.
-int64_t Cost(const AttentionItem& item, const AttentionPlanOptions& options) {
-  return int64_t{item.num_tokens} * options.group_size * item.num_splits;
-}
+// Sequences with more new tokens amortise the reading of their cache themselves, and would leave many partial results.
+constexpr int kMaxSharingQueries = 8;
 
-// All items of one sequence, each with all the splits of its rows.
-void AddWholeItems(int sequence, int first_token, int num_tokens, int context_len, const AttentionPlanOptions& options,
-                   std::vector<AttentionItem>* items) {
-  const int tokens_per_item = std::max(1, options.item_rows / options.group_size);
-  const int first_position = context_len - num_tokens;
-  for (int begin = 0; begin < num_tokens; begin += tokens_per_item) {
-    const int end = std::min(num_tokens, begin + tokens_per_item);
-    const SplitRange splits = VisibleSplits(first_position + begin, first_position + end - 1, options);
-    for (int kv_head = 0; kv_head < options.num_kv_heads; ++kv_head) {
-      items->push_back({.sequence = sequence,
-                        .kv_head = kv_head,
-                        .first_token = first_token + begin,
-                        .num_tokens = end - begin,
-                        .first_split = splits.begin,
-                        .num_splits = splits.end - splits.begin,
-                        .first_partial = -1});
-    }
-  }
-}
-
-// Replaces items[index] by one item per split and a merge.
-void CutItem(size_t index, const AttentionPlanOptions& options, AttentionPlan* plan) {
-  const AttentionItem whole = plan->items[index];
-  const int rows = whole.num_tokens * options.group_size;
-  plan->merges.push_back({.kv_head = whole.kv_head,
-                          .first_token = whole.first_token,
-                          .num_tokens = whole.num_tokens,
-                          .num_splits = whole.num_splits,
-                          .first_partial = plan->num_partials});
-  for (int split = 0; split < whole.num_splits; ++split) {
-    AttentionItem part = whole;
-    part.first_split = whole.first_split + split;
-    part.num_splits = 1;
-    part.first_partial = plan->num_partials + split * rows;
-    if (split == 0) {
-      plan->items[index] = part;
-    } else {
-      plan->items.push_back(part);
-    }
-  }
-  plan->num_partials += whole.num_splits * rows;
-}
+// Reading a token is worth so many rows of arithmetic on it.
+constexpr int kReadingCost = 16;
 
 }  // namespace
 
-void PlanAttention(const int32_t* query_starts, const int32_t* context_lens, int num_sequences,
-                   const AttentionPlanOptions& options, AttentionPlan* plan) {
-  plan->items.clear();
-  plan->merges.clear();
-  plan->num_partials = 0;
-  for (int i = 0; i < num_sequences; ++i) {
-    AddWholeItems(i, query_starts[i], query_starts[i + 1] - query_starts[i], context_lens[i], options, &plan->items);
+const AttentionPlan& AttentionPlanner::Plan(const BatchView& batch, const AttentionPlanOptions& options) {
+  batch_ = &batch;
+  options_ = options;
+  next_row_ = 0;
+  plan_.tokens.clear();
+  plan_.items.clear();
+  plan_.phase_ends.clear();
+  plan_.merges.clear();
+  plan_.places.clear();
+  plan_.num_partials = 0;
+  planned_.clear();
+  is_planned_.assign(batch.num_sequences, false);
+  PlanSharing();
+  for (int i = 0; i < batch.num_sequences; ++i) {
+    if (!is_planned_[i]) AddSequence(i, 0);
   }
-  int64_t total_cost = 0;
-  for (const AttentionItem& item : plan->items) total_cost += Cost(item, options);
+  CutLargeItems();
+  SortItems();
+  return plan_;
+}
 
-  const size_t num_whole_items = plan->items.size();
-  for (size_t i = 0; i < num_whole_items; ++i) {
-    const bool is_large = Cost(plan->items[i], options) * options.min_items > total_cost;
-    if (is_large && plan->items[i].num_splits > 1) CutItem(i, options, plan);
+PartialPlace AttentionPlanner::AllocatePlace(int num_rows) {
+  const PartialPlace place = {plan_.num_partials, num_rows * options_.group_size};
+  plan_.num_partials += place.head_stride * options_.num_kv_heads;
+  return place;
+}
+
+PartialPlace AttentionPlanner::PlaceOf(const Segment& segment, int row) const {
+  return {segment.place.first + (row - segment.first_row) * options_.group_size, segment.place.head_stride};
+}
+
+void AttentionPlanner::AddItem(const AttentionItem& item, int phase) {
+  const int64_t rows = int64_t{item.num_rows} * options_.group_size;
+  planned_.push_back({item, phase, (rows + kReadingCost) * (item.end - item.begin)});
+}
+
+// Goes through the sequences in the order of their prefixes, with the ranges that the one in turn is in.
+void AttentionPlanner::PlanSharing() {
+  prefix_finder_.Find(*batch_,
+                      {.block_size = options_.block_size,
+                       .max_queries = kMaxSharingQueries,
+                       .window = options_.window,
+                       .unit_tokens = options_.tile_tokens},
+                      &prefixes_);
+  segments_.clear();
+  open_ranges_.clear();
+  size_t next_range = 0;
+  for (int i = 0; i < int(prefixes_.order.size()); ++i) {
+    while (!open_ranges_.empty() && open_ranges_.back().end == i) {
+      segments_.resize(open_ranges_.back().num_segments_before);
+      open_ranges_.pop_back();
+    }
+    for (; next_range < prefixes_.ranges.size() && prefixes_.ranges[next_range].first == i; ++next_range) {
+      const SharedRange& range = prefixes_.ranges[next_range];
+      open_ranges_.push_back({range.first + range.count, range.end, segments_.size()});
+      int num_rows = 0;
+      for (int j = i; j < i + range.count; ++j) num_rows += NumQueries(prefixes_.order[j]);
+      AddSharedRange(range, num_rows);
+    }
+    AddSequence(prefixes_.order[i], open_ranges_.empty() ? 0 : open_ranges_.back().num_tokens);
   }
-  std::stable_sort(plan->items.begin(), plan->items.end(),
-                   [&](const AttentionItem& a, const AttentionItem& b) { return Cost(a, options) > Cost(b, options); });
+  segments_.clear();
+}
+
+// The rows of the sequences follow from next_row_ on.
+void AttentionPlanner::AddSharedRange(const SharedRange& range, int num_rows) {
+  const int rows_per_item = std::max(1, options_.item_rows / options_.group_size);
+  for (int begin = range.begin; begin < range.end;) {
+    const int split = begin / options_.split_tokens;
+    const int end = std::min(range.end, (split + 1) * options_.split_tokens);
+    Segment segment = {split, 0, next_row_, {}};
+    const bool resumes = begin % options_.split_tokens != 0;
+    if (resumes) {
+      segment.phase = segments_.back().phase + 1;
+      segment.place = PlaceOf(segments_.back(), next_row_);
+    } else {
+      segment.place = AllocatePlace(num_rows);
+    }
+    segments_.push_back(segment);
+    for (int row = 0; row < num_rows; row += rows_per_item) {
+      const PartialPlace place = PlaceOf(segment, next_row_ + row);
+      AddItem({.sequence = prefixes_.order[range.first],
+               .first_row = next_row_ + row,
+               .num_rows = std::min(rows_per_item, num_rows - row),
+               .begin = begin,
+               .end = end,
+               .resumed = resumes ? place : PartialPlace{},
+               .first_place = 0,
+               .num_places = 0,
+               .partial = place},
+              segment.phase);
+    }
+    begin = end;
+  }
+}
+
+void AttentionPlanner::AddSequence(int sequence, int begin) {
+  is_planned_[sequence] = true;
+  const int num_queries = NumQueries(sequence), context_len = batch_->context_lens[sequence];
+  const int first_token = batch_->query_starts[sequence];
+  const int rows_per_item = std::max(1, options_.item_rows / options_.group_size);
+  for (int i = 0; i < num_queries; ++i) plan_.tokens.push_back(first_token + i);
+  for (int row = 0; row < num_queries; row += rows_per_item) {
+    const int num_rows = std::min(rows_per_item, num_queries - row);
+    const int first_position = context_len - num_queries + row;
+    const int first_tile = FirstVisible(first_position, options_.window) / options_.tile_tokens;
+    AddRows({.sequence = sequence,
+             .first_row = next_row_ + row,
+             .num_rows = num_rows,
+             .begin = std::max(begin, first_tile * options_.tile_tokens),
+             .end = first_position + num_rows,
+             .resumed = {},
+             .first_place = int32_t(plan_.places.size()),
+             .num_places = 0,
+             .partial = {}});
+  }
+  next_row_ += num_queries;
+}
+
+// An item that takes up the open segments.
+void AttentionPlanner::AddRows(AttentionItem whole) {
+  int phase = 0;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
+    phase = std::max(phase, segment.phase + 1);
+    if (i + 1 < segments_.size() && segments_[i + 1].split == segment.split) continue;  // Taken up by the next.
+    const PartialPlace place = PlaceOf(segment, whole.first_row);
+    if (segment.split == whole.begin / options_.split_tokens) {
+      whole.resumed = place;
+    } else {
+      plan_.places.push_back(place);
+      ++whole.num_places;
+    }
+  }
+  AddItem(whole, phase);
+}
+
+void AttentionPlanner::CutLargeItems() {
+  int64_t total_cost = 0;
+  for (const PlannedItem& planned : planned_) total_cost += planned.cost * options_.num_kv_heads;
+  const size_t num_whole_items = planned_.size();
+  for (size_t i = 0; i < num_whole_items; ++i) {
+    const AttentionItem& item = planned_[i].item;
+    const bool has_splits = item.begin / options_.split_tokens < (item.end - 1) / options_.split_tokens;
+    if (!has_splits || planned_[i].cost * options_.min_items <= total_cost) continue;
+    const PlannedItem whole = planned_[i];
+    planned_[i].cost = -1;
+    CutItem(whole);
+  }
+  std::erase_if(planned_, [](const PlannedItem& planned) { return planned.cost < 0; });
+}
+
+// One item per split, and a merge of these and of what is joined before them.
+void AttentionPlanner::CutItem(const PlannedItem& whole) {
+  const AttentionItem& item = whole.item;
+  AttentionMerge merge = {item.first_row, item.num_rows, int32_t(plan_.places.size()), item.num_places};
+  for (int i = 0; i < item.num_places; ++i) plan_.places.push_back(PartialPlace(plan_.places[item.first_place + i]));
+  for (int begin = item.begin; begin < item.end;) {
+    AttentionItem part = item;
+    part.begin = begin;
+    part.end = std::min(item.end, (begin / options_.split_tokens + 1) * options_.split_tokens);
+    part.num_places = 0;
+    const bool resumes = begin == item.begin && item.resumed.first >= 0;
+    if (!resumes) part.resumed = {};
+    part.partial = resumes ? item.resumed : AllocatePlace(item.num_rows);
+    plan_.places.push_back(part.partial);
+    ++merge.num_places;
+    AddItem(part, resumes ? whole.phase : 0);
+    begin = part.end;
+  }
+  plan_.merges.push_back(merge);
+}
+
+void AttentionPlanner::SortItems() {
+  std::sort(planned_.begin(), planned_.end(), [](const PlannedItem& a, const PlannedItem& b) {
+    if (a.phase != b.phase) return a.phase < b.phase;
+    if (a.cost != b.cost) return a.cost > b.cost;
+    return a.item.first_row != b.item.first_row ? a.item.first_row < b.item.first_row : a.item.begin < b.item.begin;
+  });
+  for (const PlannedItem& planned : planned_) {
+    while (int(plan_.phase_ends.size()) < planned.phase) plan_.phase_ends.push_back(int32_t(plan_.items.size()));
+    plan_.items.push_back(planned.item);
+  }
+  plan_.phase_ends.push_back(int32_t(plan_.items.size()));
 }
 
 }  // namespace quire

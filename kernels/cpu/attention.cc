@@ -25,87 +25,110 @@ CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
 void CpuAttention::Run(const AttentionArgs& args) {
   constexpr int kItemRows = 32;  // Of kernels that widen K and V.
   const bool multiplies_pairs = args.layout->type == DataType::kBFloat16 && kernels_->multiplies_pairs;
+  const int num_kv_heads = args.layout->num_kv_heads;
   args_ = &args;
-  group_size_ = args.num_heads / args.layout->num_kv_heads;
+  group_size_ = args.num_heads / num_kv_heads;
   padded_dim_ = (args.layout->head_dim + 15) / 16 * 16;
-  const AttentionPlanOptions options = {.num_kv_heads = args.layout->num_kv_heads,
-                                        .group_size = group_size_,
-                                        .window = args.window,
-                                        .split_tokens = kSplitTokens,
-                                        .item_rows = multiplies_pairs ? kMaxAttentionRows : kItemRows,
-                                        .min_items = 4 * pool_->num_threads()};
-  PlanAttention(args.batch->query_starts, args.batch->context_lens, args.batch->num_sequences, options, &plan_);
-  if (partial_states_.size() < size_t(plan_.num_partials)) partial_states_.resize(plan_.num_partials);
-  const size_t partial_values = size_t(plan_.num_partials) * padded_dim_;
+  plan_ = &planner_.Plan(*args.batch, {.num_kv_heads = num_kv_heads,
+                                       .group_size = group_size_,
+                                       .window = args.window,
+                                       .block_size = args.layout->block_size,
+                                       .tile_tokens = kAttentionTileTokens,
+                                       .split_tokens = kSplitTokens,
+                                       .item_rows = multiplies_pairs ? kMaxAttentionRows : kItemRows,
+                                       .min_items = 4 * pool_->num_threads()});
+  if (partial_states_.size() < size_t(plan_->num_partials)) partial_states_.resize(plan_->num_partials);
+  const size_t partial_values = size_t(plan_->num_partials) * padded_dim_;
   if (partial_values_.size() < partial_values) partial_values_.resize(partial_values);
 
-  pool_->ForEach(int(plan_.items.size()), [&](int i, int thread) { RunItem(plan_.items[i], &scratch_[thread]); });
-  pool_->ForEach(int(plan_.merges.size()), [&](int i, int) { RunMerge(plan_.merges[i]); });
+  int begin = 0;
+  for (const int end : plan_->phase_ends) {
+    pool_->ForEach((end - begin) * num_kv_heads, [&](int i, int thread) {
+      RunItem(plan_->items[begin + i / num_kv_heads], i % num_kv_heads, &scratch_[thread]);
+    });
+    begin = end;
+  }
+  pool_->ForEach(int(plan_->merges.size()) * num_kv_heads,
+                 [&](int i, int) { RunMerge(plan_->merges[i / num_kv_heads], i % num_kv_heads); });
 }
 
-void CpuAttention::RunItem(const AttentionItem& item, Scratch* scratch) {
-  const int num_rows = item.num_tokens * group_size_;
+void CpuAttention::RunItem(const AttentionItem& item, int kv_head, Scratch* scratch) {
+  const int num_rows = item.num_rows * group_size_;
   const size_t num_values = size_t(num_rows) * padded_dim_;
-  scratch->queries.resize(num_rows);
-  scratch->visible_begin.resize(num_rows);
-  scratch->visible_end.resize(num_rows);
   scratch->states.resize(2 * num_rows);
   scratch->values.resize(2 * num_values);
-  const float* q = static_cast<const float*>(args_->q);
-  for (int row = 0; row < num_rows; ++row) {
-    const int head = item.kv_head * group_size_ + row % group_size_;
-    scratch->queries[row] =
-        q + int64_t{item.first_token + row / group_size_} * args_->q_stride + int64_t{head} * args_->layout->head_dim;
-  }
+  ListQueries(item, kv_head, scratch);
+  if (IsVectorised(*args_->layout)) ListUnits(item, kv_head, scratch);
 
-  if (IsVectorised(*args_->layout)) ListUnits(item, scratch);
-
-  if (item.first_partial >= 0) {
-    const Rows partial = {partial_states_.data() + item.first_partial,
-                          partial_values_.data() + size_t(item.first_partial) * padded_dim_};
-    return RunSplit(item, item.first_split, partial, scratch);
+  if (item.partial.first >= 0) {
+    const Rows partial = PartialRows(item.partial, kv_head);
+    if (item.resumed.first < 0) ClearRows(num_rows, partial);
+    return RunSplit(item, kv_head, item.begin / kSplitTokens, partial, scratch);
   }
   const Rows all = {scratch->states.data(), scratch->values.data()};
   const Rows one = {scratch->states.data() + num_rows, scratch->values.data() + num_values};
-  RunSplit(item, item.first_split, all, scratch);
-  for (int i = 1; i < item.num_splits; ++i) {
-    RunSplit(item, item.first_split + i, one, scratch);
-    MergeRows(num_rows, all, one);
-  }
-  WriteOutput(item.first_token, item.num_tokens, item.kv_head, all);
+  RunSplits(item, kv_head, all, one, scratch);
+  WriteOutput(item.first_row, item.num_rows, kv_head, all);
 }
 
-// All units that the rows of the item see, so that the kernel can fetch ahead beyond its split.
-void CpuAttention::ListUnits(const AttentionItem& item, Scratch* scratch) {
+void CpuAttention::RunSplits(const AttentionItem& item, int kv_head, Rows all, Rows one, Scratch* scratch) {
+  const int num_rows = item.num_rows * group_size_;
+  ClearRows(num_rows, all);
+  for (int i = 0; i < item.num_places; ++i) {
+    MergeRows(num_rows, all, PartialRows(plan_->places[item.first_place + i], kv_head));
+  }
+  const int first_split = item.begin / kSplitTokens, last_split = (item.end - 1) / kSplitTokens;
+  for (int split = first_split; split <= last_split; ++split) {
+    const bool is_first = split == first_split;
+    const bool joins_nothing = is_first && item.num_places == 0;
+    const Rows rows = joins_nothing ? all : one;
+    if (is_first && item.resumed.first >= 0) {
+      CopyRows(num_rows, PartialRows(item.resumed, kv_head), rows);
+    } else {
+      ClearRows(num_rows, rows);
+    }
+    RunSplit(item, kv_head, split, rows, scratch);
+    if (!joins_nothing) MergeRows(num_rows, all, one);
+  }
+}
+
+void CpuAttention::ListQueries(const AttentionItem& item, int kv_head, Scratch* scratch) {
+  const int num_rows = item.num_rows * group_size_;
+  scratch->queries.resize(num_rows);
+  scratch->visible_begin.resize(num_rows);
+  scratch->visible_end.resize(num_rows);
+  const float* q = static_cast<const float*>(args_->q);
+  for (int row = 0; row < num_rows; ++row) {
+    const int token = TokenOf(item.first_row + row / group_size_), head = kv_head * group_size_ + row % group_size_;
+    scratch->queries[row] = q + int64_t{token} * args_->q_stride + int64_t{head} * args_->layout->head_dim;
+  }
+}
+
+// All units of the item, so that the kernel can fetch ahead beyond its split.
+void CpuAttention::ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch) {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
-  const int first_position = args_->batch->positions[item.first_token];
-  const int last_position = args_->batch->positions[item.first_token + item.num_tokens - 1];
-  const int begin = std::max(item.first_split * kSplitTokens, FirstVisible(first_position, args_->window));
-  const int end = std::min((item.first_split + item.num_splits) * kSplitTokens, last_position + 1);
-  scratch->first_listed = begin / kAttentionTileTokens * kAttentionTileTokens;
+  scratch->first_listed = item.begin;
   scratch->units.clear();
-  for (int token = scratch->first_listed; token < end; token += kUnitTokens) {
+  for (int token = item.begin; token < item.end; token += kUnitTokens) {
     scratch->units.push_back(static_cast<const char*>(args_->kv_pool) +
-                             UnitStart(layout, table, item.kv_head, token) * SizeOf(layout.type));
+                             UnitStart(layout, table, kv_head, token) * SizeOf(layout.type));
   }
 }
 
-void CpuAttention::RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch) {
-  const int num_rows = item.num_tokens * group_size_;
-  const int split_begin = split * kSplitTokens, split_end = split_begin + kSplitTokens;
-  int begin = split_end, end = split_begin;  // What any row sees of the split.
+void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, Rows rows, Scratch* scratch) {
+  const int num_rows = item.num_rows * group_size_;
+  const int first = std::max(item.begin, split * kSplitTokens), last = std::min(item.end, (split + 1) * kSplitTokens);
+  int begin = last, end = first;  // What any row sees of the split.
   for (int row = 0; row < num_rows; ++row) {
-    const int position = args_->batch->positions[item.first_token + row / group_size_];
-    scratch->visible_begin[row] = std::max(split_begin, FirstVisible(position, args_->window));
-    scratch->visible_end[row] = std::min(split_end, position + 1);
+    const int position = args_->batch->positions[TokenOf(item.first_row + row / group_size_)];
+    scratch->visible_begin[row] = std::max(first, FirstVisible(position, args_->window));
+    scratch->visible_end[row] = std::min(last, position + 1);
     if (scratch->visible_begin[row] >= scratch->visible_end[row]) continue;
     begin = std::min(begin, scratch->visible_begin[row]);
     end = std::max(end, scratch->visible_end[row]);
   }
   begin = begin / kAttentionTileTokens * kAttentionTileTokens;
-  std::fill(rows.states, rows.states + num_rows, kEmptyState);
-  std::fill(rows.values, rows.values + size_t(num_rows) * padded_dim_, 0.0f);
   AttentionTask task = {.units = nullptr,
                         .queries = scratch->queries.data(),
                         .visible_begin = scratch->visible_begin.data(),
@@ -122,7 +145,7 @@ void CpuAttention::RunSplit(const AttentionItem& item, int split, Rows rows, Scr
   if (IsVectorised(*args_->layout)) {
     AttendInPlace(begin, end, &task, *scratch);
   } else {
-    AttendGathered(item, begin, end, &task, scratch);
+    AttendGathered(item, kv_head, begin, end, &task, scratch);
   }
 }
 
@@ -144,7 +167,7 @@ KvLayout CpuAttention::GatheredLayout() const {
 }
 
 // Tile by tile with zeros where no token is: nothing unwritten is read.
-void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task,
+void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                                   Scratch* scratch) {
   const KvLayout layout = GatheredLayout();
   const size_t unit_bytes = layout.unit_elements() * SizeOf(layout.type);
@@ -155,7 +178,8 @@ void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end,
     const int tile_end = std::min(end, tile + kAttentionTileTokens);
     for (int token = tile; token < tile_end; ++token) {
       const int in_tile = token - tile;
-      GatherToken(item, token, in_tile % kUnitTokens, scratch->tile.data() + in_tile / kUnitTokens * unit_bytes);
+      GatherToken(item, kv_head, token, in_tile % kUnitTokens,
+                  scratch->tile.data() + in_tile / kUnitTokens * unit_bytes);
     }
     task->units = scratch->units.data();
     task->num_units = (tile_end - tile + kUnitTokens - 1) / kUnitTokens;
@@ -165,12 +189,12 @@ void CpuAttention::AttendGathered(const AttentionItem& item, int begin, int end,
 }
 
 // Units that are not vectorised hold rows. In a tile tokens are lanes of K.
-void CpuAttention::GatherToken(const AttentionItem& item, int token, int lane, char* unit) const {
+void CpuAttention::GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
   const size_t row = size_t(token % layout.block_size % layout.unit_tokens()) * layout.head_dim;
-  const char* k = static_cast<const char*>(args_->kv_pool) +
-                  (UnitStart(layout, table, item.kv_head, token) + row) * SizeOf(layout.type);
+  const char* k =
+      static_cast<const char*>(args_->kv_pool) + (UnitStart(layout, table, kv_head, token) + row) * SizeOf(layout.type);
   const char* v = k + layout.value_start() * SizeOf(layout.type);
   const KvLayout gathered = GatheredLayout();
   const UnitStrides key = KeyStrides(gathered, lane), value = ValueStrides(gathered, lane);
@@ -190,18 +214,31 @@ void CpuAttention::GatherToken(const AttentionItem& item, int token, int lane, c
   widen(v, to + value.start, layout.head_dim);
 }
 
-void CpuAttention::RunMerge(const AttentionMerge& merge) {
-  const int num_rows = merge.num_tokens * group_size_;
-  const auto partial = [&](int split) -> Rows {
-    const size_t first = merge.first_partial + size_t(split) * num_rows;
-    return {partial_states_.data() + first, partial_values_.data() + first * padded_dim_};
-  };
-  for (int split = 1; split < merge.num_splits; ++split) MergeRows(num_rows, partial(0), partial(split));
-  WriteOutput(merge.first_token, merge.num_tokens, merge.kv_head, partial(0));
+void CpuAttention::RunMerge(const AttentionMerge& merge, int kv_head) {
+  const int num_rows = merge.num_rows * group_size_;
+  const PartialPlace* places = plan_->places.data() + merge.first_place;
+  const Rows all = PartialRows(places[0], kv_head);
+  for (int i = 1; i < merge.num_places; ++i) MergeRows(num_rows, all, PartialRows(places[i], kv_head));
+  WriteOutput(merge.first_row, merge.num_rows, kv_head, all);
+}
+
+CpuAttention::Rows CpuAttention::PartialRows(const PartialPlace& place, int kv_head) {
+  const size_t first = size_t(place.first) + size_t(kv_head) * place.head_stride;
+  return {partial_states_.data() + first, partial_values_.data() + first * padded_dim_};
+}
+
+void CpuAttention::ClearRows(int num_rows, Rows rows) const {
+  std::fill(rows.states, rows.states + num_rows, kEmptyState);
+  std::fill(rows.values, rows.values + size_t(num_rows) * padded_dim_, 0.0f);
+}
+
+void CpuAttention::CopyRows(int num_rows, Rows from, Rows to) const {
+  std::copy(from.states, from.states + num_rows, to.states);
+  std::copy(from.values, from.values + size_t(num_rows) * padded_dim_, to.values);
 }
 
 // A row whose window or position leaves it nothing of the split passes.
-void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) {
+void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) const {
   for (int row = 0; row < num_rows; ++row) {
     if (from.states[row].sum == 0) continue;
     const size_t values = size_t(row) * padded_dim_;
@@ -210,10 +247,10 @@ void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) {
   }
 }
 
-void CpuAttention::WriteOutput(int first_token, int num_tokens, int kv_head, Rows rows) {
+void CpuAttention::WriteOutput(int first_row, int num_rows, int kv_head, Rows rows) const {
   const int head_dim = args_->layout->head_dim;
-  for (int row = 0; row < num_tokens * group_size_; ++row) {
-    const int token = first_token + row / group_size_, head = kv_head * group_size_ + row % group_size_;
+  for (int row = 0; row < num_rows * group_size_; ++row) {
+    const int token = TokenOf(first_row + row / group_size_), head = kv_head * group_size_ + row % group_size_;
     float* out = static_cast<float*>(args_->out) + (int64_t{token} * args_->num_heads + head) * head_dim;
     kernels_->finish_softmax(rows.states[row], rows.values + size_t(row) * padded_dim_, out, head_dim);
   }

@@ -39,28 +39,37 @@ class CpuAttention {
     std::vector<char> tile;            // Gathered K and V of one tile.
   };
 
-  void RunItem(const AttentionItem& item, Scratch* scratch);
-  void ListUnits(const AttentionItem& item, Scratch* scratch);
-  // Attends all rows of the item to one split, from an empty state.
-  void RunSplit(const AttentionItem& item, int split, Rows rows, Scratch* scratch);
+  void RunItem(const AttentionItem& item, int kv_head, Scratch* scratch);
+  void ListQueries(const AttentionItem& item, int kv_head, Scratch* scratch);
+  void ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch);
+  // Joins the splits that others have computed and those of the item.
+  void RunSplits(const AttentionItem& item, int kv_head, Rows all, Rows one, Scratch* scratch);
+  // Attends all rows of the item to its tokens of one split, going on from what `rows` has.
+  void RunSplit(const AttentionItem& item, int kv_head, int split, Rows rows, Scratch* scratch);
   void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
-  void AttendGathered(const AttentionItem& item, int begin, int end, AttentionTask* task, Scratch* scratch);
+  void AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
+                      Scratch* scratch);
   // How a gathered tile is laid out: units of 16 tokens in the type that the kernel multiplies.
   KvLayout GatheredLayout() const;
-  void GatherToken(const AttentionItem& item, int token, int lane, char* unit) const;
-  void RunMerge(const AttentionMerge& merge);
-  void MergeRows(int num_rows, Rows into, Rows from);
-  void WriteOutput(int first_token, int num_tokens, int kv_head, Rows rows);
+  void GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const;
+  void RunMerge(const AttentionMerge& merge, int kv_head);
+  Rows PartialRows(const PartialPlace& place, int kv_head);
+  void ClearRows(int num_rows, Rows rows) const;
+  void CopyRows(int num_rows, Rows from, Rows to) const;
+  void MergeRows(int num_rows, Rows into, Rows from) const;
+  void WriteOutput(int first_row, int num_rows, int kv_head, Rows rows) const;
+  int TokenOf(int row) const { return plan_->tokens[row]; }
 
   const KernelTable* const kernels_;
   ThreadPool* const pool_;
-  AttentionPlan plan_;
+  AttentionPlanner planner_;
   std::vector<Scratch> scratch_;  // One per thread.
   std::vector<SoftmaxState> partial_states_;
   std::vector<float> partial_values_;
 
   // The current call.
   const AttentionArgs* args_ = nullptr;
+  const AttentionPlan* plan_ = nullptr;
   int group_size_ = 0;
   int padded_dim_ = 0;
 };

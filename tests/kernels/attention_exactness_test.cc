@@ -82,6 +82,64 @@ TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
   }
 }
 
+// A sequence that goes on from the first `num_shared` tokens of another.
+Sequence Fork(const Shape& shape, const Sequence& parent, int num_shared, int num_tokens, Random* random) {
+  Sequence child = MakeSequence(shape, num_tokens, random);
+  const auto share = [&](const std::vector<float>& from, int heads, std::vector<float>* to) {
+    std::copy_n(from.begin(), int64_t{num_shared} * heads * shape.head_dim, to->begin());
+  };
+  share(parent.q, shape.num_heads, &child.q);
+  share(parent.k, shape.num_kv_heads, &child.k);
+  share(parent.v, shape.num_kv_heads, &child.v);
+  return child;
+}
+
+// Random trees of samples and beams: each sequence shares whole blocks with an earlier one, and decodes one token, or a
+// few, in the same step. Alone in a step it has nobody to share with.
+TEST_P(AttentionExactnessTest, SharingBlocksDoesNotMatter) {
+  const auto backend = MakeBackend();
+  for (int round = 0; round < 8; ++round) {
+    Random random(100 + round);
+    Shape shape = LongShape(kAllTypes[round % 3 == 0 ? 0 : 1]);
+    shape.block_size = 1 << random.Int(round % 2 == 0 ? 4 : 2, 7);
+    shape.num_heads = shape.num_kv_heads * random.Int(1, 5);
+    shape.head_dim = 16;
+    shape.window = round == 5 ? 800 : 0;
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << ToString(shape));
+    PagedPool pool(LayoutOf(shape), 12'000 / shape.block_size + 20, &random);
+    std::vector<Sequence> sequences;
+    std::vector<Slice> together;
+    sequences.reserve(10);
+    for (int i = 0; i < 10; ++i) {
+      const int num_new = random.Int(0, 2) > 0 ? 1 : random.Int(1, 10), num_tokens = random.Int(num_new + 1, 1200);
+      std::vector<uint32_t> table;
+      int num_shared = 0;
+      if (i > 0) {
+        const int parent = random.Int(0, i - 1);
+        const int most = std::min(num_tokens - num_new, sequences[parent].num_tokens - 10) / shape.block_size;
+        const int num_blocks = std::max(0, random.Int(0, 2) > 0 ? most : random.Int(0, std::max(0, most)));
+        num_shared = num_blocks * shape.block_size;
+        table.assign(together[parent].table.begin(), together[parent].table.begin() + num_blocks);
+        sequences.push_back(Fork(shape, sequences[parent], num_shared, num_tokens, &random));
+      } else {
+        sequences.push_back(MakeSequence(shape, num_tokens, &random));
+      }
+      const std::vector<uint32_t> own = pool.MakeTable(num_tokens - num_shared);
+      table.insert(table.end(), own.begin(), own.end());
+      const int begin = num_tokens - num_new;
+      if (begin > num_shared) RunStep(backend.get(), shape, &pool, {{&sequences[i], table, num_shared, begin}});
+      together.push_back({&sequences[i], table, begin, num_tokens});
+    }
+    const std::vector<float> all = RunStep(backend.get(), shape, &pool, together);
+    auto row = all.begin();
+    for (size_t i = 0; i < together.size(); ++i) {
+      const std::vector<float> alone = RunStep(backend.get(), shape, &pool, {together[i]});
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), row)) << "sequence " << i;
+      row += int64_t(alone.size());
+    }
+  }
+}
+
 TEST_P(AttentionExactnessTest, LaterTokensAreNeverRead) {
   const auto backend = MakeBackend();
   Random random(5);
