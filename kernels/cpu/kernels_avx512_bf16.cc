@@ -1,4 +1,5 @@
 #define QUIRE_CPU_NAMESPACE avx512_bf16
+#include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_bf16_kernel.h"
 
@@ -9,6 +10,8 @@ KernelTable MakeTable() {
   KernelTable table = Avx512Kernels();
   table.linear[int(DataType::kBFloat16)] = Linear<BFloat16, BFloat16>;
   table.linear_input[int(DataType::kBFloat16)] = DataType::kBFloat16;
+  table.attend[int(DataType::kBFloat16)] = AttendPairs<DotProducts>;
+  table.multiplies_pairs = true;
   return table;
 }
 

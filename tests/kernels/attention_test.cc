@@ -17,7 +17,7 @@ std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int hea
 
 // Whether the kernels multiply the type as pairs of bfloat16, which rounds the scaled query and the weights to it.
 bool MultipliesPairs(cpu::Isa isa, DataType type) {
-  return type == DataType::kBFloat16 && isa == cpu::Isa::kAmx;
+  return type == DataType::kBFloat16 && (isa == cpu::Isa::kAvx512Bf16 || isa == cpu::Isa::kAmx);
 }
 
 struct Expectation {
