@@ -22,11 +22,14 @@ double MillisBetween(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
 
-v1::GenerateRequest MakeRequest(const RequestLengths& lengths, uint32_t vocab_size, uint64_t seed) {
+v1::GenerateRequest MakeRequest(const LoadOptions& options, size_t index) {
+  const RequestLengths& lengths = options.requests[index];
   v1::GenerateRequest request;
-  BenchRandom random(seed);
+  BenchRandom shared(~options.seed);
+  BenchRandom own(options.seed + index);
   for (int i = 0; i < lengths.prompt; ++i) {
-    request.mutable_token_ids()->add_ids(static_cast<uint32_t>(random.Next() % vocab_size));
+    BenchRandom& random = i < options.shared_tokens ? shared : own;
+    request.mutable_token_ids()->add_ids(static_cast<uint32_t>(random.Next() % options.vocab_size));
   }
   request.mutable_sampling()->set_temperature(0);
   request.mutable_stopping()->set_max_tokens(lengths.output);
@@ -43,9 +46,8 @@ class LoadRun {
     const TimePoint start = std::chrono::steady_clock::now();
     std::vector<std::thread> calls;
     for (size_t i = 0; i < options_.requests.size(); ++i) {
-      const RequestLengths& lengths = options_.requests[i];
-      v1::GenerateRequest request = MakeRequest(lengths, options_.vocab_size, options_.seed + i);
-      const auto arrival = std::chrono::duration<double>(lengths.arrival_s);
+      v1::GenerateRequest request = MakeRequest(options_, i);
+      const auto arrival = std::chrono::duration<double>(options_.requests[i].arrival_s);
       std::this_thread::sleep_until(start + std::chrono::duration_cast<TimePoint::duration>(arrival));
       WaitForPlace();
       calls.emplace_back([this, request = std::move(request)] { Call(request); });

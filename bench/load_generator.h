@@ -17,6 +17,7 @@ struct LoadOptions {
   std::vector<RequestLengths> requests;  // By arrival.
   uint32_t vocab_size = 0;               // Prompts are drawn from it.
   int max_concurrency = 0;               // Requests that arrive while so many are open wait here; 0: no limit.
+  int shared_tokens = 0;                 // The first ones of a prompt are the same in all, as far as it goes.
   uint64_t seed = 1;                     // Of the prompts' tokens.
   absl::Duration timeout = absl::Minutes(10);
 };

@@ -1,5 +1,7 @@
 #include "bench/local_worker.h"
 
+#include <utility>
+
 #include "absl/memory/memory.h"
 #include "base/status.h"
 #include "bench/samples.h"
@@ -7,8 +9,13 @@
 namespace quire {
 
 absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWorkerOptions& options) {
+  return Create(options, MakeCpuBackend(/*num_threads=*/1));
+}
+
+absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWorkerOptions& options,
+                                                                 std::unique_ptr<Backend> backend) {
   auto worker = absl::WrapUnique(new LocalWorker());
-  worker->backend_ = MakeCpuBackend(/*num_threads=*/1);
+  worker->backend_ = std::move(backend);
   QUIRE_ASSIGN_OR_RETURN(worker->model_, LoadModel(options.model, worker->backend_.get()));
   const ModelConfig& config = worker->model_->config;
   const WorkerLimits limits = {.max_sequences = options.max_sequences,
@@ -21,7 +28,7 @@ absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWork
                            .num_kv_heads = config.num_kv_heads,
                            .head_dim = config.head_dim,
                            .block_size = options.block_size,
-                           .type = DataType::kFloat32};
+                           .type = options.kv_type};
   QUIRE_ASSIGN_OR_RETURN(worker->storage_, BlockStorage::Create(worker->backend_.get(), layout, limits.num_blocks,
                                                                 limits.num_host_blocks, /*prefault=*/true));
   QUIRE_ASSIGN_OR_RETURN(worker->executor_, Executor::Create(worker->backend_.get(), worker->model_.get(),
@@ -29,12 +36,14 @@ absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWork
   return worker;
 }
 
-absl::StatusOr<StepResult> LocalWorker::Execute(const StepPlan& plan, double* cpu_seconds) {
+absl::StatusOr<StepResult> LocalWorker::Execute(const StepPlan& plan, double* cpu_seconds, double* wall_seconds) {
   const ExpectedResult expected = encoder_.Encode(plan, &plan_);
   result_.Clear();
-  const double start = ThreadCpuSeconds();
+  const double cpu_start = ThreadCpuSeconds();
+  const double wall_start = WallSeconds();
   QUIRE_RETURN_IF_ERROR(executor_->Run(plan_, &result_));
-  if (cpu_seconds != nullptr) *cpu_seconds = ThreadCpuSeconds() - start;
+  if (cpu_seconds != nullptr) *cpu_seconds = ThreadCpuSeconds() - cpu_start;
+  if (wall_seconds != nullptr) *wall_seconds = WallSeconds() - wall_start;
   return DecodeStepResult(result_, expected, model_->config.vocab_size);
 }
 

@@ -20,21 +20,26 @@ struct LocalWorkerOptions {
   int block_size = 16;
   int max_sequences = 256;
   int max_tokens_per_step = 2048;
+  DataType kv_type = DataType::kFloat32;
 };
 
-// The real executor with a real model in this process: plans through the messages of the wire, but no network. One
-// thread, so that its CPU time is the time of a step.
+// The real executor with a real model in this process: plans through the messages of the wire, but no network.
 class LocalWorker {
  public:
+  // With a backend of one thread, so that its CPU time is the time of a step.
   static absl::StatusOr<std::unique_ptr<LocalWorker>> Create(const LocalWorkerOptions& options);
+  static absl::StatusOr<std::unique_ptr<LocalWorker>> Create(const LocalWorkerOptions& options,
+                                                             std::unique_ptr<Backend> backend);
 
-  // `cpu_seconds` may be null; it tells the executor's time.
-  absl::StatusOr<StepResult> Execute(const StepPlan& plan, double* cpu_seconds = nullptr);
+  // The executor's time: of this thread's CPU, and on the wall. Both may be null.
+  absl::StatusOr<StepResult> Execute(const StepPlan& plan, double* cpu_seconds = nullptr,
+                                     double* wall_seconds = nullptr);
 
   // A new session: the next plan is step 1.
   void Reset() { executor_->Reset(); }
 
   const ModelConfig& config() const { return model_->config; }
+  const KvLayout& layout() const { return storage_->layout(); }
 
  private:
   LocalWorker() = default;

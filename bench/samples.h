@@ -28,6 +28,9 @@ class Samples {
 // CPU time of this thread: other work on the machine disturbs it less than the time on the wall.
 double ThreadCpuSeconds();
 
+// The steady clock.
+double WallSeconds();
+
 }  // namespace quire
 
 #endif  // QUIRE_BENCH_SAMPLES_H_

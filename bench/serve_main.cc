@@ -23,6 +23,7 @@ ABSL_FLAG(std::string, trace, "",
           "the requests that exceed the model's context. Empty: log-normal lengths, Poisson arrivals.");
 ABSL_FLAG(double, mean_prompt, 128, "Tokens of a prompt on average, without a trace.");
 ABSL_FLAG(double, mean_output, 64, "Tokens of an output on average, without a trace.");
+ABSL_FLAG(int32_t, shared_prefix, 0, "Tokens with which every prompt begins.");
 ABSL_FLAG(int32_t, max_concurrency, 0, "Requests that are open at the same time at most; 0: no limit.");
 ABSL_FLAG(int32_t, seed, 1, "Of lengths, arrivals and prompts. Equal prompts hit the prefix cache: vary it.");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(10), "After which a request is given up.");
@@ -38,7 +39,8 @@ const ProgramFlags& Flags() {
       "tokens.",
       "--endpoint=host:port [flags]",
       {{"Manager:", {"endpoint", "timeout"}},
-       {"Load:", {"requests", "rate", "trace", "mean_prompt", "mean_output", "max_concurrency", "seed"}},
+       {"Load:",
+        {"requests", "rate", "trace", "mean_prompt", "mean_output", "shared_prefix", "max_concurrency", "seed"}},
        {"Report:", {"json"}}}};
   return *flags;
 }
@@ -78,6 +80,7 @@ absl::Status CheckFlags() {
   QUIRE_RETURN_IF_ERROR(CheckEndpoint(absl::GetFlag(FLAGS_endpoint)));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("requests", absl::GetFlag(FLAGS_requests), 1, 1 << 24));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_concurrency", absl::GetFlag(FLAGS_max_concurrency), 0, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("shared_prefix", absl::GetFlag(FLAGS_shared_prefix), 0, 1 << 24));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("seed", absl::GetFlag(FLAGS_seed), 0, 1 << 30));
   const struct {
     const char* name;
@@ -116,6 +119,7 @@ absl::Status Run() {
   QUIRE_ASSIGN_OR_RETURN(options.requests, MakeRequests(static_cast<int>(model.max_context_tokens())));
   options.vocab_size = model.vocab_size();
   options.max_concurrency = absl::GetFlag(FLAGS_max_concurrency);
+  options.shared_tokens = absl::GetFlag(FLAGS_shared_prefix);
   options.seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed)) << 32;
   options.timeout = absl::GetFlag(FLAGS_timeout);
   const LoadReport report = GenerateLoad(&client, options);

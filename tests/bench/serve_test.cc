@@ -45,6 +45,16 @@ TEST(ServeTest, EveryRequestIsCountedToItsLastToken) {
   EXPECT_GT(cluster.client().GetStatus()->prompt_tokens(), 0u);
 }
 
+TEST(ServeTest, PromptsBeginWithTheSharedPrefix) {
+  Cluster cluster({.model = BundledModel()});
+  int exit_code;
+  const std::string output = Serve({"--endpoint=" + cluster.endpoint(), "--requests=3", "--mean-prompt=40",
+                                    "--mean-output=2", "--shared-prefix=1000", "--max-concurrency=1"},
+                                   &exit_code);
+  EXPECT_EQ(exit_code, 0) << output;
+  EXPECT_GT(cluster.client().GetStatus()->cached_prompt_tokens(), 0u);
+}
+
 TEST(ServeTest, TroubleIsToldInOneLine) {
   int exit_code;
   EXPECT_THAT(Serve({"--rate=-1"}, &exit_code), HasSubstr("serve: --rate is -1, it must be 0 .. 1000000"));

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Quire beside llama.cpp on this machine: the same work for both, alternating, and the ratios.
+
+    compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
+
+The folder of the models has for each NAME a checkpoint NAME/ and NAME.gguf with the same weights (see to_gguf.py).
+Every round runs Quire and then each mode of llama.cpp; medians count, and of llama.cpp the mode that is best in the
+row's first figure. A run during which other processes took more than --max-foreign of the machine is repeated.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import sys
+
+from engines import Llama, Quire
+from quiet import ForeignShare, wait_for_idle
+from rows import rows
+
+MAX_TRIES = 4
+
+
+def measure(run, options):
+    """One run while the machine is quiet: (figures, foreign share), the quietest of at most MAX_TRIES."""
+    best = None
+    for _ in range(MAX_TRIES):
+        wait_for_idle(options.idle_wait)
+        with ForeignShare() as foreign:
+            figures = run()
+        if best is None or foreign.share < best[1]:
+            best = (figures, foreign.share)
+        if foreign.share <= options.max_foreign:
+            break
+    return best
+
+
+class Side:
+    """The runs of one engine, or of one mode of it."""
+
+    def __init__(self, name, run):
+        self.name, self.run, self.figures, self.foreign = name, run, [], []
+
+    def add(self, options):
+        figures, foreign = measure(self.run, options)
+        self.figures.append(figures)
+        self.foreign.append(foreign)
+
+    def median(self, key):
+        return statistics.median(self.values(key)) if self.values(key) else None
+
+    def values(self, key):
+        return [figures[key] for figures in self.figures if key in figures]
+
+    def report(self):
+        return {"name": self.name, "runs": self.figures, "foreign_shares": self.foreign}
+
+
+def run_row(row, options):
+    quire = Side("quire", row.quire)
+    modes = [Side(name, run) for name, run in row.llama.items()]
+    for round_number in range(options.rounds):
+        print(f"{row.name}: round {round_number + 1}", file=sys.stderr)
+        quire.add(options)
+        for mode in modes:
+            mode.add(options)
+    first = row.figures[0]
+    sign = 1 if first.higher_is_better else -1
+    best = max(modes, key=lambda mode: sign * mode.median(first.key)) if modes else None
+    return quire, modes, best
+
+
+def number(value):
+    return "-" if value is None else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def table_lines(row, quire, best):
+    for figure in row.figures:
+        ours, theirs = quire.median(figure.key), best.median(figure.key) if best else None
+        ratio = None
+        if ours and theirs:
+            ratio = ours / theirs if figure.higher_is_better else theirs / ours
+        spreads = [f"{number(min(side.values(figure.key)))} .. {number(max(side.values(figure.key)))}"
+                   if side and side.values(figure.key) else "-" for side in (quire, best)]
+        foreign = max(quire.foreign + (best.foreign if best else []))
+        yield (f"| {row.name} | {figure.title} | {number(ours)} [{spreads[0]}] | {number(theirs)} [{spreads[1]}] | "
+               f"{'-' if ratio is None else f'{ratio:.2f}'} | {best.name if best else '-'} | {100 * foreign:.0f} % |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quire-bin", type=pathlib.Path, required=True)
+    parser.add_argument("--llama-bin", type=pathlib.Path, required=True)
+    parser.add_argument("--models", type=pathlib.Path, required=True)
+    parser.add_argument("--rows", default="", help="regular expression; only rows whose name it finds")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--port", type=int, default=18080, help="of llama-server")
+    parser.add_argument("--max-foreign", type=float, default=0.04, help="share of the machine, 0 .. 1")
+    parser.add_argument("--idle-wait", type=float, default=60, help="seconds to wait for an idle machine before a run")
+    parser.add_argument("--json", type=pathlib.Path, help="file for all runs")
+    options = parser.parse_args()
+    quire = Quire(options.quire_bin, options.models, options.threads)
+    llama = Llama(options.llama_bin, options.models, options.threads, options.port)
+    report = []
+    print("| row | figure | Quire [range] | llama.cpp [range] | ratio | mode of llama.cpp | foreign, most |\n"
+          "|---|---|---:|---:|---:|---|---:|", flush=True)
+    for row in rows(quire, llama):
+        if not re.search(options.rows, row.name):
+            continue
+        ours, modes, best = run_row(row, options)
+        for line in table_lines(row, ours, best):
+            print(line, flush=True)
+        report.append({"row": row.name, "quire": ours.report(), "llama": [mode.report() for mode in modes],
+                       "best_mode": best.name if best else None})
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

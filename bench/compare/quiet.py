@@ -1,0 +1,42 @@
+"""Whether something else ran on the machine while a measurement did."""
+
+import os
+import resource
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds():
+    """CPU time of all processes of the machine."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq = map(int, file.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+def own_seconds():
+    """CPU time of this process and of its children that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def wait_for_idle(limit_s):
+    """Until other processes take less than a tenth of a core, or `limit_s` seconds."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        before = busy_seconds()
+        time.sleep(0.7)
+        if busy_seconds() - before < 0.07:
+            return
+
+
+class ForeignShare:
+    """Measures, as a context, which share of the machine other processes took. Children must end inside of it."""
+
+    def __enter__(self):
+        self.start = (time.monotonic(), busy_seconds(), own_seconds())
+        return self
+
+    def __exit__(self, *_):
+        wall, busy, own = (now - then for now, then in
+                           zip((time.monotonic(), busy_seconds(), own_seconds()), self.start))
+        self.share = max(0.0, busy - own) / (wall * os.cpu_count())

@@ -1,0 +1,111 @@
+#include "bench/timed_backend.h"
+
+#include <numeric>
+
+#include "bench/samples.h"
+
+namespace quire {
+namespace {
+
+// Adds the time from its making to its end.
+class Timer {
+ public:
+  Timer(Kernel kernel, KernelSeconds* seconds) : sum_(&(*seconds)[static_cast<int>(kernel)]), start_(WallSeconds()) {}
+  ~Timer() { *sum_ += WallSeconds() - start_; }
+
+ private:
+  double* const sum_;
+  const double start_;
+};
+
+}  // namespace
+
+const char* Name(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kLinear:
+      return "linear";
+    case Kernel::kAttention:
+      return "attention";
+    case Kernel::kRopeAppend:
+      return "rope_append";
+    case Kernel::kRmsNorm:
+      return "rms_norm";
+    case Kernel::kSiluMul:
+      return "silu_mul";
+    case Kernel::kSample:
+      return "sample";
+    case Kernel::kOther:
+      return "other";
+  }
+  return "";
+}
+
+double Sum(const KernelSeconds& seconds) {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+void TimedBackend::CopyToDevice(void* destination, const void* source, size_t bytes) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->CopyToDevice(destination, source, bytes);
+}
+
+void TimedBackend::CopyToHost(void* destination, const void* source, size_t bytes) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->CopyToHost(destination, source, bytes);
+}
+
+std::unique_ptr<PackedMatrix> TimedBackend::Pack(const MatrixView* matrices, int num_matrices) {
+  return backend_->Pack(matrices, num_matrices);
+}
+
+void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->Embed(table, token_ids, num_tokens, y);
+}
+
+void TimedBackend::Linear(const LinearArgs& args) {
+  const Timer timer(Kernel::kLinear, &seconds_);
+  backend_->Linear(args);
+}
+
+void TimedBackend::RmsNorm(const RmsNormArgs& args) {
+  const Timer timer(Kernel::kRmsNorm, &seconds_);
+  backend_->RmsNorm(args);
+}
+
+void TimedBackend::RopeAppend(const RopeAppendArgs& args) {
+  const Timer timer(Kernel::kRopeAppend, &seconds_);
+  backend_->RopeAppend(args);
+}
+
+void TimedBackend::Attention(const AttentionArgs& args) {
+  const Timer timer(Kernel::kAttention, &seconds_);
+  backend_->Attention(args);
+}
+
+void TimedBackend::SiluMul(const void* x, void* y, int num_tokens, int dim) {
+  const Timer timer(Kernel::kSiluMul, &seconds_);
+  backend_->SiluMul(x, y, num_tokens, dim);
+}
+
+void TimedBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->GatherRows(x, rows, num_rows, dim, y);
+}
+
+void TimedBackend::CopyBlocks(const BlockCopyArgs& args) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->CopyBlocks(args);
+}
+
+void TimedBackend::SwapBlocks(const BlockSwapArgs& args) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  backend_->SwapBlocks(args);
+}
+
+void TimedBackend::Sample(const SamplingArgs& args) {
+  const Timer timer(Kernel::kSample, &seconds_);
+  backend_->Sample(args);
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+#ifndef QUIRE_BENCH_TIMED_BACKEND_H_
+#define QUIRE_BENCH_TIMED_BACKEND_H_
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+// What the steps of a model spend their time on.
+enum class Kernel { kLinear, kAttention, kRopeAppend, kRmsNorm, kSiluMul, kSample, kOther };
+inline constexpr int kNumKernels = 7;
+const char* Name(Kernel kernel);
+
+using KernelSeconds = std::array<double, kNumKernels>;  // By Kernel.
+
+double Sum(const KernelSeconds& seconds);
+
+// Another backend, and how long its operations took on the clock on the wall: two reads of the clock each, some 50 ns.
+// REQUIRES: the operations of the other one are finished when they return, as they are on the CPU.
+class TimedBackend : public Backend {
+ public:
+  explicit TimedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  // Since the last call.
+  KernelSeconds TakeSeconds() { return std::exchange(seconds_, KernelSeconds{}); }
+
+  std::string Description() const override { return backend_->Description(); }
+  std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
+
+  void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
+  void Free(void* memory) override { backend_->Free(memory); }
+  void* AllocateHost(size_t bytes) override { return backend_->AllocateHost(bytes); }
+  void FreeHost(void* memory) override { backend_->FreeHost(memory); }
+  void CopyToDevice(void* destination, const void* source, size_t bytes) override;
+  void CopyToHost(void* destination, const void* source, size_t bytes) override;
+  size_t ActivationSize() const override { return backend_->ActivationSize(); }
+
+  std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
+  void Linear(const LinearArgs& args) override;
+  void RmsNorm(const RmsNormArgs& args) override;
+  void RopeAppend(const RopeAppendArgs& args) override;
+  void Attention(const AttentionArgs& args) override;
+  void SiluMul(const void* x, void* y, int num_tokens, int dim) override;
+  void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
+  void CopyBlocks(const BlockCopyArgs& args) override;
+  void SwapBlocks(const BlockSwapArgs& args) override;
+  void Sample(const SamplingArgs& args) override;
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+  KernelSeconds seconds_ = {};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_BENCH_TIMED_BACKEND_H_
