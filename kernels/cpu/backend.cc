@@ -92,7 +92,9 @@ const RotaryTable& CpuBackend::PrepareRotary(const RopeAppendArgs& args) {
 
 void CpuBackend::RopeAppend(const RopeAppendArgs& args) {
   const RotaryTable& rotary = PrepareRotary(args);
-  pool_.ForEach(args.batch->num_tokens, [&](int row, int) { RopeAppendToken(args, kernels_, rotary, row); });
+  ListAppendRuns(*args.batch, *args.layout, &append_runs_);
+  pool_.ForEach(int(append_runs_.size()),
+                [&](int i, int) { cpu::RopeAppend(args, kernels_, rotary, append_runs_[i]); });
 }
 
 void CpuBackend::Attention(const AttentionArgs& args) {

@@ -12,6 +12,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/rope_append.h"
 #include "kernels/cpu/rotary_table.h"
 #include "kernels/cpu/sampling.h"
 #include "kernels/cpu/thread_pool.h"
@@ -57,6 +58,7 @@ class CpuBackend : public Backend {
   CpuLinear linear_;
   CpuAttention attention_;
   CpuSampler sampler_;
+  std::vector<AppendRun> append_runs_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
   std::unordered_map<void*, Memory> allocations_;
 };

@@ -14,8 +14,7 @@ constexpr bool IsVectorised(const KvLayout& layout) {
   return layout.unit_tokens() == KvLayout::kUnitTokens && layout.head_dim % 16 == 0;
 }
 
-// Element of K for (token of the unit, dimension): key_token + dim_offset(dim). Written as strides because a whole
-// vector is stored at once: dimension d is at start + d / 2 * pair_stride + d % 2 * odd_stride.
+// Where the dimensions of one token of a unit are: d at start + d / 2 * pair_stride + d % 2 * odd_stride.
 struct UnitStrides {
   size_t start;
   size_t pair_stride;

@@ -1,10 +1,15 @@
 #include "kernels/cpu/rope_append.h"
 
+#include <cstring>
+#include <type_traits>
+
 #include "kernels/cpu/kv_unit.h"
 #include "kernels/half_float.h"
 
 namespace quire::cpu {
 namespace {
+
+constexpr int kUnitTokens = KvLayout::kUnitTokens;
 
 void RotateHead(const RopeAppendArgs& args, const KernelTable& kernels, const float* cos_sin, const float* norm,
                 float* head) {
@@ -13,53 +18,128 @@ void RotateHead(const RopeAppendArgs& args, const KernelTable& kernels, const fl
   kernels.rotate_half(head, cos_sin, cos_sin + half, half);
 }
 
-template <typename T>
-void Scatter(const T* from, int dim, const UnitStrides& to, T* unit) {
-  for (int d = 0; d < dim; ++d) unit[to.At(d)] = from[d];
+void RotateRow(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary, int row, float* q) {
+  const int head_dim = args.layout->head_dim;
+  const float* cos_sin = rotary.At(args.batch->positions[row]);
+  float* k = q + int64_t{args.num_heads} * head_dim;
+  for (int h = 0; h < args.num_heads; ++h) RotateHead(args, kernels, cos_sin, args.q_norm, q + h * head_dim);
+  for (int h = 0; h < args.layout->num_kv_heads; ++h) {
+    RotateHead(args, kernels, cos_sin, args.k_norm, k + h * head_dim);
+  }
 }
 
-// Rounds one head of K or V and stores it.
+// One head of some tokens, rounded to the type of the cache.
 template <typename T>
-void StoreHead(const KernelTable& kernels, const KvLayout& layout, const float* head, const UnitStrides& to, T* unit) {
-  T rounded[kMaxHeadDim];
-  kernels.convert[int(layout.type)](head, rounded, layout.head_dim);
-  Scatter(rounded, layout.head_dim, to, unit);
+struct RoundedRows {
+  T rows[kUnitTokens][kMaxHeadDim];
+};
+
+template <typename T>
+void StoreRows(const RoundedRows<T>& rounded, int num_rows, int dim, T* to) {
+  for (int i = 0; i < num_rows; ++i) memcpy(to + int64_t{i} * dim, rounded.rows[i], dim * sizeof(T));
+}
+
+// Words of one or two elements, [words of a row][16]: writes along the tokens, which are neighbours in memory.
+template <typename Word, typename T>
+void StoreColumns(const RoundedRows<T>& rounded, int num_rows, int dim, T* to) {
+  const int num_words = dim * int(sizeof(T)) / int(sizeof(Word));
+  for (int d = 0; d < num_words; ++d) {
+    for (int i = 0; i < num_rows; ++i) {
+      memcpy(reinterpret_cast<char*>(to) + (d * kUnitTokens + i) * sizeof(Word),
+             reinterpret_cast<const char*>(rounded.rows[i]) + d * sizeof(Word), sizeof(Word));
+    }
+  }
 }
 
 template <typename T>
-void AppendHead(const RopeAppendArgs& args, const KernelTable& kernels, const float* k, const float* v, int kv_head,
-                int64_t slot) {
+void StoreKeys(const KvLayout& layout, const RoundedRows<T>& rounded, int num_rows, int token, T* unit) {
+  const int dim = layout.head_dim;
+  T* to = unit + KeyStrides(layout, token).start;
+  if (!IsVectorised(layout)) return StoreRows(rounded, num_rows, dim, to);
+  // K of bfloat16 is pairs of dimensions.
+  using Word = std::conditional_t<std::is_same_v<T, Float16>, uint16_t, uint32_t>;
+  StoreColumns<Word>(rounded, num_rows, dim, to);
+}
+
+// V of bfloat16 is pairs of tokens: whole pairs are written as such.
+void StorePairs(const RoundedRows<BFloat16>& rounded, int num_rows, int dim, int token, BFloat16* v) {
+  const auto pair_row = [&](int t) { return v + t / 2 * 2 * dim; };
+  const auto store_half = [&](int row) {
+    for (int d = 0; d < dim; ++d) pair_row(token + row)[2 * d + (token + row) % 2] = rounded.rows[row][d];
+  };
+  int row = 0;
+  if (token % 2 == 1) store_half(row++);
+  for (; row + 1 < num_rows; row += 2) {
+    const BFloat16 *even = rounded.rows[row], *odd = rounded.rows[row + 1];
+    BFloat16* to = pair_row(token + row);
+    for (int d = 0; d < dim; ++d) {
+      to[2 * d] = even[d];
+      to[2 * d + 1] = odd[d];
+    }
+  }
+  if (row < num_rows) store_half(row);
+}
+
+template <typename T>
+void StoreValues(const KvLayout& layout, const RoundedRows<T>& rounded, int num_rows, int token, T* unit) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (IsVectorised(layout)) {
+      return StorePairs(rounded, num_rows, layout.head_dim, token, unit + layout.value_start());
+    }
+  }
+  StoreRows(rounded, num_rows, layout.head_dim, unit + ValueStrides(layout, token).start);
+}
+
+// `k` is the first head of K of the first row, `v` of V.
+template <typename T>
+void Append(const RopeAppendArgs& args, const KernelTable& kernels, const AppendRun& run, const float* k,
+            const float* v, int64_t row_size) {
   const KvLayout& layout = *args.layout;
+  const int64_t slot = args.batch->slots[run.first_row];
+  const uint32_t block = uint32_t(slot / layout.block_size);
   const int offset = int(slot % layout.block_size), token = offset % layout.unit_tokens();
-  T* unit = static_cast<T*>(args.kv_pool) + layout.unit_start(uint32_t(slot / layout.block_size), kv_head, offset);
-  StoreHead(kernels, layout, k, KeyStrides(layout, token), unit);
-  StoreHead(kernels, layout, v, ValueStrides(layout, token), unit);
+  const auto convert = kernels.convert[int(layout.type)];
+  RoundedRows<T> rounded;
+  for (int h = 0; h < layout.num_kv_heads; ++h) {
+    T* unit = static_cast<T*>(args.kv_pool) + layout.unit_start(block, h, offset);
+    const int64_t head = int64_t{h} * layout.head_dim;
+    for (int i = 0; i < run.num_rows; ++i) convert(k + head + i * row_size, rounded.rows[i], layout.head_dim);
+    StoreKeys(layout, rounded, run.num_rows, token, unit);
+    for (int i = 0; i < run.num_rows; ++i) convert(v + head + i * row_size, rounded.rows[i], layout.head_dim);
+    StoreValues(layout, rounded, run.num_rows, token, unit);
+  }
 }
 
 }  // namespace
 
-void RopeAppendToken(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary, int row) {
-  const KvLayout& layout = *args.layout;
-  const int head_dim = layout.head_dim;
-  const float* cos_sin = rotary.At(args.batch->positions[row]);
-  float* q = static_cast<float*>(args.qkv) + int64_t{row} * (args.num_heads + 2 * layout.num_kv_heads) * head_dim;
-  float* k = q + int64_t{args.num_heads} * head_dim;
-  float* v = k + int64_t{layout.num_kv_heads} * head_dim;
-  for (int h = 0; h < args.num_heads; ++h) RotateHead(args, kernels, cos_sin, args.q_norm, q + h * head_dim);
-  for (int h = 0; h < layout.num_kv_heads; ++h) {
-    RotateHead(args, kernels, cos_sin, args.k_norm, k + h * head_dim);
-    const int64_t slot = args.batch->slots[row];
-    switch (layout.type) {
-      case DataType::kFloat32:
-        AppendHead<float>(args, kernels, k + h * head_dim, v + h * head_dim, h, slot);
-        break;
-      case DataType::kBFloat16:
-        AppendHead<BFloat16>(args, kernels, k + h * head_dim, v + h * head_dim, h, slot);
-        break;
-      case DataType::kFloat16:
-        AppendHead<Float16>(args, kernels, k + h * head_dim, v + h * head_dim, h, slot);
-        break;
+void ListAppendRuns(const BatchView& batch, const KvLayout& layout, std::vector<AppendRun>* runs) {
+  runs->clear();
+  for (int row = 0; row < batch.num_tokens; ++row) {
+    const bool goes_on = row > 0 && batch.slots[row] == batch.slots[row - 1] + 1 &&
+                         batch.slots[row] % layout.block_size % layout.unit_tokens() != 0;
+    if (goes_on) {
+      ++runs->back().num_rows;
+    } else {
+      runs->push_back({row, 1});
     }
+  }
+}
+
+void RopeAppend(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary,
+                const AppendRun& run) {
+  const KvLayout& layout = *args.layout;
+  const int64_t row_size = int64_t{args.num_heads + 2 * layout.num_kv_heads} * layout.head_dim;
+  float* q = static_cast<float*>(args.qkv) + run.first_row * row_size;
+  for (int i = 0; i < run.num_rows; ++i) RotateRow(args, kernels, rotary, run.first_row + i, q + i * row_size);
+  const float* k = q + int64_t{args.num_heads} * layout.head_dim;
+  const float* v = k + int64_t{layout.num_kv_heads} * layout.head_dim;
+  switch (layout.type) {
+    case DataType::kFloat32:
+      return Append<float>(args, kernels, run, k, v, row_size);
+    case DataType::kBFloat16:
+      return Append<BFloat16>(args, kernels, run, k, v, row_size);
+    case DataType::kFloat16:
+      return Append<Float16>(args, kernels, run, k, v, row_size);
   }
 }
 

@@ -1,15 +1,27 @@
 #ifndef QUIRE_KERNELS_CPU_ROPE_APPEND_H_
 #define QUIRE_KERNELS_CPU_ROPE_APPEND_H_
 
+#include <vector>
+
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/rotary_table.h"
 #include "kernels/rope.h"
 
 namespace quire::cpu {
 
-// Norms and rotates the Q and K heads of one row of the batch and stores its K and V. REQUIRES: the table has the row's
-// position.
-void RopeAppendToken(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary, int row);
+// Consecutive rows of the batch whose tokens are consecutive in one unit: what is stored together, so that no two
+// threads write to the same cache line of a prompt.
+struct AppendRun {
+  int first_row;
+  int num_rows;
+};
+
+// Overwrites *runs, keeping its memory.
+void ListAppendRuns(const BatchView& batch, const KvLayout& layout, std::vector<AppendRun>* runs);
+
+// Norms and rotates the Q and K heads of the rows and stores their K and V. REQUIRES: the table has their positions.
+void RopeAppend(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary,
+                const AppendRun& run);
 
 }  // namespace quire::cpu
 

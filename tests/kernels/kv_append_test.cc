@@ -63,12 +63,20 @@ void CheckAgainstReference(Backend* backend, const KvLayout& layout, int rotary_
   PagedPool pool(layout, 60, random);
   const int num_tokens = 41;
   const std::vector<uint32_t> table = pool.MakeTable(num_tokens);
-  PagedBatch batch;
-  batch.Add(table, 0, num_tokens, layout.block_size);
   Step step = MakeStep(layout, num_tokens, rotary_dim, has_norm, random);
   const Step before = step;
-  const BatchView view = batch.View();
-  RunRopeAppend(backend, view, layout, pool.data(), &step);
+  // Chunks that begin and end at even and odd tokens of a unit.
+  const size_t row_size = size_t(step.num_heads + 2 * layout.num_kv_heads) * layout.head_dim;
+  for (int begin = 0; const int end : {7, 18, 21, num_tokens}) {
+    PagedBatch batch;
+    batch.Add(table, begin, end, layout.block_size);
+    const BatchView view = batch.View();
+    Step chunk = before;
+    chunk.qkv.assign(before.qkv.begin() + int64_t(begin * row_size), before.qkv.begin() + int64_t(end * row_size));
+    RunRopeAppend(backend, view, layout, pool.data(), &chunk);
+    std::copy(chunk.qkv.begin(), chunk.qkv.end(), step.qkv.begin() + int64_t(begin * row_size));
+    begin = end;
+  }
 
   const int dim = layout.head_dim, row_heads = step.num_heads + 2 * layout.num_kv_heads;
   // bfloat16 keeps 8 bits and float16 11: half a unit of the stored value, and the error of the angle.
