@@ -30,8 +30,8 @@ const char* Name(Kernel kernel) {
       return "rope_append";
     case Kernel::kRmsNorm:
       return "rms_norm";
-    case Kernel::kSiluMul:
-      return "silu_mul";
+    case Kernel::kGatedLinear:
+      return "gated_linear";
     case Kernel::kSample:
       return "sample";
     case Kernel::kOther:
@@ -58,6 +58,10 @@ std::unique_ptr<PackedMatrix> TimedBackend::Pack(const MatrixView* matrices, int
   return backend_->Pack(matrices, num_matrices);
 }
 
+std::unique_ptr<PackedMatrix> TimedBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
+  return backend_->PackGated(gate, up);
+}
+
 void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
   const Timer timer(Kernel::kOther, &seconds_);
   backend_->Embed(table, token_ids, num_tokens, y);
@@ -66,6 +70,11 @@ void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, in
 void TimedBackend::Linear(const LinearArgs& args) {
   const Timer timer(Kernel::kLinear, &seconds_);
   backend_->Linear(args);
+}
+
+void TimedBackend::GatedLinear(const GatedLinearArgs& args) {
+  const Timer timer(Kernel::kGatedLinear, &seconds_);
+  backend_->GatedLinear(args);
 }
 
 void TimedBackend::RmsNorm(const RmsNormArgs& args) {
@@ -81,11 +90,6 @@ void TimedBackend::RopeAppend(const RopeAppendArgs& args) {
 void TimedBackend::Attention(const AttentionArgs& args) {
   const Timer timer(Kernel::kAttention, &seconds_);
   backend_->Attention(args);
-}
-
-void TimedBackend::SiluMul(const void* x, void* y, int num_tokens, int dim) {
-  const Timer timer(Kernel::kSiluMul, &seconds_);
-  backend_->SiluMul(x, y, num_tokens, dim);
 }
 
 void TimedBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {

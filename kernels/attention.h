@@ -13,12 +13,13 @@ struct AttentionArgs {
   const BatchView* batch;
   const void* q;  // [num_tokens, q_stride], the first num_heads * head_dim of a row.
   int q_stride;   // Elements from one token's queries to the next.
-  void* out;      // [num_tokens, num_heads * head_dim]
+  void* out;      // [num_tokens, num_heads * head_dim] in out_type.
   int num_heads;  // A multiple of layout->num_kv_heads; query head h reads KV head h * num_kv_heads / num_heads.
   float scale;    // 1 / sqrt(head_dim) as a rule.
   int window;     // Sliding window in tokens; 0: none.
   const KvLayout* layout;
-  const void* kv_pool;  // This layer's pool.
+  const void* kv_pool;                     // This layer's pool.
+  DataType out_type = DataType::kFloat32;  // Or the input type of a matrix.
 };
 
 }  // namespace quire

@@ -19,8 +19,8 @@
 namespace quire {
 
 // A device: its memory and the operations that a dense decoder needs, in the order of one stream. One implementation
-// for CPUs, one for GPUs. Activations are float32 on the CPU. Owned by the executor thread. Results do not depend on
-// the batch: every output element is accumulated in a fixed order.
+// for CPUs, one for GPUs. Activations are float32 on the CPU, but for inputs of matrices (InputType). Owned by the
+// executor thread. Results do not depend on the batch: every output element is accumulated in a fixed order.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -39,18 +39,21 @@ class Backend {
   virtual void CopyToHost(void* destination, const void* source, size_t bytes) = 0;
   virtual size_t ActivationSize() const = 0;  // Bytes per activation element.
 
-  // Several matrices with the same number of columns are stacked in row order (fused QKV, fused gate|up). The packed
+  // Several matrices with the same number of columns are stacked in row order (fused QKV). The packed
   // form keeps the type of the sources (float32 when they differ). Null when there is not enough memory.
   virtual std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) = 0;
+  // The two matrices of a gated MLP, of the same shape, for GatedLinear.
+  virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
+  // What the input of a multiplication by `w` has to be: its producers round to this type as they write it.
+  virtual DataType InputType(const PackedMatrix& w) const = 0;
 
   // y[i, :] = table[token_ids[i], :]. `table` was packed from the embedding matrix.
   virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) = 0;
   virtual void Linear(const LinearArgs& args) = 0;
+  virtual void GatedLinear(const GatedLinearArgs& args) = 0;
   virtual void RmsNorm(const RmsNormArgs& args) = 0;
   virtual void RopeAppend(const RopeAppendArgs& args) = 0;
   virtual void Attention(const AttentionArgs& args) = 0;
-  // y[t, i] = silu(x[t, i]) * x[t, dim + i]; x is [num_tokens, 2 * dim].
-  virtual void SiluMul(const void* x, void* y, int num_tokens, int dim) = 0;
   // y[i, :] = x[rows[i], :]; rows in backend memory.
   virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
   virtual void CopyBlocks(const BlockCopyArgs& args) = 0;

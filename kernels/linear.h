@@ -21,11 +21,22 @@ struct MatrixView {
 
 // y[num_tokens, rows] = x[num_tokens, cols] * w^T (+ bias) (+ residual); residual may be y itself.
 struct LinearArgs {
-  const void* x;
-  const PackedMatrix* w;
-  const float* bias;     // [rows] or null.
-  const void* residual;  // [num_tokens, rows] or null.
+  const void* x;          // In the type that Backend::InputType(*w) names.
+  const PackedMatrix* w;  // Of Backend::Pack.
+  const float* bias;      // [rows] or null.
+  const void* residual;   // [num_tokens, rows] or null.
   void* y;
+  int num_tokens;
+};
+
+// y[num_tokens, dim] = silu(x * gate^T (+ bias)) * (x * up^T (+ bias)), where silu(a) = a / (1 + exp(-a)): the first
+// half of a gated MLP (Shazeer, "GLU Variants Improve Transformer", 2020).
+struct GatedLinearArgs {
+  const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) names.
+  const PackedMatrix* w;  // Of Backend::PackGated; gate and up are [dim, cols].
+  const float* bias;      // [2 * dim], of the gate, then of up; or null.
+  void* y;
+  DataType y_type;  // float32, or the input type of a matrix.
   int num_tokens;
 };
 

@@ -251,8 +251,11 @@ void CpuAttention::WriteOutput(int first_row, int num_rows, int kv_head, Rows ro
   const int head_dim = args_->layout->head_dim;
   for (int row = 0; row < num_rows * group_size_; ++row) {
     const int token = TokenOf(first_row + row / group_size_), head = kv_head * group_size_ + row % group_size_;
-    float* out = static_cast<float*>(args_->out) + (int64_t{token} * args_->num_heads + head) * head_dim;
+    const int64_t at = (int64_t{token} * args_->num_heads + head) * head_dim;
+    float out[kMaxHeadDim];
     kernels_->finish_softmax(rows.states[row], rows.values + size_t(row) * padded_dim_, out, head_dim);
+    kernels_->convert[int(args_->out_type)](out, static_cast<char*>(args_->out) + at * int64_t(SizeOf(args_->out_type)),
+                                            head_dim);
   }
 }
 

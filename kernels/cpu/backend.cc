@@ -60,6 +60,14 @@ std::unique_ptr<PackedMatrix> CpuBackend::Pack(const MatrixView* matrices, int n
   return CpuPackedMatrix::Make(matrices, num_matrices, &pool_);
 }
 
+std::unique_ptr<PackedMatrix> CpuBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
+  return CpuPackedMatrix::MakeGated(gate, up, &pool_);
+}
+
+DataType CpuBackend::InputType(const PackedMatrix& w) const {
+  return linear_.InputType(static_cast<const CpuPackedMatrix&>(w));
+}
+
 void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
   const auto& matrix = static_cast<const CpuPackedMatrix&>(table);
   pool_.ForEach(num_tokens,
@@ -70,11 +78,16 @@ void CpuBackend::Linear(const LinearArgs& args) {
   linear_.Run(args);
 }
 
+void CpuBackend::GatedLinear(const GatedLinearArgs& args) {
+  linear_.Run(args);
+}
+
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {
   pool_.ForEach(args.num_rows, [&](int row, int) {
     const int64_t at = int64_t{row} * args.dim;
-    kernels_.rms_norm(static_cast<const float*>(args.x) + at, args.weight, static_cast<float*>(args.y) + at, args.dim,
-                      args.epsilon);
+    kernels_.rms_norm[int(args.y_type)](static_cast<const float*>(args.x) + at, args.weight,
+                                        static_cast<char*>(args.y) + at * int64_t(SizeOf(args.y_type)), args.dim,
+                                        args.epsilon);
   });
 }
 
@@ -99,13 +112,6 @@ void CpuBackend::RopeAppend(const RopeAppendArgs& args) {
 
 void CpuBackend::Attention(const AttentionArgs& args) {
   attention_.Run(args);
-}
-
-void CpuBackend::SiluMul(const void* x, void* y, int num_tokens, int dim) {
-  pool_.ForEach(num_tokens, [&](int row, int) {
-    const float* gate = static_cast<const float*>(x) + int64_t{row} * 2 * dim;
-    kernels_.silu_mul(gate, gate + dim, static_cast<float*>(y) + int64_t{row} * dim, dim);
-  });
 }
 
 void CpuBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {

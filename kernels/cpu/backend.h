@@ -38,12 +38,14 @@ class CpuBackend : public Backend {
   size_t ActivationSize() const override { return sizeof(float); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
+  std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
+  DataType InputType(const PackedMatrix& w) const override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
+  void GatedLinear(const GatedLinearArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;
   void RopeAppend(const RopeAppendArgs& args) override;
   void Attention(const AttentionArgs& args) override;
-  void SiluMul(const void* x, void* y, int num_tokens, int dim) override;
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
   void CopyBlocks(const BlockCopyArgs& args) override;
   void SwapBlocks(const BlockSwapArgs& args) override;

@@ -4,7 +4,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/vector_math.h"
 
-// Operations on single rows: norm, rotation, gating, conversion.
+// Operations on single rows: norm, rotation, conversion.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // The sum of squares: lane sums of every fourth vector in four accumulators, joined in one fixed order.
@@ -24,12 +24,13 @@ QUIRE_INLINE float SumOfSquares(const float* x, int dim) {
   return ReduceAdd(Add(Add(sum[0], sum[1]), Add(sum[2], sum[3])));
 }
 
-inline void RmsNorm(const float* x, const float* weight, float* y, int dim, float epsilon) {
+template <typename T>
+void RmsNorm(const float* x, const float* weight, void* y, int dim, float epsilon) {
   const float mean = SumOfSquares(x, dim) / float(dim);
   const Vec inverse = Div(Set(1.0f), Sqrt(Set(mean + epsilon)));
   for (int i = 0; i < dim; i += kLanes) {
     const int n = Min(kLanes, dim - i);
-    StoreFirst(y + i, n, Mul(Mul(LoadFirst(x + i, n), inverse), LoadFirst(weight + i, n)));
+    StoreFirst(static_cast<T*>(y) + i, n, Mul(Mul(LoadFirst(x + i, n), inverse), LoadFirst(weight + i, n)));
   }
 }
 
@@ -43,24 +44,12 @@ inline void RotateHalf(float* x, const float* cos, const float* sin, int half) {
   }
 }
 
-inline void SiluMul(const float* gate, const float* up, float* y, int dim) {
-  for (int i = 0; i < dim; i += kLanes) {
-    const int n = Min(kLanes, dim - i);
-    const Vec g = LoadFirst(gate + i, n);
-    const Vec silu = Div(g, Add(Set(1.0f), Exp(Sub(Zero(), g))));
-    StoreFirst(y + i, n, Mul(silu, LoadFirst(up + i, n)));
-  }
-}
-
 template <typename T>
 void Convert(const float* from, void* to, int n) {
   T* out = static_cast<T*>(to);
   int i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(from + i));
-  if (i == n) return;
-  T rest[kLanes];
-  Store(rest, LoadFirst(from + i, n - i));
-  for (int j = 0; i + j < n; ++j) out[i + j] = rest[j];
+  if (i < n) StoreFirst(out + i, n - i, LoadFirst(from + i, n - i));
 }
 
 template <typename T>

@@ -16,20 +16,27 @@ namespace quire::cpu {
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // What k is padded to in panels of bfloat16.
 
-// Multiplies rows of x by some panels. For every output element the products are added in one fixed order of ascending
-// k, whatever the number of rows: y = (sum, then + bias, then + residual).
+// In the panels of a gated matrix the first 16 columns are of the gate, the others the same 16 of up.
+constexpr int kGatedColumns = kPanelColumns / 2;
+
+// Multiplies rows of x by some panels. For every sum the products are added in one fixed order of ascending k, whatever
+// the number of rows. Then y = (sum, then + bias, then + residual), or silu(gate + bias) * (up + bias).
 struct LinearTask {
   const void* x;          // [num_rows, x_stride] in the type that linear_input of the kernels names.
   const void* panels;     // The first panel of the task.
+  bool is_gated;          // So are the panels.
   const float* bias;      // [num_columns], of the task's first panel, or null.
-  const float* residual;  // Like y, or null; may be y.
-  float* y;               // [num_rows, y_stride], at the task's first column.
+  const float* up_bias;   // Of up, when `bias` is that of a gate.
+  const float* residual;  // Like y, or null; may be y. Null for a gated matrix.
+  void* y;                // [num_rows, y_stride], at the task's first column.
+  DataType y_type;        // float32, or bfloat16 for a gated matrix.
   int64_t x_stride;       // In elements, as all here.
   int64_t y_stride;
   int64_t panel_elements;  // From one panel to the next.
   int num_rows;
   int cols;
-  int num_columns;  // Output columns of the task: all of its panels, but for padding at the end.
+  int num_panels;
+  int num_columns;  // Columns of y: those of all panels, but for padding at the end.
 };
 
 // Attends rows of queries to consecutive 16-token units of one KV head, updating each row's running softmax. Tokens are
@@ -91,10 +98,10 @@ struct KernelTable {
   // out[0, dim) = values / sum.
   void (*finish_softmax)(SoftmaxState state, const float* values, float* out, int dim);
 
-  void (*rms_norm)(const float* x, const float* weight, float* y, int dim, float epsilon);
+  // Indexed by the type of y.
+  void (*rms_norm[3])(const float* x, const float* weight, void* y, int dim, float epsilon);
   // Rotates x[i] and x[i + half] by the angle whose cosine and sine are cos[i] and sin[i].
   void (*rotate_half)(float* x, const float* cos, const float* sin, int half);
-  void (*silu_mul)(const float* gate, const float* up, float* y, int dim);
   // to[0, n) in the given type, rounded to nearest even.
   void (*convert[3])(const float* from, void* to, int n);
   // The other way: to[0, n) from the given type.

@@ -26,54 +26,73 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
 
 }  // namespace
 
-// Rounding x costs little where few rows are multiplied: too little to wake other threads for.
-CpuLinear::Input CpuLinear::Prepare(const LinearArgs& args, const CpuPackedMatrix& w) {
-  constexpr int64_t kMaxValuesOnOneThread = 1 << 14;
-  const DataType type = kernels_.linear_input[int(w.type())];
-  const int64_t cols = w.cols(), stride = w.padded_cols();
-  if (type == DataType::kFloat32) return {static_cast<const char*>(args.x), cols, type};
-  const size_t bytes = args.num_tokens * stride * sizeof(BFloat16);
-  if (rounded_.bytes() < bytes) rounded_ = Memory(bytes);
-  const auto round = [&](int64_t row) {
-    BFloat16* out = static_cast<BFloat16*>(rounded_.data()) + row * stride;
-    kernels_.convert[int(type)](static_cast<const float*>(args.x) + row * cols, out, int(cols));
-    memset(out + cols, 0, (stride - cols) * sizeof(BFloat16));
-  };
-  if (args.num_tokens * cols > kMaxValuesOnOneThread) {
-    pool_->ForEach(args.num_tokens, [&](int row, int) { round(row); });
-  } else {
-    for (int row = 0; row < args.num_tokens; ++row) round(row);
-  }
-  return {static_cast<const char*>(rounded_.data()), stride, type};
-}
-
 void CpuLinear::Run(const LinearArgs& args) {
   const auto& w = static_cast<const CpuPackedMatrix&>(*args.w);
-  const Input x = Prepare(args, w);
-  const int rows_per_item = RowsPerItem(args.num_tokens, x.stride * int64_t(SizeOf(x.type)));
-  const int num_row_blocks = CeilDiv(args.num_tokens, rows_per_item);
+  LinearTask whole{};
+  whole.x = args.x;
+  whole.bias = args.bias;
+  whole.residual = static_cast<const float*>(args.residual);
+  whole.y = args.y;
+  whole.y_type = DataType::kFloat32;
+  whole.num_rows = args.num_tokens;
+  Multiply(w, whole);
+}
+
+void CpuLinear::Run(const GatedLinearArgs& args) {
+  const auto& w = static_cast<const CpuPackedMatrix&>(*args.w);
+  LinearTask whole{};
+  whole.x = args.x;
+  whole.bias = args.bias;
+  whole.up_bias = args.bias == nullptr ? nullptr : args.bias + w.num_outputs();
+  whole.y = args.y;
+  whole.y_type = args.y_type;
+  whole.num_rows = args.num_tokens;
+  Multiply(w, whole);
+}
+
+void CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  whole->x_stride = w.cols();
+  if (InputType(w) == DataType::kFloat32 || w.cols() == w.padded_cols()) return;
+  const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
+  if (padded_.bytes() < whole->num_rows * stride) padded_ = Memory(whole->num_rows * stride);
+  const char* const from = static_cast<const char*>(whole->x);
+  char* const to = static_cast<char*>(padded_.data());
+  for (int row = 0; row < whole->num_rows; ++row) {
+    memcpy(to + row * stride, from + row * row_bytes, row_bytes);
+    memset(to + row * stride + row_bytes, 0, stride - row_bytes);
+  }
+  whole->x = to;
+  whole->x_stride = w.padded_cols();
+}
+
+void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
+  PrepareInput(w, &whole);
+  const int64_t x_row_bytes = whole.x_stride * int64_t(SizeOf(InputType(w)));
+  const int rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
+  const int num_row_blocks = CeilDiv(whole.num_rows, rows_per_item);
   const int wanted_items = pool_->num_threads() * kItemsPerThread;
   // In fours, which is how many the kernel takes at once when there are few rows.
   const int panels_per_item = CeilDiv(CeilDiv(w.num_panels() * num_row_blocks, wanted_items), 4) * 4;
   const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
+  whole.is_gated = w.is_gated();
+  whole.y_stride = w.num_outputs();
+  whole.panel_elements = w.panel_elements();
+  whole.cols = w.cols();
 
   pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int) {
-    const int panel = item / num_row_blocks * panels_per_item;
-    const int64_t row = int64_t{item % num_row_blocks} * rows_per_item, column = int64_t{panel} * kPanelColumns;
-    const int64_t at = row * w.rows() + column;
-    LinearTask task = {
-        .x = x.row(row),
-        .panels = w.panel(panel),
-        .bias = args.bias == nullptr ? nullptr : args.bias + column,
-        .residual = args.residual == nullptr ? nullptr : static_cast<const float*>(args.residual) + at,
-        .y = static_cast<float*>(args.y) + at,
-        .x_stride = x.stride,
-        .y_stride = w.rows(),
-        .panel_elements = w.panel_elements(),
-        .num_rows = std::min(rows_per_item, int(args.num_tokens - row)),
-        .cols = w.cols(),
-        .num_columns = std::min(panels_per_item * kPanelColumns, int(w.rows() - column)),
-    };
+    const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;
+    const int column = panel * w.outputs_per_panel();
+    const int64_t at = row * whole.y_stride + column;
+    LinearTask task = whole;
+    task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
+    task.panels = w.panel(panel);
+    task.num_panels = std::min(panels_per_item, w.num_panels() - panel);
+    if (task.bias != nullptr) task.bias += column;
+    if (task.up_bias != nullptr) task.up_bias += column;
+    if (task.residual != nullptr) task.residual += at;
+    task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
+    task.num_rows = std::min(rows_per_item, whole.num_rows - row);
+    task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
     kernels_.linear[int(w.type())](task);
   });
 }

@@ -1,8 +1,6 @@
 #ifndef QUIRE_KERNELS_CPU_LINEAR_H_
 #define QUIRE_KERNELS_CPU_LINEAR_H_
 
-#include <cstdint>
-
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
@@ -16,24 +14,22 @@ class CpuLinear {
  public:
   CpuLinear(const KernelTable* kernels, ThreadPool* pool) : kernels_(*kernels), pool_(pool) {}
 
-  // args.w was made by CpuPackedMatrix::Make; x and y are float32.
+  // args.w was made by CpuPackedMatrix; y of a Linear is float32.
   void Run(const LinearArgs& args);
+  void Run(const GatedLinearArgs& args);
+
+  DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.type())]; }
 
  private:
-  // The input of one call, as the kernel takes it.
-  struct Input {
-    const char* data;
-    int64_t stride;  // In elements.
-    DataType type;
+  // All rows by all panels, in tasks. `whole` lacks what the matrix knows.
+  void Multiply(const CpuPackedMatrix& w, LinearTask whole);
 
-    const void* row(int64_t index) const { return data + index * stride * int64_t(SizeOf(type)); }
-  };
-
-  Input Prepare(const LinearArgs& args, const CpuPackedMatrix& w);
+  // Points the task to its input as kernels take it: as it is, or a copy with zeros up to the next multiple of 32.
+  void PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory rounded_;  // x in bfloat16; grows to the largest call.
+  Memory padded_;  // Grows to the largest call.
 };
 
 }  // namespace quire::cpu

@@ -125,21 +125,12 @@ inline void MultiplyTwice(const LinearTask& task, const BFloat16* x0, const BFlo
   StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
 }
 
-// Stores rows [row, end) of panel `index`; sums is that of `row`.
-QUIRE_INLINE void StoreRows(const LinearTask& task, int row, int end, int index, const float* sums) {
-  const int64_t column = int64_t{index} * kPanelColumns;
-  for (; row < end; ++row, sums += kPanelColumns) {
-    StoreColumns(task, row, column, Load(sums));
-    StoreColumns(task, row, column + kLanes, Load(sums + kLanes));
-  }
-}
-
 // Up to 16 rows: the panels stream through once.
-inline void MultiplyFewRows(const LinearTask& task, int num_panels, Fetcher* fetcher) {
+inline void MultiplyFewRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const LinearTiles tiles(task.num_rows);
   alignas(64) float sums[kTileSums];
-  for (int index = 0; index < num_panels; ++index, panel += task.panel_elements) {
+  for (int index = 0; index < task.num_panels; ++index, panel += task.panel_elements) {
     MultiplyRows(task, static_cast<const BFloat16*>(task.x), panel, RateFor(1), fetcher, sums);
     StoreRows(task, 0, task.num_rows, index, sums);
   }
@@ -147,14 +138,14 @@ inline void MultiplyFewRows(const LinearTask& task, int num_panels, Fetcher* fet
 
 // More rows: all pass over a panel, 32 by 32, while the next one is fetched. No tile goes beyond the last row; rows
 // that the last ones share with those before are computed twice and stored once.
-inline void MultiplyManyRows(const LinearTask& task, int num_panels, Fetcher* fetcher) {
+inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const BFloat16* const x = static_cast<const BFloat16*>(task.x);
   const int last_tile = task.num_rows - kTileRows;
   const FetchRate even_rate = RateFor((task.num_rows + 2 * kTileRows - 1) / (2 * kTileRows));
   const LinearTiles tiles(kTileRows);
   alignas(64) float sums[2 * kTileSums];
-  for (int index = 0; index < num_panels; ++index, panel += task.panel_elements) {
+  for (int index = 0; index < task.num_panels; ++index, panel += task.panel_elements) {
     for (int row = 0; row < task.num_rows; row += 2 * kTileRows) {
       const int middle = Min(row + kTileRows, task.num_rows), end = Min(middle + kTileRows, task.num_rows);
       const int first = Min(row, last_tile), second = Min(middle, last_tile);
@@ -168,10 +159,9 @@ inline void MultiplyManyRows(const LinearTask& task, int num_panels, Fetcher* fe
 }
 
 inline void LinearBFloat16(const LinearTask& task) {
-  const int num_panels = (task.num_columns + kPanelColumns - 1) / kPanelColumns;
-  Fetcher fetcher(static_cast<const BFloat16*>(task.panels), num_panels * task.panel_elements);
-  if (task.num_rows <= kTileRows) return MultiplyFewRows(task, num_panels, &fetcher);
-  MultiplyManyRows(task, num_panels, &fetcher);
+  Fetcher fetcher(static_cast<const BFloat16*>(task.panels), task.num_panels * task.panel_elements);
+  if (task.num_rows <= kTileRows) return MultiplyFewRows(task, &fetcher);
+  MultiplyManyRows(task, &fetcher);
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -3,18 +3,49 @@
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/vector_math.h"
 
 // What happens to the sums of a multiplication before they are stored.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// Adds bias and residual and stores one vector of `n` columns of one row.
+QUIRE_INLINE Vec AddFirst(Vec sum, const float* terms, int64_t at, int n) {
+  return terms == nullptr ? sum : Add(sum, LoadFirst(terms + at, n));
+}
+
+// One vector of `n` columns of one row.
 QUIRE_INLINE void StoreColumns(const LinearTask& task, int64_t row, int64_t column, Vec sum) {
   const int n = Min(kLanes, int(task.num_columns - column));
   if (n <= 0) return;
-  if (task.bias != nullptr) sum = Add(sum, LoadFirst(task.bias + column, n));
   const int64_t at = row * task.y_stride + column;
-  if (task.residual != nullptr) sum = Add(sum, LoadFirst(task.residual + at, n));
-  StoreFirst(task.y + at, n, sum);
+  const Vec biased = AddFirst(sum, task.bias, column, n);
+  StoreFirst(static_cast<float*>(task.y) + at, n, AddFirst(biased, task.residual, at, n));
+}
+
+QUIRE_INLINE Vec Silu(Vec a) {
+  return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), a))));
+}
+
+template <typename T>
+QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t row, int64_t column, Vec gate, Vec up) {
+  const int n = Min(kLanes, int(task.num_columns - column));
+  const Vec silu = Silu(AddFirst(gate, task.bias, column, n));
+  StoreFirst(static_cast<T*>(task.y) + row * task.y_stride + column, n,
+             Mul(silu, AddFirst(up, task.up_bias, column, n)));
+}
+
+// Rows [row, end) of panel `index` of the task; sums is [end - row, 32].
+inline void StoreRows(const LinearTask& task, int row, int end, int index, const float* sums) {
+  for (; row < end; ++row, sums += kPanelColumns) {
+    const Vec left = Load(sums), right = Load(sums + kLanes);
+    if (!task.is_gated) {
+      StoreColumns(task, row, int64_t{index} * kPanelColumns, left);
+      StoreColumns(task, row, int64_t{index} * kPanelColumns + kLanes, right);
+    } else if (task.y_type == DataType::kBFloat16) {
+      StoreGated<BFloat16>(task, row, int64_t{index} * kGatedColumns, left, right);
+    } else {
+      StoreGated<float>(task, row, int64_t{index} * kGatedColumns, left, right);
+    }
+  }
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

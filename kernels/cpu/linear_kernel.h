@@ -92,66 +92,54 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFl
   }
 }
 
-// Rows [row, row + kRows) by vectors [vec, vec + kVecs) of the task's columns.
-template <int kRows, int kVecs, typename X, typename W>
-void RunTile(const LinearTask& task, int row, int vec) {
-  const W* panel = static_cast<const W*>(task.panels) + (vec / kPanelVecs) * task.panel_elements;
-  Tile<kRows, kVecs> tile;
-  MultiplyTile(task, static_cast<const X*>(task.x) + row * task.x_stride, panel, vec % kPanelVecs, &tile);
-  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      StoreColumns(task, row + r, int64_t{vec + v} * kLanes, tile.sum[r][v]);
+// Rows [row, row + kRows) by kPanels panels from `index` on, in tiles of as many columns as registers allow.
+template <int kRows, int kPanels, typename X, typename W>
+void RunPanels(const LinearTask& task, int row, int index) {
+  constexpr int kVecs = kPanels * kPanelVecs < TileVecs(kRows) ? kPanels * kPanelVecs : TileVecs(kRows);
+  const X* x = static_cast<const X*>(task.x) + row * task.x_stride;
+  const W* panel = static_cast<const W*>(task.panels) + index * task.panel_elements;
+  alignas(64) float sums[kPanels][kRows][kPanelColumns];
+  Unroll<kPanels * kPanelVecs / kVecs>([&]<int i>() __attribute__((always_inline)) {
+    Tile<kRows, kVecs> tile;
+    MultiplyTile(task, x, panel, i * kVecs, &tile);
+    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+        constexpr int kVec = i * kVecs + v;
+        Store(&sums[kVec / kPanelVecs][r][kVec % kPanelVecs * kLanes], tile.sum[r][v]);
+      });
     });
   });
+  for (int i = 0; i < kPanels; ++i) StoreRows(task, row, row + kRows, index + i, &sums[i][0][0]);
 }
 
+// Rows [row, row + kRows) by the panels [index, end).
 template <int kRows, typename X, typename W>
-void RunRows(const LinearTask& task, int row) {
-  const int num_vecs = (task.num_columns + kPanelColumns - 1) / kPanelColumns * kPanelVecs;
-  constexpr int kVecs = TileVecs(kRows);
-  int vec = 0;
-  for (; vec + kVecs <= num_vecs; vec += kVecs) RunTile<kRows, kVecs, X, W>(task, row, vec);
-  if constexpr (kVecs > kPanelVecs) {
-    for (; vec < num_vecs; vec += kPanelVecs) RunTile<kRows, kPanelVecs, X, W>(task, row, vec);
+void RunRows(const LinearTask& task, int row, int index, int end) {
+  constexpr int kPanels = TileVecs(kRows) > kPanelVecs ? TileVecs(kRows) / kPanelVecs : 1;
+  for (; index + kPanels <= end; index += kPanels) RunPanels<kRows, kPanels, X, W>(task, row, index);
+  if constexpr (kPanels > 1) {
+    for (; index < end; ++index) RunPanels<kRows, 1, X, W>(task, row, index);
   }
 }
 
 template <int kRows, typename X, typename W>
-void DispatchRows(const LinearTask& task, int row, int rows) {
-  if (rows == kRows) return RunRows<kRows, X, W>(task, row);
-  if constexpr (kRows > 1) DispatchRows<kRows - 1, X, W>(task, row, rows);
+void DispatchRows(const LinearTask& task, int row, int rows, int index, int end) {
+  if (rows == kRows) return RunRows<kRows, X, W>(task, row, index, end);
+  if constexpr (kRows > 1) DispatchRows<kRows - 1, X, W>(task, row, rows, index, end);
 }
 
-// All rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1.
-template <typename X, typename W>
-void RunAllRows(const LinearTask& task, int num_tiles) {
-  for (int i = 0, row = 0; i < num_tiles; ++i) {
-    const int rows = (task.num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-    DispatchRows<kMaxTileRows, X, W>(task, row, rows);
-    row += rows;
-  }
-}
-
-// Panel `index` of the task alone.
-template <typename W>
-LinearTask OnePanel(const LinearTask& task, int index) {
-  const int64_t column = int64_t{index} * kPanelColumns;
-  LinearTask part = task;
-  part.panels = static_cast<const W*>(task.panels) + index * task.panel_elements;
-  if (task.bias != nullptr) part.bias = task.bias + column;
-  if (task.residual != nullptr) part.residual = task.residual + column;
-  part.y = task.y + column;
-  part.num_columns = Min(kPanelColumns, int(task.num_columns - column));
-  return part;
-}
-
-// With one tile of rows the panels stream through once. With more, all rows pass over a panel while it is in the cache.
+// All rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1. With one tile of rows the panels stream
+// through once. With more, all rows pass over a panel while it is in the cache.
 template <typename X, typename W>
 void Linear(const LinearTask& task) {
   const int num_tiles = (task.num_rows + kMaxTileRows - 1) / kMaxTileRows;
-  if (num_tiles == 1) return RunAllRows<X, W>(task, 1);
-  for (int panel = 0; panel * kPanelColumns < task.num_columns; ++panel) {
-    RunAllRows<X, W>(OnePanel<W>(task, panel), num_tiles);
+  const int step = num_tiles == 1 ? task.num_panels : 1;
+  for (int index = 0; index < task.num_panels; index += step) {
+    for (int i = 0, row = 0; i < num_tiles; ++i) {
+      const int rows = (task.num_rows - row + num_tiles - i - 1) / (num_tiles - i);
+      DispatchRows<kMaxTileRows, X, W>(task, row, rows, index, index + step);
+      row += rows;
+    }
   }
 }
 

@@ -52,21 +52,39 @@ const MatrixView& FindMatrix(const MatrixView* matrices, int* row) {
 }  // namespace
 
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool) {
+  return Make(matrices, num_matrices, /*is_gated=*/false, pool);
+}
+
+std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::MakeGated(const MatrixView& gate, const MatrixView& up,
+                                                            ThreadPool* pool) {
+  const MatrixView matrices[] = {gate, up};
+  return Make(matrices, 2, /*is_gated=*/true, pool);
+}
+
+int CpuPackedMatrix::RowAt(int panel, int lane) const {
+  const int output = panel * outputs_per_panel() + lane % outputs_per_panel();
+  if (output >= num_outputs()) return -1;
+  return lane < outputs_per_panel() ? output : num_outputs() + output;
+}
+
+std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrices, int num_matrices, bool is_gated,
+                                                       ThreadPool* pool) {
   int rows = 0;
   DataType type = matrices[0].type;
   for (int i = 0; i < num_matrices; ++i) {
     rows += matrices[i].rows;
     if (matrices[i].type != type) type = DataType::kFloat32;
   }
-  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, type));
+  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, type, is_gated));
   packed->memory_ = Memory(packed->panel_elements() * packed->num_panels() * SizeOf(type));
   if (packed->memory_.data() == nullptr) return nullptr;
 
   WithType(type, [&]<typename To>(To*) {
     pool->ForEach(packed->num_panels(), [&](int index, int) {
       To* panel = static_cast<To*>(packed->memory_.data()) + index * packed->panel_elements();
-      for (int i = 0; i < std::min(kPanelColumns, rows - index * kPanelColumns); ++i) {
-        int row = index * kPanelColumns + i;
+      for (int i = 0; i < kPanelColumns; ++i) {
+        int row = packed->RowAt(index, i);
+        if (row < 0) continue;
         const MatrixView& matrix = FindMatrix(matrices, &row);
         WithType(matrix.type, [&]<typename From>(From*) {
           PackRow(static_cast<const From*>(matrix.data) + int64_t{row} * matrix.cols, matrix.cols, i, panel);

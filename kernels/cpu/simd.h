@@ -46,4 +46,17 @@ QUIRE_INLINE int Max(int a, int b) {
 #include "kernels/cpu/simd_generic.h"
 #endif
 
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+// The first n lanes, rounded.
+template <typename T>
+QUIRE_INLINE void StoreFirst(T* p, int n, Vec a) {
+  if (n == kLanes) return Store(p, a);
+  T rounded[kLanes];
+  Store(rounded, a);
+  for (int i = 0; i < n; ++i) p[i] = rounded[i];
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
 #endif  // QUIRE_KERNELS_CPU_SIMD_H_

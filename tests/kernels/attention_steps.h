@@ -55,9 +55,10 @@ struct Slice {
   int begin, end;
 };
 
-// Stores the K and V of the slices and attends their queries, as one step. Returns the output rows in order.
+// Stores the K and V of the slices and attends their queries, as one step. Returns the output rows in order, as they
+// were written in `out_type`.
 inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool,
-                                  const std::vector<Slice>& slices) {
+                                  const std::vector<Slice>& slices, DataType out_type = DataType::kFloat32) {
   PagedBatch batch;
   std::vector<float> qkv;
   const int q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
@@ -85,7 +86,7 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
                        .attention_scaling = 1,
                        .layout = &pool->layout(),
                        .kv_pool = pool->data()});
-  std::vector<float> out(size_t(view.num_tokens) * q_size, NAN);
+  std::vector<char> out(size_t(view.num_tokens) * q_size * SizeOf(out_type), char(0xff));
   backend->Attention({.batch = &view,
                       .q = qkv.data(),
                       .q_stride = q_size + 2 * kv_size,
@@ -94,8 +95,9 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
                       .scale = 1 / std::sqrt(float(shape.head_dim)),
                       .window = shape.window,
                       .layout = &pool->layout(),
-                      .kv_pool = pool->data()});
-  return out;
+                      .kv_pool = pool->data(),
+                      .out_type = out_type});
+  return Decoded(out, out_type);
 }
 
 // The whole sequence in steps that end at the given tokens, alone in its pool.

@@ -116,6 +116,20 @@ TEST_P(AttentionTest, JoinsTheSplitsOfLongContexts) {
   }
 }
 
+TEST_P(AttentionTest, RoundsItsOutputToTheTypeThatIsAskedFor) {
+  const auto backend = MakeBackend();
+  Random random(3);
+  const Shape shape = {
+      .num_heads = 3, .num_kv_heads = 1, .head_dim = 24, .block_size = 16, .type = DataType::kFloat32, .window = 0};
+  const Sequence sequence = MakeSequence(shape, 20, &random);
+  PagedPool pool(LayoutOf(shape), 5, &random);
+  const std::vector<Slice> slices = {{&sequence, pool.MakeTable(20), 0, 20}};
+  const std::vector<float> out = RunStep(backend.get(), shape, &pool, slices);
+  for (const DataType type : kAllTypes) {
+    EXPECT_EQ(RunStep(backend.get(), shape, &pool, slices, type), Rounded(out, type)) << Name(type);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
 
 }  // namespace

@@ -18,10 +18,31 @@ std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w
 // y for rows of x, without bias or residual.
 std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
   const int num_tokens = int(x.size()) / cols;
+  const std::vector<char> input = Encoded(x, backend->InputType(w));
   std::vector<float> y(size_t(num_tokens) * rows, NAN);
   backend->Linear(
-      {.x = x.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
+      {.x = input.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
   return y;
+}
+
+std::unique_ptr<PackedMatrix> PackGated(Backend* backend, const std::vector<float>& w, int cols, DataType type) {
+  const std::vector<char> bytes = Encoded(w, type);
+  const int dim = int(w.size()) / cols / 2;
+  const MatrixView gate = {.data = bytes.data(), .rows = dim, .cols = cols, .type = type};
+  MatrixView up = gate;
+  up.data = bytes.data() + bytes.size() / 2;
+  return backend->PackGated(gate, up);
+}
+
+// The gated product as float32, or rounded to `y_type` and widened.
+std::vector<float> MultiplyGated(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols,
+                                 int dim, const float* bias = nullptr, DataType y_type = DataType::kFloat32) {
+  const int num_tokens = int(x.size()) / cols;
+  const std::vector<char> input = Encoded(x, backend->InputType(w));
+  std::vector<char> y(size_t(num_tokens) * dim * SizeOf(y_type), char(0xff));
+  backend->GatedLinear(
+      {.x = input.data(), .w = &w, .bias = bias, .y = y.data(), .y_type = y_type, .num_tokens = num_tokens});
+  return Decoded(y, y_type);
 }
 
 // What a product by weights of `type` sees of its input.
@@ -100,8 +121,9 @@ TEST_P(DenseKernelsTest, LinearAddsBiasAndResidualEvenInPlace) {
       const auto packed = Pack(backend.get(), w, cols, type);
       std::vector<double> expected = reference::Linear(Doubles(x), Doubles(w), cols);
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % rows] + residual[i];
+      const std::vector<char> input = Encoded(x, backend->InputType(*packed));
       std::vector<float> y = residual;
-      backend->Linear({.x = x.data(),
+      backend->Linear({.x = input.data(),
                        .w = packed.get(),
                        .bias = bias.data(),
                        .residual = y.data(),
@@ -140,7 +162,7 @@ TEST(DenseIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
   std::erase(isas, cpu::Isa::kGeneric);
   if (isas.size() < 2) GTEST_SKIP() << "one instruction set with fused multiply-add, or none";
   Random random(4);
-  const int cols = 203, rows = 100, dim = 77;
+  const int cols = 203, rows = 100;
   const std::vector<float> x = random.Normals(17 * cols, 3), w = random.Normals(size_t(rows) * cols);
   std::vector<std::vector<float>> results[2];
   for (int i = 0; i < 2; ++i) {
@@ -148,12 +170,12 @@ TEST(DenseIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
     for (const DataType type : kAllTypes) {
       results[i].push_back(Multiply(backend.get(), x, *Pack(backend.get(), w, cols, type), cols, rows));
     }
-    std::vector<float> norm(x.size()), gated(17 * dim);
+    std::vector<float> norm(x.size());
     backend->RmsNorm(
         {.x = x.data(), .weight = w.data(), .y = norm.data(), .num_rows = 17, .dim = cols, .epsilon = 1e-5f});
-    backend->SiluMul(x.data(), gated.data(), 17, dim);
+    const auto gated = PackGated(backend.get(), w, cols, DataType::kFloat32);
     results[i].push_back(norm);
-    results[i].push_back(gated);
+    results[i].push_back(MultiplyGated(backend.get(), x, *gated, cols, rows / 2));
   }
   EXPECT_EQ(results[0], results[1]);
 }
@@ -212,18 +234,74 @@ TEST_P(DenseKernelsTest, RmsNormAgreesWithTheReferenceEvenInPlace) {
   }
 }
 
-TEST_P(DenseKernelsTest, SiluMulAgreesWithTheReference) {
+TEST_P(DenseKernelsTest, RmsNormRoundsItsOutputToNearestEven) {
+  const auto backend = MakeBackend();
+  Random random(13);
+  const int dim = 75;
+  const std::vector<float> x = random.Normals(3 * dim), weight = random.Normals(dim);
+  std::vector<float> y(3 * dim);
+  RmsNormArgs args = {
+      .x = x.data(), .weight = weight.data(), .y = y.data(), .num_rows = 3, .dim = dim, .epsilon = 1e-5f};
+  backend->RmsNorm(args);
+  std::vector<char> rounded(3 * dim * sizeof(BFloat16));
+  args.y = rounded.data();
+  args.y_type = DataType::kBFloat16;
+  backend->RmsNorm(args);
+  EXPECT_EQ(rounded, Encoded(y, DataType::kBFloat16));
+}
+
+TEST_P(DenseKernelsTest, GatedLinearAgreesWithTheReference) {
   const auto backend = MakeBackend();
   Random random(8);
-  const int dim = 53;
-  std::vector<float> x = random.Normals(4 * 2 * dim, 5);
-  x[0] = 200, x[1] = -200, x[2] = 0;
-  std::vector<float> y(4 * dim, NAN);
-  backend->SiluMul(x.data(), y.data(), 4, dim);
-  EXPECT_LT(RelativeError(y, reference::SiluMul(Doubles(x), dim)), 1e-6);
-  x[3] = NAN;
-  backend->SiluMul(x.data(), y.data(), 4, dim);
-  EXPECT_TRUE(std::isnan(y[3]));
+  for (int i = 0; i < 45; ++i) {
+    const DataType type = kAllTypes[i % 3];
+    const int num_tokens = i < 30 ? i + 1 : random.Int(1, 150), cols = random.Int(1, 150), dim = random.Int(1, 150);
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+    const std::vector<float> w = random.Normals(size_t(2 * dim) * cols, 0.2f), bias = random.Normals(2 * dim);
+    const auto packed = PackGated(backend.get(), w, cols, type);
+    std::vector<double> wide =
+        reference::Linear(Doubles(SeenInput(GetParam(), type, x)), Doubles(Rounded(w, type)), cols);
+    EXPECT_LT(RelativeError(MultiplyGated(backend.get(), x, *packed, cols, dim), reference::SiluMul(wide, dim)), 2e-6)
+        << num_tokens << " x " << cols << " x " << dim << " " << Name(type);
+    for (size_t j = 0; j < wide.size(); ++j) wide[j] += bias[j % (2 * dim)];
+    const std::vector<float> biased = MultiplyGated(backend.get(), x, *packed, cols, dim, bias.data());
+    EXPECT_LT(RelativeError(biased, reference::SiluMul(wide, dim)), 2e-6)
+        << num_tokens << " x " << cols << " x " << dim << " with bias " << Name(type);
+    EXPECT_EQ(MultiplyGated(backend.get(), x, *packed, cols, dim, bias.data(), DataType::kBFloat16),
+              Rounded(biased, DataType::kBFloat16));
+  }
+}
+
+// silu is the gate itself where that is large, next to 0 where it is large and negative, and keeps NaN.
+TEST_P(DenseKernelsTest, GatedLinearTakesExtremeGates) {
+  const auto backend = MakeBackend();
+  for (const DataType type : kAllTypes) {
+    const auto packed = PackGated(backend.get(), {1, 1, 2, 2}, 1, type);
+    const std::vector<float> y = MultiplyGated(backend.get(), {200, -200, 0, NAN}, *packed, 1, 2);
+    EXPECT_LT(RelativeError({y.begin(), y.begin() + 6}, {80000, 80000, 0, 0, 0, 0}), 1e-30);
+    EXPECT_TRUE(std::isnan(y[6]) && std::isnan(y[7]));
+  }
+}
+
+TEST_P(DenseKernelsTest, ARowOfGatedLinearDoesNotDependOnItsCompanyOrTheThreads) {
+  Random random(14);
+  const int cols = 67, dim = 70, max_tokens = 75;
+  const std::vector<float> x = random.Normals(size_t(max_tokens) * cols), w = random.Normals(size_t(2 * dim) * cols);
+  for (const DataType type : kAllTypes) {
+    std::vector<float> alone;
+    const auto one_thread = MakeBackend(1), three_threads = MakeBackend(3);
+    const auto packed = PackGated(one_thread.get(), w, cols, type);
+    for (int t = 0; t < max_tokens; ++t) {
+      const std::vector<float> row(x.begin() + t * cols, x.begin() + (t + 1) * cols);
+      const std::vector<float> y = MultiplyGated(one_thread.get(), row, *packed, cols, dim);
+      alone.insert(alone.end(), y.begin(), y.end());
+    }
+    for (int n = 1; n <= max_tokens; n = n < 50 ? n + 1 : n + 25) {
+      const std::vector<float> y =
+          MultiplyGated(three_threads.get(), {x.begin(), x.begin() + n * cols}, *packed, cols, dim);
+      EXPECT_TRUE(std::equal(y.begin(), y.end(), alone.begin())) << n << " rows, " << Name(type);
+    }
+  }
 }
 
 TEST_P(DenseKernelsTest, ExpIsWithinTwoUnitsInTheLastPlace) {

@@ -56,7 +56,8 @@ void TimeLinear(Backend* backend, DataType type) {
   std::vector<std::unique_ptr<PackedMatrix>> matrices;
   for (int i = 0; i < num_matrices; ++i) matrices.push_back(backend->Pack(&view, 1));
   for (const int num_tokens : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
-    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+    const std::vector<char> x =
+        Encoded(random.Normals(size_t(num_tokens) * cols), backend->InputType(*matrices.front()));
     std::vector<float> y(size_t(num_tokens) * rows);
     const double seconds = MedianSeconds([&](int i) {
       backend->Linear({.x = x.data(),
@@ -164,8 +165,6 @@ void TimeRows(Backend* backend) {
                             .epsilon = 1e-5f});
         }),
         bytes, 0);
-  Print("silu mul 64 x 4096", MedianSeconds([&](int) { backend->SiluMul(x.data(), y.data(), num_tokens, dim); }),
-        1.5 * bytes, 0);
 }
 
 int Main(int argc, char** argv) {

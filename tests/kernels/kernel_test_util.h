@@ -68,6 +68,17 @@ inline std::vector<char> Encoded(const std::vector<float>& values, DataType type
   return bytes;
 }
 
+// The array of the type as float32.
+inline std::vector<float> Decoded(const std::vector<char>& bytes, DataType type) {
+  std::vector<float> values(bytes.size() / SizeOf(type));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == DataType::kFloat32) values[i] = reinterpret_cast<const float*>(bytes.data())[i];
+    if (type == DataType::kBFloat16) values[i] = ToFloat(reinterpret_cast<const BFloat16*>(bytes.data())[i]);
+    if (type == DataType::kFloat16) values[i] = ToFloat(reinterpret_cast<const Float16*>(bytes.data())[i]);
+  }
+  return values;
+}
+
 inline std::vector<double> Doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }

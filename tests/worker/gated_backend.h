@@ -40,14 +40,18 @@ class GatedBackend : public Backend {
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override {
     return cpu_->Pack(matrices, num_matrices);
   }
+  std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override {
+    return cpu_->PackGated(gate, up);
+  }
+  DataType InputType(const PackedMatrix& w) const override { return cpu_->InputType(w); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override {
     cpu_->Embed(table, token_ids, num_tokens, y);
   }
   void Linear(const LinearArgs& args) override { cpu_->Linear(args); }
+  void GatedLinear(const GatedLinearArgs& args) override { cpu_->GatedLinear(args); }
   void RmsNorm(const RmsNormArgs& args) override { cpu_->RmsNorm(args); }
   void RopeAppend(const RopeAppendArgs& args) override { cpu_->RopeAppend(args); }
   void Attention(const AttentionArgs& args) override { cpu_->Attention(args); }
-  void SiluMul(const void* x, void* y, int num_tokens, int dim) override { cpu_->SiluMul(x, y, num_tokens, dim); }
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override {
     cpu_->GatherRows(x, rows, num_rows, dim, y);
   }

@@ -32,9 +32,9 @@ absl::Status Transformer::AllocateScratch() {
       {&normalized_, tokens * config_.hidden_size * activation, "normalized hidden states"},
       {&qkv_, tokens * config_.qkv_rows() * activation, "Q, K and V"},
       {&attention_, tokens * config_.num_heads * config_.head_dim * activation, "attention outputs"},
-      {&gate_up_, tokens * 2 * config_.intermediate_size * activation, "MLP gates"},
       {&gated_, tokens * config_.intermediate_size * activation, "MLP activations"},
       {&logit_rows_, rows * config_.hidden_size * activation, "hidden states of logit rows"},
+      {&normalized_logit_rows_, rows * config_.hidden_size * activation, "normalized hidden states of logit rows"},
       {&logits_, rows * config_.vocab_size * sizeof(float), "logits"},
   };
   for (const auto& [buffer, bytes, what] : buffers) {
@@ -60,9 +60,9 @@ const float* Transformer::Logits(const int32_t* rows, int num_rows) {
   QUIRE_CHECK_GE(num_rows, 1);
   QUIRE_CHECK_LE(num_rows, limits_.max_logit_rows);
   backend_->GatherRows(hidden_.get(), rows, num_rows, config_.hidden_size, logit_rows_.get());
-  Normalize(logit_rows_.get(), weights_.final_norm, num_rows, logit_rows_.get());
+  Normalize(logit_rows_.get(), weights_.final_norm, num_rows, weights_.output(), normalized_logit_rows_.get());
   LinearArgs output{};
-  output.x = logit_rows_.get();
+  output.x = normalized_logit_rows_.get();
   output.w = &weights_.output();
   output.y = logits_.get();
   output.num_tokens = num_rows;
@@ -72,7 +72,7 @@ const float* Transformer::Logits(const int32_t* rows, int num_rows) {
 
 void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
                                void* kv_pool) {
-  Normalize(hidden_.get(), layer.input_norm, batch.num_tokens, normalized_.get());
+  Normalize(hidden_.get(), layer.input_norm, batch.num_tokens, *layer.qkv, normalized_.get());
   LinearArgs project{};
   project.x = normalized_.get();
   project.w = layer.qkv.get();
@@ -100,6 +100,7 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   attend.q = qkv_.get();
   attend.q_stride = config_.qkv_rows();
   attend.out = attention_.get();
+  attend.out_type = backend_->InputType(*layer.attention_output);
   attend.num_heads = config_.num_heads;
   attend.scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   attend.window = window;
@@ -118,16 +119,15 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
 }
 
 void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
-  Normalize(hidden_.get(), layer.mlp_norm, num_tokens, normalized_.get());
-  LinearArgs widen{};
+  Normalize(hidden_.get(), layer.mlp_norm, num_tokens, *layer.gate_up, normalized_.get());
+  GatedLinearArgs widen{};
   widen.x = normalized_.get();
   widen.w = layer.gate_up.get();
   widen.bias = layer.gate_up_bias.floats();
-  widen.y = gate_up_.get();
+  widen.y = gated_.get();
+  widen.y_type = backend_->InputType(*layer.down);
   widen.num_tokens = num_tokens;
-  backend_->Linear(widen);
-
-  backend_->SiluMul(gate_up_.get(), gated_.get(), num_tokens, config_.intermediate_size);
+  backend_->GatedLinear(widen);
 
   LinearArgs narrow{};
   narrow.x = gated_.get();
@@ -139,7 +139,8 @@ void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
   backend_->Linear(narrow);
 }
 
-void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_rows, void* y) {
+void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer,
+                            void* y) {
   RmsNormArgs args{};
   args.x = x;
   args.weight = weight.floats();
@@ -147,6 +148,7 @@ void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_
   args.num_rows = num_rows;
   args.dim = config_.hidden_size;
   args.epsilon = config_.rms_norm_eps;
+  args.y_type = backend_->InputType(consumer);
   backend_->RmsNorm(args);
 }
 

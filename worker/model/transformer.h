@@ -42,7 +42,8 @@ class Transformer {
   void RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
                     void* kv_pool);
   void RunMlp(const LayerWeights& layer, int num_tokens);
-  void Normalize(const void* x, const BackendBuffer& weight, int num_rows, void* y);
+  // y becomes the input of `consumer`.
+  void Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer, void* y);
 
   // Constant after construction.
   const ModelConfig& config_;
@@ -50,15 +51,15 @@ class Transformer {
   Backend* const backend_;
   const StepLimits limits_;
 
-  // Scratch in the backend's activation type, except the logits.
-  BackendBuffer hidden_;      // [max_tokens, hidden_size], the residual stream
-  BackendBuffer normalized_;  // [max_tokens, hidden_size]
-  BackendBuffer qkv_;         // [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
-  BackendBuffer attention_;   // [max_tokens, num_heads * head_dim]
-  BackendBuffer gate_up_;     // [max_tokens, 2 * intermediate_size]
-  BackendBuffer gated_;       // [max_tokens, intermediate_size]
-  BackendBuffer logit_rows_;  // [max_logit_rows, hidden_size]
-  BackendBuffer logits_;      // [max_logit_rows, vocab_size] float32
+  // Scratch in the backend's activation type, except the logits and what is the input of a matrix, in its type.
+  BackendBuffer hidden_;                 // [max_tokens, hidden_size], the residual stream
+  BackendBuffer normalized_;             // [max_tokens, hidden_size], an input
+  BackendBuffer qkv_;                    // [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
+  BackendBuffer attention_;              // [max_tokens, num_heads * head_dim], an input
+  BackendBuffer gated_;                  // [max_tokens, intermediate_size], an input
+  BackendBuffer logit_rows_;             // [max_logit_rows, hidden_size]
+  BackendBuffer normalized_logit_rows_;  // [max_logit_rows, hidden_size], an input
+  BackendBuffer logits_;                 // [max_logit_rows, vocab_size] float32
 };
 
 }  // namespace quire

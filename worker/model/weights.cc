@@ -20,6 +20,11 @@ struct MatrixPart {
   int rows;
 };
 
+absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const MatrixPart& part) {
+  if (matrix != nullptr) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
+}
+
 // Takes tensors out of a checkpoint by name, checks them, and gives them to the backend. Remembers what it took.
 class WeightReader {
  public:
@@ -31,6 +36,10 @@ class WeightReader {
   // Stacks parts with the same number of columns in row order.
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
 
+  // The two matrices of a gated MLP.
+  absl::Status GatedMatrix(const MatrixPart& gate, const MatrixPart& up, int cols,
+                           std::unique_ptr<PackedMatrix>* result);
+
   // Concatenates vectors, converted to float32.
   absl::Status Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result);
 
@@ -41,6 +50,8 @@ class WeightReader {
 
  private:
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
+  // Appends to `bytes` what keeps moved data alive until it is packed.
+  absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
 
   const Checkpoint& checkpoint_;
   Backend* const backend_;
@@ -64,18 +75,30 @@ absl::StatusOr<const Tensor*> WeightReader::Take(const std::string& name, const 
   return tensor;
 }
 
+absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Take(part.name, {part.rows, cols}));
+  bytes->emplace_back(tensor->bytes);
+  return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor)};
+}
+
 absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols,
                                   std::unique_ptr<PackedMatrix>* result) {
   std::vector<MatrixView> views;
-  std::vector<AlignedBytes> bytes;  // Keeps moved data alive until it is packed.
+  std::vector<AlignedBytes> bytes;
   for (const MatrixPart& part : parts) {
-    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Take(part.name, {part.rows, cols}));
-    bytes.emplace_back(tensor->bytes);
-    views.push_back({bytes.back().data(), part.rows, cols, *WeightType(*tensor)});
+    QUIRE_ASSIGN_OR_RETURN(views.emplace_back(), View(part, cols, &bytes));
   }
   *result = backend_->Pack(views.data(), static_cast<int>(views.size()));
-  if (*result != nullptr) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", parts.front().name));
+  return CheckPacked(*result, parts.front());
+}
+
+absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart& up, int cols,
+                                       std::unique_ptr<PackedMatrix>* result) {
+  std::vector<AlignedBytes> bytes;
+  QUIRE_ASSIGN_OR_RETURN(const MatrixView gate_view, View(gate, cols, &bytes));
+  QUIRE_ASSIGN_OR_RETURN(const MatrixView up_view, View(up, cols, &bytes));
+  *result = backend_->PackGated(gate_view, up_view);
+  return CheckPacked(*result, gate);
 }
 
 absl::Status WeightReader::Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result) {
@@ -129,8 +152,8 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
 
 absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, WeightReader* reader, LayerWeights* layer) {
   const int width = config.intermediate_size;
-  QUIRE_RETURN_IF_ERROR(reader->Matrix({{prefix + "gate_proj.weight", width}, {prefix + "up_proj.weight", width}},
-                                       config.hidden_size, &layer->gate_up));
+  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix({prefix + "gate_proj.weight", width}, {prefix + "up_proj.weight", width},
+                                            config.hidden_size, &layer->gate_up));
   QUIRE_RETURN_IF_ERROR(reader->Matrix({{prefix + "down_proj.weight", config.hidden_size}}, width, &layer->down));
   if (config.mlp_bias) {
     QUIRE_RETURN_IF_ERROR(

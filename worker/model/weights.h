@@ -23,7 +23,7 @@ struct LayerWeights {
   std::unique_ptr<PackedMatrix> attention_output;  // [hidden_size, num_heads * head_dim]
   BackendBuffer attention_output_bias;             // [hidden_size]
   BackendBuffer mlp_norm;                          // [hidden_size]
-  std::unique_ptr<PackedMatrix> gate_up;           // [2 * intermediate_size, hidden_size], gate over up
+  std::unique_ptr<PackedMatrix> gate_up;           // Of PackGated, each [intermediate_size, hidden_size]
   BackendBuffer gate_up_bias;                      // [2 * intermediate_size]
   std::unique_ptr<PackedMatrix> down;              // [hidden_size, intermediate_size]
   BackendBuffer down_bias;                         // [hidden_size]

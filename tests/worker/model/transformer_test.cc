@@ -68,16 +68,24 @@ class RoundingBackend : public cpu::CpuBackend {
   RoundingBackend() : CpuBackend(1, StrictIsa()) {}
 
   void Linear(const LinearArgs& args) override {
-    const size_t count = size_t(args.num_tokens) * static_cast<const cpu::CpuPackedMatrix&>(*args.w).cols();
-    const float* x = static_cast<const float*>(args.x);
-    rounded_.assign(x, x + count);
-    for (float& value : rounded_) value = ToFloat(ToBFloat16(value));
     LinearArgs rounded = args;
-    rounded.x = rounded_.data();
+    rounded.x = Rounded(args.x, args.num_tokens, *args.w);
     CpuBackend::Linear(rounded);
+  }
+  void GatedLinear(const GatedLinearArgs& args) override {
+    GatedLinearArgs rounded = args;
+    rounded.x = Rounded(args.x, args.num_tokens, *args.w);
+    CpuBackend::GatedLinear(rounded);
   }
 
  private:
+  const float* Rounded(const void* x, int num_tokens, const PackedMatrix& w) {
+    const float* values = static_cast<const float*>(x);
+    rounded_.assign(values, values + size_t(num_tokens) * static_cast<const cpu::CpuPackedMatrix&>(w).cols());
+    for (float& value : rounded_) value = ToFloat(ToBFloat16(value));
+    return rounded_.data();
+  }
+
   std::vector<float> rounded_;
 };
 
