@@ -4,8 +4,9 @@
     compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
 
 The folder of the models has for each NAME a checkpoint NAME/ and NAME.gguf with the same weights (see to_gguf.py).
-Every round runs Quire and then each mode of llama.cpp; medians count, and of llama.cpp the mode that is best in the
-row's first figure. A run during which other processes took more than --max-foreign of the machine is repeated.
+Every round runs Quire and then llama.cpp: the first one each mode of it, the others only the mode that was best in the
+row's first figure. Medians count. A run during which other processes took more than --max-foreign of the machine is
+repeated. With --reuse the runs of llama.cpp are taken from the JSON of an earlier call.
 """
 
 import argparse
@@ -58,17 +59,25 @@ class Side:
         return {"name": self.name, "runs": self.figures, "foreign_shares": self.foreign}
 
 
-def run_row(row, options):
+def run_row(row, options, earlier):
+    """(Quire, all modes of llama.cpp, the best of these or None)."""
     quire = Side("quire", row.quire)
     modes = [Side(name, run) for name, run in row.llama.items()]
+    first = row.figures[0]
+    sign = 1 if first.higher_is_better else -1
+    best = None
+    if earlier:
+        for mode, report in zip(modes, earlier["llama"]):
+            mode.figures, mode.foreign = report["runs"], report["foreign_shares"]
+            best = mode if mode.name == earlier["best_mode"] else best
     for round_number in range(options.rounds):
         print(f"{row.name}: round {round_number + 1}", file=sys.stderr)
         quire.add(options)
-        for mode in modes:
+        if earlier:
+            continue
+        for mode in modes if round_number == 0 else [best] if best else []:
             mode.add(options)
-    first = row.figures[0]
-    sign = 1 if first.higher_is_better else -1
-    best = max(modes, key=lambda mode: sign * mode.median(first.key)) if modes else None
+        best = max(modes, key=lambda mode: sign * mode.median(first.key)) if round_number == 0 and modes else best
     return quire, modes, best
 
 
@@ -100,17 +109,19 @@ def main():
     parser.add_argument("--port", type=int, default=18080, help="of llama-server")
     parser.add_argument("--max-foreign", type=float, default=0.04, help="share of the machine, 0 .. 1")
     parser.add_argument("--idle-wait", type=float, default=60, help="seconds to wait for an idle machine before a run")
+    parser.add_argument("--reuse", type=pathlib.Path, help="JSON of an earlier call")
     parser.add_argument("--json", type=pathlib.Path, help="file for all runs")
     options = parser.parse_args()
     quire = Quire(options.quire_bin, options.models, options.threads)
     llama = Llama(options.llama_bin, options.models, options.threads, options.port)
+    earlier = {row["row"]: row for row in json.loads(options.reuse.read_text())} if options.reuse else {}
     report = []
     print("| row | figure | Quire [range] | llama.cpp [range] | ratio | mode of llama.cpp | foreign, most |\n"
           "|---|---|---:|---:|---:|---|---:|", flush=True)
     for row in rows(quire, llama):
         if not re.search(options.rows, row.name):
             continue
-        ours, modes, best = run_row(row, options)
+        ours, modes, best = run_row(row, options, earlier.get(row.name))
         for line in table_lines(row, ours, best):
             print(line, flush=True)
         report.append({"row": row.name, "quire": ours.report(), "llama": [mode.report() for mode in modes],

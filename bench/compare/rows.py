@@ -89,13 +89,13 @@ def rows(quire, llama):
         return Row(name, PREFILL, lambda: quire.worker(model, sequences=1, prompt=prompt, output=3),
                    {"llama-bench": lambda: llama.prefill(model, prompt)})
 
-    def shared(name, model, sequences, prompt, output, **flags):
+    def shared(name, model, sequences, prompt, output, ours):
         """llama.cpp shares the prompt by copying its sequence; it does no beam search here, only its steps."""
         def theirs(mode):
             report = llama.batched(model, mode, prompt, output, sequences, shared=True)
             report["kv_bytes"] = report["kv_tokens"] * token_bytes(model)
             return report
-        return Row(name, DECODE_AND_BYTES, lambda: quire.worker(model, output=output, **flags),
+        return Row(name, DECODE_AND_BYTES, lambda: quire.worker(model, output=output, **ours),
                    {title: lambda mode=mode: theirs(mode) for title, mode in KV_MODES.items()})
 
     def serve(name, model, requests, clients, pool_tokens, shared_tokens=0):
@@ -123,17 +123,19 @@ def rows(quire, llama):
 
     prefix = 1024
     return [
-        decode("decode 1", "m500", 1, 128, 64, paired=True),
-        decode("decode 1 at 4096", "m500", 1, 4096, 32),
-        decode("decode 16", "m500", 16, 128, 64),
-        decode("decode 64", "m500", 64, 128, 64),
+        decode("decode 1", "m500", 1, 128, 32, paired=True),
+        decode("decode 1 at 4096", "m500", 1, 4096, 16),
+        decode("decode 16", "m500", 16, 128, 32),
+        decode("decode 64", "m500", 64, 128, 16),
         prefill("prefill 512", "m500", 512),
-        shared("64 sequences on 1024 tokens", "m500", 64, prefix, 32, sequences=64, prompt=prefix + 1, shared=prefix),
-        shared("8 beams on 2048 tokens", "m500", 8, 2048, 32, sequences=1, beams=8, prompt=2048),
+        shared("64 sequences on 1024 tokens", "m500", 64, prefix, 16,
+               {"sequences": 64, "prompt": prefix + 1, "shared": prefix}),
+        shared("8 beams on 2048 tokens", "m500", 8, 2048, 16,
+               {"sequences": 1, "beams": 8, "prompt": 2048}),
         decode("decode 1 at 4096, GQA 8", "gqa8", 1, 4096, 32),
-        decode("decode 16, GQA 8", "gqa8", 16, 128, 64),
+        decode("decode 16, GQA 8", "gqa8", 16, 128, 32),
         prefill("prefill 512, GQA 8", "gqa8", 512),
-        serve("mix, 16 clients", "m500", chat_requests(48), 16, 16384),
+        serve("mix, 16 clients", "m500", chat_requests(32), 16, 16384),
         serve("16 requests on 1024 tokens", "m500", [(prefix + 16, 32)] * 16, 16, 16 * 1280, shared_tokens=prefix),
         serve("a third of the pool, 16 clients", "s15m", [(256, 256)] * 48, 16, 16 * 512 // 3 // 256 * 256),
         serve("mix, 32 clients, small model", "s15m", chat_requests(192), 32, 32 * 1024),
