@@ -1,7 +1,12 @@
 #include "worker/options.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -38,6 +43,10 @@ ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time, 1 t
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
           "Tokens that one step computes at most, 1 to 1048576, all sequences together. Sets the scratch memory.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that compute, up to 1024; 0: one per core.");
+ABSL_FLAG(std::string, cpu_kernels, "auto",
+          "Instruction set of the kernels: auto (the best that the machine has), generic, avx2, avx512, avx512_bf16 or "
+          "amx. Workers with equal kernels, weights and K/V precision compute equal bits, avx2 and avx512 the same. "
+          "Where machines differ, name one set that all have.");
 ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
@@ -54,7 +63,7 @@ const ProgramFlags& Flags() {
         "--max-sequences sequences of the model's full context can fill:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
-       {"Steps:", {"max_sequences", "max_tokens_per_step", "threads"}},
+       {"Steps:", {"max_sequences", "max_tokens_per_step", "threads", "cpu_kernels"}},
        {"Log, on standard error:", {"log_level"}}}};
   return *flags;
 }
@@ -108,6 +117,21 @@ absl::StatusOr<int64_t> ReadSwapBytes() {
   return parsed;
 }
 
+absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<cpu::Isa> kernels,
+                         FlagChoice<std::optional<cpu::Isa>>(FLAGS_cpu_kernels, {{"auto", std::nullopt},
+                                                                                 {"generic", cpu::Isa::kGeneric},
+                                                                                 {"avx2", cpu::Isa::kAvx2},
+                                                                                 {"avx512", cpu::Isa::kAvx512},
+                                                                                 {"avx512_bf16", cpu::Isa::kAvx512Bf16},
+                                                                                 {"amx", cpu::Isa::kAmx}}));
+  const std::vector<cpu::Isa> supported = cpu::SupportedIsas();
+  if (!kernels || std::find(supported.begin(), supported.end(), *kernels) != supported.end()) return kernels;
+  const auto append_name = [](std::string* out, cpu::Isa isa) { absl::StrAppend(out, cpu::Name(isa)); };
+  return Bad("--cpu-kernels is ", cpu::Name(*kernels), ", this machine has ",
+             absl::StrJoin(supported, ", ", append_name));
+}
+
 std::string LastPart(absl::string_view path) {
   while (absl::ConsumeSuffix(&path, "/")) {
   }
@@ -139,6 +163,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
                                                                              {"float32", DataType::kFloat32},
                                                                              {"bfloat16", DataType::kBFloat16},
                                                                              {"float16", DataType::kFloat16}}));
+  QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
   QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"
 #include "worker/pool_size.h"
 
@@ -27,7 +28,8 @@ struct WorkerOptions {
   std::optional<DataType> kv_type;  // None: as the weights.
   int max_sequences;
   int max_tokens_per_step;
-  int threads;  // 0: one per core.
+  int threads;                          // 0: one per core.
+  std::optional<cpu::Isa> cpu_kernels;  // One that the machine has; none: the best.
   LogLevel log_level;
 };
 

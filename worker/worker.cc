@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "base/worker_protocol.h"
+#include "kernels/cpu/backend.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
@@ -60,7 +61,8 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
 
 absl::Status Worker::Load(const WorkerOptions& options) {
   model_name_ = options.model_name;
-  backend_ = MakeCpuBackend(options.threads);
+  backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
+                                 : MakeCpuBackend(options.threads);
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get()));
   return absl::OkStatus();
 }

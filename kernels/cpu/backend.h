@@ -65,7 +65,7 @@ class CpuBackend : public Backend {
   std::unordered_map<void*, Memory> allocations_;
 };
 
-// For tests: a backend with a given instruction set.
+// A backend with a given instruction set; num_threads as in kernels/backend.h. REQUIRES: isa is one of SupportedIsas().
 std::unique_ptr<Backend> MakeCpuBackend(int num_threads, Isa isa);
 
 }  // namespace quire::cpu

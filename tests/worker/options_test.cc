@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/flags/reflection.h"
@@ -61,6 +63,24 @@ TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, DataType::kBFloat16);
 }
 
+TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
+  EXPECT_FALSE(OptionsOf({"--model=x"}).cpu_kernels);
+  EXPECT_FALSE(OptionsOf({"--model=x", "--cpu-kernels=auto"}).cpu_kernels);
+  const std::vector<cpu::Isa> supported = cpu::SupportedIsas();
+  for (const cpu::Isa isa :
+       {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Bf16, cpu::Isa::kAmx}) {
+    const std::string flag = absl::StrCat("--cpu-kernels=", cpu::Name(isa));
+    const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--model=x", flag.c_str()});
+    if (std::find(supported.begin(), supported.end(), isa) != supported.end()) {
+      ASSERT_TRUE(line.ok()) << line.status();
+      EXPECT_EQ(line->options.cpu_kernels, isa);
+    } else {
+      EXPECT_THAT(std::string(line.status().message()),
+                  HasSubstr(absl::StrCat("--cpu-kernels is ", cpu::Name(isa), ", this machine has generic")));
+    }
+  }
+}
+
 TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
   const struct {
     std::vector<const char*> arguments;
@@ -84,6 +104,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
       {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
+      {{"--model=x", "--cpu-kernels=sse"},
+       "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_bf16, amx"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
       {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},
