@@ -31,6 +31,11 @@ double ThreadCpuSeconds();
 // The steady clock.
 double WallSeconds();
 
+// The clock for what runs on so many threads: CPU time of one, which works in the calling thread.
+inline double SecondsOf(int num_threads) {
+  return num_threads == 1 ? ThreadCpuSeconds() : WallSeconds();
+}
+
 }  // namespace quire
 
 #endif  // QUIRE_BENCH_SAMPLES_H_

@@ -1,5 +1,5 @@
-// Times the CPU kernels at the shapes of a 0.5 B parameter model and prints a table; no test. The numbers of
-// kernels/README.md come from here.
+// Times attention, sampling and norms of the CPU at the shapes of a 0.5 B parameter model and prints a table; no test.
+// The numbers of kernels/README.md come from here, and from bench/gemm.
 //
 //   kernel_speed [threads, 0: all] [generic | avx2 | avx512]
 //
@@ -43,33 +43,6 @@ void Print(const std::string& name, double seconds, double gigabytes, double gig
   printf("%-44s %10.1f us %8.1f GB/s %8.1f GFLOP/s\n", name.c_str(), seconds * 1e6, gigabytes / seconds,
          gigaflops / seconds);
   fflush(stdout);
-}
-
-void TimeLinear(Backend* backend, DataType type) {
-  Random random(1);
-  const int cols = 2048, rows = 2048;
-  const double bytes = double(cols) * rows * double(SizeOf(type));
-  // Enough matrices to stream from memory, as the layers of a model do.
-  const int num_matrices = int(256e6 / bytes) + 1;
-  const std::vector<char> data = Encoded(random.Normals(size_t(cols) * rows), type);
-  const MatrixView view = {data.data(), rows, cols, type};
-  std::vector<std::unique_ptr<PackedMatrix>> matrices;
-  for (int i = 0; i < num_matrices; ++i) matrices.push_back(backend->Pack(&view, 1));
-  for (const int num_tokens : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
-    const std::vector<char> x =
-        Encoded(random.Normals(size_t(num_tokens) * cols), backend->InputType(*matrices.front()));
-    std::vector<float> y(size_t(num_tokens) * rows);
-    const double seconds = MedianSeconds([&](int i) {
-      backend->Linear({.x = x.data(),
-                       .w = matrices[i % num_matrices].get(),
-                       .bias = nullptr,
-                       .residual = nullptr,
-                       .y = y.data(),
-                       .num_tokens = num_tokens});
-    });
-    Print(std::string("linear 2048 x 2048 ") + Name(type) + ", rows " + std::to_string(num_tokens), seconds,
-          bytes * 1e-9, 2e-9 * cols * rows * num_tokens);
-  }
 }
 
 // `num_queries` new tokens in each of the sequences.
@@ -176,7 +149,6 @@ int Main(int argc, char** argv) {
   }
   const auto backend = cpu::MakeCpuBackend(num_threads, isa);
   printf("%s\n", backend->Description().c_str());
-  for (const DataType type : {DataType::kBFloat16, DataType::kFloat32}) TimeLinear(backend.get(), type);
   for (const DataType type : {DataType::kBFloat16, DataType::kFloat32}) {
     TimeAttention(backend.get(), type, 16, 1, 4096, 1);
     TimeAttention(backend.get(), type, 16, 64, 1024, 1);

@@ -1,0 +1,179 @@
+#include "bench/gemm.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "bench/memory_reader.h"
+#include "bench/random.h"
+#include "bench/samples.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/half_float.h"
+
+namespace quire {
+namespace {
+
+constexpr int kReads = 3;
+
+// Small whole numbers: exact in every type.
+std::vector<char> RandomValues(size_t count, DataType type) {
+  BenchRandom random(1);
+  std::vector<char> bytes(count * SizeOf(type));
+  for (size_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(static_cast<int>(random.Next() % 9) - 4);
+    char* const at = bytes.data() + i * SizeOf(type);
+    if (type == DataType::kFloat32) FromFloat(value, reinterpret_cast<float*>(at));
+    if (type == DataType::kBFloat16) FromFloat(value, reinterpret_cast<BFloat16*>(at));
+    if (type == DataType::kFloat16) FromFloat(value, reinterpret_cast<Float16*>(at));
+  }
+  return bytes;
+}
+
+template <typename Call>
+double MedianSeconds(const GemmOptions& options, Call&& call) {
+  call(0);
+  Samples times;
+  const double start = SecondsOf(options.num_threads);
+  for (int i = 1; times.size() < 5 || SecondsOf(options.num_threads) - start < options.seconds; ++i) {
+    const double begin = SecondsOf(options.num_threads);
+    call(i);
+    times.Add(SecondsOf(options.num_threads) - begin);
+  }
+  return times.Median();
+}
+
+double ReadBandwidth(MemoryReader* reader) {
+  Samples reads;
+  for (int i = 0; i < kReads; ++i) reads.Add(reader->ReadOnce());
+  return reads.Median();
+}
+
+std::unique_ptr<PackedMatrix> Pack(Backend* backend, const GemmShape& shape, const std::vector<char>& values,
+                                   DataType type) {
+  MatrixView view = {.data = values.data(), .rows = shape.rows, .cols = shape.cols, .type = type};
+  if (!shape.is_gated) return backend->Pack(&view, 1);
+  view.rows /= 2;
+  MatrixView up = view;
+  up.data = values.data() + values.size() / 2;
+  return backend->PackGated(view, up);
+}
+
+void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, const void* x, int num_tokens, void* y) {
+  if (shape.is_gated) {
+    return backend->GatedLinear(
+        {.x = x, .w = &w, .bias = nullptr, .y = y, .y_type = backend->InputType(w), .num_tokens = num_tokens});
+  }
+  backend->Linear({.x = x, .w = &w, .bias = nullptr, .residual = nullptr, .y = y, .num_tokens = num_tokens});
+}
+
+// GFLOP/s of the kernel alone on all threads at once. All rows of x are one row, and all of y, so that they stay in the
+// first-level cache; a panel stays in the second.
+double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
+  constexpr int kCols = 2048, kRows = 768, kCalls = 4;
+  const cpu::KernelTable& kernels = cpu::KernelsFor(isa);
+  const DataType type = options.type;
+  const int num_threads = options.num_threads;
+  cpu::ThreadPool pool(num_threads);
+  const std::vector<char> values = RandomValues(size_t{kCols} * cpu::kPanelColumns, type);
+  const MatrixView view = {.data = values.data(), .rows = cpu::kPanelColumns, .cols = kCols, .type = type};
+  const auto w = cpu::CpuPackedMatrix::Make(&view, 1, &pool);
+  const std::vector<char> x = RandomValues(kCols, kernels.linear_input[static_cast<int>(type)]);
+  const double median = MedianSeconds(options, [&](int) {
+    pool.ForEach(num_threads * kCalls, [&](int, int) {
+      float y[cpu::kPanelColumns];
+      cpu::LinearTask task{};
+      task.x = x.data();
+      task.panels = w->panel(0);
+      task.y = y;
+      task.y_type = DataType::kFloat32;
+      task.panel_elements = w->panel_elements();
+      task.num_rows = kRows;
+      task.cols = kCols;
+      task.num_panels = 1;
+      task.num_columns = cpu::kPanelColumns;
+      kernels.linear[static_cast<int>(type)](task);
+    });
+  });
+  return 2e-9 * kCols * kRows * cpu::kPanelColumns * num_threads * kCalls / median;
+}
+
+// All numbers of tokens by one shape; the bandwidth is still to come.
+std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, const GemmShape& shape) {
+  const auto backend = cpu::MakeCpuBackend(options.num_threads, isa);
+  const double bytes = static_cast<double>(shape.rows) * shape.cols * static_cast<double>(SizeOf(options.type));
+  const std::vector<char> values = RandomValues(static_cast<size_t>(shape.rows) * shape.cols, options.type);
+  std::vector<std::unique_ptr<PackedMatrix>> matrices;
+  const int count = static_cast<int>(static_cast<double>(options.matrix_bytes) / bytes) + 1;
+  while (static_cast<int>(matrices.size()) < count) {
+    matrices.push_back(Pack(backend.get(), shape, values, options.type));
+    if (matrices.back() == nullptr) return {};
+  }
+  std::vector<GemmSpeed> speeds;
+  for (const int num_tokens : options.num_tokens) {
+    const std::vector<char> x =
+        RandomValues(static_cast<size_t>(num_tokens) * shape.cols, backend->InputType(*matrices.front()));
+    std::vector<float> y(static_cast<size_t>(num_tokens) * shape.rows);
+    const double median = MedianSeconds(
+        options, [&](int i) { Multiply(backend.get(), shape, *matrices[i % count], x.data(), num_tokens, y.data()); });
+    GemmSpeed speed{};
+    speed.isa = isa;
+    speed.shape = shape;
+    speed.num_tokens = num_tokens;
+    speed.median_us = 1e6 * median;
+    speed.gflops = 2e-9 * num_tokens * shape.rows * shape.cols / median;
+    speed.weight_gbytes = 1e-9 * bytes / median;
+    speeds.push_back(speed);
+  }
+  return speeds;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<GemmShape>> GemmShapes(const std::string& model) {
+  if (model == "m500") {
+    return std::vector<GemmShape>{{"qkv", 2304, 1536},
+                                  {"attention out", 1536, 1536},
+                                  {"gate and up", 8192, 1536, true},
+                                  {"down", 1536, 4096},
+                                  {"logits", 32000, 1536}};
+  }
+  if (model == "s15m") {
+    return std::vector<GemmShape>{{"qkv", 864, 288},
+                                  {"attention out", 288, 288},
+                                  {"gate and up", 1536, 288, true},
+                                  {"down", 288, 768},
+                                  {"logits", 32000, 288}};
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--model is '", model, "', it must be one of m500, s15m"));
+}
+
+absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>& isas,
+                         const std::vector<GemmShape>& shapes, absl::FunctionRef<void(const GemmSpeed&)> report) {
+  GemmOptions all = options;
+  if (all.num_threads == 0) all.num_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<MemoryReader> reader,
+                         MemoryReader::Create(all.num_threads, 2 * static_cast<size_t>(all.matrix_bytes)));
+  for (const cpu::Isa isa : isas) {
+    for (const GemmShape& shape : shapes) {
+      const double peak = PeakGflops(all, isa);
+      const double before = ReadBandwidth(reader.get());
+      std::vector<GemmSpeed> speeds = MeasureShape(all, isa, shape);
+      if (speeds.empty()) return absl::ResourceExhaustedError("not enough memory");
+      const double bandwidth = (before + ReadBandwidth(reader.get())) / 2;
+      for (GemmSpeed& speed : speeds) {
+        speed.read_gbytes = bandwidth;
+        speed.peak_gflops = peak;
+        speed.limit_us = speed.median_us * std::max(speed.weight_gbytes / bandwidth, speed.gflops / peak);
+        report(speed);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

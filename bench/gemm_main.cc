@@ -1,0 +1,117 @@
+// How fast the CPU kernels multiply by the matrices of a model, against what memory and multipliers allow.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/flags.h"
+#include "base/status.h"
+#include "bench/bench_main.h"
+#include "bench/gemm.h"
+
+ABSL_FLAG(std::string, model, "m500", "Whose matrices: m500 (0.5 B parameters) or s15m (15 M).");
+ABSL_FLAG(std::string, cpu_kernels, "all", "all that the machine has, or one: generic, avx2, avx512 and so on.");
+ABSL_FLAG(std::string, type, "bfloat16", "Precision of the weights: float32, bfloat16 or float16.");
+ABSL_FLAG(std::string, tokens, "1,2,4,8,16,32,64,128,256,512", "Rows that are multiplied together.");
+ABSL_FLAG(int32_t, threads, 0, "Threads that multiply; 0: one per core.");
+ABSL_FLAG(int32_t, mebibytes, 512,
+          "Copies of a matrix that take turns, and half of what is plainly read; far more than the caches hold.");
+ABSL_FLAG(double, seconds, 0.2, "For each median.");
+ABSL_FLAG(bool, json, false, "Print the report as JSON.");
+
+namespace quire {
+namespace {
+
+const ProgramFlags& Flags() {
+  static const auto* const flags = new ProgramFlags{
+      "gemm",
+      "multiplies by the matrices of a model and prints GFLOP/s and GB/s of weights, and the share of the limit: the "
+      "shorter of a plain read of the weights and of the products at the speed of operands in the caches.",
+      "[flags]",
+      {{"Load:", {"model", "cpu_kernels", "type", "tokens", "threads", "mebibytes", "seconds"}},
+       {"Report:", {"json"}}}};
+  return *flags;
+}
+
+absl::StatusOr<std::vector<cpu::Isa>> Isas() {
+  const std::string name = absl::GetFlag(FLAGS_cpu_kernels);
+  std::vector<cpu::Isa> isas = cpu::SupportedIsas();
+  if (name != "all") std::erase_if(isas, [&](cpu::Isa isa) { return name != cpu::Name(isa); });
+  if (!isas.empty()) return isas;
+  return absl::InvalidArgumentError(absl::StrCat("--cpu-kernels is '", name, "', which this machine does not have"));
+}
+
+absl::StatusOr<GemmOptions> OptionsOfFlags() {
+  GemmOptions options;
+  options.num_threads = absl::GetFlag(FLAGS_threads);
+  options.seconds = absl::GetFlag(FLAGS_seconds);
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", options.num_threads, 0, 1024));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("mebibytes", absl::GetFlag(FLAGS_mebibytes), 1, 1 << 20));
+  options.matrix_bytes = int64_t{absl::GetFlag(FLAGS_mebibytes)} << 20;
+  QUIRE_ASSIGN_OR_RETURN(options.type, FlagChoice<DataType>(FLAGS_type, {{"float32", DataType::kFloat32},
+                                                                         {"bfloat16", DataType::kBFloat16},
+                                                                         {"float16", DataType::kFloat16}}));
+  for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_tokens), ',')) {
+    int count;
+    if (!absl::SimpleAtoi(text, &count) || count < 1 || count > 1 << 16) {
+      return absl::InvalidArgumentError(absl::StrCat("--tokens has '", text, "', it must be numbers 1 .. 65536"));
+    }
+    options.num_tokens.push_back(count);
+  }
+  return options;
+}
+
+double ShareOfLimit(const GemmSpeed& speed) {
+  return speed.limit_us / speed.median_us;
+}
+
+void Print(const GemmSpeed& speed) {
+  std::printf("%-12s %-14s %5d x %4d %6d %10.1f %9.1f %7.1f %10.1f %9.0f %6.0f %%\n", cpu::Name(speed.isa),
+              speed.shape.name, speed.shape.rows, speed.shape.cols, speed.num_tokens, speed.median_us, speed.gflops,
+              speed.weight_gbytes, speed.read_gbytes, speed.peak_gflops, 100 * ShareOfLimit(speed));
+}
+
+nlohmann::ordered_json ToJson(const GemmSpeed& speed) {
+  return {{"kernels", cpu::Name(speed.isa)},
+          {"matrix", speed.shape.name},
+          {"rows", speed.shape.rows},
+          {"cols", speed.shape.cols},
+          {"tokens", speed.num_tokens},
+          {"median_us", speed.median_us},
+          {"gflops", speed.gflops},
+          {"weight_gbytes_per_s", speed.weight_gbytes},
+          {"read_gbytes_per_s", speed.read_gbytes},
+          {"peak_gflops", speed.peak_gflops},
+          {"share_of_limit", ShareOfLimit(speed)}};
+}
+
+absl::Status Run() {
+  QUIRE_ASSIGN_OR_RETURN(const GemmOptions options, OptionsOfFlags());
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<GemmShape> shapes, GemmShapes(absl::GetFlag(FLAGS_model)));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<cpu::Isa> isas, Isas());
+  if (absl::GetFlag(FLAGS_json)) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    QUIRE_RETURN_IF_ERROR(
+        MeasureGemm(options, isas, shapes, [&](const GemmSpeed& speed) { all.push_back(ToJson(speed)); }));
+    std::printf("%s\n", all.dump(2).c_str());
+    return absl::OkStatus();
+  }
+  std::printf("%-12s %-14s %12s %6s %10s %9s %7s %10s %9s %8s\n", "kernels", "matrix", "", "tokens", "us", "GFLOP/s",
+              "GB/s", "read GB/s", "peak GF/s", "of limit");
+  return MeasureGemm(options, isas, shapes, Print);
+}
+
+}  // namespace
+}  // namespace quire
+
+int main(int argc, char** argv) {
+  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+}
