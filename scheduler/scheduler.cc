@@ -46,6 +46,7 @@ absl::Status Scheduler::Submit(Request request) {
   const ServiceRank rank = waiting_.RankOf(request, num_submitted_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, NewSequenceId());
   waiting_.Add(group.get());
+  num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));
   return absl::OkStatus();
 }
@@ -88,12 +89,18 @@ StepPlan Scheduler::Plan() {
 
 void Scheduler::PlanRunning(Draft* draft) {
   int num_unserved = 0;
-  for (const SequenceGroup* group : running_) num_unserved += group->num_sequences();
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (i + kPrefetchDistance < running_.size()) running_[i + kPrefetchDistance]->Prefetch();
+    num_unserved += running_[i]->num_sequences();
+  }
   draft->slices.reserve(num_unserved);
-  for (SequenceGroup* group : running_) {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    SequenceGroup* const group = running_[i];
+    if (i + 2 * kPrefetchDistance < running_.size()) running_[i + 2 * kPrefetchDistance]->Prefetch();
+    if (i + kPrefetchDistance < running_.size()) running_[i + kPrefetchDistance]->PrefetchSequence();
     for (const auto& sequence : group->sequences()) {
       --num_unserved;
-      if (!group->is_running || group->HasToWait(sequence.get())) continue;
+      if (!group->is_running || group->KeepsWaiting(sequence.get())) continue;
       if (group->beam_search() != nullptr && sequence->has_samples_in_flight()) continue;
       // A chunk leaves a token of the budget to everyone after it: prefill never stops a decode.
       const int fair_budget = std::min(draft->budget, std::max(draft->budget - num_unserved, 1));
@@ -132,7 +139,7 @@ void Scheduler::Preempt(SequenceGroup* group, Draft* draft) {
   bool is_computed = true;
   for (const auto& sequence : group->sequences()) {
     computed.push_back({sequence->id(), sequence->num_computed_tokens()});
-    is_computed &= !group->HasToWait(sequence.get());
+    is_computed &= !group->KeepsWaiting(sequence.get());
   }
   const bool is_swapped = is_computed && blocks_->SwapOut(computed, &draft->plan.swap_outs);
   if (is_swapped) ++counts_.swap_outs;
@@ -172,8 +179,13 @@ StepPlan Scheduler::Complete(Draft draft) {
   PlanInFlight& in_flight = plans_in_flight_.emplace_back(PlanInFlight{plan.step, {}});
   in_flight.slices.reserve(draft.slices.size());
   plan.slices.reserve(draft.slices.size());
-  PlanBeamRows(&plan);
-  for (const Draft::Slice& slice : draft.slices) {
+  if (num_beam_searches_ > 0) PlanBeamRows(&plan);
+  for (size_t i = 0; i < draft.slices.size(); ++i) {
+    if (i + kPrefetchDistance < draft.slices.size()) {
+      draft.slices[i + kPrefetchDistance].group->Prefetch();
+      draft.slices[i + kPrefetchDistance].sequence->Prefetch();
+    }
+    const Draft::Slice& slice = draft.slices[i];
     const bool forks = slice.group->num_to_fork() > 0 && slice.num_tokens == slice.sequence->num_uncomputed_tokens();
     const std::optional<Sequence> before = forks ? std::optional(*slice.sequence) : std::nullopt;
     plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &in_flight));
@@ -258,7 +270,7 @@ void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
   const SequenceId id = sequence->id();
   const int num_computed = sequence->num_computed_tokens();
   if (group->is_running) {
-    if (!group->HasToWait(sequence)) Publish(sequence);
+    if (!group->KeepsWaiting(sequence)) Publish(sequence);
     ReleaseRow(*sequence);
     free_rows_.Return(sequence->row());
   }
@@ -309,9 +321,10 @@ void Scheduler::Remove(SequenceGroup* group) {
   }
   for (const auto& sequence : group->sequences()) {
     // What one that waits shares is not computed yet.
-    if (group->is_running && !group->HasToWait(sequence.get())) Publish(sequence.get());
+    if (group->is_running && !group->KeepsWaiting(sequence.get())) Publish(sequence.get());
     blocks_->Free(sequence->id());
   }
+  num_beam_searches_ -= group->beam_search() != nullptr;
   groups_.erase(group->id());
 }
 

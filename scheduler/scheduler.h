@@ -117,6 +117,9 @@ class Scheduler {
   int num_plans_in_flight() const { return static_cast<int>(plans_in_flight_.size()); }
 
  private:
+  // Walks over running sequences fetch so many ahead.
+  static constexpr size_t kPrefetchDistance = 8;
+
   // Who a row belongs to: spares a committed slice two lookups.
   struct RowOwner {
     SequenceId id{0};
@@ -183,6 +186,8 @@ class Scheduler {
   void PlanBeamRows(StepPlan* plan);
   void Publish(Sequence* sequence);
 
+  // Begins to fetch what committing the slices after number `slice` will read.
+  void PrefetchOwners(const PlanInFlight& plan, size_t slice) const;
   void CommitSlice(const SliceInFlight& slice, SliceResult result, StepOutput* output);
   void EmitPromptLogprobs(const SliceInFlight& slice, std::vector<ScoredToken> logprobs, SequenceGroup* group,
                           StepOutput* output);
@@ -218,6 +223,7 @@ class Scheduler {
 
   StepId next_step_{1};
   uint64_t num_submitted_ = 0;
+  int num_beam_searches_ = 0;   // Of the groups.
   uint64_t num_sequences_ = 0;  // Ever.
   SchedulerCounts counts_;      // All but waiting and running.
 };

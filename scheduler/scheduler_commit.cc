@@ -51,9 +51,24 @@ StepOutput Scheduler::Commit(StepResult result) {
   StepOutput output;
   output.emissions.reserve(plan.slices.size());
   for (size_t i = 0; i < plan.slices.size(); ++i) {
+    PrefetchOwners(plan, i);
     CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
   }
   return output;
+}
+
+// In three turns, as each needs to read what the one before has fetched.
+void Scheduler::PrefetchOwners(const PlanInFlight& plan, size_t slice) const {
+  const auto owner = [&](size_t turns) -> const RowOwner* {
+    const size_t i = slice + turns * kPrefetchDistance;
+    return i < plan.slices.size() ? &row_owners_[Value(plan.slices[i].row)] : nullptr;
+  };
+  __builtin_prefetch(owner(3));
+  if (const RowOwner* second = owner(2); second != nullptr && second->sequence != nullptr) {
+    second->group->Prefetch();
+    second->sequence->Prefetch();
+  }
+  if (const RowOwner* third = owner(1); third != nullptr && third->sequence != nullptr) third->sequence->PrefetchEnd();
 }
 
 void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, StepOutput* output) {
@@ -125,7 +140,7 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
 // Dead beams go first: their blocks and rows are for the children of the survivors. The last child of a beam is the
 // beam itself, and goes on in its row.
 void Scheduler::ReplaceBeams(SequenceGroup* group, const std::vector<BeamSearch::Extension>& extensions) {
-  std::vector<std::unique_ptr<Sequence>> old = group->TakeSequences();
+  SequenceGroup::Sequences old = group->TakeSequences();
   std::vector<int> num_children(old.size(), 0);
   for (const BeamSearch::Extension& extension : extensions) ++num_children[extension.parent];
   for (size_t i = 0; i < old.size(); ++i) {
@@ -135,7 +150,7 @@ void Scheduler::ReplaceBeams(SequenceGroup* group, const std::vector<BeamSearch:
     ReleaseRow(*old[i]);
     group->spare_rows.push_back(old[i]->row());
   }
-  std::vector<std::unique_ptr<Sequence>> beams(extensions.size());
+  SequenceGroup::Sequences beams(extensions.size());
   for (size_t i = 0; i < extensions.size(); ++i) {
     Sequence& parent = *old[extensions[i].parent];
     if (--num_children[extensions[i].parent] == 0) continue;

@@ -94,7 +94,7 @@ void Scheduler::Enter(SequenceGroup* group, const Entry& entry, Draft* draft) {
     draft->plan.starts.push_back({sequence->row(), sequence->id(), static_cast<uint32_t>(sequence->sample_index()),
                                   static_cast<int>(group->request().prompt.size()), sequence->tokens(),
                                   group->request().sampling});
-    if (group->HasToWait(sequence.get())) continue;
+    if (group->KeepsWaiting(sequence.get())) continue;
     const int num_tokens = std::min({sequence->num_uncomputed_tokens(), options_.max_chunk_tokens, draft->budget});
     if (num_tokens == 0) continue;
     draft->slices.push_back({group, sequence.get(), num_tokens});

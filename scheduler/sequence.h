@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "base/pooled.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 
@@ -16,7 +17,7 @@ namespace quire {
 // One token stream of a request, and how far the plans made so far bring it. Plans run ahead of results: a sequence of
 // 5 known tokens with one sample in flight has num_tokens() 6, and its next slice may already cover the sixth, which
 // only the worker knows.
-class Sequence {
+class Sequence : public Pooled {
  public:
   // `max_tokens` counts generated tokens.
   Sequence(SequenceId id, int sample_index, const std::vector<TokenId>& prompt, int max_tokens);
@@ -64,6 +65,16 @@ class Sequence {
   // Whether whole blocks have been computed and not been published since the row was entered; if so they count as
   // published from here on.
   bool TakeUnpublished(int block_size);
+
+  // Begins to fetch what planning reads.
+  void Prefetch() const {
+    constexpr int kLineBytes = 64;
+    const char* const begin = reinterpret_cast<const char*>(this);
+    for (size_t at = 0; at < sizeof(*this); at += kLineBytes) __builtin_prefetch(begin + at);
+  }
+
+  // And where the next token will be.
+  void PrefetchEnd() const { __builtin_prefetch(tokens_.data() + tokens_.size()); }
 
   SequenceId id() const { return id_; }
   int sample_index() const { return sample_index_; }

@@ -9,10 +9,11 @@
 namespace quire {
 
 SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId sequence)
-    : request_(std::move(request)), rank_(rank), num_to_fork_(request_.num_samples - 1) {
+    : num_to_fork_(request.num_samples - 1), rank_(rank), request_(std::move(request)) {
   sequences_.push_back(std::make_unique<Sequence>(sequence, /*sample_index=*/0, request_.prompt, request_.max_tokens));
   if (!request_.beam.has_value()) return;
-  beam_search_.emplace(*request_.beam, request_.max_tokens, request_.stop_token_ids, request_.beam_stop.get());
+  beam_search_ = std::make_unique<BeamSearch>(*request_.beam, request_.max_tokens, request_.stop_token_ids,
+                                              request_.beam_stop.get());
   request_.sampling.num_candidates = beam_search_->num_candidates();
   sequences_.front()->ShareThePromptOnly();
 }
@@ -35,7 +36,8 @@ Sequence* SequenceGroup::Add(Sequence sequence) {
 }
 
 void SequenceGroup::Erase(const Sequence* sequence) {
-  std::erase_if(sequences_, [&](const auto& candidate) { return candidate.get() == sequence; });
+  const auto is_it = [&](const auto& candidate) { return candidate.get() == sequence; };
+  sequences_.erase(std::remove_if(sequences_.begin(), sequences_.end(), is_it), sequences_.end());
 }
 
 RowId SequenceGroup::TakeSpareRow() {
@@ -45,7 +47,7 @@ RowId SequenceGroup::TakeSpareRow() {
   return row;
 }
 
-bool SequenceGroup::HasToWait(Sequence* sequence) const {
+bool SequenceGroup::KeepsWaiting(Sequence* sequence) {
   if (!sequence->wait.has_value()) return false;
   if (Find(sequence->wait->sequence)->num_computed_tokens() < sequence->wait->num_tokens) return true;
   sequence->wait.reset();
@@ -61,7 +63,7 @@ int SequenceGroup::NumTokensLost() const {
     sum += std::max(0, sequence->num_computed_tokens() - shared);
     if (sequence->num_uncomputed_tokens() > 0) is_planned_to_the_end = false;
   }
-  return is_planned_to_the_end && !beam_search_.has_value() ? 0 : sum;
+  return is_planned_to_the_end && beam_search_ == nullptr ? 0 : sum;
 }
 
 bool SequenceGroup::has_slices_in_flight() const {
@@ -74,7 +76,7 @@ void SequenceGroup::OnSlicesAbandoned() {
   for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
   const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
                                      [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
-  if (has_drawn || beam_search_.has_value()) return;
+  if (has_drawn || beam_search_ != nullptr) return;
   sequences_.resize(1);
   num_to_fork_ = request_.num_samples - 1;
 }

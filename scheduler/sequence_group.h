@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "base/pooled.h"
 #include "scheduler/beam_search.h"
 #include "scheduler/request.h"
 #include "scheduler/sequence.h"
@@ -27,21 +29,23 @@ struct ServiceRank {
 
 // One request and its sequences, which run and wait together. It begins with one sequence, the prompt's; the others are
 // forked from it where the prompt ends. The live beams of a beam search are the sequences, in its order.
-class SequenceGroup {
+class SequenceGroup : public Pooled {
  public:
+  using Sequences = absl::InlinedVector<std::unique_ptr<Sequence>, 1>;
+
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
   const Request& request() const { return request_; }
   RequestId id() const { return request_.id; }
   ServiceRank rank() const { return rank_; }
-  const std::vector<std::unique_ptr<Sequence>>& sequences() const { return sequences_; }
+  const Sequences& sequences() const { return sequences_; }
   int num_sequences() const { return static_cast<int>(sequences_.size()); }
   Sequence* Find(SequenceId sequence) const;  // Null when it has left.
   std::vector<SequenceId> SequenceIds() const;
   Sequence* Add(Sequence sequence);
   void Erase(const Sequence* sequence);
-  std::vector<std::unique_ptr<Sequence>> TakeSequences() { return std::move(sequences_); }
-  void SetSequences(std::vector<std::unique_ptr<Sequence>> sequences) { sequences_ = std::move(sequences); }
+  Sequences TakeSequences() { return std::exchange(sequences_, {}); }
+  void SetSequences(Sequences sequences) { sequences_ = std::move(sequences); }
 
   // Samples that are to be forked from the prompt's sequence when that is computed.
   int num_to_fork() const { return num_to_fork_; }
@@ -52,11 +56,11 @@ class SequenceGroup {
   RowId TakeSpareRow();  // REQUIRES: there is one.
 
   // Null unless the request is one.
-  BeamSearch* beam_search() { return beam_search_.has_value() ? &*beam_search_ : nullptr; }
-  const BeamSearch* beam_search() const { return beam_search_.has_value() ? &*beam_search_ : nullptr; }
+  BeamSearch* beam_search() { return beam_search_.get(); }
+  const BeamSearch* beam_search() const { return beam_search_.get(); }
 
-  // Whether another sequence has yet to compute what this one's blocks are to hold.
-  bool HasToWait(Sequence* sequence) const;
+  // Whether another sequence has yet to compute what this one's blocks are to hold. When it has, the wait ends.
+  bool KeepsWaiting(Sequence* sequence);
 
   // What preemption would throw away, in tokens. Nothing when only results in flight are missing: they still count.
   int NumTokensLost() const;
@@ -66,12 +70,29 @@ class SequenceGroup {
   // The worker is lost: nothing is computed, and samples that have not drawn a token are one sequence again.
   void OnSlicesAbandoned();
 
+  // Begins to fetch what planning reads of the group; PrefetchSequence, of the only sequence that most groups have.
+  // A step walks over thousands of groups, more than the second-level cache holds.
+  void Prefetch() const {
+    __builtin_prefetch(this);
+    __builtin_prefetch(&request_);
+    __builtin_prefetch(&request_.sampling.num_prompt_logprobs);
+    __builtin_prefetch(&request_.stop_token_ids);
+  }
+  void PrefetchSequence() const { sequences_.front()->Prefetch(); }
+
   // Running groups hold rows and blocks, waiting ones nothing, but swapped ones blocks of the host tier.
   bool is_running = false;
   bool is_swapped = false;
+  bool has_started = false;  // A step of it was committed.
+
+ private:
+  // Here, because planning reads them of every running group.
+  int num_to_fork_;
+  std::unique_ptr<BeamSearch> beam_search_;
+  Sequences sequences_;
+
+ public:
   std::vector<RowId> spare_rows;  // Of a running group: for samples and beams that are to be forked.
-  // A step of it was committed.
-  bool has_started = false;
   // First position of the prompt whose logprob was not emitted yet; position 0 has none.
   int next_prompt_logprob = 1;
   // Of the prompt, when it first ran: found in the prefix cache.
@@ -87,11 +108,8 @@ class SequenceGroup {
   int num_passed = 0;
 
  private:
-  Request request_;
   const ServiceRank rank_;
-  std::vector<std::unique_ptr<Sequence>> sequences_;
-  int num_to_fork_;
-  std::optional<BeamSearch> beam_search_;
+  Request request_;
 };
 
 // Whom to preempt: of the running groups one of the least urgent priority, of those the one that loses the least work,

@@ -1,0 +1,28 @@
+#include "base/pooled.h"
+
+#include <memory_resource>
+
+namespace quire {
+namespace {
+
+std::pmr::memory_resource* Memory() {
+#if defined(__SANITIZE_ADDRESS__)
+  return std::pmr::new_delete_resource();
+#else
+  // Never destroyed: objects may outlive main.
+  static auto* const pool = new std::pmr::synchronized_pool_resource();
+  return pool;
+#endif
+}
+
+}  // namespace
+
+void* Pooled::operator new(size_t size) {
+  return Memory()->allocate(size);
+}
+
+void Pooled::operator delete(void* object, size_t size) {
+  Memory()->deallocate(object, size);
+}
+
+}  // namespace quire
