@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace quire {
 
@@ -12,6 +13,13 @@ class Clock {
   virtual ~Clock() = default;
   virtual int64_t NowMicros() const = 0;
 };
+
+// A time that does not come.
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+constexpr double Seconds(int64_t us) {
+  return static_cast<double>(us) * 1e-6;
+}
 
 // The process-wide steady clock.
 const Clock& SteadyClock();

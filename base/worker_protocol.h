@@ -15,6 +15,7 @@ inline constexpr int kMaxPlansInFlight = 2;
 inline constexpr int kMaxWorkerBlocks = 1 << 24;
 inline constexpr int kMaxWorkerBlockSize = 1 << 16;  // Tokens.
 inline constexpr int kMaxWorkerRows = 1 << 16;       // Sequences that run at the same time.
+inline constexpr int kMaxCandidates = 1024;          // Of one beam in one step.
 
 }  // namespace quire
 

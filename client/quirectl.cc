@@ -35,9 +35,8 @@ constexpr char kDescription[] =
     "  quirectl health readiness && echo ready\n";
 
 constexpr char kFooter[] =
-    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable (try again), 4 rejected by the manager, 5 the stream "
-    "broke\n"
-    "after text had been printed, 130 Ctrl-C.\n"
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable (try again), 4 rejected by the manager, 5 broken off\n"
+    "or aborted after text had been printed, 130 Ctrl-C.\n"
     "`quirectl COMMAND --help` describes a command.";
 
 int RunTokenize(Client& client, const std::string& endpoint, OutputFormat format, const std::string& argument,

@@ -35,9 +35,9 @@ struct ScoredCandidate {
 //   6. top-p keeps, by falling probability among those (ties to the lowest ids), each token before which less than
 //      top_p of their mass has been seen; at least one;
 //   7. min-p keeps tokens with at least min_p times the largest probability;
-//   8. Gumbel-max: the largest logit + noise. The noise of a token is a pure function of (seed, position, sample_index,
-//      token): -ln(-ln(1 - u)), u from word token % 4 of Philox4x32-10 with key seed and counter (position,
-//      sample_index, token / 4, 0). Ties to the lowest id.
+//   8. Gumbel-max: the largest logit + noise. The noise of a token is a pure function of (seed, position, token):
+//      -ln(-ln(1 - u)), u from word token % 4 of Philox4x32-10 with key seed and counter (position, 0, token / 4, 0).
+//      Ties to the lowest id.
 //
 // A row with num_candidates draws nothing: it lists the tokens that beam search may go on with. Steps 1 to 3 are then
 // applied to the log softmax of the raw logits instead of to the logits (so a repetition penalty multiplies, as
@@ -53,7 +53,6 @@ struct SamplingRow {
   float repetition_penalty;  // > 0; 1: none.
   uint64_t seed;
   uint32_t position;  // Of the token to draw.
-  uint32_t sample_index;
   const TokenCount* counts;  // [num_counts], each token at most once; may be empty when no penalty is set.
   int num_counts;
   const TokenBias* biases;  // [num_biases]

@@ -2,17 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kNoToken = -1;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-double Seconds(int64_t us) {
-  return static_cast<double>(us) * 1e-6;
-}
-
 }  // namespace
 
 void LiveRequests::Add(RequestId request, Entry entry) {

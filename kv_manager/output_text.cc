@@ -7,7 +7,7 @@ namespace quire {
 
 OutputText::OutputText(const Tokenizer* tokenizer, const std::vector<TokenId>& prompt, OutputOptions options,
                        std::string* prompt_text)
-    : options_(std::move(options)), matcher_(options_.stop) {
+    : matcher_(std::exchange(options.stop, {})), options_(std::move(options)) {
   if (tokenizer == nullptr) return;
   if (prompt_text == nullptr) {
     detokenizer_.emplace(*tokenizer, prompt, options_.skip_special_tokens);

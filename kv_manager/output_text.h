@@ -41,9 +41,9 @@ class OutputText {
  private:
   std::optional<std::string> Match(const std::string& piece, std::string* text);
 
-  OutputOptions options_;
-  std::optional<StreamingDetokenizer> detokenizer_;  // None without a tokenizer.
   StopStringMatcher matcher_;
+  OutputOptions options_;                            // Without the stop strings, which the matcher has.
+  std::optional<StreamingDetokenizer> detokenizer_;  // None without a tokenizer.
   int num_tokens_ = 0;
 };
 

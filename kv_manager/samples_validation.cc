@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/worker_protocol.h"
 #include "scheduler/beam_search.h"
 
 namespace quire {
@@ -101,7 +102,7 @@ void ReadGroups(const v1::BeamParams& in, BeamParams* out, FieldErrors* errors) 
 void CheckCandidates(const BeamParams& beam, const ValidRequest& out, FieldErrors* errors) {
   struct : StopCondition {
     int num_tokens_needed() const override { return 1; }
-    bool IsMet(absl::Span<const TokenId>) const override { return false; }
+    bool IsMet(absl::Span<const TokenId>, int) const override { return false; }
   } condition;
   const std::vector<TokenId>& stops = out.request.stop_token_ids;
   const BeamSearch search(beam, /*max_tokens=*/1, stops, out.output.stop.empty() ? nullptr : &condition);

@@ -9,7 +9,6 @@ namespace quire {
 
 inline constexpr int kMaxSamples = 256;  // n and best_of.
 inline constexpr int kMaxBeams = 256;
-inline constexpr int kMaxCandidates = 1024;    // Of one beam in one step: what workers take.
 inline constexpr float kMaxLengthPenalty = 5;  // Either way: length^penalty stays far from the ends of float.
 inline constexpr float kMaxDiversityPenalty = 100;
 

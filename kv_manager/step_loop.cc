@@ -2,24 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "kv_manager/status_reason.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kMaxFruitlessSessions = 3;
 // A worker that takes longer to come up is worth a warning.
 constexpr int64_t kQuietStartUs = 10'000'000;
-
-double Seconds(int64_t us) {
-  return static_cast<double>(us) * 1e-6;
-}
 
 absl::Status ShuttingDown() {
   return WithStatusReason(absl::UnavailableError("the manager is shutting down"), "DRAINING");

@@ -33,13 +33,8 @@ StopStringCondition::StopStringCondition(std::shared_ptr<const Tokenizer> tokeni
       from_prompt_(*tokenizer_, prompt, options.skip_special_tokens),
       matcher_(options.stop) {}
 
-// One more than is decoded tells a hypothesis that is decoded as a whole; and fewer than min_tokens are all there are.
-int StopStringCondition::num_tokens_needed() const {
-  return std::max(num_decoded_ + 1, min_tokens_);
-}
-
-bool StopStringCondition::IsMet(absl::Span<const TokenId> last_tokens) const {
-  if (last_tokens.empty() || static_cast<int>(last_tokens.size()) < min_tokens_) return false;
+bool StopStringCondition::IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const {
+  if (last_tokens.empty() || num_tokens < min_tokens_) return false;
   StreamingDetokenizer detokenizer = Begin(&last_tokens);
   std::string before;
   for (const TokenId token : last_tokens.first(last_tokens.size() - 1)) before += detokenizer.Push(token);

@@ -22,8 +22,9 @@ class StopStringCondition : public StopCondition {
   StopStringCondition(std::shared_ptr<const Tokenizer> tokenizer, const std::vector<TokenId>& prompt,
                       const OutputOptions& options);
 
-  int num_tokens_needed() const override;
-  bool IsMet(absl::Span<const TokenId> last_tokens) const override;
+  // One more than is decoded tells a hypothesis that is decoded as a whole.
+  int num_tokens_needed() const override { return num_decoded_ + 1; }
+  bool IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const override;
 
  private:
   // A decoder for what follows, and the tokens that are left for it.

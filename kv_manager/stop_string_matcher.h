@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_STOP_STRING_MATCHER_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace quire {
 //   stops {"END"}: Append("the E") shows "the ", Append("asy E") shows "Easy ", Append("ND!") matches
 //
 // With UTF-8 stops and text whole code points stay whole: what is held back begins where a stop string begins.
+// Copies share the stop strings.
 class StopStringMatcher {
  public:
   // REQUIRES: no stop string is empty.
@@ -29,20 +31,21 @@ class StopStringMatcher {
   // What is held back, to be shown when the text ends without a match.
   std::string_view held_back() const { return held_back_; }
 
-  const std::string& stop(int index) const { return automata_[index].stop; }
+  const std::string& stop(int index) const { return (*automata_)[index].stop; }
 
  private:
   // Knuth, Morris and Pratt (1977): reads a text byte by byte and knows how much of `stop` it ends with.
   struct Automaton {
     std::string stop;
     std::vector<size_t> borders;  // [stop size + 1]; longest proper prefix that is a suffix of the first i bytes.
-    size_t matched = 0;           // Bytes of `stop` that the text ends with, as long as possible.
 
-    void Read(char byte);
+    // How much of `stop` the text ends with after one more byte. REQUIRES: matched < stop.size().
+    size_t Read(char byte, size_t matched) const;
   };
 
-  std::vector<Automaton> automata_;
-  std::string held_back_;  // End of the text that begins some stop string, as long as possible.
+  std::shared_ptr<const std::vector<Automaton>> automata_;
+  std::vector<size_t> matched_;  // Of each automaton: bytes of `stop` that the text ends with, as many as possible.
+  std::string held_back_;        // End of the text that begins some stop string, as long as possible.
 };
 
 }  // namespace quire

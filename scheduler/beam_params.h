@@ -34,9 +34,9 @@ class StopCondition {
   // How many of the last tokens IsMet has to see.
   virtual int num_tokens_needed() const = 0;
 
-  // Whether the generated tokens of a hypothesis end it, given the last num_tokens_needed() of them or all. The last
-  // one is new, and the tokens before it did not meet the condition.
-  virtual bool IsMet(absl::Span<const TokenId> last_tokens) const = 0;
+  // Whether the `num_tokens` generated tokens of a hypothesis end it, given the last num_tokens_needed() of them or
+  // all. The last one is new, and the tokens before it did not meet the condition.
+  virtual bool IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const = 0;
 };
 
 }  // namespace quire

@@ -132,7 +132,7 @@ bool BeamSearch::IsStopped(TokenTree::NodeId parent, TokenId token) const {
   for (const TokenLogprob& before : tree_.Tokens(parent, std::max(tree_.length(parent) - num_before, 0)))
     last_tokens.push_back(before.token);
   last_tokens.push_back(token);
-  return stop_condition_->IsMet(last_tokens);
+  return stop_condition_->IsMet(last_tokens, tree_.length(parent) + 1);
 }
 
 bool BeamSearch::IsOver(const Group& group, float best_candidate) const {

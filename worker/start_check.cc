@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
@@ -77,7 +78,7 @@ absl::Status CheckNumbers(const v1::RowSampling& sampling, const Checker& check)
       check.AtMost("sampling.num_logprobs_plus_one", sampling.num_logprobs_plus_one(), kMaxTopLogprobs + 1));
   QUIRE_RETURN_IF_ERROR(check.AtMost("sampling.num_prompt_logprobs_plus_one", sampling.num_prompt_logprobs_plus_one(),
                                      kMaxTopLogprobs + 1));
-  return check.AtMost("sampling.num_candidates", sampling.num_candidates(), kMaxCandidates);
+  return check.AtMost("sampling.num_candidates", sampling.num_candidates(), uint32_t{kMaxCandidates});
 }
 
 absl::Status CheckBiases(const v1::RowSampling& sampling, const Checker& check) {

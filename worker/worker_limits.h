@@ -22,7 +22,6 @@ struct WorkerLimits {
 // Most alternatives that a row may ask for with a logprob.
 inline constexpr uint32_t kMaxTopLogprobs = 1024;
 // Most candidates that a row may report.
-inline constexpr uint32_t kMaxCandidates = 1024;
 
 }  // namespace quire
 

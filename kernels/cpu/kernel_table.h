@@ -72,7 +72,6 @@ struct GumbelTask {
   int best_score;  // Index of the largest score.
   uint64_t seed;
   uint32_t position;
-  uint32_t sample_index;
 };
 
 struct RowExtremes {

@@ -186,8 +186,7 @@ int CpuSampler::Gumbel(const SamplingRow& row, const std::vector<float>& scores,
                                   .count = int(scores.size()),
                                   .best_score = best_score,
                                   .seed = row.seed,
-                                  .position = row.position,
-                                  .sample_index = row.sample_index});
+                                  .position = row.position});
 }
 
 // The k-th largest of the maxima of k or more chunks is a bound that at least k entries reach, and seldom many more.

@@ -126,7 +126,7 @@ QUIRE_INLINE Vec GumbelNoise(Vec u) {
 // The random words of 64 consecutive tokens, the first a multiple of 4: 16 Philox counters side by side. This is
 // Philox4x32 of kernels/philox.h on vectors. False, without the words, if none of them gives a u up to `limit`.
 inline bool DrawConsecutiveWords(const GumbelTask& task, uint32_t first, Vec limit, uint32_t* words) {
-  UVec c0 = SetU(task.position), c1 = SetU(task.sample_index), c2 = CountFrom(first / 4), c3 = SetU(0);
+  UVec c0 = SetU(task.position), c1 = SetU(0), c2 = CountFrom(first / 4), c3 = SetU(0);
   PhiloxKey key = MakePhiloxKey(task.seed);
   for (int round = 0; round < kPhiloxRounds; ++round) {
     UVec high0, low0, high2, low2;
@@ -153,7 +153,7 @@ inline bool DrawConsecutiveWords(const GumbelTask& task, uint32_t first, Vec lim
 inline void DrawListedWords(const GumbelTask& task, int first, int count, uint32_t* words) {
   for (int i = 0; i < count; ++i) {
     const uint32_t token = uint32_t(task.tokens[first + i]);
-    words[i] = Philox4x32({{task.position, task.sample_index, token / 4, 0}}, task.seed).word[token % 4];
+    words[i] = Philox4x32({{task.position, 0, token / 4, 0}}, task.seed).word[token % 4];
   }
 }
 

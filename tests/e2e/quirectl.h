@@ -2,7 +2,11 @@
 #define QUIRE_TESTS_E2E_QUIRECTL_H_
 
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
 
 namespace quire {
 
@@ -17,6 +21,20 @@ Ended Quirectl(const std::string& endpoint, std::vector<std::string> arguments);
 
 // Runs a line of sh, in which "quirectl" talks to `endpoint`.
 Ended Shell(const std::string& endpoint, const std::string& line);
+
+// A pair with the model in the box, one for all tests of a program.
+class QuirectlTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
+  static void TearDownTestSuite() { delete cluster_; }
+
+  static Ended Quirectl(std::vector<std::string> arguments) {
+    return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
+  }
+  static Ended Shell(const std::string& line) { return quire::Shell(cluster_->endpoint(), line); }
+
+  inline static Cluster* cluster_ = nullptr;
+};
 
 }  // namespace quire
 

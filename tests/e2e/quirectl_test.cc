@@ -18,21 +18,6 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-class QuirectlTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
-  static void TearDownTestSuite() { delete cluster_; }
-
-  static Ended Quirectl(std::vector<std::string> arguments) {
-    return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
-  }
-  static Ended Shell(const std::string& line) { return quire::Shell(cluster_->endpoint(), line); }
-
-  static Cluster* cluster_;
-};
-
-Cluster* QuirectlTest::cluster_ = nullptr;
-
 TEST_F(QuirectlTest, GenerateStreamsText) {
   const Ended run = Quirectl({"generate", "Once upon a time", "-n", "20", "-t", "0", "--echo", "--usage"});
   EXPECT_EQ(run.exit_code, 0);

@@ -18,20 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class QuirectlTroubleTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
-  static void TearDownTestSuite() { delete cluster_; }
-
-  static Ended Quirectl(std::vector<std::string> arguments) {
-    return quire::Quirectl(cluster_->endpoint(), std::move(arguments));
-  }
-  static Ended Shell(const std::string& line) { return quire::Shell(cluster_->endpoint(), line); }
-
-  static Cluster* cluster_;
-};
-
-Cluster* QuirectlTroubleTest::cluster_ = nullptr;
+class QuirectlTroubleTest : public QuirectlTest {};
 
 int CountOf(const std::string& text, const std::string& word) {
   int count = 0;

@@ -88,7 +88,6 @@ OwnedRow RandomRow(int vocab_size, Random* random) {
   row.temperature = 0.3f + 0.1f * float(random->Int(0, 15));
   row.seed = uint64_t(random->Int(0, 1 << 30)) << 31;
   row.position = random->Int(0, 100'000);
-  row.sample_index = random->Int(0, 5);
   if (sometimes()) row.top_k = random->Int(1, vocab_size + 3);
   if (sometimes()) row.top_p = 0.05f * float(random->Int(1, 19));
   if (sometimes()) row.min_p = 0.02f * float(random->Int(1, 20));
@@ -108,7 +107,7 @@ OwnedRow RandomRow(int vocab_size, Random* random) {
 
 // The noise that kernels/sampling.h prescribes, in double.
 double Noise(const SamplingRow& row, int token) {
-  const PhiloxBlock block = Philox4x32({{row.position, row.sample_index, uint32_t(token) / 4, 0}}, row.seed);
+  const PhiloxBlock block = Philox4x32({{row.position, 0, uint32_t(token) / 4, 0}}, row.seed);
   const double u = (block.word[token % 4] + 0.5) * 0x1p-32;
   return -std::log(-std::log1p(-u));
 }
@@ -185,10 +184,10 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
     if (config == 3) row.top_p = 0.8f;
     if (config == 4) row.min_p = 0.05f;
     std::vector<SamplingRow> rows(20'000, row);
-    // Positions, samples and seeds are each a source of independent draws.
+    // Positions and seeds are each a source of independent draws.
     for (size_t i = 0; i < rows.size(); ++i) {
-      (config == 5 ? rows[i].sample_index : rows[i].position) = uint32_t(i);
-      if (config == 1) rows[i].seed = i, rows[i].position = 7;
+      rows[i].position = config % 2 == 1 ? 7 : uint32_t(i);
+      if (config % 2 == 1) rows[i].seed = i;
     }
     int degrees;
     const double statistic =
@@ -398,7 +397,7 @@ TEST_P(SamplingTest, SeveralRowsMayReadOneRowOfLogits) {
   const int vocab_size = 500;
   const std::vector<float> logits = random.Normals(2 * vocab_size, 2);
   std::vector<SamplingRow> rows(4, PlainRow());
-  for (int i = 0; i < 4; ++i) rows[i].sample_index = i;
+  for (int i = 0; i < 4; ++i) rows[i].seed = i;
   const std::vector<int32_t> logit_rows = {1, 0, 1, 1};
   std::vector<SamplingResult> results(4);
   backend->Sample({.logits = logits.data(),

@@ -120,8 +120,8 @@ TEST(SamplesServiceTest, StopStringsOfABeamSearchReachTheScheduler) {
   EXPECT_EQ(requests[0].beam_stop, nullptr);
   ASSERT_NE(requests[1].beam_stop, nullptr);
   const std::vector<TokenId> stops = {ToyTokenizer::Byte('X'), ToyTokenizer::Byte('Y')};
-  EXPECT_TRUE(requests[1].beam_stop->IsMet(stops));
-  EXPECT_FALSE(requests[1].beam_stop->IsMet(absl::MakeConstSpan(stops).first(1)));
+  EXPECT_TRUE(requests[1].beam_stop->IsMet(stops, 2));
+  EXPECT_FALSE(requests[1].beam_stop->IsMet(absl::MakeConstSpan(stops).first(1), 1));
 }
 
 }  // namespace

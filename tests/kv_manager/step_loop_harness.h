@@ -15,7 +15,6 @@ namespace quire {
 
 inline constexpr int64_t kMillisecond = 1000;
 inline constexpr int64_t kSecond = 1'000'000;
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // A loop without a thread, on a clock that stands still, with a worker of 16 blocks of 4 tokens.
 class StepLoopTest : public ::testing::Test {

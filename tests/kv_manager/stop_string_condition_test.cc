@@ -32,7 +32,8 @@ OutputOptions Stops(std::vector<std::string> stops, int min_tokens = 0) {
 // As the search asks: with the last tokens that the condition needs.
 bool IsMet(const StopStringCondition& condition, absl::Span<const TokenId> tokens) {
   const size_t num_needed = condition.num_tokens_needed();
-  return condition.IsMet(tokens.size() > num_needed ? tokens.last(num_needed) : tokens);
+  return condition.IsMet(tokens.size() > num_needed ? tokens.last(num_needed) : tokens,
+                         static_cast<int>(tokens.size()));
 }
 
 // How many tokens a hypothesis has when it ends; 0 when it does not.
@@ -72,7 +73,7 @@ TEST(StopStringConditionTest, MatchesBeforeMinTokensAreOrdinaryText) {
 
 TEST(StopStringConditionTest, WorkIsBoundedByTheLongestStopString) {
   const auto tokenizer = std::make_shared<ToyTokenizer>();
-  const StopStringCondition condition(tokenizer, std::vector<TokenId>(1000, 5), Stops({"a", "bcde"}));
+  const StopStringCondition condition(tokenizer, std::vector<TokenId>(1000, 5), Stops({"a", "bcde"}, 5000));
   EXPECT_LE(condition.num_tokens_needed(), 32);
 }
 

@@ -73,7 +73,7 @@ class StopSum : public StopCondition {
   StopSum(int modulus, int remainder) : modulus_(modulus), remainder_(remainder) {}
 
   int num_tokens_needed() const override { return 2; }
-  bool IsMet(absl::Span<const TokenId> last) const override {
+  bool IsMet(absl::Span<const TokenId> last, int) const override {
     return last.size() == 2 && (last[0] + last[1]) % modulus_ == remainder_;
   }
 
@@ -130,7 +130,7 @@ FinishReason ExpectedReason(const Case& c, const Tokens& tokens, const StopCondi
   const Tokens stops = c.tokens("stop_token_ids");
   const bool is_stop = std::find(stops.begin(), stops.end(), tokens.back()) != stops.end();
   const auto last = absl::MakeConstSpan(tokens).last(std::min<size_t>(tokens.size(), 2));
-  if (is_stop || (condition != nullptr && condition->IsMet(last))) return FinishReason::kStopToken;
+  if (is_stop || (condition != nullptr && condition->IsMet(last, static_cast<int>(tokens.size())))) return FinishReason::kStopToken;
   EXPECT_EQ(tokens.size(), c.at("max_tokens"));
   return FinishReason::kLength;
 }

@@ -168,8 +168,8 @@ TEST(BeamSearchTest, ASearchWithoutCandidatesIsDone) {
 class SevenAfterSix : public StopCondition {
  public:
   int num_tokens_needed() const override { return 2; }
-  bool IsMet(absl::Span<const TokenId> last_tokens) const override {
-    EXPECT_LE(last_tokens.size(), 2);
+  bool IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const override {
+    EXPECT_EQ(last_tokens.size(), std::min(num_tokens, 2));
     return last_tokens.size() == 2 && last_tokens[0] == 6 && last_tokens[1] == 7;
   }
 };
@@ -189,7 +189,7 @@ TEST(BeamSearchTest, AStopConditionFinishesLikeAStopToken) {
 class Always : public StopCondition {
  public:
   int num_tokens_needed() const override { return 1; }
-  bool IsMet(absl::Span<const TokenId> last_tokens) const override { return last_tokens.size() == 1; }
+  bool IsMet(absl::Span<const TokenId> last_tokens, int) const override { return last_tokens.size() == 1; }
 };
 
 TEST(BeamSearchTest, ASearchWhoseCandidatesAllStopIsDone) {
