@@ -27,6 +27,9 @@ ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
 ABSL_FLAG(int32_t, max_chunk_tokens, 512,
           "Tokens of one sequence in one step at most. A longer prompt takes several steps, so that running requests "
           "need not wait for it.");
+ABSL_FLAG(int32_t, max_step_ms, 100,
+          "Milliseconds that a step should take at most: steps get as many prompt tokens as the worker has shown to "
+          "compute in this time, so that running requests do not stall behind prompts. 0: no limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, 2,
           "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
 ABSL_FLAG(std::string, policy, "fcfs",
@@ -90,7 +93,7 @@ const ProgramFlags& Flags() {
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
       {{"Addresses:", {"workers", "listen", "metrics_listen"}},
-       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_plans_in_flight"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
          "watermark", "prefix_cache", "max_pinned_share"}},
@@ -225,6 +228,8 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
     return absl::InvalidArgumentError(
         absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
   }
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
+  options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
   options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, PositiveDuration(FLAGS_step_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, PositiveDuration(FLAGS_worker_grace));

@@ -24,6 +24,7 @@ struct ManagerOptions {
   double max_pinned_share = 0;
   InferenceServiceOptions inference;
   int max_message_bytes = 0;
+  int max_step_ms;  // 0: no limit.
   absl::Duration step_timeout;
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;

@@ -280,10 +280,14 @@ void StepLoop::Handle(Opened event) {
 void StepLoop::Handle(Answered event) {
   if (!link_.is_current(event.epoch)) return;
   if (absl::Status status = scheduler_->CheckResult(event.result); !status.ok()) return LoseWorker(std::move(status));
-  const int64_t in_flight_us = link_.OnResult(now_us_);
-  current_.stats.step_seconds.Observe(Seconds(in_flight_us));
+  const WorkerLink::SentPlan plan = link_.OnResult(now_us_);
+  if (step_budget_.has_value() && plan.num_tokens > 0) {
+    step_budget_->Record(plan.num_tokens, event.duration_us);
+    scheduler_->SetTokenBudget(step_budget_->tokens());
+  }
+  current_.stats.step_seconds.Observe(Seconds(now_us_ - plan.sent_us));
   current_.stats.worker_step_seconds.Observe(Seconds(event.duration_us));
-  live_.Deliver(scheduler_->Commit(std::move(event.result)), now_us_ - in_flight_us, now_us_);
+  live_.Deliver(scheduler_->Commit(std::move(event.result)), plan.sent_us, now_us_);
 }
 
 void StepLoop::Handle(Lost event) {
@@ -325,6 +329,10 @@ void StepLoop::AdoptPool(const WorkerDescription& description) {
       .max_pinned_blocks = static_cast<int>(options_.max_pinned_share * description.num_blocks),
       .index = index.get()});
   scheduler_ = std::make_unique<Scheduler>(scheduler, blocks_.get());
+  if (options_.max_step_us > 0) {
+    step_budget_.emplace(options_.max_step_us, scheduler.max_tokens_per_step);
+    scheduler_->SetTokenBudget(step_budget_->tokens());
+  }
   const std::lock_guard lock(mutex_);
   prefix_index_ = std::move(index);
 }

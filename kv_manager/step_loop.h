@@ -26,6 +26,7 @@
 #include "kv_manager/worker_status.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/step_budget.h"
 
 namespace quire {
 
@@ -36,6 +37,7 @@ struct StepLoopOptions {
   bool has_prefix_cache = true;
   double max_pinned_share = 0.25;        // Of the pool: what pins may hold.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
+  int64_t max_step_us = 0;               // Steps are to take no longer, see StepBudget; 0: as long as they take.
   int max_inbox_requests = 1024;         // Submitted and not yet seen by the loop.
   int max_questions = 64;                // Asked and not yet answered.
 };
@@ -195,6 +197,7 @@ class StepLoop : private WorkerClient::Listener {
   std::optional<WorkerDescription> description_;  // Of the pool below.
   std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
   std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
+  std::optional<StepBudget> step_budget_;         // With max_step_us, of the worker that scheduler_ is for.
   SchedulerCounts counted_;                       // Of scheduler_'s counts, those that are in the stats.
   int64_t counted_evictions_ = 0;                 // Likewise of blocks_.
   bool logged_waiting_ = false;                   // That the worker is not there yet, since it was lost.

@@ -78,21 +78,21 @@ void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
   QUIRE_CHECK(is_ready());
   QUIRE_CHECK_LT(num_in_flight_, kMaxPlansInFlight);
   if (num_in_flight_ == 0) progress_us_ = now_us;
-  sent_us_[num_in_flight_++] = now_us;
+  in_flight_[num_in_flight_++] = {now_us, plan.num_tokens()};
   client_->Send(plan);
 }
 
-int64_t WorkerLink::OnResult(int64_t now_us) {
+WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {
   QUIRE_CHECK_GT(num_in_flight_, 0);
-  const int64_t in_flight_us = now_us - sent_us_[0];
-  std::copy(sent_us_ + 1, sent_us_ + num_in_flight_, sent_us_);
+  const SentPlan answered = in_flight_[0];
+  std::copy(in_flight_ + 1, in_flight_ + num_in_flight_, in_flight_);
   --num_in_flight_;
   ++num_steps_;
   progress_us_ = now_us;
   // A worker that answers is healthy. One that accepts a session and dies of its first plan is not: it keeps its
   // backoff.
   backoff_us_ = options_.min_backoff_us;
-  return in_flight_us;
+  return answered;
 }
 
 }  // namespace quire

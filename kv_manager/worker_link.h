@@ -44,8 +44,11 @@ class WorkerLink {
   void Lose(absl::Status reason, int64_t now_us);
 
   void Send(const StepPlan& plan, int64_t now_us);  // REQUIRES: is_ready().
-  // A result has arrived. Returns how long its plan was in flight, in microseconds.
-  int64_t OnResult(int64_t now_us);
+  struct SentPlan {
+    int64_t sent_us;
+    int num_tokens;
+  };
+  SentPlan OnResult(int64_t now_us);  // A result has arrived: of the plan that returns.
 
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
@@ -69,8 +72,8 @@ class WorkerLink {
   absl::Status last_error_;
 
   int num_in_flight_ = 0;
-  int64_t sent_us_[kMaxPlansInFlight] = {};  // Of the plans in flight, oldest first.
-  int64_t progress_us_ = 0;             // The last result, or the plan sent into an idle session.
+  SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
+  int64_t progress_us_ = 0;                     // The last result, or the plan sent into an idle session.
   uint64_t num_steps_ = 0;
 };
 

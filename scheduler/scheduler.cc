@@ -25,6 +25,7 @@ int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
     : options_(options),
+      token_budget_(options.max_tokens_per_step),
       blocks_(blocks),
       watermark_blocks_(WatermarkBlocks(options.watermark, blocks->num_blocks())),
       waiting_(options, [this](const SequenceGroup& group) { return NumCachedTokens(group); }),
@@ -75,11 +76,11 @@ StepPlan Scheduler::Plan() {
     blocks_->BeginStep(next_step_);
     Draft draft;
     draft.plan.step = next_step_;
-    draft.budget = options_.max_tokens_per_step;
     PlanRunning(&draft);
     const bool preempts = draft.has_preempted;
     has_preempted |= preempts;
     if (!has_preempted && MayAdmit()) PlanWaiting(&draft);
+    GrowChunks(&draft);
     StepPlan plan = Complete(std::move(draft));
     if (!plan.empty() || !preempts) return plan;
     // Copies for those that were preempted afterwards have kept blocks from those that stay. A plan that is not sent
@@ -94,6 +95,7 @@ void Scheduler::PlanRunning(Draft* draft) {
     num_unserved += running_[i]->num_sequences();
   }
   draft->slices.reserve(num_unserved);
+  draft->budget = std::min(options_.max_tokens_per_step, std::max(token_budget_, num_unserved + kMinPromptTokens));
   for (size_t i = 0; i < running_.size(); ++i) {
     SequenceGroup* const group = running_[i];
     if (i + 2 * kPrefetchDistance < running_.size()) running_[i + 2 * kPrefetchDistance]->Prefetch();
@@ -104,7 +106,7 @@ void Scheduler::PlanRunning(Draft* draft) {
       if (group->beam_search() != nullptr && sequence->has_samples_in_flight()) continue;
       // A chunk leaves a token of the budget to everyone after it: prefill never stops a decode.
       const int fair_budget = std::min(draft->budget, std::max(draft->budget - num_unserved, 1));
-      const int num_tokens = std::min({sequence->num_uncomputed_tokens(), options_.max_chunk_tokens, fair_budget});
+      const int num_tokens = SliceTokens(*sequence, fair_budget);
       if (num_tokens <= 0 || !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
       draft->slices.push_back({group, sequence.get(), num_tokens});
       draft->budget -= num_tokens;
@@ -113,16 +115,38 @@ void Scheduler::PlanRunning(Draft* draft) {
   if (draft->has_preempted) std::erase_if(running_, [](const SequenceGroup* group) { return !group->is_running; });
 }
 
-bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, Draft* draft) {
+int Scheduler::SliceTokens(const Sequence& sequence, int budget) const {
+  constexpr int kLeastCut = 16;  // Smaller chunks would cost more in attention than they are worth.
+  const int wanted = std::min(sequence.num_uncomputed_tokens(), options_.max_chunk_tokens);
+  return wanted <= budget ? wanted : std::max(budget / 2, std::min(budget, kLeastCut));
+}
+
+void Scheduler::GrowChunks(Draft* draft) {
+  for (Draft::Slice& slice : draft->slices) {
+    if (draft->budget <= 0) return;
+    const int wanted = std::min(slice.sequence->num_uncomputed_tokens(), options_.max_chunk_tokens);
+    const int more = std::min(wanted - slice.num_tokens, draft->budget);
+    if (more <= 0 || !TryReserve(slice.sequence, slice.num_tokens + more, draft)) continue;
+    slice.num_tokens += more;
+    draft->budget -= more;
+  }
+}
+
+bool Scheduler::TryReserve(Sequence* sequence, int num_tokens, Draft* draft) {
   const int first = sequence->num_computed_tokens();
   if (sequence->IsWritable(first + num_tokens)) return true;
-  while (!blocks_->Allocate(sequence->id(), first, first + num_tokens, &draft->plan.copies)) {
+  if (!blocks_->Allocate(sequence->id(), first, first + num_tokens, &draft->plan.copies)) return false;
+  sequence->OnAllocated(first + num_tokens, blocks_->block_size());
+  return true;
+}
+
+bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, Draft* draft) {
+  while (!TryReserve(sequence, num_tokens, draft)) {
     SequenceGroup* victim = CheapestVictim(running_);
     if (victim == nullptr) return false;
     Preempt(victim, draft);
     if (victim == &group) return false;
   }
-  sequence->OnAllocated(first + num_tokens, blocks_->block_size());
   return true;
 }
 

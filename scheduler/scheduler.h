@@ -63,7 +63,8 @@ struct WaitReason {
 //
 // There is no prefill or decode phase. A sequence has num_computed_tokens catching up with its number of tokens; each
 // plan gives running sequences their next slice first, then admits waiting requests while the token budget, the rows
-// and the blocks for their whole context last. What the prefix cache holds of them is not computed again; a request
+// and the blocks for their whole context last. A prompt that does not end within the budget leaves half of it to those
+// behind, so that short prompts pass long ones. What the prefix cache holds of them is not computed again; a request
 // whose prefix a running one is about to compute waits for that. When blocks run out the cheapest running request is
 // preempted: its blocks move to the host tier, or are freed if there is no room, and it waits, ahead of newcomers, to
 // be swapped in or recomputed from its tokens. Nothing is admitted in a step that preempted, and no more than
@@ -94,6 +95,11 @@ class Scheduler {
   // The same for one of its samples, once it has emitted a token; the request goes with the last of them. Returns false
   // for a sample that is not known, has emitted nothing or is a beam.
   bool CancelSample(RequestId request, int sample_index);
+
+  // Plans have at most so many tokens from here on, if that is less than max_tokens_per_step; but always room for
+  // kMinPromptTokens beside a token of each running sequence.
+  void SetTokenBudget(int max_tokens) { token_budget_ = max_tokens; }
+  static constexpr int kMinPromptTokens = 32;
 
   // The next step. An empty plan means that nothing can run now; it is not sent and must not be committed.
   // REQUIRES: fewer than max_plans_in_flight plans are neither committed nor abandoned.
@@ -168,8 +174,15 @@ class Scheduler {
   void PlanWaiting(Draft* draft);
   StepPlan Complete(Draft draft);
 
-  // Makes the slots of the slice writable, preempting as long as blocks are short. Returns false when the sequence gets
-  // no slice: its own group was the cheapest, or nobody else is left to preempt.
+  // What is left of the budget goes to chunks that were cut short for those behind them.
+  void GrowChunks(Draft* draft);
+  // Tokens of the next slice of a sequence that may have `budget`.
+  int SliceTokens(const Sequence& sequence, int budget) const;
+
+  // Makes the slots of the slice writable. False if blocks are short.
+  bool TryReserve(Sequence* sequence, int num_tokens, Draft* draft);
+  // The same, preempting as long as blocks are short. Returns false when the sequence gets no slice: its own group was
+  // the cheapest, or nobody else is left to preempt.
   bool Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, Draft* draft);
   void Preempt(SequenceGroup* group, Draft* draft);
 
@@ -210,6 +223,7 @@ class Scheduler {
   SequenceId NewSequenceId();
 
   const SchedulerOptions options_;
+  int token_budget_;
   BlockManager* const blocks_;
   const int watermark_blocks_;
 

@@ -95,7 +95,7 @@ void Scheduler::Enter(SequenceGroup* group, const Entry& entry, Draft* draft) {
                                   static_cast<int>(group->request().prompt.size()), sequence->tokens(),
                                   group->request().sampling});
     if (group->KeepsWaiting(sequence.get())) continue;
-    const int num_tokens = std::min({sequence->num_uncomputed_tokens(), options_.max_chunk_tokens, draft->budget});
+    const int num_tokens = SliceTokens(*sequence, draft->budget);
     if (num_tokens == 0) continue;
     draft->slices.push_back({group, sequence.get(), num_tokens});
     draft->budget -= num_tokens;

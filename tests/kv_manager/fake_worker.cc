@@ -125,6 +125,16 @@ int FakeWorker::num_plans() const {
   return num_plans_;
 }
 
+std::vector<int> FakeWorker::plan_tokens() const {
+  const std::lock_guard lock(mutex_);
+  return plan_tokens_;
+}
+
+void FakeWorker::TakeTime(int64_t us_per_token) {
+  const std::lock_guard lock(mutex_);
+  us_per_token_ = us_per_token;
+}
+
 std::vector<uint64_t> FakeWorker::epochs() const {
   const std::lock_guard lock(mutex_);
   return epochs_;
@@ -137,7 +147,8 @@ void FakeWorker::Execute(const StepPlan& plan) {
     return listener_->OnLost(*epoch_, result.status());
   }
   if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
-  listener_->OnResult(*epoch_, *std::move(result), 10);
+  plan_tokens_.push_back(plan.num_tokens());
+  listener_->OnResult(*epoch_, *std::move(result), us_per_token_ * plan.num_tokens());
 }
 
 }  // namespace quire

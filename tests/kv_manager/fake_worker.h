@@ -34,12 +34,15 @@ class FakeWorker {
   void Answer();
   // Every plan kills it from now on; it starts again by itself.
   void DieOfEveryPlan();
+  // Says that steps took so long; no time passes.
+  void TakeTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
 
   // What the first broken rule was; OK as long as every plan was right.
   absl::Status error() const;
   int num_plans() const;                 // Received.
+  std::vector<int> plan_tokens() const;  // Of each plan that was executed.
   std::vector<uint64_t> epochs() const;  // Of all attempts.
 
  private:
@@ -57,6 +60,8 @@ class FakeWorker {
   bool holds_back_ = false;
   bool dies_of_plans_ = false;
   bool answers_wrongly_ = false;
+  int64_t us_per_token_ = 10;
+  std::vector<int> plan_tokens_;
   absl::Status error_;
   int num_plans_ = 0;
   std::vector<uint64_t> epochs_;

@@ -50,6 +50,25 @@ TEST_F(StepLoopTest, TwoPlansInFlightGiveTheSameTokens) {
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
 }
 
+TEST_F(StepLoopTest, StepsHaveAsManyTokensAsTheWorkerComputesInTime) {
+  StepLoopOptions options = Options();
+  options.max_step_us = 100'000;
+  WorkerDescription description = SmallWorker();
+  description.num_blocks = 1000;
+  description.max_context_tokens = description.max_tokens_per_step = 4000;
+  worker_.Start(description);
+  worker_.TakeTime(1000);
+  Join(options);
+  const Request request = MakeRequest(2000, 20);
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  const std::vector<int> tokens = worker_.plan_tokens();
+  ASSERT_GT(tokens.size(), 30);
+  EXPECT_EQ(tokens[0], 256) << "nothing is known yet";
+  for (int i = 1; i <= 17; ++i) EXPECT_EQ(tokens[i], 100) << i;
+}
+
 TEST_F(StepLoopTest, PromptLogprobsComeBeforeTheFirstToken) {
   Join();
   Request request = MakeRequest(9, 2);

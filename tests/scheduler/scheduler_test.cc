@@ -130,6 +130,39 @@ TEST_F(SchedulerTest, ChunkLeavesOneTokenOfTheBudgetToEveryoneAfterIt) {
   EXPECT_EQ(Step(), "1:3+3 0:4+1*");  // The urgent one is served first now, and leaves one token.
 }
 
+TEST_F(SchedulerTest, AShortPromptPassesALongOne) {
+  SchedulerOptions options = Options();
+  options.max_tokens_per_step = 64;
+  Make(100, options);
+  Submit(1, 200, 2);
+  EXPECT_EQ(Step(), "0:0+64") << "nobody is behind: it has all";
+  Submit(2, 10, 2);
+  EXPECT_EQ(Step(), "0:64+54 1:0+10*") << "half is left, and what the short one does not need comes back";
+  EXPECT_EQ(Step(), "0:118+63 1:10+1*");
+}
+
+TEST_F(SchedulerTest, LongPromptsShareTheBudget) {
+  SchedulerOptions options = Options();
+  options.max_tokens_per_step = 64;
+  Make(200, options);
+  for (int i = 1; i <= 4; ++i) Submit(i, 200, 2);
+  EXPECT_EQ(Step(), "0:0+32 1:0+16 2:0+16") << "chunks of fewer than 16 tokens are not worth it";
+}
+
+TEST_F(SchedulerTest, ATokenBudgetHoldsBackPromptsButNoDecode) {
+  Make(400);
+  for (int i = 1; i <= 40; ++i) Submit(i, 2, 50);
+  Step();
+  scheduler_->SetTokenBudget(8);
+  Submit(41, 100, 2);
+  const StepPlan plan = Plan();
+  EXPECT_EQ(plan.slices.size(), 41);
+  EXPECT_EQ(plan.num_tokens(), 40 + Scheduler::kMinPromptTokens);
+  Commit();
+  scheduler_->SetTokenBudget(100);
+  EXPECT_EQ(Plan().num_tokens(), 100);
+}
+
 TEST_F(SchedulerTest, RequestWaitsWhenTheBudgetIsSpent) {
   SchedulerOptions options = Options();
   options.max_tokens_per_step = 4;

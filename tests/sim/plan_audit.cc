@@ -83,9 +83,17 @@ absl::Status PlanAudit::Check(const StepPlan& plan, const SchedulerCounts& befor
   return CheckNobodyWaitsInVain(plan, after.preemptions > before.preemptions);
 }
 
+// Of a plan, by the requests that run before it.
+int PlanAudit::MaxTokens() const {
+  if (worker_.token_budget == 0) return worker_.step_tokens;
+  int num_rows = 0;
+  for (const auto& [request, live] : live_) num_rows += live.num_running > 0 ? live.num_rows : 0;
+  return std::min(worker_.step_tokens, std::max(worker_.token_budget, num_rows + Scheduler::kMinPromptTokens));
+}
+
 absl::Status PlanAudit::CheckLimits(const StepPlan& plan, const SchedulerCounts& before,
                                     const SchedulerCounts& after) const {
-  if (plan.num_tokens() > worker_.step_tokens) return Broken(plan.num_tokens(), " tokens");
+  if (plan.num_tokens() > MaxTokens()) return Broken(plan.num_tokens(), " tokens, the budget is ", MaxTokens());
   if (after.scheduled_tokens - before.scheduled_tokens != plan.num_tokens()) return Broken("its tokens are miscounted");
   if (after.preemptions > before.preemptions && !plan.starts.empty()) return Broken("preempted and admitted");
   if (after.running + after.waiting != num_live()) return Broken("a request is in no queue, or in two");
@@ -211,8 +219,8 @@ absl::Status PlanAudit::CheckNobodyWaitsInVain(const StepPlan& plan, bool has_pr
     if (live.most_blocks > num_free) does_everybody_fit = false;
   }
   const bool is_in_vain = does_anybody_wait && does_everybody_fit && num_rows <= worker_.rows && plan.starts.empty() &&
-                          !has_preempted && plan.num_tokens() < worker_.step_tokens && worker_.prefix_cache == 0 &&
-                          worker_.is_static == 0 && worker_.served_percent == 0;
+                          !has_preempted && plan.num_tokens() < worker_.step_tokens && worker_.token_budget == 0 &&
+                          worker_.prefix_cache == 0 && worker_.is_static == 0 && worker_.served_percent == 0;
   num_plans_in_vain_ = is_in_vain ? num_plans_in_vain_ + 1 : 0;
   if (num_plans_in_vain_ <= kMaxPlansInVain) return absl::OkStatus();
   return Broken("for ", num_plans_in_vain_, " steps requests wait although all of them fit");

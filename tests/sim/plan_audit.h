@@ -60,6 +60,7 @@ class PlanAudit {
     int first_position = 0;  // Of the first slice since it entered.
   };
 
+  int MaxTokens() const;
   absl::Status CheckLimits(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after) const;
   absl::Status CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
                             const std::vector<SequenceId>& preempted);

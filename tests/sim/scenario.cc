@@ -22,6 +22,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"is_static", &SimWorker::is_static},
     {"served_percent", &SimWorker::served_percent},
     {"step_tokens", &SimWorker::step_tokens},
+    {"token_budget", &SimWorker::token_budget},
     {"chunk_tokens", &SimWorker::chunk_tokens},
     {"rows", &SimWorker::rows},
     {"queue", &SimWorker::queue},

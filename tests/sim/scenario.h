@@ -30,6 +30,7 @@ struct SimWorker {
   int is_static = 0;     // Or 1: Batching::kStatic.
   int served_percent = 0;
   int step_tokens = 256;
+  int token_budget = 0;  // Of SetTokenBudget; 0: not called.
   int chunk_tokens = 256;
   int rows = 16;
   int queue = 1000;

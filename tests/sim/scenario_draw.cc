@@ -70,6 +70,7 @@ class Drawer {
     worker.is_static = random_.OneIn(16);
     worker.served_percent = random_.OneIn(16) ? random_.Between(1, 150) : 0;
     worker.step_tokens = random_.OneIn(2) ? random_.Between(1, 16) : random_.Between(16, 256);
+    worker.token_budget = random_.OneIn(4) ? random_.Between(1, 100) : 0;
     worker.chunk_tokens = random_.OneIn(2) ? random_.Between(1, 8) : random_.Between(8, 128);
     worker.rows = random_.OneIn(8) ? random_.Between(16, 64) : random_.Between(1, 16);
     worker.queue = random_.OneIn(4) ? random_.Between(1, 4) : 100;

@@ -32,6 +32,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model)
       scheduler_(worker.Options(), &blocks_),
       audit_(worker, &blocks_),
       live_(&stats_) {
+  if (worker.token_budget > 0) scheduler_.SetTokenBudget(worker.token_budget);
   Return();
 }
 

@@ -1,0 +1,48 @@
+#include "scheduler/step_budget.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+// After each step what is known counts for so much: about 30 steps are remembered.
+constexpr double kDecay = 0.97;
+
+// Steps whose sizes differ less tell nothing about the time per token (squared coefficient of variation).
+constexpr double kLeastSpread = 0.1;
+
+constexpr int kFirstTokens = 256;
+
+}  // namespace
+
+StepBudget::StepBudget(int64_t target_us, int max_tokens)
+    : target_us_(static_cast<double>(target_us)), max_tokens_(max_tokens), tokens_(std::min(max_tokens, kFirstTokens)) {
+  QUIRE_CHECK_GT(target_us, 0);
+  QUIRE_CHECK_GT(max_tokens, 0);
+}
+
+void StepBudget::Record(int num_tokens, int64_t duration_us) {
+  const double n = num_tokens;
+  const double t = static_cast<double>(duration_us);
+  count_ = kDecay * count_ + 1;
+  tokens_sum_ = kDecay * tokens_sum_ + n;
+  squares_sum_ = kDecay * squares_sum_ + n * n;
+  time_sum_ = kDecay * time_sum_ + t;
+  product_sum_ = kDecay * product_sum_ + n * t;
+
+  const double mean_tokens = tokens_sum_ / count_;
+  const double mean_time = time_sum_ / count_;
+  const double variance = squares_sum_ / count_ - mean_tokens * mean_tokens;
+  const double covariance = product_sum_ / count_ - mean_tokens * mean_time;
+  if (variance > kLeastSpread * mean_tokens * mean_tokens && covariance > 0) us_per_token_ = covariance / variance;
+  // A fixed part below 0 is noise. Before anything is known all of the time counts as the tokens'.
+  const double most = mean_time / mean_tokens;
+  const double slope = us_per_token_ > 0 ? std::min(us_per_token_, most) : most;
+  const double wanted = slope > 0 ? (target_us_ - (mean_time - slope * mean_tokens)) / slope : max_tokens_;
+  tokens_ = static_cast<int>(std::lround(std::clamp<double>(wanted, 1, max_tokens_)));
+}
+
+}  // namespace quire

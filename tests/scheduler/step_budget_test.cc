@@ -1,0 +1,88 @@
+#include "scheduler/step_budget.h"
+
+#include <algorithm>
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+// A machine whose steps take `fixed_us` and `us_per_token` for each token, give or take `noise` of it.
+struct Machine {
+  double fixed_us;
+  double us_per_token;
+  double noise = 0;
+  std::mt19937 random{1};
+
+  int64_t Run(int num_tokens) {
+    const double factor = std::uniform_real_distribution<double>(1 - noise, 1 + noise)(random);
+    return static_cast<int64_t>((fixed_us + us_per_token * num_tokens) * factor);
+  }
+};
+
+// A long prompt beside `num_decodes` decodes: every step takes what the budget allows. Returns the last step's tokens.
+int RunPrompt(Machine* machine, int num_decodes, int num_steps, StepBudget* budget) {
+  int num_tokens = 0;
+  for (int i = 0; i < num_steps; ++i) {
+    num_tokens = std::max(budget->tokens(), num_decodes + 32);
+    budget->Record(num_tokens, machine->Run(num_tokens));
+  }
+  return num_tokens;
+}
+
+void RunDecodes(Machine* machine, int num_decodes, int num_steps, StepBudget* budget) {
+  for (int i = 0; i < num_steps; ++i) budget->Record(num_decodes, machine->Run(num_decodes));
+}
+
+TEST(StepBudgetTest, FindsTheTokensThatFitTheTime) {
+  Machine machine{.fixed_us = 20'000, .us_per_token = 200};
+  StepBudget budget(100'000, 2048);
+  RunDecodes(&machine, 16, 50, &budget);
+  EXPECT_NEAR(RunPrompt(&machine, 16, 10, &budget), 400, 8);
+}
+
+TEST(StepBudgetTest, KnowsTheTokensPriceAfterManyDecodes) {
+  Machine machine{.fixed_us = 20'000, .us_per_token = 200};
+  StepBudget budget(100'000, 2048);
+  RunPrompt(&machine, 1, 10, &budget);
+  RunDecodes(&machine, 1, 1000, &budget);
+  EXPECT_NEAR(budget.tokens(), 400, 8);
+}
+
+TEST(StepBudgetTest, ToleratesNoise) {
+  Machine machine{.fixed_us = 20'000, .us_per_token = 200, .noise = 0.2};
+  StepBudget budget(100'000, 2048);
+  for (int round = 0; round < 100; ++round) {
+    RunDecodes(&machine, 16, 20, &budget);
+    EXPECT_NEAR(RunPrompt(&machine, 16, 10, &budget), 400, 200) << round;
+  }
+}
+
+TEST(StepBudgetTest, FollowsAMachineThatSlowsDown) {
+  Machine machine{.fixed_us = 20'000, .us_per_token = 200};
+  StepBudget budget(100'000, 2048);
+  RunPrompt(&machine, 16, 20, &budget);
+  machine = {.fixed_us = 40'000, .us_per_token = 400};
+  RunDecodes(&machine, 16, 100, &budget);
+  EXPECT_NEAR(RunPrompt(&machine, 16, 30, &budget), 150, 30);
+}
+
+TEST(StepBudgetTest, AFastMachineGetsAllThatIsAllowed) {
+  Machine machine{.fixed_us = 1000, .us_per_token = 1};
+  StepBudget budget(100'000, 2048);
+  EXPECT_EQ(RunPrompt(&machine, 16, 10, &budget), 2048);
+}
+
+TEST(StepBudgetTest, StaysInItsRangeWhateverIsMeasured) {
+  StepBudget budget(1000, 64);
+  std::mt19937 random(2);
+  for (int i = 0; i < 10'000; ++i) {
+    budget.Record(1 + static_cast<int>(random() % 64), static_cast<int64_t>(random() % (i % 7 == 0 ? 1 : 100'000'000)));
+    ASSERT_GE(budget.tokens(), 1);
+    ASSERT_LE(budget.tokens(), 64);
+  }
+}
+
+}  // namespace
+}  // namespace quire
