@@ -52,7 +52,10 @@ void ExpectSame(const Generation& actual, const Generation& expected) {
 
 class SamplesTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = RandomModel()}); }
+  // Steps are counted, so their size must not depend on how long they take.
+  static void SetUpTestSuite() {
+    cluster_ = new Cluster({.model = RandomModel(), .manager_flags = {"--max-step-ms=0"}});
+  }
   static void TearDownTestSuite() { delete cluster_; }
 
   static Client& client() { return cluster_->client(); }

@@ -130,7 +130,8 @@ FinishReason ExpectedReason(const Case& c, const Tokens& tokens, const StopCondi
   const Tokens stops = c.tokens("stop_token_ids");
   const bool is_stop = std::find(stops.begin(), stops.end(), tokens.back()) != stops.end();
   const auto last = absl::MakeConstSpan(tokens).last(std::min<size_t>(tokens.size(), 2));
-  if (is_stop || (condition != nullptr && condition->IsMet(last, static_cast<int>(tokens.size())))) return FinishReason::kStopToken;
+  const int num_tokens = static_cast<int>(tokens.size());
+  if (is_stop || (condition != nullptr && condition->IsMet(last, num_tokens))) return FinishReason::kStopToken;
   EXPECT_EQ(tokens.size(), c.at("max_tokens"));
   return FinishReason::kLength;
 }
