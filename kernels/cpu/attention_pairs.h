@@ -63,9 +63,10 @@ QUIRE_INLINE Vec JoinLanes(const Vec (&rows)[kRowsPerTile], Join join) {
   return lanes(lanes(quads[0], quads[1]), lanes(quads[2], quads[3]));
 }
 
-// 2^x within 3e-6 of itself; 0 below -150. NaN stays NaN.
+// 2^x within 3e-6 of itself, 2^-126 for smaller x: a result that is not a normal number would cost a hundred times
+// more. NaN stays NaN.
 QUIRE_INLINE Vec Exp2(Vec x) {
-  const Vec clamped = {_mm512_max_ps(_mm512_set1_ps(-200.0f), x.v)};
+  const Vec clamped = {_mm512_max_ps(_mm512_set1_ps(-126.0f), x.v)};
   const Vec n = Round(clamped);
   const Vec r = Sub(clamped, n);
   Vec p = Set(0.009582871571183205f);
@@ -76,17 +77,20 @@ QUIRE_INLINE Vec Exp2(Vec x) {
   return {_mm512_scalef_ps(p.v, n.v)};
 }
 
-// One row's scores of the tile, -inf for tokens that it does not see.
-QUIRE_INLINE void LoadScores(const PairRows& rows, int row, const float* scores, Vec (&s)[kUnitsPerTile]) {
-  const float* from = scores + row * kAttentionTileTokens;
-  if (rows.begin[row] == 0 && rows.end[row] == kAttentionTileTokens) {
-    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Load(from + u * kUnitTokens); });
-    return;
-  }
+QUIRE_INLINE bool SeesAll(const PairRows& rows, int row) {
+  return rows.begin[row] == 0 && rows.end[row] == kAttentionTileTokens;
+}
+
+// One row's scores or weights of a tile, with `invisible` for tokens that it does not see.
+QUIRE_INLINE void HideInvisible(const PairRows& rows, int row, float invisible, Vec (&s)[kUnitsPerTile]) {
   Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
-    const uint32_t visible = VisibleLanes(u, rows.begin[row], rows.end[row]);
-    s[u] = Select(visible, Set(kMinusInfinity), Load(from + u * kUnitTokens));
+    s[u] = Select(VisibleLanes(u, rows.begin[row], rows.end[row]), Set(invisible), s[u]);
   });
+}
+
+QUIRE_INLINE void LoadScores(int row, const float* scores, Vec (&s)[kUnitsPerTile]) {
+  const float* from = scores + row * kAttentionTileTokens;
+  Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Load(from + u * kUnitTokens); });
 }
 
 QUIRE_INLINE void ScaleValues(const PairRows& rows, int row, float factor, int padded_dim) {
@@ -100,7 +104,8 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, PairScratch* scrat
   for (int row = 0; row < kRowsPerTile; ++row) {
     lanes[row] = Set(kMinusInfinity);
     if (row >= rows.count) continue;
-    LoadScores(rows, row, scratch->scores, s);
+    LoadScores(row, scratch->scores, s);
+    if (!SeesAll(rows, row)) HideInvisible(rows, row, kMinusInfinity, s);
     lanes[row] = Max(Max(s[0], s[1]), Max(s[2], s[3]));
   }
   const Vec tile_max = JoinLanes(
@@ -129,9 +134,10 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, PairScratch* scrat
       _mm512_store_si512(weights + 2 * kUnitTokens, _mm512_setzero_si512());
       continue;
     }
-    LoadScores(rows, row, scratch->scores, s);
+    LoadScores(row, scratch->scores, s);
     const Vec offset = Set(offsets[row]);
     Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Exp2(Fma(s[u], Set(kLog2E), offset)); });
+    if (!SeesAll(rows, row)) HideInvisible(rows, row, 0, s);
     lanes[row] = Add(Add(s[0], s[1]), Add(s[2], s[3]));
     _mm512_store_si512(weights, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[1].v, s[0].v)));
     _mm512_store_si512(weights + 2 * kUnitTokens, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[3].v, s[2].v)));
