@@ -45,14 +45,6 @@ class AmxProducts {
   // Of 32 bfloat16 a row, of 16 pairs; of half as many.
   static constexpr int kWideA = 4, kTallB = 5, kNarrowA = 6, kShortB = 7;
 
-  // Brings the lines of the next unit that correspond to those in use, so that memory is kept busy all the time.
-  template <int kLines>
-  static QUIRE_INLINE void Fetch(const BFloat16* next, int element) {
-    if (next == nullptr) return;
-    Unroll<kLines>([&]<int i>()
-                       __attribute__((always_inline)) { __builtin_prefetch(next + element + i * 2 * kLanes); });
-  }
-
   template <int kUnits>
   void ScoreUnits(const BFloat16* queries, const PairUnits& tile, int first, float* scores) {
     const int dim = tile.padded_dim;
@@ -62,7 +54,7 @@ class AmxProducts {
       LoadTile<kWideA>(queries + d, dim * 2);
       Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
         LoadTile<kTallB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
-        Fetch<16>(tile.next[first + u], d * kUnitTokens);
+        tile.next->FetchStep();
         MultiplyTiles<u, kWideA, kTallB>();
       });
     }
@@ -70,7 +62,7 @@ class AmxProducts {
       LoadTile<kNarrowA>(queries + d, dim * 2);
       Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
         LoadTile<kShortB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
-        Fetch<8>(tile.next[first + u], d * kUnitTokens);
+        tile.next->FetchStep();
         MultiplyTiles<u, kNarrowA, kShortB>();
       });
     }
@@ -87,7 +79,7 @@ class AmxProducts {
       Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
         const int at = (column + i * kLanes) * 2;
         LoadTile<kShortB>(tile.v[u] + at, dim * 4);
-        Fetch<8>(tile.next[u], kUnitTokens * (dim + column + i * kLanes));
+        tile.next->FetchStep();
         MultiplyTiles<i, kNarrowA, kShortB>();
       });
     }

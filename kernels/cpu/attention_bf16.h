@@ -18,27 +18,17 @@ class DotProducts {
 
   // scores[row][token] = query * K.
   void Score(const BFloat16* queries, int count, const PairUnits& tile, float* scores) {
-    if (tile.next[tile.begin] != nullptr) {
-      ScoreRows<true>(queries, Min(count, kRows), tile, scores);
-    } else {
-      ScoreRows<false>(queries, Min(count, kRows), tile, scores);
-    }
-    for (int row = kRows; row < count; row += kRows) {
-      ScoreRows<false>(queries + int64_t{row} * tile.padded_dim, Min(count - row, kRows), tile,
-                       scores + row * kAttentionTileTokens);
+    for (int row = 0; row < count; row += kRows) {
+      ScoreRows(queries + int64_t{row} * tile.padded_dim, Min(count - row, kRows), tile,
+                scores + row * kAttentionTileTokens);
     }
   }
 
   // values[row] += weights[row] * V.
   void AddValues(const BFloat16* weights, int count, const PairUnits& tile, float* values) {
-    if (tile.next[tile.begin] != nullptr) {
-      AddRows<true>(weights, Min(count, kRows), tile, values);
-    } else {
-      AddRows<false>(weights, Min(count, kRows), tile, values);
-    }
-    for (int row = kRows; row < count; row += kRows) {
-      AddRows<false>(weights + row * kAttentionTileTokens, Min(count - row, kRows), tile,
-                     values + int64_t{row} * tile.padded_dim);
+    for (int row = 0; row < count; row += kRows) {
+      AddRows(weights + row * kAttentionTileTokens, Min(count - row, kRows), tile,
+              values + int64_t{row} * tile.padded_dim);
     }
   }
 
@@ -56,32 +46,28 @@ class DotProducts {
     return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
 
-  // kFetch: brings the next unit, a line for every line in use, so that memory is kept busy all the time.
-  template <bool kFetch>
   void ScoreRows(const BFloat16* queries, int count, const PairUnits& tile, float* scores) {
-    if (tile.begin == 0 && tile.end == kUnits)
-      return DispatchScore<kRows, kUnits, kFetch>(queries, count, tile, 0, scores);
-    for (int u = tile.begin; u < tile.end; ++u) DispatchScore<kRows, 1, kFetch>(queries, count, tile, u, scores);
+    if (tile.begin == 0 && tile.end == kUnits) return DispatchScore<kRows, kUnits>(queries, count, tile, 0, scores);
+    for (int u = tile.begin; u < tile.end; ++u) DispatchScore<kRows, 1>(queries, count, tile, u, scores);
   }
 
-  template <int kCount, int kUnits, bool kFetch>
+  template <int kCount, int kUnits>
   void DispatchScore(const BFloat16* queries, int count, const PairUnits& tile, int first, float* scores) {
-    if (count == kCount) return ScoreBlock<kCount, kUnits, kFetch>(queries, tile, first, scores);
-    if constexpr (kCount > 1) DispatchScore<kCount - 1, kUnits, kFetch>(queries, count, tile, first, scores);
+    if (count == kCount) return ScoreBlock<kCount, kUnits>(queries, tile, first, scores);
+    if constexpr (kCount > 1) DispatchScore<kCount - 1, kUnits>(queries, count, tile, first, scores);
   }
 
-  template <int kCount, int kUnits, bool kFetch>
+  template <int kCount, int kUnits>
   void ScoreBlock(const BFloat16* queries, const PairUnits& tile, int first, float* scores) {
     __m512 sums[kCount][kUnits];
     Unroll<kCount>([&]<int r>() __attribute__((always_inline)) {
       Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) { sums[r][u] = _mm512_setzero_ps(); });
     });
     for (int d = 0; d < tile.padded_dim; d += 2) {
+      if (d % 4 == 0) tile.next->FetchStep();
       __m512bh k[kUnits];
-      Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
-        k[u] = LoadPairs(tile.k[first + u] + d * kUnitTokens);
-        if (kFetch) __builtin_prefetch(tile.next[first + u] + d * kUnitTokens);
-      });
+      Unroll<kUnits>([&]<int u>()
+                         __attribute__((always_inline)) { k[u] = LoadPairs(tile.k[first + u] + d * kUnitTokens); });
       Unroll<kCount>([&]<int r>() __attribute__((always_inline)) {
         const __m512bh q = RepeatPair(queries + r * tile.padded_dim + d);
         Unroll<kUnits>([&]<int u>()
@@ -95,24 +81,23 @@ class DotProducts {
     });
   }
 
-  template <bool kFetch>
   void AddRows(const BFloat16* weights, int count, const PairUnits& tile, float* values) {
     int column = 0;
     for (; column + kVecs * kLanes <= tile.padded_dim; column += kVecs * kLanes) {
-      DispatchAdd<kRows, kVecs, kFetch>(weights, count, tile, column, values);
+      DispatchAdd<kRows, kVecs>(weights, count, tile, column, values);
     }
     for (; column < tile.padded_dim; column += kLanes) {
-      DispatchAdd<kRows, 1, kFetch>(weights, count, tile, column, values);
+      DispatchAdd<kRows, 1>(weights, count, tile, column, values);
     }
   }
 
-  template <int kCount, int kVecs, bool kFetch>
+  template <int kCount, int kVecs>
   void DispatchAdd(const BFloat16* weights, int count, const PairUnits& tile, int column, float* values) {
-    if (count == kCount) return AddBlock<kCount, kVecs, kFetch>(weights, tile, column, values);
-    if constexpr (kCount > 1) DispatchAdd<kCount - 1, kVecs, kFetch>(weights, count, tile, column, values);
+    if (count == kCount) return AddBlock<kCount, kVecs>(weights, tile, column, values);
+    if constexpr (kCount > 1) DispatchAdd<kCount - 1, kVecs>(weights, count, tile, column, values);
   }
 
-  template <int kCount, int kVecs, bool kFetch>
+  template <int kCount, int kVecs>
   void AddBlock(const BFloat16* weights, const PairUnits& tile, int column, float* values) {
     const int dim = tile.padded_dim;
     __m512 sums[kCount][kVecs];
@@ -123,13 +108,11 @@ class DotProducts {
     });
     for (int u = tile.begin; u < tile.end; ++u) {
       const BFloat16* unit = tile.v[u] + column * 2;
-      const BFloat16* next = kFetch ? tile.next[u] + kUnitTokens * dim + column * 2 : nullptr;
       for (int token = 0; token < kUnitTokens; token += 2) {
+        if (token % 4 == 0) tile.next->FetchStep();
         __m512bh v[kVecs];
-        Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
-          v[i] = LoadPairs(unit + token * dim + i * 2 * kLanes);
-          if (kFetch) __builtin_prefetch(next + token * dim + i * 2 * kLanes);
-        });
+        Unroll<kVecs>([&]<int i>()
+                          __attribute__((always_inline)) { v[i] = LoadPairs(unit + token * dim + i * 2 * kLanes); });
         Unroll<kCount>([&]<int r>() __attribute__((always_inline)) {
           const __m512bh weight = RepeatPair(weights + r * kAttentionTileTokens + u * kUnitTokens + token);
           Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {

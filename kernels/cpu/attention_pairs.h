@@ -19,13 +19,44 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 constexpr int kRowsPerTile = 16;
 constexpr int kUnitsPerTile = kAttentionTileUnits;
 
+// A tile of 64 tokens that is fetched while another is worked on. A step takes a line of K and one of V of every unit:
+// one place alone would leave the core waiting for each line. Steps are spread over all of the work, for as soon as
+// more lines are under way than a core can wait for, everything else stops.
+class NextTile {
+ public:
+  NextTile() = default;
+  NextTile(const void* const* units, int padded_dim) : num_steps_(padded_dim / 2) {
+    for (int u = 0; u < kUnitsPerTile; ++u) units_[u] = static_cast<const BFloat16*>(units[u]);
+  }
+
+  QUIRE_INLINE void FetchStep() {
+    if (step_ >= num_steps_) return;
+    const int line = 2 * step_ * kLineElements;
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+      __builtin_prefetch(units_[u] + line);
+      __builtin_prefetch(units_[u] + line + kLineElements);
+    });
+    ++step_;
+  }
+  QUIRE_INLINE void FetchRest() {
+    while (step_ < num_steps_) FetchStep();
+  }
+
+ private:
+  static constexpr int kLineElements = 32;
+
+  const BFloat16* units_[kUnitsPerTile] = {};
+  int num_steps_ = 0;
+  int step_ = 0;
+};
+
 // Some of the units of a tile of 64 tokens.
 struct PairUnits {
-  const BFloat16* k[kUnitsPerTile];     // [padded_dim / 2][16][2]
-  const BFloat16* v[kUnitsPerTile];     // [8][padded_dim][2]
-  const BFloat16* next[kUnitsPerTile];  // Units to fetch meanwhile.
-  int begin, end;                       // Those in use.
+  const BFloat16* k[kUnitsPerTile];  // [padded_dim / 2][16][2]
+  const BFloat16* v[kUnitsPerTile];  // [8][padded_dim][2]
+  int begin, end;                    // Those in use.
   int padded_dim;
+  NextTile* next;
 };
 
 // What up to 16 rows need for one tile.
@@ -99,11 +130,12 @@ QUIRE_INLINE void ScaleValues(const PairRows& rows, int row, float factor, int p
 }
 
 // Turns the scores of a tile into weights and brings the rows' states and values up to date with their new maxima.
-inline void SoftmaxRows(const PairRows& rows, int padded_dim, PairScratch* scratch) {
+inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, PairScratch* scratch) {
   Vec lanes[kRowsPerTile], s[kUnitsPerTile];
   for (int row = 0; row < kRowsPerTile; ++row) {
     lanes[row] = Set(kMinusInfinity);
     if (row >= rows.count) continue;
+    next->FetchStep();
     LoadScores(row, scratch->scores, s);
     if (!SeesAll(rows, row)) HideInvisible(rows, row, kMinusInfinity, s);
     lanes[row] = Max(Max(s[0], s[1]), Max(s[2], s[3]));
@@ -134,6 +166,7 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, PairScratch* scrat
       _mm512_store_si512(weights + 2 * kUnitTokens, _mm512_setzero_si512());
       continue;
     }
+    next->FetchStep();
     LoadScores(row, scratch->scores, s);
     const Vec offset = Set(offsets[row]);
     Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Exp2(Fma(s[u], Set(kLog2E), offset)); });
@@ -237,17 +270,23 @@ void AttendPairTile(const AttentionTask& task, int row, int count, const BFloat1
   tile.end = (end + kUnitTokens - 1) / kUnitTokens;
   tile.padded_dim = task.padded_dim;
   // The first rows bring the next tile for all.
+  NextTile next;
+  tile.next = &next;
   const bool fetches_next = row == 0 && first_unit + 2 * kUnitsPerTile <= task.num_units + task.num_following;
+  if (fetches_next) next = NextTile(task.units + first_unit + kUnitsPerTile, task.padded_dim);
   for (int u = tile.begin; u < tile.end; ++u) {
     tile.k[u] = static_cast<const BFloat16*>(task.units[first_unit + u]);
     tile.v[u] = tile.k[u] + kUnitTokens * task.padded_dim;
-    tile.next[u] = fetches_next ? static_cast<const BFloat16*>(task.units[first_unit + kUnitsPerTile + u]) : nullptr;
   }
   products->Configure(count);
   products->Score(queries, count, tile, scratch->scores);
-  SoftmaxRows(rows, task.padded_dim, scratch);
-  if (all_see_all) return products->AddValues(scratch->weights, count, tile, rows.values);
-  AddValues(rows, 0, count, tile, products, scratch);
+  SoftmaxRows(rows, task.padded_dim, &next, scratch);
+  if (all_see_all) {
+    products->AddValues(scratch->weights, count, tile, rows.values);
+  } else {
+    AddValues(rows, 0, count, tile, products, scratch);
+  }
+  next.FetchRest();
 }
 
 QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, BFloat16* rounded) {
