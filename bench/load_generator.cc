@@ -5,7 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -37,22 +39,45 @@ v1::GenerateRequest MakeRequest(const LoadOptions& options, size_t index) {
   return request;
 }
 
-// The calls in flight and what they bring together.
+// What has come of one request so far.
+struct Reception {
+  int64_t input_tokens = 0;
+  TimePoint sent = {};
+  std::vector<TimePoint> times = {};  // Of responses with tokens.
+  int64_t num_tokens = 0;
+
+  void Add(const v1::GenerateResponse& response) {
+    if (response.token_ids_size() == 0) return;
+    times.push_back(std::chrono::steady_clock::now());
+    num_tokens += response.token_ids_size();
+  }
+};
+
+// The requests in flight and what they bring together.
 class LoadRun {
  public:
   LoadRun(Client* client, const LoadOptions& options) : client_(client), options_(options) {}
 
   LoadReport Run() {
     const TimePoint start = std::chrono::steady_clock::now();
-    std::vector<std::thread> calls;
+    std::vector<std::thread> threads;
+    if (options_.multiplex) {
+      stream_ = client_->GenerateBatch();
+      threads.emplace_back([this] { ReadStream(); });
+    }
     for (size_t i = 0; i < options_.requests.size(); ++i) {
       v1::GenerateRequest request = MakeRequest(options_, i);
       const auto arrival = std::chrono::duration<double>(options_.requests[i].arrival_s);
       std::this_thread::sleep_until(start + std::chrono::duration_cast<TimePoint::duration>(arrival));
       WaitForPlace();
-      calls.emplace_back([this, request = std::move(request)] { Call(request); });
+      if (options_.multiplex) {
+        Start(i + 1, request);
+      } else {
+        threads.emplace_back([this, request = std::move(request)] { Call(request); });
+      }
     }
-    for (std::thread& call : calls) call.join();
+    if (options_.multiplex) stream_->HalfClose();
+    for (std::thread& thread : threads) thread.join();
     report_.duration_s = MillisBetween(start, std::chrono::steady_clock::now()) / 1000;
     return std::move(report_);
   }
@@ -65,22 +90,56 @@ class LoadRun {
   }
 
   void Call(const v1::GenerateRequest& request) {
-    const TimePoint sent = std::chrono::steady_clock::now();
+    Reception reception{.input_tokens = request.token_ids().ids_size(), .sent = std::chrono::steady_clock::now()};
     const std::unique_ptr<GenerateStream> stream = client_->Generate(request, options_.timeout);
-    std::vector<TimePoint> times;  // Of responses with tokens.
-    int64_t num_tokens = 0;
     v1::GenerateResponse response;
-    while (stream->Next(&response)) {
-      if (response.token_ids_size() == 0) continue;
-      times.push_back(std::chrono::steady_clock::now());
-      num_tokens += response.token_ids_size();
-    }
-    absl::Status status = stream->Finish();
-    if (status.ok() && num_tokens == 0) status = absl::InternalError("the stream has ended without a token");
-    const TimePoint ended = std::chrono::steady_clock::now();
+    while (stream->Next(&response)) reception.Add(response);
+    const absl::Status status = stream->Finish();
     const std::lock_guard lock(mutex_);
+    End(reception, status);
+  }
+
+  void Start(uint64_t tag, const v1::GenerateRequest& request) {
+    {
+      const std::lock_guard lock(mutex_);
+      receptions_[tag] = {.input_tokens = request.token_ids().ids_size(), .sent = std::chrono::steady_clock::now()};
+    }
+    const absl::Status status = stream_->Start(tag, request, options_.timeout);
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex_);
+    if (const auto it = receptions_.find(tag); it != receptions_.end()) EndBatched(it, status);
+  }
+
+  void ReadStream() {
+    v1::GenerateBatchResponse message;
+    while (stream_->Next(&message)) {
+      const std::lock_guard lock(mutex_);
+      for (const v1::GenerateBatchEntry& entry : message.entries()) {
+        const auto it = receptions_.find(entry.tag());
+        if (it == receptions_.end()) continue;
+        it->second.Add(entry.response());
+        if (entry.has_end()) EndBatched(it, FromRpcStatus(entry.end()));
+      }
+    }
+    absl::Status status = stream_->Finish();
+    if (status.ok()) status = absl::InternalError("the stream has ended without the request's end");
+    const std::lock_guard lock(mutex_);
+    while (!receptions_.empty()) EndBatched(receptions_.begin(), status);
+  }
+
+  // REQUIRES: mutex_ is held.
+  void EndBatched(std::unordered_map<uint64_t, Reception>::iterator it, const absl::Status& status) {
+    End(it->second, status);
+    receptions_.erase(it);
+  }
+
+  // REQUIRES: mutex_ is held.
+  void End(const Reception& reception, absl::Status status) {
+    if (status.ok() && reception.num_tokens == 0) {
+      status = absl::InternalError("the stream has ended without a token");
+    }
     if (status.ok()) {
-      Count(request, sent, times, num_tokens, ended);
+      Count(reception);
     } else {
       if (report_.num_failed++ == 0) report_.first_error = status;
     }
@@ -89,25 +148,27 @@ class LoadRun {
   }
 
   // REQUIRES: mutex_ is held.
-  void Count(const v1::GenerateRequest& request, TimePoint sent, const std::vector<TimePoint>& times,
-             int64_t num_tokens, TimePoint ended) {
+  void Count(const Reception& reception) {
+    const std::vector<TimePoint>& times = reception.times;
     ++report_.num_completed;
-    report_.input_tokens += request.token_ids().ids_size();
-    report_.output_tokens += num_tokens;
-    report_.ttft_ms.Add(MillisBetween(sent, times.front()));
-    report_.e2el_ms.Add(MillisBetween(sent, ended));
-    if (num_tokens > 1) {
-      report_.tpot_ms.Add(MillisBetween(times.front(), times.back()) / static_cast<double>(num_tokens - 1));
+    report_.input_tokens += reception.input_tokens;
+    report_.output_tokens += reception.num_tokens;
+    report_.ttft_ms.Add(MillisBetween(reception.sent, times.front()));
+    report_.e2el_ms.Add(MillisBetween(reception.sent, std::chrono::steady_clock::now()));
+    if (reception.num_tokens > 1) {
+      report_.tpot_ms.Add(MillisBetween(times.front(), times.back()) / static_cast<double>(reception.num_tokens - 1));
     }
     for (size_t i = 1; i < times.size(); ++i) report_.itl_ms.Add(MillisBetween(times[i - 1], times[i]));
   }
 
   Client* const client_;
   const LoadOptions& options_;
+  std::unique_ptr<GenerateBatchStream> stream_;  // When they are multiplexed.
   std::mutex mutex_;
   std::condition_variable place_;
-  int num_open_ = 0;   // Guarded by mutex_.
-  LoadReport report_;  // Guarded by mutex_ until all calls have ended.
+  int num_open_ = 0;                                    // Guarded by mutex_.
+  std::unordered_map<uint64_t, Reception> receptions_;  // Of the stream's requests by tag. Guarded by mutex_.
+  LoadReport report_;                                   // Guarded by mutex_ until all requests have ended.
 };
 
 struct Times {

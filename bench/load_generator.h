@@ -20,6 +20,7 @@ struct LoadOptions {
   int shared_tokens = 0;                 // The first ones of a prompt are the same in all, as far as it goes.
   uint64_t seed = 1;                     // Of the prompts' tokens.
   absl::Duration timeout = absl::Minutes(10);
+  bool multiplex = false;  // All requests over one GenerateBatch; else a Generate and a thread for each.
 };
 
 struct LoadReport {

@@ -25,6 +25,7 @@ ABSL_FLAG(double, mean_prompt, 128, "Tokens of a prompt on average, without a tr
 ABSL_FLAG(double, mean_output, 64, "Tokens of an output on average, without a trace.");
 ABSL_FLAG(int32_t, shared_prefix, 0, "Tokens with which every prompt begins.");
 ABSL_FLAG(int32_t, max_concurrency, 0, "Requests that are open at the same time at most; 0: no limit.");
+ABSL_FLAG(bool, multiplex, false, "Send all requests over one GenerateBatch stream, as a gateway would.");
 ABSL_FLAG(int32_t, seed, 1, "Of lengths, arrivals and prompts. Equal prompts hit the prefix cache: vary it.");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(10), "After which a request is given up.");
 ABSL_FLAG(std::string, json, "", "File for the report as JSON, with the names of `vllm bench serve`; -: print it.");
@@ -40,7 +41,8 @@ const ProgramFlags& Flags() {
       "--endpoint=host:port [flags]",
       {{"Manager:", {"endpoint", "timeout"}},
        {"Load:",
-        {"requests", "rate", "trace", "mean_prompt", "mean_output", "shared_prefix", "max_concurrency", "seed"}},
+        {"requests", "rate", "trace", "mean_prompt", "mean_output", "shared_prefix", "max_concurrency", "multiplex",
+         "seed"}},
        {"Report:", {"json"}}}};
   return *flags;
 }
@@ -122,6 +124,7 @@ absl::Status Run() {
   options.shared_tokens = absl::GetFlag(FLAGS_shared_prefix);
   options.seed = static_cast<uint64_t>(absl::GetFlag(FLAGS_seed)) << 32;
   options.timeout = absl::GetFlag(FLAGS_timeout);
+  options.multiplex = absl::GetFlag(FLAGS_multiplex);
   const LoadReport report = GenerateLoad(&client, options);
   QUIRE_RETURN_IF_ERROR(WriteReport(report));
   if (report.num_failed == 0) return absl::OkStatus();

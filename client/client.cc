@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "client/utf8.h"
 #include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 
 namespace quire {
 namespace {
@@ -29,27 +28,32 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
 
 }  // namespace
 
-absl::Status FromGrpcStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  std::string message = status.error_message();
-  google::rpc::Status details;
-  if (details.ParseFromString(status.error_details())) {
-    for (const google::protobuf::Any& any : details.details()) {
-      google::rpc::BadRequest bad_request;
-      google::rpc::RetryInfo retry;
-      if (any.UnpackTo(&bad_request)) {
-        for (const auto& violation : bad_request.field_violations()) {
-          const std::string line = absl::StrCat(violation.field(), ": ", violation.description());
-          if (!absl::StartsWith(message, line)) absl::StrAppend(&message, "\n  ", line);
-        }
-      } else if (any.UnpackTo(&retry)) {
-        const absl::Duration delay =
-            absl::Seconds(retry.retry_delay().seconds()) + absl::Nanoseconds(retry.retry_delay().nanos());
-        absl::StrAppend(&message, "\n  try again after ", absl::FormatDuration(delay));
+absl::Status FromRpcStatus(const google::rpc::Status& status) {
+  std::string message = status.message();
+  for (const google::protobuf::Any& any : status.details()) {
+    google::rpc::BadRequest bad_request;
+    google::rpc::RetryInfo retry;
+    if (any.UnpackTo(&bad_request)) {
+      for (const auto& violation : bad_request.field_violations()) {
+        const std::string line = absl::StrCat(violation.field(), ": ", violation.description());
+        if (!absl::StartsWith(message, line)) absl::StrAppend(&message, "\n  ", line);
       }
+    } else if (any.UnpackTo(&retry)) {
+      const absl::Duration delay =
+          absl::Seconds(retry.retry_delay().seconds()) + absl::Nanoseconds(retry.retry_delay().nanos());
+      absl::StrAppend(&message, "\n  try again after ", absl::FormatDuration(delay));
     }
   }
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), message);
+  return absl::Status(static_cast<absl::StatusCode>(status.code()), message);
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) details.clear_details();
+  details.set_code(status.error_code());
+  details.set_message(status.error_message());
+  absl::Status result = FromRpcStatus(details);
   // A manager's own UNAVAILABLE always carries details.
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     result.SetPayload(kConnectionErrorPayload, absl::Cord());
@@ -95,6 +99,10 @@ Client::Client(const ClientOptions& options)
 
 std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
   return std::make_unique<GenerateStream>(inference_.get(), request, timeout);
+}
+
+std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
+  return std::make_unique<GenerateBatchStream>(inference_.get());
 }
 
 template <typename Stub, typename Method, typename Request, typename Response>

@@ -9,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/generate_batch_stream.h"
+#include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "quire/v1/admin.grpc.pb.h"
@@ -19,6 +21,9 @@ namespace quire {
 // The absl status of a gRPC one. The message is followed by what the server's google.rpc details say beyond it: further
 // field violations as "field: description", and after how long to try again.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// The same for the end of a request of GenerateBatch.
+absl::Status FromRpcStatus(const google::rpc::Status& status);
 
 // True when the status comes from no server: none could be reached, or the connection was lost. The message is gRPC's.
 bool IsConnectionError(const absl::Status& status);
@@ -57,6 +62,9 @@ class Client {
 
   // The whole call, from the first to the last token, ends by `timeout`.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
+
+  // Many requests on one call, which has no deadline of its own.
+  std::unique_ptr<GenerateBatchStream> GenerateBatch();
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);

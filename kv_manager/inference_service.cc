@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kv_manager/generate_batch_call.h"
+#include "kv_manager/generate_call.h"
 #include "kv_manager/message_bytes.h"
 #include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
@@ -42,9 +44,17 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServiceOptions& options, const Clock* clock)
     : options_(options),
       registry_(options.max_requests),
-      environment_{engine,  &registry_,     &output_threads_,          &random_,
-                   clock,   options.limits, options.max_outbox_tokens, options.last_write_timeout,
-                   &counts_},
+      environment_{.engine = engine,
+                   .registry = &registry_,
+                   .output_threads = &output_threads_,
+                   .random = &random_,
+                   .clock = clock,
+                   .limits = options.limits,
+                   .max_batch_requests = options.max_batch_requests,
+                   .max_outbox_tokens = options.max_outbox_tokens,
+                   .last_write_timeout = options.last_write_timeout,
+                   .counts = &counts_,
+                   .run_on_text = [this](size_t num_bytes, auto job) { return RunOnText(num_bytes, std::move(job)); }},
       output_threads_(options.num_text_threads),
       input_threads_(options.num_text_threads) {}
 
@@ -57,6 +67,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceServiceImpl::Generate(grpc:
   if (status.ok()) status = RunOnText(num_bytes, [call] { call->Start(); });
   if (!status.ok()) call->Refuse(status);
   return call.get();
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* InferenceServiceImpl::GenerateBatch(
+    grpc::CallbackServerContext* context) {
+  return GenerateBatchCall::New(&environment_, context);
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerContext* context,

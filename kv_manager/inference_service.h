@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "kv_manager/client_request.h"
 #include "kv_manager/engine.h"
-#include "kv_manager/generate_call.h"
 #include "kv_manager/inference_options.h"
 #include "kv_manager/random_source.h"
 #include "kv_manager/request_registry.h"
@@ -23,10 +23,10 @@
 namespace quire {
 
 // Requests and responses are bytes, see message_bytes.h.
-using RawInferenceService =
-    v1::InferenceService::WithRawCallbackMethod_Generate<v1::InferenceService::WithRawCallbackMethod_Tokenize<
+using RawInferenceService = v1::InferenceService::WithRawCallbackMethod_Generate<
+    v1::InferenceService::WithRawCallbackMethod_GenerateBatch<v1::InferenceService::WithRawCallbackMethod_Tokenize<
         v1::InferenceService::WithRawCallbackMethod_Detokenize<v1::InferenceService::WithRawCallbackMethod_GetModel<
-            v1::InferenceService::WithRawCallbackMethod_Abort<v1::InferenceService::Service>>>>>;
+            v1::InferenceService::WithRawCallbackMethod_Abort<v1::InferenceService::Service>>>>>>;
 
 // InferenceService over an engine. Handlers never wait: long texts are tokenized, and output is made, on threads of the
 // service. Thread-safe: gRPC calls the handlers from many threads. The server must be shut down before the service is
@@ -38,6 +38,8 @@ class InferenceServiceImpl : public RawInferenceService {
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GenerateBatch(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,

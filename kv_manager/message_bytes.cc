@@ -34,8 +34,10 @@ std::string Flatten(const grpc::ByteBuffer& bytes) {
 }
 
 // Adds the first string field of the encoded message, or of the messages in it, that is not UTF-8. False when there is
-// none before the end, or before the place where the encoding breaks.
-bool AddBadString(const Descriptor& type, const std::string& encoded, absl::string_view path, FieldErrors* errors) {
+// none before the end, or before the place where the encoding breaks. Its path is `path` and what follows, without the
+// field `root` of the message.
+bool AddBadString(const Descriptor& type, const std::string& encoded, absl::string_view path, absl::string_view root,
+                  FieldErrors* errors) {
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(encoded.data()),
                                             static_cast<int>(encoded.size()));
   std::map<int, int> counts;  // Of the values of each field so far.
@@ -57,19 +59,20 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
       return true;
     }
     if (field->type() != FieldDescriptor::TYPE_MESSAGE) continue;
-    if (AddBadString(*field->message_type(), value, absl::StrCat(name, "."), errors)) return true;
+    const std::string inner = name == root ? "" : absl::StrCat(name, ".");
+    if (AddBadString(*field->message_type(), value, inner, "", errors)) return true;
   }
   return false;
 }
 
 }  // namespace
 
-absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
+absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message, absl::string_view root) {
   grpc::ByteBuffer copy = bytes;  // Of the references; the reader wants it mutable.
   grpc::ProtoBufferReader reader(&copy);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
   FieldErrors errors;
-  if (AddBadString(*message->GetDescriptor(), Flatten(bytes), "", &errors)) return errors.ToStatus();
+  if (AddBadString(*message->GetDescriptor(), Flatten(bytes), "", root, &errors)) return errors.ToStatus();
   return absl::InvalidArgumentError(absl::StrCat("the ", bytes.Length(), " bytes of the request are not a message ",
                                                  message->GetDescriptor()->full_name()));
 }

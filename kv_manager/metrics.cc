@@ -131,7 +131,8 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
 void RenderRpcs(const RpcCounts& rpcs, Page* page) {
   page->Begin(
       MetricType::Counter, "quire_rpcs_total",
-      "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests");
+      "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests. A "
+      "request of GenerateBatch counts as a call of Generate");
   for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
     for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
       const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<grpc::StatusCode>(code));

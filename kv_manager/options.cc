@@ -58,7 +58,9 @@ ABSL_FLAG(double, watermark, 0.05,
           "running requests grow into before one of them must be preempted.");
 ABSL_FLAG(double, max_pinned_share, 0.25,
           "Share of a worker's KV blocks, from 0 to 1, that quirectl pin and its like may keep from eviction.");
-ABSL_FLAG(int32_t, max_requests, 4096, "Calls of Generate at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_requests, 4096,
+          "Calls of Generate, and requests of GenerateBatch, at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_batch_requests, 1024, "Requests of one GenerateBatch at the same time; more are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, 16 << 20,
           "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
 ABSL_FLAG(int32_t, max_prompt_bytes, 4 << 20, "Bytes of a text to be tokenized.");
@@ -98,8 +100,8 @@ const ProgramFlags& Flags() {
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
          "watermark", "prefix_cache", "max_pinned_share"}},
        {"Calls of clients:",
-        {"max_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens", "max_waiting_texts",
-         "text_threads"}},
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
+         "max_waiting_texts", "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
        {"Log, on standard error:", {"log_level"}}}};
@@ -176,6 +178,7 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
 
 absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_batch_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_message_bytes, 1 << 16));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
@@ -184,6 +187,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   InferenceServiceOptions options;
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
   options.max_requests = absl::GetFlag(FLAGS_max_requests);
+  options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
   options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);

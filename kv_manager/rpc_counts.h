@@ -9,10 +9,10 @@
 
 namespace quire {
 
-// Methods of InferenceService.
-enum class RpcMethod { kGenerate, kTokenize, kDetokenize, kGetModel, kAbort };
-inline constexpr std::array<const char*, 5> kRpcMethodNames = {"Generate", "Tokenize", "Detokenize", "GetModel",
-                                                               "Abort"};
+// Methods of InferenceService. A request of GenerateBatch counts as a call of Generate, its stream as GenerateBatch.
+enum class RpcMethod { kGenerate, kGenerateBatch, kTokenize, kDetokenize, kGetModel, kAbort };
+inline constexpr std::array<const char*, 6> kRpcMethodNames = {"Generate",   "GenerateBatch", "Tokenize",
+                                                               "Detokenize", "GetModel",      "Abort"};
 inline constexpr std::array<const char*, 17> kRpcCodeNames = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",

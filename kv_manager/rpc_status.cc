@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "kv_manager/status_reason.h"
 
 namespace quire {
@@ -141,8 +140,7 @@ std::optional<int64_t> RetryDelayMs(const absl::Status& status) {
   return retry->retry_delay().seconds() * 1000 + retry->retry_delay().nanos() / 1000000;
 }
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
+google::rpc::Status ToRpcStatus(const absl::Status& status) {
   const absl::Status detailed = WithDefaultsOfCode(status);
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(detailed.code()));
@@ -150,6 +148,12 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   AppendDetail<google::rpc::ErrorInfo>(detailed, &wire);
   AppendDetail<google::rpc::RetryInfo>(detailed, &wire);
   AppendDetail<google::rpc::BadRequest>(detailed, &wire);
+  return wire;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const google::rpc::Status wire = ToRpcStatus(status);
   return grpc::Status(static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString());
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "google/rpc/status.pb.h"
 
 // Errors on their way from where they are found to the client. Inside the manager an absl::Status carries the
 // google.rpc details as payloads; ToGrpcStatus at the edge turns it into what goes on the wire. Pure functions.
@@ -59,6 +60,9 @@ std::optional<int64_t> RetryDelayMs(const absl::Status& status);
 // FAILED_PRECONDITION "NEVER_FITS"; DEADLINE_EXCEEDED "DEADLINE_EXCEEDED"; INTERNAL "INTERNAL". Of these codes, that of
 // WithStatusReason comes before the code's.
 grpc::Status ToGrpcStatus(const absl::Status& status);
+
+// Those details, as a message of their own.
+google::rpc::Status ToRpcStatus(const absl::Status& status);
 
 // The same, and tells gRPC's own retries when to come again, by the trailer grpc-retry-pushback-ms.
 grpc::Status ToGrpcStatus(const absl::Status& status, grpc::ServerContextBase* context);

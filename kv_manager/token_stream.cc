@@ -134,7 +134,7 @@ void TokenStream::Run() {
     }
     if (is_closed) {
       environment_.on_end();
-      writer_->EndCall(nullptr, absl::CancelledError("the client ended the call"));
+      writer_->EndCall(nullptr, absl::CancelledError("the client has ended it"));
       return;
     }
     if (reads) status_ = Read(batch);

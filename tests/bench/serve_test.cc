@@ -25,10 +25,10 @@ std::string Serve(const std::vector<std::string>& flags, int* exit_code) {
 
 TEST(ServeTest, EveryRequestIsCountedToItsLastToken) {
   Cluster cluster({.model = BundledModel()});
-  const auto serve = [&](const std::string& max_concurrency) {
+  const auto serve = [&](const std::string& max_concurrency, const std::string& flag = "--multiplex=false") {
     int exit_code;
     const std::string output = Serve({"--endpoint=" + cluster.endpoint(), "--requests=6", "--mean-prompt=20",
-                                      "--mean-output=5", "--json=-", "--max-concurrency=" + max_concurrency},
+                                      "--mean-output=5", "--json=-", "--max-concurrency=" + max_concurrency, flag},
                                      &exit_code);
     EXPECT_EQ(exit_code, 0) << output;
     return nlohmann::json::parse(output, nullptr, /*allow_exceptions=*/false);
@@ -42,6 +42,9 @@ TEST(ServeTest, EveryRequestIsCountedToItsLastToken) {
   const nlohmann::json one_by_one = serve("1");
   EXPECT_EQ(one_by_one["total_input_tokens"], all_at_once["total_input_tokens"]);
   EXPECT_EQ(one_by_one["total_output_tokens"], all_at_once["total_output_tokens"]);
+  const nlohmann::json multiplexed = serve("3", "--multiplex=true");
+  EXPECT_EQ(multiplexed["completed"], 6);
+  EXPECT_EQ(multiplexed["total_output_tokens"], all_at_once["total_output_tokens"]);
   EXPECT_GT(cluster.client().GetStatus()->prompt_tokens(), 0u);
 }
 

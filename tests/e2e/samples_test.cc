@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -321,6 +322,45 @@ TEST(MixedTest, BeamsAndSamplesInAScarcePoolEqualEachRequestAlone) {
     EXPECT_GT(status->workers(0).preemptions(), 0u) << "the pool was meant to be too small";
     EXPECT_TRUE(cluster.WaitUntilIdle());
   }
+}
+
+TEST_F(SamplesTest, BatchedRequestsGiveWhatCallsOfTheirOwnGive) {
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 24; ++i) {
+    v1::GenerateRequest request = RandomPrompt(/*num_tokens=*/10 + 20 * i, /*seed=*/100 + i);
+    request.mutable_sampling()->set_seed(i);
+    request.mutable_stopping()->set_max_tokens(5 + i);
+    request.set_logprobs(1);
+    requests.push_back(request);
+  }
+  const std::unique_ptr<GenerateBatchStream> batch = client().GenerateBatch();
+  for (size_t i = 0; i < requests.size(); ++i) ASSERT_TRUE(batch->Start(i + 1, requests[i]).ok());
+  ASSERT_TRUE(batch->Start(100, requests[0], absl::ZeroDuration()).ok());
+  ASSERT_TRUE(batch->Start(101, v1::GenerateRequest()).ok());
+  batch->HalfClose();
+  std::map<uint64_t, Generation> results;
+  v1::GenerateBatchResponse message;
+  while (batch->Next(&message)) {
+    for (const v1::GenerateBatchEntry& entry : message.entries()) {
+      Generation& result = results[entry.tag()];
+      result.text += entry.response().text_delta();
+      for (const uint32_t id : entry.response().token_ids()) result.token_ids.push_back(id);
+      for (const auto& logprobs : entry.response().logprobs()) result.logprobs.push_back(logprobs.chosen().logprob());
+      if (entry.has_response()) result.last = entry.response();
+      if (entry.has_end()) result.status = FromRpcStatus(entry.end());
+    }
+  }
+  const absl::Status status = batch->Finish();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(results, SizeIs(requests.size() + 2));
+  EXPECT_EQ(results[100].status.code(), absl::StatusCode::kDeadlineExceeded) << results[100].status;
+  EXPECT_EQ(results[101].status.code(), absl::StatusCode::kInvalidArgument) << results[101].status;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("request ", i));
+    EXPECT_TRUE(results[i + 1].status.ok()) << results[i + 1].status;
+    ExpectSame(results[i + 1], Generate(client(), requests[i]));
+  }
+  EXPECT_TRUE(cluster_->WaitUntilIdle());
 }
 
 }  // namespace

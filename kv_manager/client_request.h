@@ -1,0 +1,84 @@
+#ifndef QUIRE_KV_MANAGER_CLIENT_REQUEST_H_
+#define QUIRE_KV_MANAGER_CLIENT_REQUEST_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "kv_manager/engine.h"
+#include "kv_manager/random_source.h"
+#include "kv_manager/request_registry.h"
+#include "kv_manager/request_validation.h"
+#include "kv_manager/rpc_counts.h"
+#include "kv_manager/thread_pool.h"
+#include "kv_manager/token_stream.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// What all calls of Generate and GenerateBatch share. Outlives them.
+struct GenerateEnvironment {
+  Engine* engine;
+  RequestRegistry* registry;
+  ThreadPool* output_threads;
+  RandomSource* random;
+  const Clock* clock;
+  RequestLimits limits;
+  size_t max_batch_requests;
+  size_t max_outbox_tokens;
+  absl::Duration last_write_timeout;
+  RpcCounts* counts;
+  // Runs a job on so many bytes of text, now or on a thread for long texts; an error when it cannot.
+  std::function<absl::Status(size_t, std::function<void()>)> run_on_text;
+  std::atomic<uint64_t> next_request_id{1};
+};
+
+// When the call ends, which gRPC keeps in wall-clock time, on `clock`; the largest integer when it has no deadline.
+int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& clock);
+
+// One request of a client, alone in its call or one of a batch: validates, submits, and lets a TokenStream write.
+// Thread-safe.
+class ClientRequest {
+ public:
+  // `writer` lives until the call of its EndCall, and `this` as long; `run_later` is that of TokenStream.
+  ClientRequest(GenerateEnvironment* environment, v1::GenerateRequest request, ResponseWriter* writer,
+                std::function<void(std::function<void()>)> run_later)
+      : environment_(environment), request_(std::move(request)), writer_(writer), run_later_(std::move(run_later)) {}
+
+  // Validates and submits the request, or ends it by EndCall. May tokenize a long text. Called once, on any thread;
+  // `this` must outlive it.
+  void Start(int64_t deadline_us);
+
+  // The client has left, or wants no more of it: ends the request, now or as soon as it has started.
+  void Cancel();
+
+  // A write is only under way after Start has set stream_, and its submission orders the two; nothing writes stream_
+  // again, so this needs no lock.
+  void OnWritten(bool ok) { stream_->OnWritten(ok); }
+
+ private:
+  absl::Status MakeStream(int64_t deadline_us, Request* request);
+  bool IsCancelled();
+
+  GenerateEnvironment* const environment_;
+  const v1::GenerateRequest request_;
+  ResponseWriter* const writer_;
+  const std::function<void(std::function<void()>)> run_later_;
+
+  std::mutex mutex_;
+  std::shared_ptr<TokenStream> stream_;  // Written under mutex_, once, before the request is submitted.
+  bool is_cancelled_ = false;            // Guarded by mutex_.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_CLIENT_REQUEST_H_
