@@ -14,7 +14,7 @@ constexpr int CeilDiv(int a, int b) {
 
 // Rows of x that pass over a panel together stay in the second-level cache, beside two panels and the y of a panel.
 constexpr int64_t kRowBytesPerItem = 512 << 10;
-constexpr int kMinRowsPerItem = 64;
+constexpr int kMinRowsPerItem = 128;
 // Pieces per thread that even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
 

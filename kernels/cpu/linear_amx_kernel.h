@@ -100,20 +100,41 @@ inline void MultiplyRows(const LinearTask& task, const BFloat16* x, const BFloat
   StoreTile<kSum01>(sums + kLanes, kSumsStride);
 }
 
-// The same for 16 rows each at x0 and x1; sums is [2][16, 32].
-inline void MultiplyTwice(const LinearTask& task, const BFloat16* x0, const BFloat16* x1, const BFloat16* panel,
-                          FetchRate rate, Fetcher* fetcher, float* sums) {
+// Up to 32 rows that pass over panel `index`: those of y from `row` on, and the two tiles of x.
+struct Pass {
+  const BFloat16* x0;
+  const BFloat16* x1;
+  const BFloat16* panel;
+  int row;
+  int index;
+};
+
+// One more row of y for every product: stores would wait for lines that are not there, and the products behind them.
+QUIRE_INLINE void FetchOutput(const LinearTask& task, const Pass& pass, int product) {
+  const int64_t row = pass.row + product;
+  if (product >= 2 * kTileRows || row >= task.num_rows) return;
+  const int bytes = task.y_type == DataType::kFloat32 ? 4 : 2;
+  const int row_bytes = (task.is_gated ? kGatedColumns : kPanelColumns) * bytes;
+  const char* y = static_cast<const char*>(task.y) + row * task.y_stride * bytes + int64_t{pass.index} * row_bytes;
+  __builtin_prefetch(y, 1, 2);
+  __builtin_prefetch(y + row_bytes - 1, 1, 2);
+}
+
+// The same for two times 16 rows; sums is [2][16, 32].
+inline void MultiplyTwice(const LinearTask& task, const Pass& pass, FetchRate rate, Fetcher* fetcher, float* sums) {
   const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
   ZeroTile<kSum00>();
   ZeroTile<kSum01>();
   ZeroTile<kSum10>();
   ZeroTile<kSum11>();
+  const BFloat16* panel = pass.panel;
   for (int i = 0; i * kProductSteps < task.cols; ++i, panel += kProductElements) {
     Fetch(fetcher, rate, i);
+    FetchOutput(task, pass, i);
     LoadTile<kW0>(panel, kPairStride);
-    LoadTile<kX0>(x0 + i * kProductSteps, x_stride);
+    LoadTile<kX0>(pass.x0 + i * kProductSteps, x_stride);
     LoadTile<kW1>(panel + kPanelColumns, kPairStride);
-    LoadTile<kX1>(x1 + i * kProductSteps, x_stride);
+    LoadTile<kX1>(pass.x1 + i * kProductSteps, x_stride);
     MultiplyTiles<kSum00, kX0, kW0>();
     MultiplyTiles<kSum01, kX0, kW1>();
     MultiplyTiles<kSum10, kX1, kW0>();
@@ -151,7 +172,8 @@ inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
       const int first = Min(row, last_tile), second = Min(middle, last_tile);
       // The first panel of all is fetched while it is used.
       const FetchRate rate = index == 0 && row == 0 ? RateFor(1) : even_rate;
-      MultiplyTwice(task, x + first * task.x_stride, x + second * task.x_stride, panel, rate, fetcher, sums);
+      const Pass pass = {x + first * task.x_stride, x + second * task.x_stride, panel, row, index};
+      MultiplyTwice(task, pass, rate, fetcher, sums);
       StoreRows(task, row, middle, index, sums + (row - first) * kPanelColumns);
       StoreRows(task, middle, end, index, sums + kTileSums + (middle - second) * kPanelColumns);
     }
