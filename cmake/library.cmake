@@ -47,11 +47,15 @@ add_library(quire_test_paths INTERFACE)
 target_compile_definitions(quire_test_paths INTERFACE
   QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUIRE_BINARY_DIR="${PROJECT_BINARY_DIR}")
 
-# TIMEOUT is in seconds (default 120). With SHARDS the tests of the program are dealt out to so many runs, NAME.0 and on.
+# TIMEOUT is in seconds (default 120), four times as long under a sanitizer. With SHARDS the tests of the program are
+# dealt out to so many runs, NAME.0 and on.
 function(quire_test)
   cmake_parse_arguments(ARG "" "NAME;SHARDS;TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(QUIRE_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
