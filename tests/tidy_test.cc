@@ -34,7 +34,7 @@ struct Floor {
 const std::map<std::string, Floor>& Floors() {
   static const auto* floors = new std::map<std::string, Floor>{
       {"base", {{"base"}, {"absl/"}}},
-      {"kernels", {{"kernels"}, {"cuda", "cublas"}}},
+      {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"serving", {{"base", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf"}}},
       {"kv_manager",

@@ -1,0 +1,279 @@
+#ifndef QUIRE_KERNELS_SIMT_DEVICE_H_
+#define QUIRE_KERNELS_SIMT_DEVICE_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/simt/types.h"
+
+// The device half of simt.h, where each function is documented. sm_80 or newer. Copies, waits and ldmatrix clobber
+// memory: the compiler does not move other accesses over them.
+
+namespace quire::simt {
+
+// --- Position
+
+QUIRE_DEVICE int ThreadIndex() {
+  return static_cast<int>(threadIdx.x);
+}
+QUIRE_DEVICE int LaneIndex() {
+  return static_cast<int>(threadIdx.x % kWarpSize);
+}
+QUIRE_DEVICE int WarpIndex() {
+  return static_cast<int>(threadIdx.x / kWarpSize);
+}
+QUIRE_DEVICE int BlockIndex() {
+  return static_cast<int>(blockIdx.x);
+}
+QUIRE_DEVICE int BlockSize() {
+  return static_cast<int>(blockDim.x);
+}
+QUIRE_DEVICE int GridSize() {
+  return static_cast<int>(gridDim.x);
+}
+
+QUIRE_DEVICE char* SharedMemory() {
+  extern __shared__ __align__(1024) char quire_dynamic_shared_memory[];
+  return quire_dynamic_shared_memory;
+}
+
+// --- Barriers
+
+QUIRE_DEVICE void SyncBlock() {
+  __syncthreads();
+}
+QUIRE_DEVICE void SyncWarp() {
+  __syncwarp();
+}
+QUIRE_DEVICE void MemoryFence() {
+  __threadfence();
+}
+QUIRE_DEVICE void MemoryFenceSystem() {
+  __threadfence_system();
+}
+
+// --- Between lanes
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <typename T>
+QUIRE_DEVICE T Shuffle(T value, int lane) {
+  return __shfl_sync(kAllLanes, value, lane);
+}
+template <typename T>
+QUIRE_DEVICE T ShuffleXor(T value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+template <typename T>
+QUIRE_DEVICE T ShuffleUp(T value, int delta) {
+  return __shfl_up_sync(kAllLanes, value, delta);
+}
+template <typename T>
+QUIRE_DEVICE T ShuffleDown(T value, int delta) {
+  return __shfl_down_sync(kAllLanes, value, delta);
+}
+QUIRE_DEVICE uint32_t Ballot(bool predicate) {
+  return __ballot_sync(kAllLanes, predicate);
+}
+QUIRE_DEVICE bool Any(bool predicate) {
+  return __any_sync(kAllLanes, predicate) != 0;
+}
+QUIRE_DEVICE bool All(bool predicate) {
+  return __all_sync(kAllLanes, predicate) != 0;
+}
+
+// --- Memory
+
+// The type that moves so many bytes in one instruction.
+template <size_t kBytes>
+struct AccessWord;
+template <>
+struct AccessWord<1> {
+  using Type = unsigned char;
+};
+template <>
+struct AccessWord<2> {
+  using Type = unsigned short;
+};
+template <>
+struct AccessWord<4> {
+  using Type = unsigned int;
+};
+template <>
+struct AccessWord<8> {
+  using Type = uint2;
+};
+template <>
+struct AccessWord<16> {
+  using Type = uint4;
+};
+
+template <typename T>
+using WordOf = typename AccessWord<sizeof(T)>::Type;
+
+// By value: a copy out of memory would be made byte by byte.
+template <typename To, typename From>
+QUIRE_DEVICE To BitCast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// The assumption makes it ld.global, where a pointer out of a parameter structure would be a generic ld.
+template <typename T>
+QUIRE_DEVICE T LoadGlobal(const T* p) {
+  __builtin_assume(__isGlobal(p));
+  return BitCast<T>(*reinterpret_cast<const WordOf<T>*>(p));
+}
+template <typename T>
+QUIRE_DEVICE T LoadReadOnly(const T* p) {
+  return BitCast<T>(__ldg(reinterpret_cast<const WordOf<T>*>(p)));
+}
+template <typename T>
+QUIRE_DEVICE void StoreGlobal(T* p, typename SameType<T>::Type value) {
+  __builtin_assume(__isGlobal(p));
+  *reinterpret_cast<WordOf<T>*>(p) = BitCast<WordOf<T>>(value);
+}
+template <typename T>
+QUIRE_DEVICE T LoadShared(const T* p) {
+  __builtin_assume(__isShared(p));
+  return BitCast<T>(*reinterpret_cast<const WordOf<T>*>(p));
+}
+template <typename T>
+QUIRE_DEVICE void StoreShared(T* p, typename SameType<T>::Type value) {
+  __builtin_assume(__isShared(p));
+  *reinterpret_cast<WordOf<T>*>(p) = BitCast<WordOf<T>>(value);
+}
+
+QUIRE_DEVICE uint32_t AtomicAdd(uint32_t* p, uint32_t value) {
+  return atomicAdd(p, value);
+}
+QUIRE_DEVICE uint64_t AtomicAdd(uint64_t* p, uint64_t value) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(value));
+}
+QUIRE_DEVICE float AtomicAdd(float* p, float value) {
+  return atomicAdd(p, value);
+}
+QUIRE_DEVICE uint32_t AtomicMax(uint32_t* p, uint32_t value) {
+  return atomicMax(p, value);
+}
+QUIRE_DEVICE uint32_t TakeTicket(uint32_t* p, uint32_t num_tickets) {
+  return atomicInc(p, num_tickets - 1);
+}
+
+// --- Asynchronous copies
+
+QUIRE_DEVICE uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+QUIRE_DEVICE void CopyAsync16(void* shared, const void* global, bool predicate) {
+  const int bytes_read = predicate ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes_read)
+               : "memory");
+}
+QUIRE_DEVICE void CommitCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kGroupsInFlight>
+QUIRE_DEVICE void WaitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroupsInFlight) : "memory");
+}
+
+// --- Matrices
+
+QUIRE_DEVICE void LoadMatrix4(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+QUIRE_DEVICE void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+QUIRE_DEVICE void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+QUIRE_DEVICE void MmaF16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// --- Arithmetic
+
+QUIRE_DEVICE float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+QUIRE_DEVICE float Log2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+QUIRE_DEVICE float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+QUIRE_DEVICE float ReciprocalSqrt(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+QUIRE_DEVICE uint32_t PackBf16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+QUIRE_DEVICE uint32_t PackF16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+QUIRE_DEVICE float LowBf16(uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+QUIRE_DEVICE float HighBf16(uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+QUIRE_DEVICE float LowF16(uint32_t pair) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(pair));
+  return value;
+}
+QUIRE_DEVICE float HighF16(uint32_t pair) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(value) : "r"(pair));
+  return value;
+}
+
+// --- Programmatic dependent launch
+
+QUIRE_DEVICE void WaitForPriorGrid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+QUIRE_DEVICE void TriggerNextGrid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace quire::simt
+
+#endif  // QUIRE_KERNELS_SIMT_DEVICE_H_

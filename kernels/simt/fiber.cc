@@ -1,0 +1,243 @@
+#include "kernels/simt/fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+// How to switch stacks: a dozen instructions where we have them, ucontext elsewhere.
+#if !defined(QUIRE_FIBER_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
+#define QUIRE_FIBER_UCONTEXT
+#endif
+#if defined(QUIRE_FIBER_UCONTEXT)
+#include <ucontext.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define QUIRE_FIBER_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QUIRE_FIBER_ASAN
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define QUIRE_FIBER_TSAN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QUIRE_FIBER_TSAN
+#endif
+#endif
+
+#if defined(QUIRE_FIBER_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(QUIRE_FIBER_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+#if !defined(QUIRE_FIBER_UCONTEXT)
+// Saves the registers that a call preserves on the current stack, stores the stack pointer to *save, and goes on where
+// the stack `load` was left.
+extern "C" void quire_simt_switch_stack(void** save, void* load);
+
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl quire_simt_switch_stack
+.type quire_simt_switch_stack, @function
+quire_simt_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size quire_simt_switch_stack, .-quire_simt_switch_stack
+)");
+#else
+asm(R"(
+.text
+.globl quire_simt_switch_stack
+.type quire_simt_switch_stack, %function
+quire_simt_switch_stack:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+.size quire_simt_switch_stack, .-quire_simt_switch_stack
+)");
+#endif
+#endif
+
+namespace quire::simt {
+namespace {
+
+constexpr size_t kGuardBytes = 64 * 1024;  // A multiple of any page size.
+constexpr size_t kStackBytes = 192 * 1024;
+
+// A new fiber begins in a function without arguments and finds its set here.
+thread_local FiberSet* starting = nullptr;
+
+#if !defined(QUIRE_FIBER_UCONTEXT)
+// A stack that looks as if it had been left in the first instruction of `function`.
+void* FreshStack(char* top, void (*function)()) {
+  uint64_t* sp = reinterpret_cast<uint64_t*>(top);
+#if defined(__x86_64__)
+  *--sp = 0;  // The return address of `function`, which never returns.
+  *--sp = reinterpret_cast<uint64_t>(function);
+  for (int i = 0; i < 6; ++i) *--sp = 0;
+#else
+  sp -= 20;
+  for (int i = 0; i < 20; ++i) sp[i] = 0;
+  sp[11] = reinterpret_cast<uint64_t>(function);  // x30
+#endif
+  return sp;
+}
+#endif
+
+}  // namespace
+
+struct FiberSet::Context {
+#if defined(QUIRE_FIBER_UCONTEXT)
+  ucontext_t context;
+#else
+  void* stack_pointer = nullptr;
+#endif
+  const void* stack_bottom = nullptr;
+  size_t stack_bytes = 0;
+#if defined(QUIRE_FIBER_ASAN)
+  void* fake_stack = nullptr;
+#endif
+#if defined(QUIRE_FIBER_TSAN)
+  void* tsan_fiber = nullptr;
+#endif
+
+  void SwitchTo(Context* next) {
+#if defined(QUIRE_FIBER_ASAN)
+    __sanitizer_start_switch_fiber(&fake_stack, next->stack_bottom, next->stack_bytes);
+#endif
+#if defined(QUIRE_FIBER_TSAN)
+    __tsan_switch_to_fiber(next->tsan_fiber, 0);
+#endif
+#if defined(QUIRE_FIBER_UCONTEXT)
+    swapcontext(&context, &next->context);
+#else
+    quire_simt_switch_stack(&stack_pointer, next->stack_pointer);
+#endif
+  }
+
+  // First thing after a switch to this context; `from` learns where its stack lies.
+  void Arrived([[maybe_unused]] Context* from) {
+#if defined(QUIRE_FIBER_ASAN)
+    const void* bottom = nullptr;
+    size_t bytes = 0;
+    __sanitizer_finish_switch_fiber(fake_stack, &bottom, &bytes);
+    from->stack_bottom = bottom;
+    from->stack_bytes = bytes;
+#endif
+  }
+};
+
+FiberSet::FiberSet(int count, void (*entry)(void*), void* argument)
+    : entry_(entry),
+      argument_(argument),
+      mapped_bytes_(count * (kGuardBytes + kStackBytes)),
+      scheduler_(std::make_unique<Context>()) {
+  void* const mapping =
+      mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    std::perror("mmap of the stacks of fibers");
+    std::abort();
+  }
+  stacks_ = static_cast<char*>(mapping);
+#if defined(QUIRE_FIBER_TSAN)
+  scheduler_->tsan_fiber = __tsan_get_current_fiber();
+#endif
+  for (int i = 0; i < count; ++i) {
+    char* const guard = stacks_ + i * (kGuardBytes + kStackBytes);
+    char* const stack = guard + kGuardBytes;
+    mprotect(guard, kGuardBytes, PROT_NONE);
+    auto fiber = std::make_unique<Context>();
+    fiber->stack_bottom = stack;
+    fiber->stack_bytes = kStackBytes;
+#if defined(QUIRE_FIBER_UCONTEXT)
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = stack;
+    fiber->context.uc_stack.ss_size = kStackBytes;
+    fiber->context.uc_link = nullptr;
+    makecontext(&fiber->context, &FiberSet::Trampoline, 0);
+#else
+    fiber->stack_pointer = FreshStack(stack + kStackBytes, &FiberSet::Trampoline);
+#endif
+#if defined(QUIRE_FIBER_TSAN)
+    fiber->tsan_fiber = __tsan_create_fiber(0);
+#endif
+    fibers_.push_back(std::move(fiber));
+  }
+}
+
+FiberSet::~FiberSet() {
+#if defined(QUIRE_FIBER_TSAN)
+  for (const auto& fiber : fibers_) __tsan_destroy_fiber(fiber->tsan_fiber);
+#endif
+#if defined(QUIRE_FIBER_ASAN)
+  // Frames that were left in the middle leave their marks.
+  __asan_unpoison_memory_region(stacks_, mapped_bytes_);
+#endif
+  munmap(stacks_, mapped_bytes_);
+}
+
+void FiberSet::Resume(int fiber) {
+  current_ = fibers_[fiber].get();
+  starting = this;
+  scheduler_->SwitchTo(current_);
+  scheduler_->Arrived(current_);
+}
+
+void FiberSet::Suspend() {
+  Context* const self = current_;
+  self->SwitchTo(scheduler_.get());
+  self->Arrived(scheduler_.get());
+}
+
+void FiberSet::Trampoline() {
+  FiberSet* const set = starting;
+  set->current_->Arrived(set->scheduler_.get());
+  set->entry_(set->argument_);
+  std::abort();
+}
+
+}  // namespace quire::simt

@@ -1,0 +1,99 @@
+#include "kernels/simt/global_memory_checker.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace quire::simt {
+namespace {
+
+uintptr_t Address(const void* p) {
+  return reinterpret_cast<uintptr_t>(p);
+}
+
+bool Contains(const GlobalBuffer& buffer, const void* p, size_t bytes) {
+  const size_t offset = Address(p) - Address(buffer.data);  // Huge in front of the buffer.
+  return offset <= buffer.bytes && bytes <= buffer.bytes - offset;
+}
+
+std::string Describe(const void* p, size_t bytes, Operation operation, const GlobalBuffer& buffer) {
+  const auto offset = static_cast<int64_t>(Address(p) - Address(buffer.data));
+  return std::string(Name(operation)) + " of " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) +
+         " of \"" + buffer.name + "\" (" + std::to_string(buffer.bytes) + " bytes)";
+}
+
+}  // namespace
+
+GlobalBuffer GlobalBuffer::FromPriorGrid() const {
+  GlobalBuffer buffer = *this;
+  buffer.is_from_prior_grid = true;
+  return buffer;
+}
+
+GlobalMemoryChecker::GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, ProblemLog* log)
+    : buffers_(std::move(buffers)), log_(log) {
+  std::sort(buffers_.begin(), buffers_.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
+}
+
+void GlobalMemoryChecker::BeginBlock(int block) {
+  block_ = block;
+  prior_grid_done_ = false;
+}
+
+void GlobalMemoryChecker::ReportOutOfBounds(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  log_->Report(ProblemKind::kGlobalOutOfBounds, {by.place, block_, by.thread}, [&] {
+    // The nearest buffer is the one that was meant, as a rule.
+    const auto distance = [&](const GlobalBuffer& buffer) {
+      const uintptr_t begin = Address(buffer.data);
+      return Address(p) < begin ? begin - Address(p) : Address(p) - std::min(Address(p), begin + buffer.bytes);
+    };
+    const auto nearest = std::min_element(buffers_.begin(), buffers_.end(),
+                                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    if (nearest == buffers_.end()) return std::string(Name(operation)) + ", and the launch has no buffers";
+    return Describe(p, bytes, operation, *nearest);
+  });
+}
+
+const GlobalBuffer* GlobalMemoryChecker::Find(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  if (last_found_ >= buffers_.size() || !Contains(buffers_[last_found_], p, bytes)) {
+    const auto found = std::find_if(buffers_.begin(), buffers_.end(),
+                                    [&](const GlobalBuffer& buffer) { return Contains(buffer, p, bytes); });
+    if (found == buffers_.end()) {
+      ReportOutOfBounds(p, bytes, operation, by);
+      return nullptr;
+    }
+    last_found_ = found - buffers_.begin();
+  }
+  const GlobalBuffer& buffer = buffers_[last_found_];
+  if (Address(p) % bytes != 0) {
+    log_->Report(ProblemKind::kMisaligned, {by.place, block_, by.thread},
+                 [&] { return Describe(p, bytes, operation, buffer); });
+  }
+  if (buffer.is_from_prior_grid && !prior_grid_done_) {
+    log_->Report(ProblemKind::kBeforePriorGrid, {by.place, block_, by.thread},
+                 [&] { return Describe(p, bytes, operation, buffer); });
+  }
+  return &buffer;
+}
+
+bool GlobalMemoryChecker::CheckRead(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
+  if (buffer == nullptr) return false;
+  if (operation == Operation::kLoadReadOnly && buffer->is_writable) {
+    log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
+                 [&] { return Describe(p, bytes, operation, *buffer) + ", which the launch may write"; });
+  }
+  return true;
+}
+
+bool GlobalMemoryChecker::CheckWrite(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
+  if (buffer == nullptr) return false;
+  if (!buffer->is_writable) {
+    log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
+                 [&] { return Describe(p, bytes, operation, *buffer); });
+  }
+  return buffer->is_writable;
+}
+
+}  // namespace quire::simt

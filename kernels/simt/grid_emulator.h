@@ -1,0 +1,130 @@
+#ifndef QUIRE_KERNELS_SIMT_GRID_EMULATOR_H_
+#define QUIRE_KERNELS_SIMT_GRID_EMULATOR_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/simt/access_history.h"
+#include "kernels/simt/async_copies.h"
+#include "kernels/simt/fiber.h"
+#include "kernels/simt/global_memory_checker.h"
+#include "kernels/simt/launch.h"
+#include "kernels/simt/problem.h"
+#include "kernels/simt/shared_memory_checker.h"
+#include "kernels/simt/types.h"
+
+namespace quire::simt {
+
+// One launch: runs the blocks one after another, the threads of a block as fibers in random turns. A thread runs until
+// it comes to a barrier or a collective; the last to come carries it out and makes all that waited ready again. What
+// the functions of simt.h do is here, for the thread that runs. Owned by Launch().
+class GridEmulator {
+ public:
+  GridEmulator(const LaunchConfig& config, const std::function<void()>& body);
+  GridEmulator(const GridEmulator&) = delete;
+  GridEmulator& operator=(const GridEmulator&) = delete;
+
+  LaunchReport Run();
+
+  // The launch that runs on this OS thread. REQUIRES: called from a kernel.
+  static GridEmulator& Current() { return *current_; }
+
+  const LaunchConfig& config() const { return config_; }
+  int block() const { return block_; }
+  int thread() const { return thread_; }
+  char* shared_memory() { return shared_.data(); }
+
+  void SyncBlock(Place place);
+  // Waits until all lanes of the warp have come with the same operation, which reads every lane's `in` and writes every
+  // lane's `out`; their types are the operation's (RunCollective).
+  void Collective(Operation operation, const void* in, void* out, Place place);
+
+  void LoadShared(const void* p, void* value, size_t bytes, Place place);
+  void StoreShared(void* p, const void* value, size_t bytes, Place place);
+  void LoadGlobal(const void* p, void* value, size_t bytes, Operation operation, Place place);
+  void StoreGlobal(void* p, const void* value, size_t bytes, Place place);
+  // Whether an atomic on `p`, in shared or global memory, may be made.
+  bool CheckAtomic(void* p, size_t bytes, Place place);
+
+  void CopyAsync16(void* shared, const void* global, bool predicate, Place place);
+  void CommitCopies() { copies_[thread_].Commit(); }
+  void WaitCopies(int groups_in_flight, Place place);
+
+  void WaitForPriorGrid() { global_.OnPriorGridDone(); }
+
+ private:
+  enum class State : uint8_t { kReady, kAtBarrier, kInCollective, kExited };
+
+  struct Thread {
+    State state = State::kReady;
+    Operation operation = Operation::kSyncBlock;  // What it waits in,
+    Place place;                                  // and where.
+  };
+
+  // What the lanes of a warp have brought to a collective so far.
+  struct Meeting {
+    int num_arrived = 0;
+    std::array<const void*, kWarpSize> in;
+    std::array<void*, kWarpSize> out;
+  };
+
+  static void ThreadMain(void* self);
+
+  // False if the block could not come to its end.
+  bool RunBlock(int block);
+  void BeginBlock(int block);
+  int TakeReadyThread();
+  void OnThreadExit();
+
+  void WakeUp(int thread);
+  void CompleteBarrier();
+  void CheckBarrierIsUniform(int warp);
+  void CompleteMeeting(int warp);
+  bool LanesAgree(int warp);
+  void RunCollective(int warp, Operation operation);
+  void RunLoadMatrix(int warp, Operation operation);
+
+  // Counts an operation of the running thread; the launch ends here if there are too many.
+  void CountOperation(Place place);
+  // Ends the launch from inside a thread.
+  void Abandon();
+  void ReportStuck();
+  std::string DescribeWarp(int warp) const;
+
+  int num_warps() const { return config_.num_threads / kWarpSize; }
+  Accessor Self(Place place) const { return {thread_, false, place}; }
+  uint64_t Random(uint64_t below) { return random_() % below; }
+
+  static inline constinit thread_local GridEmulator* current_ = nullptr;
+
+  const LaunchConfig& config_;
+  const std::function<void()>& body_;
+  std::mt19937_64 random_;
+  ProblemLog log_;
+  LaunchCounters counters_;
+  BarrierClock clock_;
+  SharedMemoryChecker shared_;
+  GlobalMemoryChecker global_;
+
+  // The block that runs.
+  int block_ = 0;
+  int thread_ = 0;  // Whose turn it is.
+  int num_live_ = 0;
+  int num_at_barrier_ = 0;
+  int64_t num_operations_ = 0;
+  bool is_abandoned_ = false;
+  std::vector<int> ready_;
+  std::vector<Thread> threads_;
+  std::vector<Meeting> meetings_;    // One per warp.
+  std::vector<AsyncCopies> copies_;  // One per thread.
+  FiberSet fibers_;
+};
+
+}  // namespace quire::simt
+
+#endif  // QUIRE_KERNELS_SIMT_GRID_EMULATOR_H_

@@ -1,0 +1,82 @@
+#ifndef QUIRE_KERNELS_SIMT_SIMT_H_
+#define QUIRE_KERNELS_SIMT_SIMT_H_
+
+// The device layer: everything that a GPU kernel says to the hardware, in about 40 functions of `quire::simt`. nvcc
+// compiles them to one instruction each (device.h); any other compiler gets an emulator in which every thread is a
+// fiber (emulator.h), so that a kernel, written once in a header, runs and is checked on the CPU. README.md has the
+// rules.
+//
+// Position                    grids and blocks have one dimension; a block has whole warps of 32 lanes
+//   int ThreadIndex()         of the block
+//   int LaneIndex()           of the warp
+//   int WarpIndex()           of the block
+//   int BlockIndex()          of the grid
+//   int BlockSize()           threads of a block
+//   int GridSize()            blocks of the grid
+//   char* SharedMemory()      the dynamic shared memory of the block, aligned to 1024 bytes; at first undefined
+//
+// Barriers
+//   void SyncBlock()          bar.sync: all threads of the block; orders all their memory accesses
+//   void SyncWarp()           all 32 lanes; orders the warp's memory accesses
+//   void MemoryFence()        membar.gl: my accesses before it are seen by the device before those after it
+//   void MemoryFenceSystem()  membar.sys: the same, by the host too (results in pinned host memory)
+//
+// Between lanes               all 32 lanes call the same one; none of them orders memory. T has 4 or 8 bytes.
+//   T Shuffle(T v, int lane)  shfl.idx: the v of `lane` (mod 32)
+//   T ShuffleXor(T v, int m)  shfl.bfly: the v of lane ^ m
+//   T ShuffleUp(T v, int d)   shfl.up: the v of lane - d, my own in the first d lanes
+//   T ShuffleDown(T v, int d) shfl.down: the v of lane + d, my own in the last d lanes
+//   uint32_t Ballot(bool p)   vote.ballot: bit i is the p of lane i
+//   bool Any(bool p), All(bool p)
+//
+// Memory                      T has 1, 2, 4, 8 or 16 bytes, and the address is a multiple of that
+//   T LoadGlobal(const T* p)            ld.global
+//   T LoadReadOnly(const T* p)          ld.global.nc: nobody may write there while the kernel runs
+//   void StoreGlobal(T* p, T v)         st.global
+//   T LoadShared(const T* p)            ld.shared
+//   void StoreShared(T* p, T v)         st.shared
+//   T AtomicAdd(T* p, T v)              uint32_t, uint64_t, float; shared or global; returns the old value
+//   uint32_t AtomicMax(uint32_t* p, uint32_t v)
+//   uint32_t TakeTicket(uint32_t* p, uint32_t n)   atom.inc: 0, 1, ... n - 1, then 0 again: who gets n - 1 is the last
+//
+// Asynchronous copies         16 bytes per lane, both addresses multiples of 16
+//   void CopyAsync16(void* shared, const void* global, bool pred)
+//                             cp.async.cg: not to be touched before the wait; zeros, and no read, where pred is false
+//   void CommitCopies()       cp.async.commit_group: my copies since the last commit become a group (may be empty)
+//   void WaitCopies<N>()      cp.async.wait_group: all of my groups but the latest N have landed, for me; others see
+//                             them after the next barrier
+//
+// Matrices                    all 32 lanes, at the same instruction
+//   void LoadMatrix4(uint32_t (&r)[4], const void* row)
+//                             ldmatrix.x4: four 8x8 matrices of 16-bit elements. Lane i gives the address of row i % 8
+//                             of matrix i / 8: 16 bytes, aligned. r[m] becomes the pair (g, 2t), (g, 2t+1) of matrix m,
+//                             where g = lane / 4 and t = lane % 4 here and below.
+//   void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row)
+//                             ldmatrix.x4.trans: the same, of the transposed matrices
+//   void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+//                             mma.m16n8k16: c[16][8] += a[16][16] b[16][8], sums in float32
+//                             a: pairs (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), each with its right neighbour
+//                             b: pairs (2t, g), (2t+8, g), each with its neighbour below
+//                             c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+//   void MmaF16(...)          the same with float16
+//
+// Arithmetic                  approximate (about 2^-22), results below 2^-126 become zero
+//   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
+//   uint32_t PackBf16(float low, float high), PackF16(low, high)   rounds to nearest even
+//   float LowBf16(uint32_t), HighBf16(uint32_t), LowF16(uint32_t), HighF16(uint32_t)
+//
+// Programmatic dependent launch (sm_90; nothing on older devices)
+//   void WaitForPriorGrid()   griddepcontrol.wait: what earlier kernels of the stream wrote is visible after it
+//   void TriggerNextGrid()    griddepcontrol.launch_dependents: the next kernel may start; says nothing of my writes
+
+#if defined(__CUDACC__)
+#define QUIRE_DEVICE __device__ __forceinline__
+#define QUIRE_UNROLL _Pragma("unroll")
+#include "kernels/simt/device.h"
+#else
+#define QUIRE_DEVICE inline
+#define QUIRE_UNROLL
+#include "kernels/simt/emulator.h"
+#endif
+
+#endif  // QUIRE_KERNELS_SIMT_SIMT_H_

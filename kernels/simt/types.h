@@ -1,0 +1,30 @@
+#ifndef QUIRE_KERNELS_SIMT_TYPES_H_
+#define QUIRE_KERNELS_SIMT_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::simt {
+
+constexpr int kWarpSize = 32;
+
+// What moves in one 8-byte or 16-byte access.
+struct alignas(8) U32x2 {
+  uint32_t word[2];
+};
+struct alignas(16) U32x4 {
+  uint32_t word[4];
+};
+
+// A parameter of this type takes no part in the deduction of T: StoreGlobal(float_pointer, 0) is valid.
+template <typename T>
+struct SameType {
+  using Type = T;
+};
+
+template <typename T>
+constexpr bool kIsAccessSize = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16;
+
+}  // namespace quire::simt
+
+#endif  // QUIRE_KERNELS_SIMT_TYPES_H_
