@@ -17,9 +17,8 @@
 #include "bench/memory_reader.h"
 #include "kernels/cpu/backend.h"
 
-ABSL_FLAG(std::string, isa, "",
-          "Instruction set of the kernels: generic, avx2, avx512, avx512_bf16 or amx; the best by "
-          "default.");
+ABSL_FLAG(std::string, cpu_kernels, "auto",
+          "generic, avx2, avx512, avx512_bf16 or amx; auto: the best of the machine.");
 ABSL_FLAG(int32_t, threads, 0,
           "Threads that compute; 0: one per core. With 1 times are CPU time, which other work disturbs less.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per block.");
@@ -34,7 +33,7 @@ const ProgramFlags& Flags() {
       "attention",
       "measures attention over bfloat16 K and V in randomly placed blocks: decoding, shared prefixes, prompts.",
       "[flags]",
-      {{"Backend:", {"isa", "threads"}}, {"Load:", {"block_size", "rounds"}}, {"Report:", {"json"}}}};
+      {{"Backend:", {"cpu_kernels", "threads"}}, {"Load:", {"block_size", "rounds"}}, {"Report:", {"json"}}}};
   return *flags;
 }
 
@@ -99,15 +98,15 @@ nlohmann::ordered_json ToJson(const AttentionModel& model, const AttentionLoad& 
           {"median_scatter_ratio", speed.scatter_ratio.Median()}};
 }
 
-absl::StatusOr<cpu::Isa> IsaOfFlag() {
+absl::StatusOr<cpu::Isa> KernelsFlag() {
   std::vector<std::pair<const char*, cpu::Isa>> choices;
   for (const cpu::Isa isa : cpu::SupportedIsas()) choices.emplace_back(cpu::Name(isa), isa);
-  if (absl::GetFlag(FLAGS_isa).empty()) return choices.back().second;
-  return FlagChoice<cpu::Isa>(FLAGS_isa, choices);
+  if (absl::GetFlag(FLAGS_cpu_kernels) == "auto") return choices.back().second;
+  return FlagChoice<cpu::Isa>(FLAGS_cpu_kernels, choices);
 }
 
 absl::Status Run() {
-  QUIRE_ASSIGN_OR_RETURN(const cpu::Isa isa, IsaOfFlag());
+  QUIRE_ASSIGN_OR_RETURN(const cpu::Isa isa, KernelsFlag());
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", absl::GetFlag(FLAGS_threads), 0, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("rounds", absl::GetFlag(FLAGS_rounds), 1, 10'000));
   const int num_threads = absl::GetFlag(FLAGS_threads);

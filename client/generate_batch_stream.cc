@@ -12,7 +12,7 @@ namespace quire {
 GenerateBatchStream::GenerateBatchStream(v1::InferenceService::Stub* stub) : stream_(stub->GenerateBatch(&context_)) {}
 
 GenerateBatchStream::~GenerateBatchStream() {
-  if (is_finished_) return;
+  if (end_.has_value()) return;
   context_.TryCancel();
   stream_->Finish();
 }
@@ -51,8 +51,8 @@ bool GenerateBatchStream::Next(v1::GenerateBatchResponse* response) {
 }
 
 absl::Status GenerateBatchStream::Finish() {
-  is_finished_ = true;
-  return FromGrpcStatus(stream_->Finish());
+  if (!end_.has_value()) end_ = FromGrpcStatus(stream_->Finish());
+  return *end_;
 }
 
 }  // namespace quire

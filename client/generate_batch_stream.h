@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -21,11 +22,13 @@ class GenerateBatchStream {
   ~GenerateBatchStream();
 
   // Starts a request, which ends by `timeout`. INVALID_ARGUMENT, and nothing is sent, when a string of it is not UTF-8;
-  // UNAVAILABLE when the stream is over.
+  // UNAVAILABLE when the stream is over. May wait until somebody calls Next: the server reads no further while as many
+  // requests as it allows have ended and their ends are unread. A thread that writes and reads in turns must therefore
+  // not start more requests than `max_batch_requests` (1024 by default) ahead of what it has read.
   absl::Status Start(uint64_t tag, const v1::GenerateRequest& request,
                      absl::Duration timeout = absl::InfiniteDuration());
 
-  // Ends a request; UNAVAILABLE when the stream is over.
+  // Ends a request; UNAVAILABLE when the stream is over. May wait as Start.
   absl::Status CancelRequest(uint64_t tag);
 
   // No more requests: the stream ends when all have.
@@ -34,7 +37,7 @@ class GenerateBatchStream {
   // Waits for the next entries. Returns false at the end of the stream; then Finish says how it ended.
   bool Next(v1::GenerateBatchResponse* response);
 
-  // REQUIRES: Next has returned false, or Cancel was called.
+  // How the stream ended; the same at every call. REQUIRES: Next has returned false, or Cancel was called.
   absl::Status Finish();
 
   void Cancel() { context_.TryCancel(); }
@@ -44,7 +47,7 @@ class GenerateBatchStream {
 
   grpc::ClientContext context_;
   const std::unique_ptr<grpc::ClientReaderWriter<v1::GenerateBatchRequest, v1::GenerateBatchResponse>> stream_;
-  bool is_finished_ = false;
+  std::optional<absl::Status> end_;
   std::mutex write_mutex_;
   bool has_half_closed_ = false;  // Guarded by write_mutex_.
 };

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "client/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReadText(const std::string& argument, const std::str
   if (argument == "-") {
     QUIRE_ASSIGN_OR_RETURN(text, ReadStandardInput());
   }
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(text, name));
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(text, absl::StrCat(name, ":")));
   return text;
 }
 

@@ -24,8 +24,8 @@ struct LinearArgs {
   const void* x;          // In the type that Backend::InputType(*w) names.
   const PackedMatrix* w;  // Of Backend::Pack.
   const float* bias;      // [rows] or null.
-  const void* residual;   // [num_tokens, rows] or null.
-  void* y;
+  const void* residual;   // [num_tokens, rows] activations, or null.
+  void* y;                // [num_tokens, rows] activations.
   int num_tokens;
 };
 
@@ -35,8 +35,8 @@ struct GatedLinearArgs {
   const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) names.
   const PackedMatrix* w;  // Of Backend::PackGated; gate and up are [dim, cols].
   const float* bias;      // [2 * dim], of the gate, then of up; or null.
-  void* y;
-  DataType y_type;  // float32, or the input type of a matrix.
+  void* y;                // [num_tokens, dim]
+  DataType y_type;        // float32, or the input type of a matrix.
   int num_tokens;
 };
 

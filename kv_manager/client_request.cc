@@ -22,7 +22,7 @@ void ClientRequest::Start(int64_t deadline_us) {
   Request request;
   if (absl::Status status = MakeStream(deadline_us, &request); !status.ok()) return writer_->EndCall(nullptr, status);
 
-  const std::shared_ptr<TokenStream> stream = stream_;
+  const std::shared_ptr<TokenStream> stream = this->stream();
   const RequestId id = request.id;
   if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
     stream->OnFailed(std::move(status));
@@ -60,11 +60,21 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
                                               environment_->max_outbox_tokens};
   auto stream = std::make_shared<TokenStream>(std::move(stream_environment), valid->request.id,
                                               ResponseSet(model, name, *valid), writer_);
-  QUIRE_RETURN_IF_ERROR(environment_->registry->Add(name, stream));
   *request = std::move(valid->request);
+  // Under the lock: once it is registered, an Abort may make it write.
   std::lock_guard lock(mutex_);
+  QUIRE_RETURN_IF_ERROR(environment_->registry->Add(name, stream));
   stream_ = std::move(stream);
   return absl::OkStatus();
+}
+
+std::shared_ptr<TokenStream> ClientRequest::stream() {
+  std::lock_guard lock(mutex_);
+  return stream_;
+}
+
+void ClientRequest::OnWritten(bool ok) {
+  stream()->OnWritten(ok);
 }
 
 void ClientRequest::Cancel() {

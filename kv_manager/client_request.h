@@ -34,6 +34,7 @@ struct GenerateEnvironment {
   const Clock* clock;
   RequestLimits limits;
   size_t max_batch_requests;
+  size_t max_message_bytes;
   size_t max_outbox_tokens;
   absl::Duration last_write_timeout;
   RpcCounts* counts;
@@ -61,12 +62,12 @@ class ClientRequest {
   // The client has left, or wants no more of it: ends the request, now or as soon as it has started.
   void Cancel();
 
-  // A write is only under way after Start has set stream_, and its submission orders the two; nothing writes stream_
-  // again, so this needs no lock.
-  void OnWritten(bool ok) { stream_->OnWritten(ok); }
+  // The write under way is over; not ok: the client has left.
+  void OnWritten(bool ok);
 
  private:
   absl::Status MakeStream(int64_t deadline_us, Request* request);
+  std::shared_ptr<TokenStream> stream();
   bool IsCancelled();
 
   GenerateEnvironment* const environment_;
@@ -75,8 +76,8 @@ class ClientRequest {
   const std::function<void(std::function<void()>)> run_later_;
 
   std::mutex mutex_;
-  std::shared_ptr<TokenStream> stream_;  // Written under mutex_, once, before the request is submitted.
-  bool is_cancelled_ = false;            // Guarded by mutex_.
+  std::shared_ptr<TokenStream> stream_;  // Set once, before anybody else finds it. Guarded by mutex_, as is_cancelled_.
+  bool is_cancelled_ = false;
 };
 
 }  // namespace quire

@@ -15,7 +15,9 @@ namespace quire {
 namespace {
 
 // Entries beyond this begin another message: clients take 4 MiB unless they were told otherwise.
-constexpr size_t kMaxMessageBytes = 1 << 20;
+constexpr size_t kMessageBytes = 1 << 20;
+// What a message takes besides its entries, and each entry besides itself.
+constexpr size_t kEnvelopeBytes = 16;
 
 absl::Status TagRunning(uint64_t tag) {
   return WithReason(absl::AlreadyExistsError(absl::StrCat("tag: request ", tag, " of the stream runs, and goes on")),
@@ -64,11 +66,17 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
                  [call = call_](auto job) { call->RunLater(std::move(job)); }) {}
 
   void WriteResponse(const v1::GenerateResponse* response) override {
-    call_->AddResponse(shared_from_this(), tag_, *response);
+    v1::GenerateBatchEntry entry = Entry(tag_, response);
+    too_large_ = call_->CheckSize(entry);
+    if (too_large_.ok()) return call_->AddResponse(shared_from_this(), std::move(entry));
+    call_->RunLater([member = shared_from_this()] { member->request().OnWritten(false); });
   }
   void LimitWrite() override { call_->LimitWrites(); }
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
-    call_->End(tag_, response, status);
+    v1::GenerateBatchEntry entry = Entry(tag_, response);
+    if (too_large_.ok()) too_large_ = call_->CheckSize(entry);
+    if (!too_large_.ok()) entry.clear_response();
+    call_->End(std::move(entry), too_large_.ok() ? status : too_large_);
   }
 
   ClientRequest& request() { return request_; }
@@ -77,6 +85,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   const std::shared_ptr<GenerateBatchCall> call_;
   const uint64_t tag_;
   ClientRequest request_;
+  absl::Status too_large_;  // Why no more can be written. Used by whoever writes.
 };
 
 GenerateBatchCall* GenerateBatchCall::New(GenerateEnvironment* environment, grpc::CallbackServerContext* context) {
@@ -158,12 +167,12 @@ void GenerateBatchCall::Cancel(uint64_t tag) {
 }
 
 void GenerateBatchCall::Refuse(uint64_t tag, const absl::Status& status) {
-  bool is_running;
   {
     std::lock_guard lock(mutex_);
-    is_running = running_.contains(tag);
+    AddEnd(Entry(tag, nullptr), running_.contains(tag) ? TagRunning(tag) : status);
   }
-  SendEnd(tag, nullptr, is_running ? TagRunning(tag) : status);
+  LimitWrites();
+  Flush();
 }
 
 void GenerateBatchCall::RunLater(std::function<void()> job) {
@@ -189,9 +198,15 @@ void GenerateBatchCall::RunJobs() {
   }
 }
 
-void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, uint64_t tag,
-                                    const v1::GenerateResponse& response) {
-  v1::GenerateBatchEntry entry = Entry(tag, &response);
+absl::Status GenerateBatchCall::CheckSize(const v1::GenerateBatchEntry& entry) const {
+  const size_t num_bytes = entry.ByteSizeLong() + kEnvelopeBytes;
+  if (num_bytes <= environment_->max_message_bytes) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(absl::StrCat("a response of ", num_bytes, " bytes, the limit is ",
+                                                              environment_->max_message_bytes)),
+                    "RESPONSE_TOO_LARGE", {{"max_message_bytes", absl::StrCat(environment_->max_message_bytes)}});
+}
+
+void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, v1::GenerateBatchEntry entry) {
   {
     std::lock_guard lock(mutex_);
     if (!is_cancelled_) {
@@ -202,36 +217,33 @@ void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, uint64_t tag
   RunLater([member = std::move(member)] { member->request().OnWritten(false); });
 }
 
-void GenerateBatchCall::End(uint64_t tag, const v1::GenerateResponse* response, const absl::Status& status) {
+void GenerateBatchCall::End(v1::GenerateBatchEntry entry, const absl::Status& status) {
   std::shared_ptr<Member> member;  // Lives until it has returned.
   {
+    // At once: without the request and before its end the call would look done.
     std::lock_guard lock(mutex_);
-    const auto it = running_.find(tag);
+    const auto it = running_.find(entry.tag());
     member = std::move(it->second);
     running_.erase(it);
-  }
-  SendEnd(tag, response, status);
-  FinishIfDone();
-}
-
-void GenerateBatchCall::SendEnd(uint64_t tag, const v1::GenerateResponse* response, const absl::Status& status) {
-  v1::GenerateBatchEntry entry = Entry(tag, response);
-  *entry.mutable_end() = ToRpcStatus(status);
-  environment_->counts->Count(RpcMethod::kGenerate, static_cast<grpc::StatusCode>(entry.end().code()));
-  {
-    std::lock_guard lock(mutex_);
-    if (!is_cancelled_) {
-      ++Add(std::move(entry)).num_ends;
-      ++num_unread_ends_;
-    }
+    AddEnd(std::move(entry), status);
   }
   LimitWrites();
   Flush();
+  FinishIfDone();
+}
+
+void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status& status) {
+  *entry.mutable_end() = ToRpcStatus(status);
+  environment_->counts->Count(RpcMethod::kGenerate, static_cast<grpc::StatusCode>(entry.end().code()));
+  if (is_cancelled_) return;
+  ++Add(std::move(entry)).num_ends;
+  ++num_unread_ends_;
 }
 
 GenerateBatchCall::Message& GenerateBatchCall::Add(v1::GenerateBatchEntry entry) {
-  const size_t num_bytes = entry.ByteSizeLong();
-  if (messages_.empty() || messages_.back().num_bytes + num_bytes > kMaxMessageBytes) messages_.emplace_back();
+  const size_t num_bytes = entry.ByteSizeLong() + kEnvelopeBytes;
+  const size_t limit = std::min(kMessageBytes, environment_->max_message_bytes);
+  if (messages_.empty() || messages_.back().num_bytes + num_bytes > limit) messages_.emplace_back();
   Message& message = messages_.back();
   message.num_bytes += num_bytes;
   *message.response.add_entries() = std::move(entry);
@@ -286,12 +298,13 @@ void GenerateBatchCall::OnAlarm() {
   {
     std::lock_guard lock(mutex_);
     has_alarm_ = false;
-    if (!is_writing_) return;
-    const absl::Duration spent = absl::Microseconds(environment_->clock->NowMicros() - write_start_us_);
-    if (spent < environment_->last_write_timeout) return SetAlarm(environment_->last_write_timeout - spent);
+    if (!is_writing_ && messages_.empty()) return;
+    // What waits while nothing is written is just about to be.
+    const int64_t spent_us = is_writing_ ? environment_->clock->NowMicros() - write_start_us_ : 0;
+    const absl::Duration left = environment_->last_write_timeout - absl::Microseconds(spent_us);
+    if (left > absl::ZeroDuration()) return SetAlarm(left);
   }
-  std::lock_guard lock(end_mutex_);
-  if (!is_over_) context_->TryCancel();
+  canceller_.TryCancel();
 }
 
 void GenerateBatchCall::OnCancel() {
@@ -320,12 +333,9 @@ void GenerateBatchCall::FinishIfDone() {
   {
     std::lock_guard lock(mutex_);
     if (!is_read_over_ || !running_.empty() || !messages_.empty() || is_writing_) return;
+    if (std::exchange(is_over_, true)) return;
     status = status_;
     if (status.ok() && is_cancelled_) status = absl::CancelledError("the client ended the call");
-  }
-  {
-    std::lock_guard lock(end_mutex_);
-    if (std::exchange(is_over_, true)) return;
   }
   const grpc::Status wire = ToGrpcStatus(status, context_);
   environment_->counts->Count(RpcMethod::kGenerateBatch, wire.error_code());

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "kv_manager/call_canceller.h"
 #include "kv_manager/client_request.h"
 #include "kv_manager/token_stream.h"
 #include "quire/v1/inference.pb.h"
@@ -39,7 +40,10 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    canceller_.OnDone();
+    self_.reset();
+  }
 
  private:
   class Member;
@@ -54,7 +58,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   };
 
   GenerateBatchCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context)
-      : environment_(environment), context_(context) {}
+      : environment_(environment), context_(context), canceller_(context) {}
 
   // --- What the client sends.
   // An error when it concerns the whole stream.
@@ -68,9 +72,12 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // --- What the requests say.
   void RunLater(std::function<void()> job);
   void RunJobs();
-  void AddResponse(std::shared_ptr<Member> member, uint64_t tag, const v1::GenerateResponse& response);
-  void End(uint64_t tag, const v1::GenerateResponse* response, const absl::Status& status);
-  void SendEnd(uint64_t tag, const v1::GenerateResponse* response, const absl::Status& status);
+  void AddResponse(std::shared_ptr<Member> member, v1::GenerateBatchEntry entry);
+  // The request is over; `entry` has its last response, if there is one.
+  void End(v1::GenerateBatchEntry entry, const absl::Status& status);
+  void AddEnd(v1::GenerateBatchEntry entry, const absl::Status& status);  // REQUIRES: mutex_ is held.
+  // RESOURCE_EXHAUSTED when the entry does not even fit into a message alone.
+  absl::Status CheckSize(const v1::GenerateBatchEntry& entry) const;
   // A client that does not read the end of a request for last_write_timeout loses the call.
   void LimitWrites();
 
@@ -88,12 +95,13 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
+  CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
   grpc::ByteBuffer read_;                    // Used by whoever reads, and handles what was read.
   grpc::ByteBuffer write_;                   // Used by whoever made is_writing_ true, as written_.
   Message written_;                          // What is being written.
 
-  std::mutex mutex_;  // Guards all up to is_over_. Not held while a request or gRPC is called.
+  std::mutex mutex_;  // Guards the rest. Not held while a request or the reactor is called.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_;  // By tag.
   std::vector<std::function<void()>> jobs_;
   bool is_running_jobs_ = false;
@@ -105,11 +113,9 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   bool is_read_over_ = false;    // The client has half-closed or left, or has sent nonsense.
   bool is_cancelled_ = false;    // Nothing is written any more.
   bool has_alarm_ = false;       // The alarm is set. It goes on as long as something is written.
+  bool is_over_ = false;         // Finish was called, or will be at once.
   absl::Status status_;          // Of the stream.
   std::unique_ptr<grpc::Alarm> alarm_;
-
-  std::mutex end_mutex_;  // gRPC may call OnCancel while the call is being cancelled: that must not take it.
-  bool is_over_ = false;  // Finish was called: context_ may end at any time. Guarded by end_mutex_.
 };
 
 }  // namespace quire

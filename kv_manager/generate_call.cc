@@ -31,25 +31,18 @@ void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
 
 // The alarm does not keep the call alive, for the call owns the alarm.
 void GenerateCall::LimitWrite() {
+  if (is_limited_.exchange(true)) return;
   write_alarm_.Set(absl::ToChronoTime(absl::Now() + environment_->last_write_timeout),
                    [weak = weak_from_this()](bool /*is_due*/) {
-                     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->CancelUnlessOver();
+                     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->canceller_.TryCancel();
                    });
 }
 
-void GenerateCall::CancelUnlessOver() {
-  std::lock_guard lock(end_mutex_);
-  if (!is_over_) context_->TryCancel();
-}
-
 void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
-  {
-    std::lock_guard lock(end_mutex_);
-    is_over_ = true;
-  }
   const grpc::Status wire = ToGrpcStatus(status, context_);
   environment_->counts->Count(RpcMethod::kGenerate, wire.error_code());
   if (response == nullptr) return Finish(wire);
+  LimitWrite();
   write_ = ToBytes(*response);
   StartWriteAndFinish(&write_, grpc::WriteOptions(), wire);
 }

@@ -4,11 +4,12 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kv_manager/call_canceller.h"
 #include "kv_manager/client_request.h"
 #include "kv_manager/token_stream.h"
 #include "quire/v1/inference.pb.h"
@@ -37,24 +38,26 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // From gRPC.
   void OnWriteDone(bool ok) override { request_.OnWritten(ok); }
   void OnCancel() override { request_.Cancel(); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    canceller_.OnDone();
+    self_.reset();
+  }
 
  private:
   GenerateCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context, v1::GenerateRequest request)
       : environment_(environment),
         context_(context),
+        canceller_(context),
         request_(environment, std::move(request), this,
                  [threads = environment->output_threads](auto job) { threads->Schedule(std::move(job)); }) {}
 
-  void CancelUnlessOver();
-
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
+  CallCanceller canceller_;
   ClientRequest request_;
   std::shared_ptr<GenerateCall> self_;  // Until OnDone.
 
-  std::mutex end_mutex_;  // gRPC may call OnCancel while the call is being cancelled: that must not take it.
-  bool is_over_ = false;  // EndCall was called: context_ may end at any time. Guarded by end_mutex_.
+  std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
   grpc::ByteBuffer write_;  // The response that is written.
 };

@@ -13,9 +13,10 @@ struct RequestLimits {
 
 struct InferenceServiceOptions {
   RequestLimits limits;
-  size_t max_requests = 4096;        // Calls of Generate, and requests of GenerateBatch, at the same time.
-  size_t max_batch_requests = 1024;  // Of those, the ones of one GenerateBatch.
-  size_t max_outbox_tokens = 4096;   // Tokens that wait for one slow reader before its request is ended.
+  size_t max_requests = 4096;           // Calls of Generate, and requests of GenerateBatch, at the same time.
+  size_t max_batch_requests = 1024;     // Of those, the ones of one GenerateBatch.
+  size_t max_message_bytes = 16 << 20;  // That gRPC sends.
+  size_t max_outbox_tokens = 4096;      // Tokens that wait for one slow reader before its request is ended.
   // How long a client may take to read what is under way when generation has ended, before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.

@@ -51,6 +51,7 @@ InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServic
                    .clock = clock,
                    .limits = options.limits,
                    .max_batch_requests = options.max_batch_requests,
+                   .max_message_bytes = options.max_message_bytes,
                    .max_outbox_tokens = options.max_outbox_tokens,
                    .last_write_timeout = options.last_write_timeout,
                    .counts = &counts_,

@@ -69,7 +69,7 @@ Manager::~Manager() {
 }
 
 absl::Status Manager::Listen() {
-  const GrpcServerLimits limits{.max_message_bytes = options_.max_message_bytes,
+  const GrpcServerLimits limits{.max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
                                 .max_streams_per_connection = kMaxStreamsPerConnection,
                                 .min_ping_interval_ms = kMinPingIntervalMs};
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, limits,

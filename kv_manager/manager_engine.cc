@@ -79,13 +79,16 @@ void ManagerEngine::AddWorker(const std::string& address) {
 }
 
 absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink> sink) {
+  // Made before the lock, for which step loops wait; under it only for a worker whose blocks have another size.
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
   const std::lock_guard lock(mutex_);
   if (is_draining_) {
     ++refusals_.draining;
     return WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
   }
   loads_.clear();
-  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request));
+  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, &hashes));
   const std::optional<int> chosen =
       ChooseWorker(loads_, {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .num_rows = NumRows(request),
@@ -94,7 +97,8 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
     ++refusals_.no_worker;
     return NoWorker();
   }
-  const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink));
+  block_size_ = loads_[*chosen].block_size;
+  const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
   return status;
 }

@@ -1,6 +1,7 @@
 #ifndef QUIRE_KV_MANAGER_MANAGER_ENGINE_H_
 #define QUIRE_KV_MANAGER_MANAGER_ENGINE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -96,6 +97,7 @@ class ManagerEngine : public Engine {
   const Clock* const clock_;
   const int64_t started_us_;
   ModelRegistry registry_;
+  std::atomic<int> block_size_ = 0;  // Of the worker that got the last request; 0 before the first.
 
   mutable std::mutex mutex_;  // Guards the rest; the loops' own locks are taken under it.
   std::condition_variable loop_changed_;

@@ -2,13 +2,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
+#include "base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -16,7 +17,6 @@
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/proto_buffer_writer.h"
 #include "kv_manager/rpc_status.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {
@@ -53,9 +53,9 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
     std::string name = absl::StrCat(path, field->name());
     if (field->is_repeated()) absl::StrAppend(&name, "[", counts[field->number()]++, "]");
     if (field->type() == FieldDescriptor::TYPE_STRING) {
-      const absl::Status utf8 = CheckUtf8(value, "");
-      if (utf8.ok()) continue;
-      errors->Add(name, std::string(absl::StripLeadingAsciiWhitespace(utf8.message())));
+      const std::optional<std::string> error = Utf8Error(value);
+      if (!error.has_value()) continue;
+      errors->Add(name, *error);
       return true;
     }
     if (field->type() != FieldDescriptor::TYPE_MESSAGE) continue;

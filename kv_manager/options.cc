@@ -188,6 +188,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
   options.max_requests = absl::GetFlag(FLAGS_max_requests);
   options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
+  options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
@@ -234,7 +235,6 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   }
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
-  options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, PositiveDuration(FLAGS_step_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, PositiveDuration(FLAGS_worker_grace));
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, PositiveDuration(FLAGS_worker_keepalive_timeout));

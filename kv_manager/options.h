@@ -23,7 +23,6 @@ struct ManagerOptions {
   bool has_prefix_cache = true;
   double max_pinned_share = 0;
   InferenceServiceOptions inference;
-  int max_message_bytes = 0;
   int max_step_ms;  // 0: no limit.
   absl::Duration step_timeout;
   absl::Duration worker_grace;

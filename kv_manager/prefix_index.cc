@@ -15,6 +15,18 @@ PrefixHash ExtendPrefixHash(PrefixHash prefix, absl::Span<const TokenId> block) 
   return absl::HashOf(prefix, block);
 }
 
+const std::vector<PrefixHash>& PromptHashes::Of(int block_size) {
+  if (block_size == block_size_) return hashes_;
+  block_size_ = block_size;
+  hashes_.clear();
+  PrefixHash prefix = HashOfSalt(salt_);
+  for (size_t i = 0; i + block_size <= prompt_.size(); i += block_size) {
+    prefix = ExtendPrefixHash(prefix, prompt_.subspan(i, block_size));
+    hashes_.push_back(prefix);
+  }
+  return hashes_;
+}
+
 void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
   const std::lock_guard lock(mutex_);
   if (const auto it = blocks_.find(block); it != blocks_.end()) {
@@ -26,8 +38,8 @@ void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
   Add(*prefix);
 }
 
-void PrefixIndex::Expect(RequestId request, absl::string_view salt, absl::Span<const TokenId> prompt) {
-  std::vector<PrefixHash> prefixes = HashesOf(salt, prompt);
+void PrefixIndex::Expect(RequestId request, PromptHashes* prompt) {
+  std::vector<PrefixHash> prefixes = prompt->Of(block_size_);  // Before the lock, for which the step loop waits.
   const std::lock_guard lock(mutex_);
   for (const PrefixHash expected : prefixes) Add(expected);
   expected_.emplace(request, std::move(prefixes));
@@ -47,23 +59,12 @@ void PrefixIndex::ClearBlocks() {
   blocks_.clear();
 }
 
-int PrefixIndex::NumTokens(absl::string_view salt, absl::Span<const TokenId> prompt) const {
-  const std::vector<PrefixHash> prefixes = HashesOf(salt, prompt);
+int PrefixIndex::NumTokens(PromptHashes* prompt) const {
+  const std::vector<PrefixHash>& prefixes = prompt->Of(block_size_);
   const std::lock_guard lock(mutex_);
   const auto missing =
       std::find_if(prefixes.begin(), prefixes.end(), [this](PrefixHash prefix) { return !counts_.contains(prefix); });
   return static_cast<int>(missing - prefixes.begin()) * block_size_;
-}
-
-// Of all its prefixes in whole blocks, shortest first. Without the lock: the step loop waits for that.
-std::vector<PrefixHash> PrefixIndex::HashesOf(absl::string_view salt, absl::Span<const TokenId> prompt) const {
-  std::vector<PrefixHash> prefixes;
-  PrefixHash prefix = HashOfSalt(salt);
-  for (size_t i = 0; i + block_size_ <= prompt.size(); i += block_size_) {
-    prefix = ExtendPrefixHash(prefix, prompt.subspan(i, block_size_));
-    prefixes.push_back(prefix);
-  }
-  return prefixes;
 }
 
 void PrefixIndex::Remove(PrefixHash prefix) {

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/rpc_status.h"
 #include "kv_manager/samples_validation.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

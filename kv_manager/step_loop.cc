@@ -82,8 +82,13 @@ void StepLoop::ThreadMain() {
 // The inbox.
 
 absl::Status StepLoop::Submit(Request request, std::shared_ptr<RequestSink> sink) {
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  return Submit(std::move(request), std::move(sink), &hashes);
+}
+
+absl::Status StepLoop::Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
   const std::shared_ptr<PrefixIndex> index = IndexFor(request);
-  if (index != nullptr) index->Expect(request.id, request.cache_salt, request.prompt);
+  if (index != nullptr) index->Expect(request.id, hashes);
   const RequestId id = request.id;
   const absl::Status status = Post(std::move(request), std::move(sink));
   if (!status.ok() && index != nullptr) index->Forget(id);
@@ -178,10 +183,10 @@ WorkerLoad StepLoop::load() const {
   return load;
 }
 
-WorkerLoad StepLoop::load(const Request& request) const {
+WorkerLoad StepLoop::load(const Request& request, PromptHashes* hashes) const {
   WorkerLoad load = this->load();
   const std::shared_ptr<PrefixIndex> index = IndexFor(request);
-  if (index != nullptr) load.num_cached_tokens = index->NumTokens(request.cache_salt, request.prompt);
+  if (index != nullptr) load.num_cached_tokens = index->NumTokens(hashes);
   return load;
 }
 

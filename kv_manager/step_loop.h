@@ -77,7 +77,8 @@ class StepLoop : private WorkerClient::Listener {
 
   // Thread-safe, none of them waits for the loop:
 
-  // See Engine::Submit.
+  // See Engine::Submit. `hashes` are those of the request's salt and prompt.
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes);
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink);
   // See Engine::Cancel. Kept only for a request that is submitted here and has not ended, and once: however slow the
   // loop, there are never more cancels in the inbox than requests in it and in the loop.
@@ -92,8 +93,8 @@ class StepLoop : private WorkerClient::Listener {
   std::shared_ptr<const WorkerStatus> status() const;
   // Includes what was submitted since.
   WorkerLoad load() const;
-  // With what is cached of this request's prompt.
-  WorkerLoad load(const Request& request) const;
+  // With what is cached of this request's prompt. `hashes` are those of its salt and prompt.
+  WorkerLoad load(const Request& request, PromptHashes* hashes) const;
   // Events that the loop has not taken yet.
   int inbox_size() const;
 

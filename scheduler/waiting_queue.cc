@@ -127,12 +127,14 @@ void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
 int WaitingQueue::NumAhead(const SequenceGroup& group) {
   int num_ahead = 0;
   const double least_served = least_served_;
+  const uint64_t num_visits = num_visits_;
   Visit([&](SequenceGroup* other) {
     if (other == &group) return false;
     ++num_ahead;
     return true;
   });
   least_served_ = least_served;
+  num_visits_ = num_visits;
   return num_ahead;
 }
 

@@ -41,7 +41,7 @@ class WaitingQueue {
   // In no order that matters.
   void ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const;
 
-  // The requests that Visit comes to before this one.
+  // The requests that Visit comes to before this one. Changes nobody's turn, but may look up a cached prefix anew.
   int NumAhead(const SequenceGroup& group);
 
   // The scheduler did so many tokens of work for the tenant.

@@ -19,9 +19,9 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 constexpr int kRowsPerTile = 16;
 constexpr int kUnitsPerTile = kAttentionTileUnits;
 
-// A tile of 64 tokens that is fetched while another is worked on. A step takes a line of K and one of V of every unit:
-// one place alone would leave the core waiting for each line. Steps are spread over all of the work, for as soon as
-// more lines are under way than a core can wait for, everything else stops.
+// A tile of 64 tokens that is fetched while another is worked on. A step takes the next two lines of every unit, which
+// has K and then V: one place alone would leave the core waiting for each line. Steps are spread over all of the work,
+// for as soon as more lines are under way than a core can wait for, everything else stops.
 class NextTile {
  public:
   NextTile() = default;
@@ -150,7 +150,6 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, Pa
   }
   const Vec max = Max(Load(old_max), tile_max);
   const Vec factor = Exp(Sub(Load(old_max), max));
-  // A row that has seen no token yet and sees none here: -inf - -inf is not a number.
   constexpr float kLog2E = 1.44269504f;
   alignas(64) float maxima[kRowsPerTile], offsets[kRowsPerTile], factors[kRowsPerTile];
   Store(maxima, max);
@@ -161,7 +160,7 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, Pa
     lanes[row] = Zero();
     if (row >= rows.count) continue;
     BFloat16* weights = scratch->weights + row * kAttentionTileTokens;
-    if (rows.begin[row] >= rows.end[row]) {
+    if (rows.begin[row] >= rows.end[row]) {  // It may have seen nothing before either: -inf - -inf is not a number.
       _mm512_store_si512(weights, _mm512_setzero_si512());
       _mm512_store_si512(weights + 2 * kUnitTokens, _mm512_setzero_si512());
       continue;

@@ -47,8 +47,8 @@ struct AttentionTask {
   const float* const* queries;   // [num_rows], each [head_dim]
   const int32_t* visible_begin;  // [num_rows] absolute positions
   const int32_t* visible_end;    // [num_rows]
-  SoftmaxState* states;          // [num_rows] updated; empty at first.
-  float* values;                 // [num_rows, padded_dim] sum of exp(score - max) * v, updated; zeros at first.
+  SoftmaxState* states;          // [num_rows] what the rows have seen before, updated; an empty state is fine.
+  float* values;                 // [num_rows, padded_dim] sum of exp(score - max) * v of the same, updated.
   int num_units;
   int num_following;  // Further units that may be read later: worth fetching towards the end.
   int first_token;    // Position of the first token of units[0], a multiple of 64.

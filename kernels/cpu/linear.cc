@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "kernels/half_float.h"
 
@@ -54,13 +55,19 @@ void CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   whole->x_stride = w.cols();
   if (InputType(w) == DataType::kFloat32 || w.cols() == w.padded_cols()) return;
   const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
-  if (padded_.bytes() < whole->num_rows * stride) padded_ = Memory(whole->num_rows * stride);
+  if (padded_.bytes() < whole->num_rows * stride) {
+    padded_ = Memory(whole->num_rows * stride);
+    if (padded_.data() == nullptr) throw std::bad_alloc();
+  }
   const char* const from = static_cast<const char*>(whole->x);
   char* const to = static_cast<char*>(padded_.data());
-  for (int row = 0; row < whole->num_rows; ++row) {
-    memcpy(to + row * stride, from + row * row_bytes, row_bytes);
-    memset(to + row * stride + row_bytes, 0, stride - row_bytes);
-  }
+  pool_->ForEach(CeilDiv(whole->num_rows, kMinRowsPerItem), [&](int item, int) {
+    const int begin = item * kMinRowsPerItem, end = std::min(begin + kMinRowsPerItem, whole->num_rows);
+    for (int row = begin; row < end; ++row) {
+      memcpy(to + row * stride, from + row * row_bytes, row_bytes);
+      memset(to + row * stride + row_bytes, 0, stride - row_bytes);
+    }
+  });
   whole->x = to;
   whole->x_stride = w.padded_cols();
 }

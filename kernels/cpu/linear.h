@@ -25,6 +25,7 @@ class CpuLinear {
   void Multiply(const CpuPackedMatrix& w, LinearTask whole);
 
   // Points the task to its input as kernels take it: as it is, or a copy with zeros up to the next multiple of 32.
+  // Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   void PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
 
   const KernelTable& kernels_;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

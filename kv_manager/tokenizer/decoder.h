@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/json_value.h"
 #include "kv_manager/tokenizer/pattern.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 

@@ -1,6 +1,6 @@
 #include "kv_manager/tokenizer/detokenizer.h"
 
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 

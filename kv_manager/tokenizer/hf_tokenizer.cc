@@ -8,8 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/tokenizer_json.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/byte_level.h"
 #include "kv_manager/tokenizer/pattern.h"
 #include "kv_manager/tokenizer/unicode.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/regex_syntax.h"
 #include "kv_manager/tokenizer/unicode.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

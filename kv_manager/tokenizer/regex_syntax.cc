@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

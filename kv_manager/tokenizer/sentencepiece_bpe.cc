@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 

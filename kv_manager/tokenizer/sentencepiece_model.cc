@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/proto_reader.h"
-#include "kv_manager/tokenizer/utf8.h"
 #include "kv_manager/tokenizer/vocabulary.h"
 
 namespace quire {

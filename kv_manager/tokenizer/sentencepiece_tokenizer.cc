@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/sentencepiece_bpe.h"
 #include "kv_manager/tokenizer/sentencepiece_model.h"
 #include "kv_manager/tokenizer/sentencepiece_normalizer.h"
 #include "kv_manager/tokenizer/sentencepiece_vocabulary.h"
 #include "kv_manager/tokenizer/unigram_lattice.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/unicode_tables.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

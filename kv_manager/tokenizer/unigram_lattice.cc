@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

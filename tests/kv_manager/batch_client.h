@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -66,6 +67,7 @@ class BatchClient {
     v1::GenerateBatchResponse message;
     if (!stream->Read(&message)) return false;
     ++num_messages;
+    max_message_bytes = std::max(max_message_bytes, message.ByteSizeLong());
     EXPECT_GT(message.entries_size(), 0);
     for (const v1::GenerateBatchEntry& entry : message.entries()) {
       Result& result = results[entry.tag()];
@@ -95,6 +97,7 @@ class BatchClient {
   std::unique_ptr<grpc::ClientReaderWriter<v1::GenerateBatchRequest, v1::GenerateBatchResponse>> stream;
   std::map<uint64_t, Result> results;  // By tag.
   int num_messages = 0;
+  size_t max_message_bytes = 0;
 };
 
 }  // namespace quire

@@ -333,10 +333,33 @@ TEST(GenerateBatchTest, EndsThatNobodyReadsHoldTheClientUp) {
     for (int tag = 1; tag <= 200; ++tag) batch.Start(tag, {});
     batch.stream->WritesDone();
   });
+  const auto num_refused = [&] { return Count(harness, RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT); };
+  while (num_refused() < 2) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(num_refused(), 3) << "two ends are unread, and a message may have been read before the second";
   while (batch.Read()) continue;
   writer.join();
   EXPECT_TRUE(batch.stream->Finish().ok());
   EXPECT_THAT(batch.results, SizeIs(200));
+}
+
+TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
+  InferenceServiceOptions options;
+  options.max_message_bytes = 400;
+  ServiceHarness harness(ToyModel(), options);
+  BatchClient batch(&harness);
+  for (int tag = 1; tag <= 20; ++tag) batch.Start(tag, Request("a", 5));
+  v1::GenerateRequest large = Request("a", 100);
+  large.set_logprobs(3);
+  batch.Start(21, large);
+  harness.engine.WaitForRequests(21);
+  harness.engine.WaitUntilIdle();
+  EXPECT_TRUE(batch.Finish().ok());
+  EXPECT_LE(batch.max_message_bytes, 400u);
+  for (int tag = 1; tag <= 20; ++tag) EXPECT_THAT(batch.results[tag].tokens(), SizeIs(5));
+  const grpc::Status status = batch.results[21].status();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESPONSE_TOO_LARGE");
 }
 
 TEST(GenerateBatchTest, AbortEndsABatchedRequest) {

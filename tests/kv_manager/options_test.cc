@@ -118,7 +118,7 @@ TEST(OptionsTest, TheBoundsForClientsAreTheServices) {
   EXPECT_EQ(options->inference.max_waiting_texts, 4u);
   EXPECT_EQ(options->inference.num_text_threads, 5);
   EXPECT_EQ(options->inference.last_write_timeout, absl::Seconds(6));
-  EXPECT_EQ(options->max_message_bytes, 70'000);
+  EXPECT_EQ(options->inference.max_message_bytes, 70'000u);
   EXPECT_EQ(options->worker_keepalive_timeout, absl::Seconds(8));
 }
 

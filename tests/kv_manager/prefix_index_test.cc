@@ -17,34 +17,40 @@ PrefixHash HashOfBlocks(int num_blocks) {
   return hash;
 }
 
+int NumTokens(const PrefixIndex& index, absl::string_view salt = "") {
+  PromptHashes hashes(salt, kPrompt);
+  return index.NumTokens(&hashes);
+}
+
 TEST(PrefixIndexTest, FindsTheLongestPrefixInWholeBlocks) {
   PrefixIndex index(4);
-  EXPECT_EQ(index.NumTokens("", kPrompt), 0);
+  EXPECT_EQ(NumTokens(index), 0);
   index.Set(BlockId{7}, HashOfBlocks(2));
-  EXPECT_EQ(index.NumTokens("", kPrompt), 0) << "the first block is missing";
+  EXPECT_EQ(NumTokens(index), 0) << "the first block is missing";
   index.Set(BlockId{3}, HashOfBlocks(1));
-  EXPECT_EQ(index.NumTokens("", kPrompt), 8);
-  EXPECT_EQ(index.NumTokens("other salt", kPrompt), 0);
+  EXPECT_EQ(NumTokens(index), 8);
+  EXPECT_EQ(NumTokens(index, "other salt"), 0);
 }
 
 TEST(PrefixIndexTest, ABlockThatHoldsSomethingElseIsNoHitAnyMore) {
   PrefixIndex index(4);
   index.Set(BlockId{3}, HashOfBlocks(1));
   index.Set(BlockId{3}, PrefixHash{12345});
-  EXPECT_EQ(index.NumTokens("", kPrompt), 0);
+  EXPECT_EQ(NumTokens(index), 0);
 }
 
 TEST(PrefixIndexTest, WhatIsPlacedIsExpectedUntilItHasEnded) {
   PrefixIndex index(4);
-  index.Expect(RequestId{1}, "", kPrompt);
-  index.Expect(RequestId{2}, "", kPrompt);
+  PromptHashes hashes("", kPrompt);
+  index.Expect(RequestId{1}, &hashes);
+  index.Expect(RequestId{2}, &hashes);
   index.ClearBlocks();
-  EXPECT_EQ(index.NumTokens("", kPrompt), 8);
+  EXPECT_EQ(NumTokens(index), 8);
   index.Forget(RequestId{1});
-  EXPECT_EQ(index.NumTokens("", kPrompt), 8);
+  EXPECT_EQ(NumTokens(index), 8);
   index.Forget(RequestId{2});
   index.Forget(RequestId{2});
-  EXPECT_EQ(index.NumTokens("", kPrompt), 0);
+  EXPECT_EQ(NumTokens(index), 0);
 }
 
 TEST(PrefixIndexTest, KnowsWhatTheBlockManagerCachesAndEvicts) {
@@ -55,14 +61,14 @@ TEST(PrefixIndexTest, KnowsWhatTheBlockManagerCachesAndEvicts) {
   blocks.AdoptPrefix(SequenceId{1}, "", kPrompt, 0);
   ASSERT_TRUE(blocks.Allocate(SequenceId{1}, 0, 9, &copies));
   blocks.Publish(SequenceId{1}, kPrompt, 8);
-  EXPECT_EQ(index.NumTokens("", kPrompt), 8);
+  EXPECT_EQ(NumTokens(index), 8);
   blocks.Free(SequenceId{1});
-  EXPECT_EQ(index.NumTokens("", kPrompt), 8);
+  EXPECT_EQ(NumTokens(index), 8);
   ASSERT_TRUE(blocks.Allocate(SequenceId{2}, 0, 8, &copies));
-  EXPECT_EQ(index.NumTokens("", kPrompt), 4) << "the deeper block was evicted";
+  EXPECT_EQ(NumTokens(index), 4) << "the deeper block was evicted";
   blocks.Free(SequenceId{2});
   blocks.OnStepsAbandoned();
-  EXPECT_EQ(index.NumTokens("", kPrompt), 0);
+  EXPECT_EQ(NumTokens(index), 0);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "kv_manager/tokenizer/tokenizer.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 

@@ -63,7 +63,8 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller, int64_t deadli
       .deadline_us = deadline,
       .wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size)};
   live_.Add(request.id, std::move(entry));
-  if (!request.bypass_prefix_cache) index_.Expect(request.id, request.cache_salt, request.prompt);
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  if (!request.bypass_prefix_cache) index_.Expect(request.id, &hashes);
   audit_.OnSubmitted(request);
   callers_.emplace(request.id, std::move(caller));
   return absl::OkStatus();
@@ -218,7 +219,8 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
   report_.probed_blocks += static_cast<int64_t>(table.size());
   num_probed_tokens_ += hit.num_tokens;
   blocks_.Free(sequence);
-  const int num_indexed = index_.NumTokens(salt, tokens);
+  PromptHashes hashes(salt, tokens);
+  const int num_indexed = index_.NumTokens(&hashes);
   if (num_live() == 0 ? num_indexed != hit.num_block_tokens : num_indexed < hit.num_block_tokens) {
     return Violation(hit.num_block_tokens, " tokens are cached, ", num_indexed, " by the index");
   }
@@ -227,6 +229,7 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
 
 WorkerLoad SimEngine::Load(const Request& request) const {
   const bool may_start_cached = options_.prefix_cache != 0 && !request.bypass_prefix_cache;
+  PromptHashes hashes(request.cache_salt, request.prompt);
   return {.is_ready = has_worker(),
           .may_return = !has_worker(),
           .block_size = options_.block_size,
@@ -235,7 +238,7 @@ WorkerLoad SimEngine::Load(const Request& request) const {
           .wanted_blocks = live_.wanted_blocks(),
           .num_requests = live_.size(),
           .max_sequences = options_.rows,
-          .num_cached_tokens = may_start_cached ? index_.NumTokens(request.cache_salt, request.prompt) : 0};
+          .num_cached_tokens = may_start_cached ? index_.NumTokens(&hashes) : 0};
 }
 
 void SimEngine::Digest(const StepPlan& plan) {

@@ -1,4 +1,5 @@
-// A decode step takes no memory from the heap: what it needs was taken when the worker started, or by the steps before.
+// A decode step takes no memory from the heap but what grows with its sequences: the rest was taken when the worker
+// started, or by the steps before.
 
 #include <gtest/gtest.h>
 
@@ -75,7 +76,7 @@ v1::StepPlan PlanOf(int step) {
   return plan.plan();
 }
 
-TEST(AllocationTest, DecodeStepsAllocateNothing) {
+TEST(AllocationTest, DecodeStepsAllocateOnlyWhatGrows) {
   TestWorker worker({.block_size = 16,
                      .num_blocks = 12 * kSequences,
                      .max_sequences = kSequences,

@@ -3,9 +3,9 @@
 #include <random>
 #include <thread>
 
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kv_manager/tokenizer/utf8.h"
 #include "tests/kv_manager/tokenizer/golden_files.h"
 
 namespace quire {

@@ -1,10 +1,10 @@
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/tokenizer/normalizer.h"
 #include "kv_manager/tokenizer/pre_tokenizer.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "kv_manager/tokenizer/unicode.h"
 
+#include "base/utf8.h"
 #include "gtest/gtest.h"
 #include "kv_manager/tokenizer/unicode_tables.h"
-#include "kv_manager/tokenizer/utf8.h"
 
 namespace quire {
 namespace {

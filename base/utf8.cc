@@ -1,4 +1,4 @@
-#include "kv_manager/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include "absl/strings/str_cat.h"
 
@@ -46,16 +46,21 @@ size_t FindInvalid(std::string_view text) {
 
 }  // namespace
 
-absl::Status CheckUtf8(std::string_view text, std::string_view what) {
-  const size_t invalid = FindInvalid(text);
-  if (invalid == text.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(std::string(what), " is not valid UTF-8: byte ", invalid, " of ", text.size(), " is 0x",
-                   absl::Hex(static_cast<unsigned char>(text[invalid]), absl::kZeroPad2)));
-}
-
 bool IsValidUtf8(std::string_view text) {
   return FindInvalid(text) == text.size();
+}
+
+std::optional<std::string> Utf8Error(std::string_view text) {
+  const size_t invalid = FindInvalid(text);
+  if (invalid == text.size()) return std::nullopt;
+  return absl::StrCat("is not valid UTF-8: byte ", invalid, " of ", text.size(), " is 0x",
+                      absl::Hex(static_cast<unsigned char>(text[invalid]), absl::kZeroPad2));
+}
+
+absl::Status CheckUtf8(std::string_view text, std::string_view what) {
+  const std::optional<std::string> error = Utf8Error(text);
+  if (!error.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(std::string(what), " ", *error));
 }
 
 char32_t DecodeUtf8(std::string_view text, size_t* pos) {

@@ -1,7 +1,8 @@
-#ifndef QUIRE_KV_MANAGER_TOKENIZER_UTF8_H_
-#define QUIRE_KV_MANAGER_TOKENIZER_UTF8_H_
+#ifndef QUIRE_BASE_UTF8_H_
+#define QUIRE_BASE_UTF8_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,10 +14,12 @@ namespace quire {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
-// OK, or InvalidArgument naming the byte offset of the first ill-formed sequence (surrogates and overlong forms are
-// ill-formed). `what` names the text in the message.
-absl::Status CheckUtf8(std::string_view text, std::string_view what);
 bool IsValidUtf8(std::string_view text);
+// What is wrong with a text that is not valid, with the byte offset of the first ill-formed sequence (surrogates and
+// overlong forms are ill-formed): "is not valid UTF-8: byte 2 of 4 is 0xff". Nothing when it is valid.
+std::optional<std::string> Utf8Error(std::string_view text);
+// OK, or InvalidArgument: `what`, a space, and the error.
+absl::Status CheckUtf8(std::string_view text, std::string_view what);
 
 // The length in bytes of the character that starts with `lead`. REQUIRES: the lead byte of valid UTF-8.
 inline size_t Utf8Length(char lead) {
@@ -50,4 +53,4 @@ class Utf8Assembler {
 
 }  // namespace quire
 
-#endif  // QUIRE_KV_MANAGER_TOKENIZER_UTF8_H_
+#endif  // QUIRE_BASE_UTF8_H_
