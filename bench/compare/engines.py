@@ -65,7 +65,7 @@ class Quire:
             [self.binaries / "worker_speed", f"--model={self.models / model}", f"--threads={self.threads}", "--json"] +
             [f"--{name}={value}" for name, value in flags.items()]))
 
-    def serve(self, model, requests, clients, num_blocks, shared_tokens=0):
+    def serve(self, model, requests, clients, num_blocks, shared_tokens=0, multiplex=False):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder, "requests.csv")
             trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
@@ -86,7 +86,8 @@ class Quire:
                 wait_until(is_ready)
                 report = json.loads(output_of(
                     load + [f"--trace={trace}", f"--requests={len(requests)}", f"--max-concurrency={clients}",
-                            f"--shared-prefix={shared_tokens}", "--seed=2"], accept_failure=True))
+                            f"--shared-prefix={shared_tokens}", f"--multiplex={multiplex}", "--seed=2"],
+                    accept_failure=True))
                 report["peak_bytes"] = peak_bytes(worker_process)
         return report
 

@@ -106,12 +106,13 @@ def rows(quire, llama):
                    {title: lambda mode=mode: llama.serve(model, mode, requests, clients, pool_tokens, vocab_size,
                                                          shared_tokens) for title, mode in KV_MODES.items()})
 
-    def pair(name, model, sequences, prompt, output):
-        """The services against the same work in one process."""
+    def pair(name, model, sequences, prompt, output, multiplex=False):
+        """The services against the same work in one process; with `multiplex` all requests are on one stream."""
         def run():
             alone = quire.worker(model, sequences=sequences, prompt=prompt, output=output)
             served = quire.serve(model, [(prompt, output)] * sequences, sequences,
-                                 sequences * (prompt + output + 2 * BLOCK_TOKENS) * 2 // BLOCK_TOKENS)
+                                 sequences * (prompt + output + 2 * BLOCK_TOKENS) * 2 // BLOCK_TOKENS,
+                                 multiplex=multiplex)
             weights = (quire.models / model / "model.safetensors").stat().st_size
             pool = sequences * (prompt + output + 2 * BLOCK_TOKENS) * 2 * token_bytes(model)
             return {"share": served["output_throughput"] / alone["total_tokens_per_s"],
@@ -141,4 +142,5 @@ def rows(quire, llama):
         serve("mix, 32 clients, small model", "s15m", chat_requests(192), 32, 32 * 1024),
         pair("the pair, 16 sequences", "m500", 16, 128, 128),
         pair("the pair, 16 sequences, small model", "s15m", 16, 128, 256),
+        pair("the pair, 16 sequences, small model, one stream", "s15m", 16, 128, 256, multiplex=True),
     ]

@@ -30,6 +30,9 @@ class MappedFile {
   size_t size_;
 };
 
+// Lets the memory of the whole pages of `bytes` go, which are of a MappedFile. Who reads them again reads the file.
+void ReleasePages(std::string_view bytes);
+
 // Reads a small file whole. RESOURCE_EXHAUSTED when it is longer than `max_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes);
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "worker/model/fingerprint.h"
+#include "worker/model/mapped_file.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
@@ -25,7 +26,8 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
 }
 
-// Takes tensors out of a checkpoint by name, checks them, and gives them to the backend. Remembers what it took.
+// Takes tensors out of a checkpoint by name, checks them, and gives them to the backend. Remembers what it took. The
+// file's pages go again once the backend has a tensor, so that no more than one is in memory twice.
 class WeightReader {
  public:
   WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend)
@@ -89,6 +91,7 @@ absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols
     QUIRE_ASSIGN_OR_RETURN(views.emplace_back(), View(part, cols, &bytes));
   }
   *result = backend_->Pack(views.data(), static_cast<int>(views.size()));
+  for (const MatrixPart& part : parts) ReleasePages(checkpoint_.Find(part.name)->bytes);
   return CheckPacked(*result, parts.front());
 }
 
@@ -98,6 +101,7 @@ absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart&
   QUIRE_ASSIGN_OR_RETURN(const MatrixView gate_view, View(gate, cols, &bytes));
   QUIRE_ASSIGN_OR_RETURN(const MatrixView up_view, View(up, cols, &bytes));
   *result = backend_->PackGated(gate_view, up_view);
+  for (const MatrixPart* part : {&gate, &up}) ReleasePages(checkpoint_.Find(part->name)->bytes);
   return CheckPacked(*result, gate);
 }
 
