@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -14,11 +13,10 @@
 #include "base/status.h"
 #include "bench/attention_speed.h"
 #include "bench/bench_main.h"
+#include "bench/cpu_kernels_flag.h"
 #include "bench/memory_reader.h"
 #include "kernels/cpu/backend.h"
 
-ABSL_FLAG(std::string, cpu_kernels, "auto",
-          "generic, avx2, avx512, avx512_bf16 or amx; auto: the best of the machine.");
 ABSL_FLAG(int32_t, threads, 0,
           "Threads that compute; 0: one per core. With 1 times are CPU time, which other work disturbs less.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per block.");
@@ -98,15 +96,8 @@ nlohmann::ordered_json ToJson(const AttentionModel& model, const AttentionLoad& 
           {"median_scatter_ratio", speed.scatter_ratio.Median()}};
 }
 
-absl::StatusOr<cpu::Isa> KernelsFlag() {
-  std::vector<std::pair<const char*, cpu::Isa>> choices;
-  for (const cpu::Isa isa : cpu::SupportedIsas()) choices.emplace_back(cpu::Name(isa), isa);
-  if (absl::GetFlag(FLAGS_cpu_kernels) == "auto") return choices.back().second;
-  return FlagChoice<cpu::Isa>(FLAGS_cpu_kernels, choices);
-}
-
 absl::Status Run() {
-  QUIRE_ASSIGN_OR_RETURN(const cpu::Isa isa, KernelsFlag());
+  QUIRE_ASSIGN_OR_RETURN(const cpu::Isa isa, CpuKernelsFlag());
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", absl::GetFlag(FLAGS_threads), 0, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("rounds", absl::GetFlag(FLAGS_rounds), 1, 10'000));
   const int num_threads = absl::GetFlag(FLAGS_threads);

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "bench/local_worker.h"
 #include "bench/random.h"
+#include "kernels/cpu/backend.h"
 #include "kv_manager/paged_block_manager.h"
 #include "scheduler/scheduler.h"
 
@@ -108,7 +109,7 @@ absl::StatusOr<WorkerSpeed> MeasureWorkerSpeed(const WorkerSpeedOptions& options
   worker_options.block_size = kBlockSize;
   worker_options.max_sequences = NumRows(options);
   worker_options.kv_type = options.kv_type;
-  auto timed = std::make_unique<TimedBackend>(MakeCpuBackend(options.threads));
+  auto timed = std::make_unique<TimedBackend>(cpu::MakeCpuBackend(options.threads, options.cpu_kernels));
   TimedBackend* const backend = timed.get();
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalWorker> worker,
                          LocalWorker::Create(worker_options, std::move(timed)));

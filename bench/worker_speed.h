@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "bench/samples.h"
 #include "bench/timed_backend.h"
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"
 
 namespace quire {
@@ -20,6 +21,7 @@ struct WorkerSpeedOptions {
   int shared_tokens = 0;   // The first ones of all prompts, computed once; below prompt_tokens.
   int output_tokens = 64;  // Of every sequence.
   int threads = 0;         // 0: one per core.
+  cpu::Isa cpu_kernels = cpu::SupportedIsas().back();
   DataType kv_type = DataType::kBFloat16;
 };
 

@@ -11,6 +11,7 @@
 #include "base/flags.h"
 #include "base/status.h"
 #include "bench/bench_main.h"
+#include "bench/cpu_kernels_flag.h"
 #include "bench/worker_speed.h"
 
 ABSL_FLAG(std::string, model, "models/tales", "Directory of the model.");
@@ -32,7 +33,7 @@ const ProgramFlags& Flags() {
                        "runs sequences with the real executor in this process and tells its speed in prefill and in "
                        "steps in which all sequences decode, and what kernels and the rest take of such a step.",
                        "[flags]",
-                       {{"Worker:", {"model", "threads", "kv_type"}},
+                       {{"Worker:", {"model", "threads", "cpu_kernels", "kv_type"}},
                         {"Load:", {"sequences", "beams", "prompt", "shared", "output"}},
                         {"Report:", {"json"}}}};
   return *flags;
@@ -74,6 +75,7 @@ absl::StatusOr<WorkerSpeedOptions> OptionsOfFlags() {
   WorkerSpeedOptions options;
   options.model = absl::GetFlag(FLAGS_model);
   options.threads = absl::GetFlag(FLAGS_threads);
+  QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, CpuKernelsFlag());
   options.num_sequences = absl::GetFlag(FLAGS_sequences);
   options.num_beams = absl::GetFlag(FLAGS_beams);
   options.prompt_tokens = absl::GetFlag(FLAGS_prompt);
