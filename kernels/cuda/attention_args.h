@@ -1,0 +1,45 @@
+#ifndef QUIRE_KERNELS_CUDA_ATTENTION_ARGS_H_
+#define QUIRE_KERNELS_CUDA_ATTENTION_ARGS_H_
+
+#include <cstdint>
+
+#include "kernels/attention_plan.h"
+#include "kernels/softmax_state.h"
+
+namespace quire::cuda {
+
+// The planner's options for these kernels. A tile of the plan is a whole split: what sequences share is computed in
+// whole splits, so that no item goes on where another has stopped, and every item has the tokens of one split at most
+// (`min_items` is large). The split is fixed: results do not depend on the batch.
+constexpr int kSplitTokens = 256;
+
+// What the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.
+struct AttentionArgs {
+  const uint16_t* q;  // [num_tokens, q_stride], of the type of K and V; the first num_heads * head_dim of a row.
+  int32_t q_stride;   // Elements; a multiple of 2.
+  uint16_t* out;      // [num_tokens, num_heads * head_dim]
+  const char* kv_pool;
+  const int32_t* positions;      // [num_tokens]
+  const int32_t* table_starts;   // [num_sequences + 1]
+  const uint32_t* block_tables;  // Of all sequences.
+
+  // The plan.
+  const int32_t* tokens;
+  const AttentionItem* items;
+  const AttentionMerge* merges;
+  const PartialPlace* places;
+  int32_t first_item;  // This launch does items [first_item, first_item + num_items), or as many merges.
+  int32_t num_items;
+  SoftmaxState* partial_states;  // [num_partials], max in powers of two.
+  float* partial_values;         // [num_partials, head_dim], not divided by the sum.
+
+  int32_t num_kv_heads;
+  int32_t group_size;  // Query heads per KV head.
+  int32_t block_size;
+  int32_t window;    // 0: none.
+  float scale_log2;  // Of scores: scale / ln(2).
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ATTENTION_ARGS_H_

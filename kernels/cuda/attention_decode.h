@@ -1,0 +1,118 @@
+#ifndef QUIRE_KERNELS_CUDA_ATTENTION_DECODE_H_
+#define QUIRE_KERNELS_CUDA_ATTENTION_DECODE_H_
+
+#include "kernels/cuda/attention_join.h"
+#include "kernels/cuda/attention_tile.h"
+
+namespace quire::cuda {
+
+// Attention of up to 16 rows of queries: decode steps, and what a few sequences share. The work is to read K and V: the
+// four warps of a block each stream units of their own, every fourth of the context, through kStages buffers of their
+// own without a barrier of the block, and are joined at the end. Which warp takes a unit depends on its place in the
+// context alone, and so do the sums.
+template <typename Element, int kBlockTokens, int kHeadDim, int kStages>
+class AttentionDecode {
+ public:
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * simt::kWarpSize;
+  static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kUnitTokens, kHeadDim>::kBytes;
+
+  // Does items first_item to first_item + num_items - 1 for every KV head, whatever the size of the grid.
+  static QUIRE_DEVICE void Run(const AttentionArgs& args) {
+    simt::WaitForPriorGrid();
+    for (int i = simt::BlockIndex(); i < args.num_items * args.num_kv_heads; i += simt::GridSize()) {
+      RunItem({args, LoadWords(args.items + args.first_item + i / args.num_kv_heads), i % args.num_kv_heads});
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  using Unit = KvUnit<kUnitTokens, kHeadDim>;
+
+  static QUIRE_DEVICE void RunItem(const ItemRows& rows) {
+    const int warp = simt::WarpIndex();
+    char* const stages = simt::SharedMemory() + warp * kStages * Unit::kBytes;
+    const Queries<kHeadDim> queries(rows, 0);
+    const Visible visible(rows, 0);
+    Accumulator<Element, kHeadDim> sums;
+
+    // Units that this warp takes: those at multiples of four, and `warp`, of the context.
+    const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
+    int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
+    const auto copy = [&](int u, int stage) {
+      CopyUnit<kBlockTokens, kHeadDim>(rows, u, stages + stage * Unit::kBytes, simt::LaneIndex(), simt::kWarpSize);
+      simt::CommitCopies();
+    };
+    for (int s = 0; s < kStages - 1; ++s) copy(unit + s * kWarps, s);
+    for (int stage = 0; unit < end_unit; unit += kWarps) {
+      simt::WaitCopies<kStages - 2>();
+      simt::SyncWarp();
+      copy(unit + (kStages - 1) * kWarps, stage == 0 ? kStages - 1 : stage - 1);
+      sums.template Attend<1>(queries, visible, stages + stage * Unit::kBytes, unit * kUnitTokens,
+                              rows.args.scale_log2);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    simt::WaitCopies<0>();
+    sums.JoinLanes();
+    simt::SyncBlock();  // The buffers are free.
+    StoreSums(rows, sums);
+    simt::SyncBlock();
+    WriteRows(rows);
+    simt::SyncBlock();
+  }
+
+  // The sums of all warps in shared memory: values [kWarps][16][kHeadDim], then states [kWarps][16].
+  static QUIRE_DEVICE float* SharedValues(int warp, int row) {
+    return reinterpret_cast<float*>(simt::SharedMemory()) + (warp * kTileRows + row) * kHeadDim;
+  }
+  static QUIRE_DEVICE SoftmaxState* SharedState(int warp, int row) {
+    return reinterpret_cast<SoftmaxState*>(SharedValues(kWarps, 0)) + warp * kTileRows + row;
+  }
+  static_assert(kWarps * kTileRows * (kHeadDim * sizeof(float) + sizeof(SoftmaxState)) <= kSharedBytes);
+
+  static QUIRE_DEVICE void StoreSums(const ItemRows& rows, const Accumulator<Element, kHeadDim>& sums) {
+    const int warp = simt::WarpIndex(), t = simt::LaneIndex() % 4;
+    QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+      const int row = simt::LaneIndex() / 4 + 8 * h;
+      if (row >= rows.count()) continue;
+      QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
+        simt::StoreShared(SharedValues(warp, row) + 8 * n + 2 * t, sums.values[n][2 * h]);
+        simt::StoreShared(SharedValues(warp, row) + 8 * n + 2 * t + 1, sums.values[n][2 * h + 1]);
+      }
+      if (t == 0) simt::StoreShared(SharedState(warp, row), SoftmaxState{sums.max[h], sums.sum[h]});
+    }
+  }
+
+  // Joins the warps, and writes a partial result or, with those of the splits before, the output. A thread has pairs of
+  // elements.
+  static QUIRE_DEVICE void WriteRows(const ItemRows& rows) {
+    const AttentionArgs& args = rows.args;
+    for (int i = 2 * simt::ThreadIndex(); i < rows.count() * kHeadDim; i += 2 * kThreads) {
+      const int row = i / kHeadDim, d = i % kHeadDim;
+      JoinedElement split[2], all[2];
+      QUIRE_UNROLL for (int warp = 0; warp < kWarps; ++warp) {
+        const SoftmaxState state = simt::LoadShared(SharedState(warp, row));
+        QUIRE_UNROLL for (int e = 0; e < 2; ++e) split[e].Join(state,
+                                                               simt::LoadShared(SharedValues(warp, row) + d + e));
+      }
+      if (rows.item.partial.first >= 0) {
+        const int index = rows.Partial(rows.item.partial, row);
+        QUIRE_UNROLL for (int e = 0; e < 2; ++e) {
+          simt::StoreGlobal(args.partial_values + int64_t{index} * kHeadDim + d + e, split[e].value);
+        }
+        if (d == 0) simt::StoreGlobal(args.partial_states + index, split[0].state);
+        continue;
+      }
+      for (int p = 0; p < rows.item.num_places; ++p) {
+        const int index = rows.Partial(simt::LoadReadOnly(args.places + rows.item.first_place + p), row);
+        QUIRE_UNROLL for (int e = 0; e < 2; ++e) all[e].template JoinPartial<kHeadDim>(args, index, d + e);
+      }
+      QUIRE_UNROLL for (int e = 0; e < 2; ++e) all[e].Join(split[e].state, split[e].value);
+      StoreOutput<Element, kHeadDim>(rows, row, d, all[0].Output(), all[1].Output());
+    }
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ATTENTION_DECODE_H_

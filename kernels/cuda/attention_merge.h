@@ -1,0 +1,45 @@
+#ifndef QUIRE_KERNELS_CUDA_ATTENTION_MERGE_H_
+#define QUIRE_KERNELS_CUDA_ATTENTION_MERGE_H_
+
+#include "kernels/cuda/attention_join.h"
+
+namespace quire::cuda {
+
+// Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. A warp
+// has a row of a KV head at a time, a lane pairs of elements.
+template <typename Element, int kHeadDim>
+class AttentionMergeKernel {
+ public:
+  static constexpr int kThreads = 128;
+  static constexpr int kSharedBytes = 0;
+
+  // Does merges first_item to first_item + num_items - 1 for every KV head, whatever the size of the grid.
+  static QUIRE_DEVICE void Run(const AttentionArgs& args) {
+    simt::WaitForPriorGrid();
+    for (int i = simt::BlockIndex(); i < args.num_items * args.num_kv_heads; i += simt::GridSize()) {
+      const AttentionMerge merge = LoadWords(args.merges + args.first_item + i / args.num_kv_heads);
+      AttentionItem item{};
+      item.first_row = merge.first_row;
+      item.num_rows = merge.num_rows;
+      const ItemRows rows = {args, item, i % args.num_kv_heads};
+      for (int row = simt::WarpIndex(); row < rows.count(); row += kThreads / simt::kWarpSize) {
+        for (int d = 2 * simt::LaneIndex(); d < kHeadDim; d += 2 * simt::kWarpSize) MergePair(rows, merge, row, d);
+      }
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static QUIRE_DEVICE void MergePair(const ItemRows& rows, const AttentionMerge& merge, int row, int d) {
+    JoinedElement joined[2];
+    for (int p = 0; p < merge.num_places; ++p) {
+      const int index = rows.Partial(simt::LoadReadOnly(rows.args.places + merge.first_place + p), row);
+      QUIRE_UNROLL for (int e = 0; e < 2; ++e) joined[e].template JoinPartial<kHeadDim>(rows.args, index, d + e);
+    }
+    StoreOutput<Element, kHeadDim>(rows, row, d, joined[0].Output(), joined[1].Output());
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ATTENTION_MERGE_H_

@@ -1,0 +1,116 @@
+#ifndef QUIRE_KERNELS_CUDA_ROPE_APPEND_H_
+#define QUIRE_KERNELS_CUDA_ROPE_APPEND_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/kv_unit.h"
+#include "kernels/cuda/vector8.h"
+
+namespace quire::cuda {
+
+// rope.h on a GPU: per head of Q and K an optional RMS norm and the rotation, and K and V go to their slots.
+struct RopeAppendKernelArgs {
+  uint16_t* qkv;              // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
+  const int32_t* positions;   // [num_tokens]
+  const int64_t* slots;       // [num_tokens]
+  const float* rotary_table;  // [positions][2][head_dim / 2]: cosines, then sines, scaled.
+  const float* q_norm;        // [head_dim] or null.
+  const float* k_norm;        // [head_dim] or null.
+  float norm_epsilon;
+  char* kv_pool;  // This layer's.
+  int32_t num_tokens;
+  int32_t num_heads;
+  int32_t num_kv_heads;
+  int32_t block_size;
+};
+
+// A warp has a head of a token at a time. Lane c < head_dim / 16 has chunk c of the first half of the head and chunk c
+// of the second, which rotate with each other.
+template <typename Element, int kBlockTokens, int kHeadDim>
+class RopeAppendKernel {
+ public:
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const RopeAppendKernelArgs& args) {
+    constexpr int kWarps = kThreads / simt::kWarpSize;
+    simt::WaitForPriorGrid();
+    const int heads = args.num_heads + 2 * args.num_kv_heads;
+    const int64_t num_items = int64_t{args.num_tokens} * heads;
+    // All lanes take part in every round, for they add their squares together.
+    for (int64_t i = int64_t{simt::BlockIndex()} * kWarps + simt::WarpIndex(); i < num_items;
+         i += int64_t{simt::GridSize()} * kWarps) {
+      RunHead(args, int(i / heads), int(i % heads));
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static_assert(kHeadDim % 16 == 0);
+  static constexpr int kHalf = kHeadDim / 2;
+  static constexpr int kHalfChunks = kHalf / 8;
+  using Unit = KvUnit<kBlockTokens, kHeadDim>;
+
+  static QUIRE_DEVICE void RunHead(const RopeAppendKernelArgs& args, int token, int head) {
+    const int heads = args.num_heads + 2 * args.num_kv_heads, chunk = simt::LaneIndex();
+    uint16_t* const row = args.qkv + (int64_t{token} * heads + head) * kHeadDim;
+    const bool is_query = head < args.num_heads, is_value = head >= args.num_heads + args.num_kv_heads;
+    const float* const norm = is_query ? args.q_norm : args.k_norm;
+    const bool has_chunks = chunk < kHalfChunks;
+    Vector8<Element> low = {}, high = {};
+    if (has_chunks) {
+      low = Vector8<Element>::Load(row + 8 * chunk);
+      high = Vector8<Element>::Load(row + kHalf + 8 * chunk);
+    }
+    if (!is_value) {
+      if (norm != nullptr) Normalize(norm, args.norm_epsilon, chunk, &low, &high);
+      if (has_chunks) Rotate(args, simt::LoadReadOnly(args.positions + token), chunk, &low, &high);
+    }
+    if (!has_chunks) return;
+    if (is_query) {
+      low.Store(row + 8 * chunk);
+      high.Store(row + kHalf + 8 * chunk);
+      return;
+    }
+    const int kv_head = (head - args.num_heads) % args.num_kv_heads;
+    Append(args, simt::LoadReadOnly(args.slots + token), kv_head, is_value, chunk, low);
+    Append(args, simt::LoadReadOnly(args.slots + token), kv_head, is_value, kHalfChunks + chunk, high);
+  }
+
+  static QUIRE_DEVICE void Normalize(const float* weight, float epsilon, int chunk, Vector8<Element>* low,
+                                     Vector8<Element>* high) {
+    float squares = 0;
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) squares += low->x[i] * low->x[i] + high->x[i] * high->x[i];
+    const float factor = simt::ReciprocalSqrt(WarpSum(squares) / kHeadDim + epsilon);
+    if (chunk >= kHalfChunks) return;
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+      low->x[i] *= factor * simt::LoadReadOnly(weight + 8 * chunk + i);
+      high->x[i] *= factor * simt::LoadReadOnly(weight + kHalf + 8 * chunk + i);
+    }
+  }
+
+  static QUIRE_DEVICE void Rotate(const RopeAppendKernelArgs& args, int position, int chunk, Vector8<Element>* low,
+                                  Vector8<Element>* high) {
+    const float* const cosines = args.rotary_table + int64_t{position} * kHeadDim + 8 * chunk;
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+      const float cosine = simt::LoadReadOnly(cosines + i), sine = simt::LoadReadOnly(cosines + kHalf + i);
+      const float a = low->x[i], b = high->x[i];
+      low->x[i] = a * cosine - b * sine;
+      high->x[i] = b * cosine + a * sine;
+    }
+  }
+
+  static QUIRE_DEVICE void Append(const RopeAppendKernelArgs& args, int64_t slot, int kv_head, bool is_value, int chunk,
+                                  const Vector8<Element>& values) {
+    const int64_t block = slot / args.block_size;
+    const int offset = int(slot % args.block_size), units_per_block = args.block_size / kBlockTokens;
+    char* const unit =
+        args.kv_pool + ((block * args.num_kv_heads + kv_head) * units_per_block + offset / kBlockTokens) * Unit::kBytes;
+    const int place = (is_value ? Unit::kMatrixChunks : 0) + Unit::Place(offset % kBlockTokens, chunk);
+    values.Store(reinterpret_cast<uint16_t*>(unit + place * Unit::kChunkBytes));
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ROPE_APPEND_H_

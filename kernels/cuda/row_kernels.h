@@ -1,0 +1,78 @@
+#ifndef QUIRE_KERNELS_CUDA_ROW_KERNELS_H_
+#define QUIRE_KERNELS_CUDA_ROW_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/vector8.h"
+
+// What is done to rows of activations, element by element.
+
+namespace quire::cuda {
+
+// y[i, :] = x[rows[i], :]: token embeddings, and the rows whose logits are wanted.
+struct GatherRowsArgs {
+  const uint16_t* x;    // [some rows, dim]
+  const int32_t* rows;  // [num_rows]
+  uint16_t* y;          // [num_rows, dim]
+  int32_t num_rows;
+  int32_t dim;  // A multiple of 8.
+};
+
+// A warp has a row at a time.
+class GatherRowsKernel {
+ public:
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const GatherRowsArgs& args) {
+    constexpr int kWarps = kThreads / simt::kWarpSize;
+    simt::WaitForPriorGrid();
+    for (int i = simt::BlockIndex() * kWarps + simt::WarpIndex(); i < args.num_rows; i += simt::GridSize() * kWarps) {
+      const uint16_t* const from = args.x + int64_t{simt::LoadReadOnly(args.rows + i)} * args.dim;
+      uint16_t* const to = args.y + int64_t{i} * args.dim;
+      for (int d = 8 * simt::LaneIndex(); d < args.dim; d += 8 * simt::kWarpSize) {
+        simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to + d),
+                          simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from + d)));
+      }
+    }
+    simt::TriggerNextGrid();
+  }
+};
+
+// y[i, j] = silu(x[i, j]) * x[i, dim + j], where silu(a) = a / (1 + exp(-a)): the middle of a gated MLP whose gate and
+// up matrices were multiplied as one.
+struct SiluMulArgs {
+  const uint16_t* x;  // [num_rows, 2 * dim]
+  uint16_t* y;        // [num_rows, dim]
+  int32_t num_rows;
+  int32_t dim;  // A multiple of 8.
+};
+
+template <typename Element>
+class SiluMulKernel {
+ public:
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const SiluMulArgs& args) {
+    constexpr float kLog2E = 1.44269504f;
+    simt::WaitForPriorGrid();
+    const int64_t chunks_per_row = args.dim / 8, num_chunks = args.num_rows * chunks_per_row;
+    for (int64_t i = int64_t{simt::BlockIndex()} * kThreads + simt::ThreadIndex(); i < num_chunks;
+         i += int64_t{simt::GridSize()} * kThreads) {
+      const int64_t row = i / chunks_per_row, d = i % chunks_per_row * 8;
+      const uint16_t* const x = args.x + row * 2 * args.dim + d;
+      const Vector8<Element> gate = Vector8<Element>::Load(x), up = Vector8<Element>::Load(x + args.dim);
+      Vector8<Element> y;
+      QUIRE_UNROLL for (int j = 0; j < 8; ++j) {
+        y.x[j] = gate.x[j] * simt::Reciprocal(1 + simt::Exp2(-gate.x[j] * kLog2E)) * up.x[j];
+      }
+      y.Store(args.y + row * args.dim + d);
+    }
+    simt::TriggerNextGrid();
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ROW_KERNELS_H_

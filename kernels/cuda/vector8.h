@@ -1,0 +1,40 @@
+#ifndef QUIRE_KERNELS_CUDA_VECTOR8_H_
+#define QUIRE_KERNELS_CUDA_VECTOR8_H_
+
+#include <cstdint>
+
+#include "kernels/simt/simt.h"
+
+namespace quire::cuda {
+
+// Eight consecutive 16-bit elements, what a thread loads and stores at once (16 bytes, aligned), as float32.
+template <typename Element>
+struct Vector8 {
+  float x[8];
+
+  static QUIRE_DEVICE Vector8 Load(const uint16_t* from) {
+    const simt::U32x4 words = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
+    Vector8 result;
+    QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+      result.x[2 * i] = Element::Low(words.word[i]);
+      result.x[2 * i + 1] = Element::High(words.word[i]);
+    }
+    return result;
+  }
+
+  QUIRE_DEVICE void Store(uint16_t* to) const {
+    simt::U32x4 words;
+    QUIRE_UNROLL for (int i = 0; i < 4; ++i) words.word[i] = Element::Pack(x[2 * i], x[2 * i + 1]);
+    simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to), words);
+  }
+};
+
+// Every lane gets the sum over the warp: always in the same order.
+QUIRE_DEVICE float WarpSum(float x) {
+  QUIRE_UNROLL for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) x += simt::ShuffleXor(x, mask);
+  return x;
+}
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_VECTOR8_H_

@@ -1,0 +1,229 @@
+#include "tests/kernels/cuda/emulated_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_merge.h"
+#include "kernels/cuda/attention_prefill.h"
+
+namespace quire::cuda {
+namespace {
+
+using simt::LaunchConfig;
+using simt::ReadOnlyBuffer;
+using simt::WritableBuffer;
+
+constexpr int kDecodeRows = 16;
+constexpr int kItemRows = 64;
+constexpr int kStages = 3;
+
+struct Kernel {
+  void (*run)(const AttentionArgs&);
+  int num_threads;
+  size_t shared_bytes;
+};
+
+struct Kernels {
+  Kernel decode, prefill, merge;
+};
+
+template <typename K>
+Kernel Of() {
+  return {K::Run, K::kThreads, K::kSharedBytes};
+}
+
+template <typename Element, int kBlockTokens, int kHeadDim>
+Kernels Choose() {
+  return {.decode = Of<AttentionDecode<Element, kBlockTokens, kHeadDim, kStages>>(),
+          .prefill = Of<AttentionPrefill<Element, kBlockTokens, kHeadDim, 2>>(),
+          .merge = Of<AttentionMergeKernel<Element, kHeadDim>>()};
+}
+
+// Calls f.operator()<kBlockTokens, kHeadDim>(). Every head size in blocks of 16 tokens and more, two in smaller ones.
+template <typename F>
+auto ForShape(const Shape& shape, F f) {
+  const auto in_small_blocks = [&]<int kBlockTokens>() {
+    return shape.head_dim == 128 ? f.template operator()<kBlockTokens, 128>()
+                                 : f.template operator()<kBlockTokens, 64>();
+  };
+  switch (shape.block_size < 16 ? shape.block_size : shape.head_dim) {
+    case 1:
+      return in_small_blocks.template operator()<1>();
+    case 2:
+      return in_small_blocks.template operator()<2>();
+    case 4:
+      return in_small_blocks.template operator()<4>();
+    case 8:
+      return in_small_blocks.template operator()<8>();
+    case 80:
+      return f.template operator()<16, 80>();
+    case 96:
+      return f.template operator()<16, 96>();
+    case 128:
+      return f.template operator()<16, 128>();
+    case 256:
+      return f.template operator()<16, 256>();
+    default:
+      return f.template operator()<16, 64>();
+  }
+}
+
+Kernels KernelsFor(const Shape& shape) {
+  return ForShape(shape, [&]<int kBlockTokens, int kHeadDim>() {
+    return shape.type == DataType::kBFloat16 ? Choose<Bf16, kBlockTokens, kHeadDim>()
+                                             : Choose<F16, kBlockTokens, kHeadDim>();
+  });
+}
+
+uint16_t Bits(float value, DataType type) {
+  return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
+}
+
+}  // namespace
+
+void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool) {
+  const KvLayout& layout = pool->layout();
+  uint16_t* const elements = static_cast<uint16_t*>(pool->data());
+  for (const Slice& slice : slices) {
+    for (int token = slice.begin; token < slice.end; ++token) {
+      const int offset = token % shape.block_size;
+      for (int head = 0; head < shape.num_kv_heads; ++head) {
+        const size_t unit = layout.unit_start(slice.table[token / shape.block_size], head, offset);
+        for (int d = 0; d < shape.head_dim; ++d) {
+          const int place = ForShape(shape, [&]<int kBlockTokens, int kHeadDim>() {
+            return KvUnit<kBlockTokens, kHeadDim>::Place(offset % kBlockTokens, d / 8);
+          });
+          const size_t from = (size_t(token) * shape.num_kv_heads + head) * shape.head_dim + d;
+          elements[unit + place * 8 + d % 8] = Bits(slice.sequence->k[from], shape.type);
+          elements[unit + layout.value_start() + place * 8 + d % 8] = Bits(slice.sequence->v[from], shape.type);
+        }
+      }
+    }
+  }
+}
+
+EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
+                         const EmulationOptions& options) {
+  PagedBatch batch;
+  std::vector<float> q;
+  const int row_size = shape.num_heads * shape.head_dim;
+  for (const Slice& slice : slices) {
+    batch.Add(slice.table, slice.begin, slice.end, shape.block_size);
+    q.insert(q.end(), slice.sequence->q.begin() + int64_t{slice.begin} * row_size,
+             slice.sequence->q.begin() + int64_t{slice.end} * row_size);
+  }
+  const BatchView view = batch.View();
+  const int group_size = shape.num_heads / shape.num_kv_heads;
+  AttentionPlanner planner;
+  const AttentionPlan& plan = planner.Plan(view, {.num_kv_heads = shape.num_kv_heads,
+                                                  .group_size = group_size,
+                                                  .window = shape.window,
+                                                  .block_size = shape.block_size,
+                                                  .tile_tokens = kSplitTokens,
+                                                  .split_tokens = kSplitTokens,
+                                                  .item_rows = kItemRows,
+                                                  .min_items = std::numeric_limits<int>::max()});
+  const std::vector<char> q_bits = Encoded(q, shape.type);
+  std::vector<char> out(size_t(view.num_tokens) * row_size * 2, char(0xff));
+  std::vector<SoftmaxState> states(plan.num_partials, {NAN, NAN});
+  std::vector<float> values(size_t(plan.num_partials) * shape.head_dim, NAN);
+  std::vector<AttentionItem> items = plan.items;
+
+  AttentionArgs args{};
+  args.q = reinterpret_cast<const uint16_t*>(q_bits.data());
+  args.q_stride = row_size;
+  args.out = reinterpret_cast<uint16_t*>(out.data());
+  args.kv_pool = static_cast<const char*>(pool->data());
+  args.positions = view.positions;
+  args.table_starts = view.table_starts;
+  args.block_tables = view.block_tables;
+  args.tokens = plan.tokens.data();
+  args.items = items.data();
+  args.merges = plan.merges.data();
+  args.places = plan.places.data();
+  args.partial_states = states.data();
+  args.partial_values = values.data();
+  args.num_kv_heads = shape.num_kv_heads;
+  args.group_size = group_size;
+  args.block_size = shape.block_size;
+  args.window = shape.window;
+  args.scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0));
+
+  const Kernels kernels = KernelsFor(shape);
+  EmulatedRun result;
+  const auto launch = [&](const Kernel& kernel, int first, int end) {
+    if (first == end) return;
+    args.first_item = first;
+    args.num_items = end - first;
+    LaunchConfig config;
+    config.num_blocks = options.num_blocks;
+    config.num_threads = kernel.num_threads;
+    config.shared_bytes = kernel.shared_bytes;
+    config.seed = options.seed;
+    config.landing = options.landing;
+    config.buffers = {ReadOnlyBuffer("q", q_bits.data(), q_bits.size()),
+                      WritableBuffer("out", out.data(), out.size()),
+                      ReadOnlyBuffer("pool", static_cast<const char*>(pool->data()), pool->bytes()),
+                      ReadOnlyBuffer("positions", view.positions, view.num_tokens),
+                      ReadOnlyBuffer("table starts", view.table_starts, view.num_sequences + 1),
+                      ReadOnlyBuffer("block tables", view.block_tables, view.table_starts[view.num_sequences]),
+                      ReadOnlyBuffer("tokens", plan.tokens.data(), plan.tokens.size()),
+                      ReadOnlyBuffer("items", items.data(), items.size()),
+                      ReadOnlyBuffer("merges", plan.merges.data(), plan.merges.size()),
+                      ReadOnlyBuffer("places", plan.places.data(), plan.places.size()),
+                      WritableBuffer("states", states.data(), states.size()),
+                      WritableBuffer("values", values.data(), values.size())};
+    result.reports.push_back(simt::Launch(config, [&] { kernel.run(args); }));
+  };
+  int begin = 0;
+  for (const int end : plan.phase_ends) {
+    const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
+    const int middle = int(std::stable_partition(items.begin() + begin, items.begin() + end, is_small) - items.begin());
+    launch(kernels.decode, begin, middle);
+    launch(kernels.prefill, middle, end);
+    result.num_decode_items += middle - begin;
+    result.num_prefill_items += end - middle;
+    begin = end;
+  }
+  result.num_merges = int(plan.merges.size());
+  launch(kernels.merge, 0, result.num_merges);
+  result.out = Decoded(out, shape.type);
+  return result;
+}
+
+std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices) {
+  std::vector<double> out;
+  const int group_size = shape.num_heads / shape.num_kv_heads;
+  for (const Slice& slice : slices) {
+    const std::vector<float> q = Rounded(slice.sequence->q, shape.type), k = Rounded(slice.sequence->k, shape.type),
+                             v = Rounded(slice.sequence->v, shape.type);
+    for (int token = slice.begin; token < slice.end; ++token) {
+      for (int head = 0; head < shape.num_heads; ++head) {
+        const float* query = &q[(size_t(token) * shape.num_heads + head) * shape.head_dim];
+        const auto row = [&](const std::vector<float>& from, int position) {
+          return &from[(size_t(position) * shape.num_kv_heads + head / group_size) * shape.head_dim];
+        };
+        std::vector<double> weights, values(shape.head_dim);
+        double largest = -INFINITY, sum = 0;
+        const int first = FirstVisible(token, shape.window);
+        for (int position = first; position <= token; ++position) {
+          double score = 0;
+          for (int d = 0; d < shape.head_dim; ++d) score += double{query[d]} * row(k, position)[d];
+          weights.push_back(score / std::sqrt(double(shape.head_dim)));
+          largest = std::max(largest, weights.back());
+        }
+        for (double& weight : weights) sum += weight = std::exp(weight - largest);
+        for (int position = first; position <= token; ++position) {
+          for (int d = 0; d < shape.head_dim; ++d) values[d] += weights[position - first] / sum * row(v, position)[d];
+        }
+        out.insert(out.end(), values.begin(), values.end());
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,42 @@
+#ifndef QUIRE_TESTS_KERNELS_CUDA_EMULATED_ATTENTION_H_
+#define QUIRE_TESTS_KERNELS_CUDA_EMULATED_ATTENTION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/attention_args.h"
+#include "kernels/simt/launch.h"
+#include "tests/kernels/attention_steps.h"
+
+// The attention kernels of the GPU in the emulator, planned and launched as the backend does.
+
+namespace quire::cuda {
+
+struct EmulatedRun {
+  std::vector<float> out;  // [num_tokens, num_heads * head_dim]
+  std::vector<simt::LaunchReport> reports;
+  int num_decode_items = 0;
+  int num_prefill_items = 0;
+  int num_merges = 0;
+};
+
+struct EmulationOptions {
+  uint64_t seed = 1;
+  simt::CopyLanding landing = simt::CopyLanding::kLate;
+  int num_blocks = 3;  // Of the grid.
+};
+
+// Stores K and V of the slices' tokens [begin, end) in the pool, as RopeAppend would; rope is not under test.
+void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool);
+
+// Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, head_dim 64, 80, 96, 128 or
+// 256, in blocks of less than 16 tokens 64 or 128.
+EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
+                         const EmulationOptions& options = {});
+
+// Softmax attention of the same in double, with q, k and v rounded to the type.
+std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices);
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_TESTS_KERNELS_CUDA_EMULATED_ATTENTION_H_

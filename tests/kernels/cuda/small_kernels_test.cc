@@ -1,0 +1,273 @@
+// The kernels around attention, in the emulator, against float64; copies and gathers bit for bit.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cuda/copy_blocks.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope_append.h"
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/reference/dense.h"
+#include "kernels/simt/launch.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire::cuda {
+namespace {
+
+using simt::GlobalBuffer;
+using simt::ReadOnlyBuffer;
+using simt::WritableBuffer;
+
+constexpr double kTolerance = 5e-3;  // Of results that are rounded to bfloat16.
+
+// A random array of bfloat16, aligned for accesses of 16 bytes, and its values.
+class Bf16Array {
+ public:
+  explicit Bf16Array(const std::vector<float>& values) : words_((values.size() + 7) / 8) {
+    for (size_t i = 0; i < values.size(); ++i) data()[i] = ToBFloat16(values[i]).bits;
+    size_ = values.size();
+  }
+  uint16_t* data() { return reinterpret_cast<uint16_t*>(words_.data()); }
+  size_t size() const { return size_; }
+  std::vector<float> values() {
+    std::vector<float> values(size_);
+    for (size_t i = 0; i < size_; ++i) values[i] = ToFloat(BFloat16{data()[i]});
+    return values;
+  }
+
+ private:
+  std::vector<simt::U32x4> words_;
+  size_t size_;
+};
+
+template <typename Kernel, typename Args>
+void RunKernel(const Args& args, std::vector<GlobalBuffer> buffers) {
+  simt::LaunchConfig config;
+  config.num_blocks = 3;
+  config.num_threads = Kernel::kThreads;
+  config.shared_bytes = Kernel::kSharedBytes;
+  config.buffers = std::move(buffers);
+  const simt::LaunchReport report = simt::Launch(config, [&] { Kernel::Run(args); });
+  EXPECT_TRUE(report.ok()) << report.ToString();
+}
+
+TEST(CudaKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges) {
+  constexpr int kBlocks = 9, kLayers = 3;
+  for (const int64_t block_bytes : {16, 512, 4096 + 16}) {
+    Random random(1);
+    std::vector<std::vector<simt::U32x4>> pools(kLayers), expected;
+    for (auto& pool : pools) {
+      pool.resize(kBlocks * block_bytes / 16);
+      for (simt::U32x4& word : pool) {
+        for (uint32_t& part : word.word) part = uint32_t(random.Int(0, 1 << 30));
+      }
+    }
+    const std::vector<uint32_t> sources = {0, 0, 7}, destinations = {3, 5, 1};
+    expected = pools;
+    for (auto& pool : expected) {
+      for (size_t i = 0; i < sources.size(); ++i) {
+        std::copy_n(pool.begin() + sources[i] * block_bytes / 16, block_bytes / 16,
+                    pool.begin() + destinations[i] * block_bytes / 16);
+      }
+    }
+    std::vector<char*> pointers;
+    std::vector<GlobalBuffer> buffers = {ReadOnlyBuffer("sources", sources.data(), sources.size()),
+                                         ReadOnlyBuffer("destinations", destinations.data(), destinations.size())};
+    for (auto& pool : pools) {
+      pointers.push_back(reinterpret_cast<char*>(pool.data()));
+      buffers.push_back(WritableBuffer("pool", pool.data(), pool.size()));
+    }
+    buffers.push_back(ReadOnlyBuffer("pools", pointers.data(), pointers.size()));
+    RunKernel<CopyBlocksKernel>(
+        CopyBlocksArgs{sources.data(), destinations.data(), int(sources.size()), kLayers, block_bytes, pointers.data()},
+        std::move(buffers));
+    for (int layer = 0; layer < kLayers; ++layer) {
+      EXPECT_EQ(0, memcmp(pools[layer].data(), expected[layer].data(), kBlocks * block_bytes)) << block_bytes;
+    }
+  }
+}
+
+TEST(CudaKernelsTest, RmsNormAgreesWithFloat64) {
+  for (const int dim : {8, 288, 2048, 4096 + 8}) {
+    Random random(dim);
+    constexpr int kRows = 5;
+    Bf16Array x(random.Normals(size_t(kRows) * dim, 3));
+    const std::vector<double> values = Doubles(x.values());
+    const std::vector<float> weight = random.Normals(dim);
+    RmsNormKernelArgs args{x.data(), weight.data(), x.data(), kRows, dim, 1e-5f};
+    RunKernel<RmsNormKernel<Bf16>>(
+        args, {WritableBuffer("x", x.data(), x.size()), ReadOnlyBuffer("weight", weight.data(), weight.size())});
+    EXPECT_LT(RelativeError(x.values(), reference::RmsNorm(values, Doubles(weight), 1e-5)), kTolerance) << dim;
+  }
+}
+
+TEST(CudaKernelsTest, SiluMulAgreesWithFloat64) {
+  for (const int dim : {8, 768, 1000}) {
+    Random random(dim);
+    constexpr int kRows = 7;
+    Bf16Array x(random.Normals(size_t(kRows) * 2 * dim, 4)), y(std::vector<float>(size_t(kRows) * dim, NAN));
+    RunKernel<SiluMulKernel<Bf16>>(SiluMulArgs{x.data(), y.data(), kRows, dim},
+                                   {ReadOnlyBuffer("x", x.data(), x.size()), WritableBuffer("y", y.data(), y.size())});
+    EXPECT_LT(RelativeError(y.values(), reference::SiluMul(Doubles(x.values()), dim)), kTolerance) << dim;
+  }
+}
+
+TEST(CudaKernelsTest, SiluMulOfExtremesIsFinite) {
+  const float large = 3e38f;
+  Bf16Array x({large, -large, 200, -200, 0, 1, -1, 90, 1, 1, 1, 1, 1, 1, 1, 1}), y(std::vector<float>(8, NAN));
+  RunKernel<SiluMulKernel<Bf16>>(SiluMulArgs{x.data(), y.data(), 1, 8},
+                                 {ReadOnlyBuffer("x", x.data(), x.size()), WritableBuffer("y", y.data(), y.size())});
+  for (const float value : y.values()) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_EQ(y.values()[1], 0);
+}
+
+TEST(CudaKernelsTest, GatheredRowsAreTheSame) {
+  constexpr int kDim = 264;
+  Random random(3);
+  Bf16Array x(random.Normals(20 * kDim)), y(std::vector<float>(30 * kDim, NAN));
+  std::vector<int32_t> rows;
+  for (int i = 0; i < 30; ++i) rows.push_back(random.Int(0, 19));
+  RunKernel<GatherRowsKernel>(
+      GatherRowsArgs{x.data(), rows.data(), y.data(), 30, kDim},
+      {ReadOnlyBuffer("x", x.data(), x.size()), ReadOnlyBuffer("rows", rows.data(), rows.size()),
+       WritableBuffer("y", y.data(), y.size())});
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(0, memcmp(y.data() + i * kDim, x.data() + rows[i] * kDim, kDim * 2)) << i;
+  }
+}
+
+// One pool of a layer and some tokens, whose queries, keys and values are rotated and stored.
+template <int kBlockTokens, int kHeadDim>
+void CheckRopeAppend(int block_size, bool has_norm) {
+  SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
+  constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
+  Random random(17);
+  Bf16Array qkv(random.Normals(size_t(kTokens) * kAllHeads * kHeadDim));
+  const std::vector<double> before = Doubles(qkv.values());
+  const KvLayout layout{.num_layers = 1,
+                        .num_kv_heads = kKvHeads,
+                        .head_dim = kHeadDim,
+                        .block_size = block_size,
+                        .type = DataType::kBFloat16};
+  const int num_blocks = 2 * kTokens;
+  std::vector<simt::U32x4> pool(num_blocks * layout.block_bytes() / sizeof(simt::U32x4));
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots, all_slots(int64_t{num_blocks} * block_size);
+  for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
+  random.Shuffle(&all_slots);
+  for (int i = 0; i < kTokens; ++i) {
+    positions.push_back(random.Int(0, kPositions - 1));
+    slots.push_back(all_slots[i]);
+  }
+  std::vector<double> inv_freq(kHeadDim / 2);
+  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = std::pow(10000.0, -2.0 * i / kHeadDim);
+  std::vector<float> table(size_t(kPositions) * kHeadDim);
+  for (int p = 0; p < kPositions; ++p) {
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq[i]));
+      table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq[i]));
+    }
+  }
+  const std::vector<float> q_norm = random.Normals(kHeadDim), k_norm = random.Normals(kHeadDim);
+  RopeAppendKernelArgs args{};
+  args.qkv = qkv.data();
+  args.positions = positions.data();
+  args.slots = slots.data();
+  args.rotary_table = table.data();
+  args.q_norm = has_norm ? q_norm.data() : nullptr;
+  args.k_norm = has_norm ? k_norm.data() : nullptr;
+  args.norm_epsilon = 1e-6f;
+  args.kv_pool = reinterpret_cast<char*>(pool.data());
+  args.num_tokens = kTokens;
+  args.num_heads = kHeads;
+  args.num_kv_heads = kKvHeads;
+  args.block_size = block_size;
+  RunKernel<RopeAppendKernel<Bf16, kBlockTokens, kHeadDim>>(
+      args,
+      {WritableBuffer("qkv", qkv.data(), qkv.size()), WritableBuffer("pool", pool.data(), pool.size()),
+       ReadOnlyBuffer("positions", positions.data(), positions.size()),
+       ReadOnlyBuffer("slots", slots.data(), slots.size()), ReadOnlyBuffer("table", table.data(), table.size()),
+       ReadOnlyBuffer("q norm", q_norm.data(), q_norm.size()), ReadOnlyBuffer("k norm", k_norm.data(), k_norm.size())});
+
+  const std::vector<float> after = qkv.values();
+  const BFloat16* const elements = reinterpret_cast<const BFloat16*>(pool.data());
+  std::vector<float> actual;
+  std::vector<double> expected;
+  for (int token = 0; token < kTokens; ++token) {
+    for (int head = 0; head < kAllHeads; ++head) {
+      const auto first = before.begin() + (token * kAllHeads + head) * kHeadDim;
+      std::vector<double> row(first, first + kHeadDim);
+      const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
+      if (!is_value) {
+        if (has_norm) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
+        reference::Rotate(positions[token], inv_freq, 1, row.data());
+      }
+      expected.insert(expected.end(), row.begin(), row.end());
+      for (int d = 0; d < kHeadDim; ++d) {
+        if (is_query) {
+          actual.push_back(after[(token * kAllHeads + head) * kHeadDim + d]);
+          continue;
+        }
+        const int offset = int(slots[token] % block_size);
+        const size_t unit = layout.unit_start(uint32_t(slots[token] / block_size), (head - kHeads) % kKvHeads, offset);
+        const int place = KvUnit<kBlockTokens, kHeadDim>::Place(offset % kBlockTokens, d / 8);
+        actual.push_back(ToFloat(elements[unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8]));
+      }
+    }
+  }
+  EXPECT_LT(RelativeError(actual, expected), kTolerance);
+}
+
+TEST(CudaKernelsTest, RopeAppendRotatesAndStores) {
+  CheckRopeAppend<16, 64>(16, false);
+  CheckRopeAppend<16, 128>(32, true);
+  CheckRopeAppend<16, 80>(16, true);
+  CheckRopeAppend<16, 96>(64, false);
+  CheckRopeAppend<16, 256>(16, true);
+  CheckRopeAppend<1, 64>(1, false);
+  CheckRopeAppend<2, 128>(2, true);
+  CheckRopeAppend<4, 80>(4, false);
+  CheckRopeAppend<8, 96>(8, true);
+}
+
+// Where a chunk is stored is a one-to-one map, and any eight consecutive tokens have a chunk in different banks.
+template <int kTokens, int kHeadDim>
+void CheckPlaces() {
+  using Unit = KvUnit<kTokens, kHeadDim>;
+  std::vector<bool> is_taken(Unit::kMatrixChunks);
+  for (int token = 0; token < kTokens; ++token) {
+    for (int chunk = 0; chunk < Unit::kRowChunks; ++chunk) {
+      const int place = Unit::Place(token, chunk);
+      ASSERT_TRUE(place >= 0 && place < Unit::kMatrixChunks && !is_taken[place]);
+      is_taken[place] = true;
+      EXPECT_EQ(Unit::TokenAt(place), token);
+      EXPECT_EQ(Unit::ChunkAt(place), chunk);
+    }
+  }
+  for (int first = 0; first + 8 <= kTokens; first += 8) {
+    for (int chunk = 0; chunk < Unit::kRowChunks; ++chunk) {
+      int banks = 0;
+      for (int token = first; token < first + 8; ++token) banks |= 1 << Unit::Place(token, chunk) % 8;
+      EXPECT_EQ(banks, 0xff);
+    }
+  }
+}
+
+TEST(CudaKernelsTest, ChunksOfAUnitHavePlacesWithoutConflicts) {
+  CheckPlaces<16, 64>();
+  CheckPlaces<16, 80>();
+  CheckPlaces<16, 96>();
+  CheckPlaces<16, 128>();
+  CheckPlaces<16, 256>();
+  CheckPlaces<8, 80>();
+  CheckPlaces<4, 96>();
+  CheckPlaces<2, 128>();
+  CheckPlaces<1, 64>();
+}
+
+}  // namespace
+}  // namespace quire::cuda
