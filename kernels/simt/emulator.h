@@ -41,7 +41,7 @@ inline char* SharedMemory() {
   return GridEmulator::Current().shared_memory();
 }
 
-// --- Barriers. Fences change nothing: blocks run one after another, and barriers order what threads of a block do.
+// --- Barriers. Fences only tell which blocks may rely on each other.
 
 inline void SyncBlock(Place place = Place::current()) {
   GridEmulator::Current().SyncBlock(place);
@@ -49,8 +49,12 @@ inline void SyncBlock(Place place = Place::current()) {
 inline void SyncWarp(Place place = Place::current()) {
   GridEmulator::Current().Collective(Operation::kSyncWarp, nullptr, nullptr, place);
 }
-inline void MemoryFence() {}
-inline void MemoryFenceSystem() {}
+inline void MemoryFence() {
+  GridEmulator::Current().MemoryFence();
+}
+inline void MemoryFenceSystem() {
+  GridEmulator::Current().MemoryFence();
+}
 
 // --- Between lanes
 

@@ -145,6 +145,24 @@ struct FiberSet::Context {
   void* tsan_fiber = nullptr;
 #endif
 
+  // For a new fiber: it will begin in `function`.
+  void Prepare(char* stack, void (*function)()) {
+    stack_bottom = stack;
+    stack_bytes = kStackBytes;
+#if defined(QUIRE_FIBER_UCONTEXT)
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = nullptr;
+    makecontext(&context, function, 0);
+#else
+    stack_pointer = FreshStack(stack + kStackBytes, function);
+#endif
+#if defined(QUIRE_FIBER_TSAN)
+    tsan_fiber = __tsan_create_fiber(0);
+#endif
+  }
+
   void SwitchTo(Context* next) {
 #if defined(QUIRE_FIBER_ASAN)
     __sanitizer_start_switch_fiber(&fake_stack, next->stack_bottom, next->stack_bytes);
@@ -191,20 +209,7 @@ FiberSet::FiberSet(int count, void (*entry)(void*), void* argument)
     char* const stack = guard + kGuardBytes;
     mprotect(guard, kGuardBytes, PROT_NONE);
     auto fiber = std::make_unique<Context>();
-    fiber->stack_bottom = stack;
-    fiber->stack_bytes = kStackBytes;
-#if defined(QUIRE_FIBER_UCONTEXT)
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = stack;
-    fiber->context.uc_stack.ss_size = kStackBytes;
-    fiber->context.uc_link = nullptr;
-    makecontext(&fiber->context, &FiberSet::Trampoline, 0);
-#else
-    fiber->stack_pointer = FreshStack(stack + kStackBytes, &FiberSet::Trampoline);
-#endif
-#if defined(QUIRE_FIBER_TSAN)
-    fiber->tsan_fiber = __tsan_create_fiber(0);
-#endif
+    fiber->Prepare(stack, &FiberSet::Trampoline);
     fibers_.push_back(std::move(fiber));
   }
 }

@@ -30,14 +30,15 @@ GlobalBuffer GlobalBuffer::FromPriorGrid() const {
   return buffer;
 }
 
-GlobalMemoryChecker::GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, ProblemLog* log)
-    : buffers_(std::move(buffers)), log_(log) {
+GlobalMemoryChecker::GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, const BarrierClock* clock, ProblemLog* log)
+    : buffers_(std::move(buffers)), log_(log), races_(clock, log) {
   std::sort(buffers_.begin(), buffers_.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
 }
 
 void GlobalMemoryChecker::BeginBlock(int block) {
   block_ = block;
   prior_grid_done_ = false;
+  races_.BeginBlock(block);
 }
 
 void GlobalMemoryChecker::ReportOutOfBounds(const void* p, size_t bytes, Operation operation, const Accessor& by) {
@@ -83,17 +84,29 @@ bool GlobalMemoryChecker::CheckRead(const void* p, size_t bytes, Operation opera
     log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
                  [&] { return Describe(p, bytes, operation, *buffer) + ", which the launch may write"; });
   }
+  if (buffer->is_writable) races_.OnRead(p, bytes, operation, by);
   return true;
 }
 
-bool GlobalMemoryChecker::CheckWrite(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+const GlobalBuffer* GlobalMemoryChecker::FindWritable(const void* p, size_t bytes, Operation operation,
+                                                      const Accessor& by) {
   const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
-  if (buffer == nullptr) return false;
-  if (!buffer->is_writable) {
-    log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
-                 [&] { return Describe(p, bytes, operation, *buffer); });
-  }
-  return buffer->is_writable;
+  if (buffer == nullptr || buffer->is_writable) return buffer;
+  log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
+               [&] { return Describe(p, bytes, operation, *buffer); });
+  return nullptr;
+}
+
+bool GlobalMemoryChecker::CheckWrite(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  if (FindWritable(p, bytes, operation, by) == nullptr) return false;
+  races_.OnWrite(p, bytes, operation, by);
+  return true;
+}
+
+bool GlobalMemoryChecker::CheckAtomic(const void* p, size_t bytes, const Accessor& by) {
+  if (FindWritable(p, bytes, Operation::kAtomic, by) == nullptr) return false;
+  races_.OnAtomic(p, bytes, by);
+  return true;
 }
 
 }  // namespace quire::simt

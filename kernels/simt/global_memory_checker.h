@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/simt/access_history.h"
+#include "kernels/simt/global_race_checker.h"
 #include "kernels/simt/problem.h"
 
 namespace quire::simt {
@@ -38,19 +39,23 @@ GlobalBuffer WritableBuffer(std::string name, T* data, size_t count) {
 // reads, accesses before the prior grid is done. Owned by the launch.
 class GlobalMemoryChecker {
  public:
-  GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, ProblemLog* log);
+  GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, const BarrierClock* clock, ProblemLog* log);
 
   void BeginBlock(int block);
   // The block has waited for the prior grid.
   void OnPriorGridDone() { prior_grid_done_ = true; }
+  void OnFence() { races_.OnFence(); }
 
   // False if the access must not be made: out of bounds, or a write to what is read-only.
   bool CheckRead(const void* p, size_t bytes, Operation operation, const Accessor& by);
   bool CheckWrite(const void* p, size_t bytes, Operation operation, const Accessor& by);
+  bool CheckAtomic(const void* p, size_t bytes, const Accessor& by);
 
  private:
   // The buffer around the access, or null after a report. Reports misalignment too.
   const GlobalBuffer* Find(const void* p, size_t bytes, Operation operation, const Accessor& by);
+  // The same, or null after a report if it is read-only.
+  const GlobalBuffer* FindWritable(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void ReportOutOfBounds(const void* p, size_t bytes, Operation operation, const Accessor& by);
 
   std::vector<GlobalBuffer> buffers_;  // Ascending addresses.
@@ -58,6 +63,7 @@ class GlobalMemoryChecker {
   int block_ = 0;
   bool prior_grid_done_ = false;
   ProblemLog* log_;
+  GlobalRaceChecker races_;
 };
 
 }  // namespace quire::simt

@@ -38,7 +38,8 @@ GridEmulator::GridEmulator(const LaunchConfig& config, const std::function<void(
       random_(config.seed),
       clock_(config.num_threads / kWarpSize),
       shared_(config.shared_bytes, &clock_, &log_),
-      global_(config.buffers, &log_),
+      global_(config.buffers, &clock_, &log_),
+      bank_conflicts_(config.num_threads / kWarpSize),
       threads_(config.num_threads),
       meetings_(config.num_threads / kWarpSize),
       copies_(config.num_threads),
@@ -55,6 +56,7 @@ LaunchReport GridEmulator::Run() {
     blocks.pop_back();
   }
   current_ = nullptr;
+  counters_.shared_conflicts = bank_conflicts_.count();
   return {.problems = log_.problems(), .counters = counters_, .is_complete = is_complete};
 }
 
@@ -94,6 +96,7 @@ bool GridEmulator::RunBlock(int block) {
     fibers_.Resume(thread_);
     if (config_.landing == CopyLanding::kRandom) copies_[Random(copies_.size())].LandOne(random_());
   }
+  for (int warp = 0; warp < num_warps(); ++warp) bank_conflicts_.OnMeeting(warp);
   return !is_abandoned_;
 }
 
@@ -143,7 +146,10 @@ void GridEmulator::SyncBlock(Place place) {
 }
 
 void GridEmulator::CompleteBarrier() {
-  for (int warp = 0; warp < num_warps(); ++warp) CheckBarrierIsUniform(warp);
+  for (int warp = 0; warp < num_warps(); ++warp) {
+    CheckBarrierIsUniform(warp);
+    bank_conflicts_.OnMeeting(warp);
+  }
   ++counters_.block_barriers;
   num_at_barrier_ = 0;
   clock_.OnBlockBarrier();
@@ -196,6 +202,7 @@ void GridEmulator::CompleteMeeting(int warp) {
     is_abandoned_ = true;
     return;
   }
+  bank_conflicts_.OnMeeting(warp);
   RunCollective(warp, threads_[warp * kWarpSize].operation);
   meetings_[warp].num_arrived = 0;
   for (int lane = 0; lane < kWarpSize; ++lane) WakeUp(warp * kWarpSize + lane);
@@ -255,6 +262,7 @@ void GridEmulator::LoadShared(const void* p, void* value, size_t bytes, Place pl
   CountOperation(place);
   counters_.shared_bytes_read += bytes;
   if (shared_.CheckRead(p, bytes, Operation::kLoadShared, Self(place))) {
+    bank_conflicts_.OnAccess(thread_, shared_.OffsetOf(p), bytes, place);
     std::memcpy(value, p, bytes);
   } else {
     std::memset(value, kPoison, bytes);
@@ -264,7 +272,9 @@ void GridEmulator::LoadShared(const void* p, void* value, size_t bytes, Place pl
 void GridEmulator::StoreShared(void* p, const void* value, size_t bytes, Place place) {
   CountOperation(place);
   counters_.shared_bytes_written += bytes;
-  if (shared_.CheckWrite(p, bytes, Operation::kStoreShared, Self(place))) std::memcpy(p, value, bytes);
+  if (!shared_.CheckWrite(p, bytes, Operation::kStoreShared, Self(place))) return;
+  bank_conflicts_.OnAccess(thread_, shared_.OffsetOf(p), bytes, place);
+  std::memcpy(p, value, bytes);
 }
 
 void GridEmulator::LoadGlobal(const void* p, void* value, size_t bytes, Operation operation, Place place) {
@@ -287,7 +297,7 @@ bool GridEmulator::CheckAtomic(void* p, size_t bytes, Place place) {
   CountOperation(place);
   ++counters_.atomics;
   if (shared_.Contains(p)) return shared_.CheckAtomic(p, bytes, Self(place));
-  return global_.CheckWrite(p, bytes, Operation::kAtomic, Self(place));
+  return global_.CheckAtomic(p, bytes, Self(place));
 }
 
 void GridEmulator::CopyAsync16(void* shared, const void* global, bool predicate, Place place) {

@@ -11,6 +11,7 @@
 
 #include "kernels/simt/access_history.h"
 #include "kernels/simt/async_copies.h"
+#include "kernels/simt/bank_conflicts.h"
 #include "kernels/simt/fiber.h"
 #include "kernels/simt/global_memory_checker.h"
 #include "kernels/simt/launch.h"
@@ -55,6 +56,7 @@ class GridEmulator {
   void CommitCopies() { copies_[thread_].Commit(); }
   void WaitCopies(int groups_in_flight, Place place);
 
+  void MemoryFence() { global_.OnFence(); }
   void WaitForPriorGrid() { global_.OnPriorGridDone(); }
 
  private:
@@ -110,6 +112,7 @@ class GridEmulator {
   BarrierClock clock_;
   SharedMemoryChecker shared_;
   GlobalMemoryChecker global_;
+  BankConflicts bank_conflicts_;
 
   // The block that runs.
   int block_ = 0;

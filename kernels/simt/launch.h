@@ -43,6 +43,7 @@ struct LaunchCounters {
   int64_t global_bytes_written = 0;
   int64_t shared_bytes_read = 0;  // Copies and matrices included.
   int64_t shared_bytes_written = 0;
+  int64_t shared_conflicts = 0;  // Further passes of plain loads and stores; see bank_conflicts.h for how exact.
 };
 
 struct LaunchReport {

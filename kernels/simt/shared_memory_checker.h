@@ -19,6 +19,7 @@ class SharedMemoryChecker {
 
   char* data() { return data_.get(); }
   bool Contains(const void* p) const;
+  size_t OffsetOf(const void* p) const { return static_cast<const char*>(p) - data_.get(); }
 
   // A new block: all bytes are poison (0xff: a NaN in every type) and nobody's.
   void Reset(int block);
@@ -38,7 +39,6 @@ class SharedMemoryChecker {
     void operator()(char* p) const;
   };
 
-  size_t OffsetOf(const void* p) const { return static_cast<const char*>(p) - data_.get(); }
   bool IsInBounds(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void ReportRace(const AccessHistory& history, bool with_write, const void* p, Operation operation,
                   const Accessor& by);

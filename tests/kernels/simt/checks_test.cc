@@ -197,6 +197,50 @@ TEST(GlobalBoundsTest, WhatThePriorGridWroteIsReadAfterTheWait) {
               IsEmpty());
 }
 
+// --- Bank conflicts
+
+// Of a 32 x 32 matrix of T with rows of `stride` elements, of which each lane loads a column's element of its row.
+template <typename T>
+int64_t ConflictsOfAColumn(int stride) {
+  const LaunchReport report = Launch(OneWarp(32 * stride * sizeof(T)), [&] {
+    T* const matrix = reinterpret_cast<T*>(SharedMemory());
+    for (int row = 0; row < 32; ++row) StoreShared(&matrix[row * stride + LaneIndex()], T{});
+    SyncWarp();
+    for (int column = 0; column < 32; ++column) LoadShared(&matrix[LaneIndex() * stride + column]);
+  });
+  EXPECT_TRUE(report.ok()) << report.ToString();
+  return report.counters.shared_conflicts;
+}
+
+TEST(BankConflictTest, ColumnsConflictUnlessRowsArePadded) {
+  EXPECT_EQ(ConflictsOfAColumn<uint32_t>(32), 32 * 31);
+  EXPECT_EQ(ConflictsOfAColumn<uint32_t>(33), 0);
+  EXPECT_EQ(ConflictsOfAColumn<U32x4>(32), 32 * 4 * 7);  // Four passes anyway, each of eight rows.
+  EXPECT_EQ(ConflictsOfAColumn<U32x4>(33), 0);
+}
+
+TEST(BankConflictTest, LanesThatSkipALineAreForgottenWhenTheWarpMeets) {
+  const LaunchReport report = Launch(OneWarp(), [] {
+    for (int round = 0; round < 3; ++round) {
+      // Only the even lanes in the first round: 16 words, no conflict; all in the others.
+      if (round > 0 || LaneIndex() % 2 == 0) StoreShared(&Words()[round * 33 + LaneIndex()], 1);
+      SyncWarp();
+    }
+  });
+  EXPECT_TRUE(report.ok()) << report.ToString();
+  EXPECT_EQ(report.counters.shared_conflicts, 0);
+}
+
+TEST(BankConflictTest, LanesMayShareAWord) {
+  const LaunchReport report = Launch(OneWarp(), [] {
+    if (LaneIndex() == 0) StoreShared(Words(), 1);
+    StoreShared(reinterpret_cast<uint16_t*>(Words() + 32) + LaneIndex(), 1);
+    SyncWarp();
+    LoadShared(Words());
+  });
+  EXPECT_EQ(report.counters.shared_conflicts, 0);
+}
+
 // --- The launch itself
 
 TEST(LaunchTest, SeedDecidesTheOrderOfBlocksAndThreads) {

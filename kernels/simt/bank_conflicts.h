@@ -1,0 +1,70 @@
+#ifndef QUIRE_KERNELS_SIMT_BANK_CONFLICTS_H_
+#define QUIRE_KERNELS_SIMT_BANK_CONFLICTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/simt/problem.h"
+#include "kernels/simt/types.h"
+
+namespace quire::simt {
+
+// Counts the further passes that plain loads and stores of shared memory take because lanes of a warp use different
+// words of one of the 32 banks. Lanes make them one by one here; what the hardware makes in one instruction is taken to
+// be the n-th access of each lane at the same place since the warp last met in a barrier or collective. That is exact
+// where the lanes pass a place equally often; where some skip it, accesses can be grouped differently.
+class BankConflicts {
+ public:
+  explicit BankConflicts(int num_warps) : warps_(num_warps) {}
+
+  // All lanes of the warp are at one point: counts the accesses that not all of them have made.
+  void OnMeeting(int warp);
+  // An access by a thread at an offset of shared memory.
+  void OnAccess(int thread, size_t offset, size_t bytes, const Place& place);
+
+  // Of all accesses before the last meeting of their warp, and of those after it that all lanes have made.
+  int64_t count() const { return count_; }
+
+  // One instruction of a warp.
+  struct Group {
+    size_t bytes = 0;
+    uint32_t lanes = 0;  // A bit per lane that has made it.
+    std::array<uint32_t, kWarpSize> offset = {};
+  };
+  // Passes beyond those that the size needs: 8-byte accesses take half a warp at a time, 16-byte accesses a quarter.
+  static int CountConflicts(const Group& group);
+
+ private:
+  // The accesses of one warp at one place.
+  struct Site {
+    std::array<int64_t, kWarpSize> num_made = {};
+    int64_t num_complete = 0;
+    std::deque<Group> open;  // From access number num_complete on.
+  };
+  struct Key {
+    const char* file;
+    uint32_t line;
+    uint32_t column;
+    size_t bytes;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+
+  struct Warp {
+    std::unordered_map<Key, Site, KeyHash> sites;
+    int num_open = 0;  // Groups, in all sites.
+  };
+
+  std::vector<Warp> warps_;
+  int64_t count_ = 0;
+};
+
+}  // namespace quire::simt
+
+#endif  // QUIRE_KERNELS_SIMT_BANK_CONFLICTS_H_
