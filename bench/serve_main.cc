@@ -69,11 +69,17 @@ absl::StatusOr<std::vector<RequestLengths>> MakeRequests(int max_context_tokens)
       DrawLogNormal(absl::GetFlag(FLAGS_mean_prompt), absl::GetFlag(FLAGS_mean_output), count, seed);
   BenchRandom random(seed);
   double now_s = 0;
+  int num_cut = 0;
   for (RequestLengths& request : requests) {
     request.arrival_s = now_s;
+    num_cut += std::max(request.prompt, request.output) > max_context_tokens / 2;
     request.prompt = std::min(request.prompt, max_context_tokens / 2);
     request.output = std::min(request.output, max_context_tokens / 2);
     if (rate > 0) now_s += random.Exponential() / rate;
+  }
+  if (num_cut > 0) {
+    std::fprintf(stderr, "serve: prompt or output of %d of %d requests cut to half of the model's context, %d tokens\n",
+                 num_cut, count, max_context_tokens / 2);
   }
   return requests;
 }

@@ -50,7 +50,7 @@ AdminCommands::AdminCommands(CLI::App* app) {
       "Keep what is cached of a prompt for some time. A prompt is cached once a request with it has run; only whole "
       "blocks are. Exit with 1 when nothing of it is cached.");
   AddPromptOptions(pin);
-  pin->add_option("--ttl", ttl_seconds_, "For how long")->option_text("SECONDS [600]");
+  pin->add_option("--ttl", ttl_seconds_, "For how long, 1 .. 86400")->option_text("SECONDS [600]");
   pin_ = pin;
 
   CLI::App* unpin = app->add_subcommand("unpin", "End the pin of a prompt.");

@@ -52,12 +52,13 @@ GenerateCommand::GenerateCommand(CLI::App* command) {
 
   const char* sampling = "Sampling";
   command->add_option("-t,--temperature", temperature_, "0 is greedy [1]")->group(sampling);
-  command->add_option("--top-k", top_k_, "Keep the k likeliest tokens [all]")->group(sampling);
+  command->add_option("--top-k", top_k_, "Keep the k likeliest tokens, of the vocabulary at most [all]")
+      ->group(sampling);
   command->add_option("--top-p", top_p_, "Keep the likeliest tokens that reach this probability [1]")->group(sampling);
   command->add_option("--min-p", min_p_, "Drop tokens below this share of the likeliest one [0]")->group(sampling);
   command->add_option("--presence-penalty", presence_penalty_, "-2 .. 2 [0]")->group(sampling);
   command->add_option("--frequency-penalty", frequency_penalty_, "-2 .. 2 [0]")->group(sampling);
-  command->add_option("--repetition-penalty", repetition_penalty_, "Above 0 [1]")->group(sampling);
+  command->add_option("--repetition-penalty", repetition_penalty_, "0.01 .. 10 [1]")->group(sampling);
   command->add_option("--seed", seed_, "Makes draws repeatable [chosen by the server]")
       ->check(CLI::Validator(
           [](const std::string& text) {
@@ -66,7 +67,7 @@ GenerateCommand::GenerateCommand(CLI::App* command) {
           },
           ""))
       ->group(sampling);
-  repeatable("--logit-bias", logit_bias_, "Added to a token's logit, repeatable")
+  repeatable("--logit-bias", logit_bias_, "Added to a token's logit, -100 .. 100, repeatable")
       ->option_text("TOKEN_ID=BIAS")
       ->group(sampling);
   repeatable("--allowed-token-ids", allowed_token_ids_, "Pick only these")

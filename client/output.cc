@@ -39,6 +39,12 @@ int ExitCodeOf(absl::StatusCode code) {
   }
 }
 
+// gRPC's answer to a message beyond a limit, which no second try will pass.
+bool IsTooLarge(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted &&
+         absl::StrContains(status.message(), "message larger than max");
+}
+
 // gRPC's words for a place that is no manager, in ours; "" for everything else.
 std::string ExplainConnection(const absl::Status& status, const std::string& endpoint) {
   constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
@@ -59,6 +65,10 @@ std::string Explain(const absl::Status& status, const std::string& endpoint) {
   if (std::string text = ExplainConnection(status, endpoint); !text.empty()) return text;
   if (status.code() == absl::StatusCode::kDeadlineExceeded && status.message() == "Deadline Exceeded") {
     return absl::StrCat("no answer from ", endpoint, " in time; --timeout (generate) and --rpc-timeout allow more");
+  }
+  if (IsTooLarge(status)) {
+    return absl::StrCat("the request or the answer is longer than --max-message-bytes of the manager: ",
+                        status.message());
   }
   const std::string kind =
       absl::StrReplaceAll(absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), {{"_", " "}});
@@ -125,7 +135,7 @@ int ReportError(const absl::Status& status, const std::string& endpoint) {
   // What was printed comes first where both go to the same place.
   FlushOutput();
   std::fprintf(stderr, "quirectl: %s\n", Explain(status, endpoint).c_str());
-  return ExitCodeOf(status.code());
+  return IsTooLarge(status) ? kExitRejected : ExitCodeOf(status.code());
 }
 
 }  // namespace quire

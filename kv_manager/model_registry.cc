@@ -33,7 +33,13 @@ absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescripti
       CheckSame("max_context_tokens", absl::StrCat(ours.max_context_tokens), absl::StrCat(theirs.max_context_tokens)));
   QUIRE_RETURN_IF_ERROR(
       CheckSame("eos_token_ids", absl::StrJoin(ours.eos_token_ids, " "), absl::StrJoin(theirs.eos_token_ids, " ")));
-  QUIRE_RETURN_IF_ERROR(CheckSame("numerics_fingerprint", ours.numerics_fingerprint, theirs.numerics_fingerprint));
+  if (ours.numerics_fingerprint != theirs.numerics_fingerprint) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker has numerics_fingerprint '", theirs.numerics_fingerprint, "', the first worker has '",
+                     ours.numerics_fingerprint,
+                     "': a manager's workers need the same weights, --kv-type and --cpu-kernels for "
+                     "the same tokens; it takes others after a restart"));
+  }
   QUIRE_RETURN_IF_ERROR(CheckSame("bos_token_id", Name(ours.bos_token_id), Name(theirs.bos_token_id)));
   if (ours.tokenizer_files == theirs.tokenizer_files) return absl::OkStatus();
   return absl::FailedPreconditionError("worker has other tokenizer files than the first worker");

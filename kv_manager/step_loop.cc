@@ -382,7 +382,11 @@ void StepLoop::CountFruitlessSession() {
 }
 
 void StepLoop::FailAll(const absl::Status& status) {
-  for (const RequestId request : live_.FailAll(status)) scheduler_->Cancel(request);
+  const auto failed = live_.FailAll(status);
+  for (const RequestId request : failed) scheduler_->Cancel(request);
+  if (!failed.empty()) {
+    QUIRE_LOG(kWarning) << failed.size() << " requests failed: " << status.message();
+  }
 }
 
 void StepLoop::PollLink() {

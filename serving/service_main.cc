@@ -50,6 +50,7 @@ void PrepareProcess(LogLevel log_level) {
   std::signal(SIGPIPE, SIG_IGN);  // A reader of our log that goes away must not end us.
   OnStopSignal([] {
     if (!g_is_serving) ExitAtOnce();
+    QUIRE_LOG(kInfo) << "told to stop; a second signal ends it at once";
     Stop().set_value();
   });
 }

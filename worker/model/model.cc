@@ -63,6 +63,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   QUIRE_ASSIGN_OR_RETURN(model->weights, LoadWeights(model->config, checkpoint, backend));
   QUIRE_LOG(kInfo) << "loaded " << directory;
+  if (model->tokenizer_files.empty()) {
+    QUIRE_LOG(kWarning) << "no tokenizer.json or tokenizer.model: prompts and outputs are token ids only";
+  }
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;
 }
