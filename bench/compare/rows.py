@@ -107,10 +107,11 @@ def rows(quire, llama):
                                                          shared_tokens) for title, mode in KV_MODES.items()})
 
     def pair(name, model, sequences, prompt, output, multiplex=False):
-        """The services against the same work in one process; with `multiplex` all requests are on one stream."""
+        """The services against the same work in one process; with `multiplex` all requests are on one stream. The
+        worker runs `sequences` together, the services so many clients with four requests each, one after the other."""
         def run():
             alone = quire.worker(model, sequences=sequences, prompt=prompt, output=output)
-            served = quire.serve(model, [(prompt, output)] * sequences, sequences,
+            served = quire.serve(model, [(prompt, output)] * sequences * 4, sequences,
                                  sequences * (prompt + output + 2 * BLOCK_TOKENS) * 2 // BLOCK_TOKENS,
                                  multiplex=multiplex)
             weights = (quire.models / model / "model.safetensors").stat().st_size
