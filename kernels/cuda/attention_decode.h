@@ -13,6 +13,7 @@ namespace quire::cuda {
 template <typename Element, int kBlockTokens, int kHeadDim, int kStages>
 class AttentionDecode {
  public:
+  using Args = AttentionArgs;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kUnitTokens, kHeadDim>::kBytes;

@@ -10,6 +10,7 @@ namespace quire::cuda {
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
  public:
+  using Args = AttentionArgs;
   static constexpr int kThreads = 128;
   static constexpr int kSharedBytes = 0;
 

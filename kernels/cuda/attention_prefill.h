@@ -12,6 +12,7 @@ namespace quire::cuda {
 template <typename Element, int kBlockTokens, int kHeadDim, int kStages>
 class AttentionPrefill {
  public:
+  using Args = AttentionArgs;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kTileUnits = kHeadDim > 128 ? 2 : 4;  // More do not fit into the registers.

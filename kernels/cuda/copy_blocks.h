@@ -20,6 +20,7 @@ struct CopyBlocksArgs {
 // A block of threads copies a block of a layer at a time.
 class CopyBlocksKernel {
  public:
+  using Args = CopyBlocksArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = 0;
 

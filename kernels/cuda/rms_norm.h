@@ -21,6 +21,7 @@ struct RmsNormKernelArgs {
 template <typename Element>
 class RmsNormKernel {
  public:
+  using Args = RmsNormKernelArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = kThreads / simt::kWarpSize * sizeof(float);
 

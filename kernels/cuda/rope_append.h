@@ -29,6 +29,7 @@ struct RopeAppendKernelArgs {
 template <typename Element, int kBlockTokens, int kHeadDim>
 class RopeAppendKernel {
  public:
+  using Args = RopeAppendKernelArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = 0;
 

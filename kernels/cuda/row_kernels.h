@@ -21,6 +21,7 @@ struct GatherRowsArgs {
 // A warp has a row at a time.
 class GatherRowsKernel {
  public:
+  using Args = GatherRowsArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = 0;
 
@@ -51,6 +52,7 @@ struct SiluMulArgs {
 template <typename Element>
 class SiluMulKernel {
  public:
+  using Args = SiluMulArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = 0;
 

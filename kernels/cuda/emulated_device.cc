@@ -1,0 +1,173 @@
+#include "kernels/cuda/emulated_device.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <utility>
+
+#include "kernels/cuda/make_kernel_table.h"
+#include "kernels/half_float.h"
+#include "kernels/simt/launch.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+using EntryFunction = void (*)(const void* args);
+
+struct EmulatedEntry {
+  template <typename K>
+  static const void* Of() {
+    const EntryFunction run = [](const void* args) { K::Run(*static_cast<const typename K::Args*>(args)); };
+    return reinterpret_cast<const void*>(run);
+  }
+};
+
+template <typename Element, int kHeadDim>
+const KernelTable* TableForBlocks(int block_size) {
+  static const KernelTable tables[] = {
+      MakeKernelTable<EmulatedEntry, Element, 16, kHeadDim>(), MakeKernelTable<EmulatedEntry, Element, 1, kHeadDim>(),
+      MakeKernelTable<EmulatedEntry, Element, 2, kHeadDim>(), MakeKernelTable<EmulatedEntry, Element, 4, kHeadDim>(),
+      MakeKernelTable<EmulatedEntry, Element, 8, kHeadDim>()};
+  switch (block_size) {
+    case 1:
+      return &tables[1];
+    case 2:
+      return &tables[2];
+    case 4:
+      return &tables[3];
+    case 8:
+      return &tables[4];
+    default:
+      return &tables[0];
+  }
+}
+
+template <typename Element>
+const KernelTable* TableForHeads(int head_dim, int block_size) {
+  switch (head_dim) {
+    case 16:
+      return TableForBlocks<Element, 16>(block_size);
+    case 32:
+      return TableForBlocks<Element, 32>(block_size);
+    case 64:
+      return TableForBlocks<Element, 64>(block_size);
+    case 128:
+      return TableForBlocks<Element, 128>(block_size);
+    default:
+      return nullptr;
+  }
+}
+
+float Widen(uint16_t bits, DataType type) {
+  return type == DataType::kBFloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+}
+
+uint16_t Narrow(float value, DataType type) {
+  return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
+}
+
+std::vector<float> Widened(const uint16_t* from, size_t count, DataType type) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = Widen(from[i], type);
+  return values;
+}
+
+}  // namespace
+
+class EmulatedDevice::Recording : public Graph {
+ public:
+  std::vector<std::function<void()>> work;
+};
+
+EmulatedDevice::EmulatedDevice() = default;
+EmulatedDevice::~EmulatedDevice() = default;
+
+void* EmulatedDevice::Allocate(size_t bytes) {
+  std::unique_ptr<char[]> memory(new (std::nothrow) char[bytes + kAlignment]());
+  if (memory == nullptr) return nullptr;
+  char* const data = memory.get() + (kAlignment - reinterpret_cast<uintptr_t>(memory.get()) % kAlignment) % kAlignment;
+  allocations_.emplace(data, Allocation{std::move(memory), bytes});
+  return data;
+}
+
+void EmulatedDevice::Free(void* memory) {
+  allocations_.erase(static_cast<char*>(memory));
+}
+
+void EmulatedDevice::Copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void EmulatedDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
+  for (int i = 0; i < num_pieces; ++i) Copy(pieces[i].to, pieces[i].from, pieces[i].bytes);
+}
+
+const KernelTable* EmulatedDevice::FindKernels(DataType element, int head_dim, int block_size) const {
+  return element == DataType::kBFloat16 ? TableForHeads<Bf16>(head_dim, block_size)
+                                        : TableForHeads<F16>(head_dim, block_size);
+}
+
+void EmulatedDevice::Multiply(const MatmulArgs& args) {
+  if (recording_ != nullptr) {
+    recording_->work.push_back([this, args] { Multiply(args); });
+    return;
+  }
+  const std::vector<float> x = Widened(args.x, size_t(args.num_rows) * args.depth, args.element);
+  for (int column = 0; column < args.num_columns; ++column) {
+    const std::vector<float> w = Widened(args.w + int64_t{column} * args.depth, args.depth, args.element);
+    for (int row = 0; row < args.num_rows; ++row) {
+      const int64_t at = int64_t{row} * args.num_columns + column;
+      float sum = 0;
+      for (int k = 0; k < args.depth; ++k) sum += x[int64_t{row} * args.depth + k] * w[k];
+      if (args.y_type == DataType::kFloat32) {
+        float* const y = static_cast<float*>(args.y) + at;
+        *y = sum + (args.adds_to_y ? *y : 0);
+      } else {
+        uint16_t* const y = static_cast<uint16_t*>(args.y) + at;
+        *y = Narrow(sum + (args.adds_to_y ? Widen(*y, args.element) : 0), args.element);
+      }
+    }
+  }
+}
+
+void EmulatedDevice::BeginRecording() {
+  recording_ = std::make_unique<Recording>();
+}
+
+std::unique_ptr<Graph> EmulatedDevice::EndRecording() {
+  return std::move(recording_);
+}
+
+void EmulatedDevice::Replay(const Graph& graph) {
+  for (const std::function<void()>& work : static_cast<const Recording&>(graph).work) work();
+}
+
+void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
+                                  size_t args_bytes, int num_blocks) {
+  if (recording_ != nullptr) {
+    const std::vector<char> kept(static_cast<const char*>(args), static_cast<const char*>(args) + args_bytes);
+    recording_->work.push_back([this, entry, num_threads, shared_bytes, kept, num_blocks] {
+      LaunchKernel(entry, num_threads, shared_bytes, kept.data(), kept.size(), num_blocks);
+    });
+    return;
+  }
+  simt::LaunchConfig config;
+  config.num_blocks = num_blocks;
+  config.num_threads = num_threads;
+  config.shared_bytes = shared_bytes;
+  config.seed = ++num_launches_;
+  for (const auto& [data, allocation] : allocations_) {
+    if (allocation.bytes > 0) config.buffers.push_back(simt::WritableBuffer("memory", data, allocation.bytes));
+  }
+  const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(entry));
+  const simt::LaunchReport report = simt::Launch(config, [&] { run(args); });
+  if (report.ok()) return;
+  std::fprintf(stderr, "the emulated GPU found\n%s", report.ToString().c_str());
+  std::abort();
+}
+
+}  // namespace quire::cuda

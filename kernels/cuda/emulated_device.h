@@ -1,0 +1,61 @@
+#ifndef QUIRE_KERNELS_CUDA_EMULATED_DEVICE_H_
+#define QUIRE_KERNELS_CUDA_EMULATED_DEVICE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+
+namespace quire::cuda {
+
+// A device without a GPU: kernels run in the emulator of simt/, every one of them checked, everything else in plain
+// loops. What is queued is done when the call returns. A problem that the emulator finds ends the process with its
+// report. Slow, about a millisecond for each block of threads: for tests.
+class EmulatedDevice : public Device {
+ public:
+  EmulatedDevice();
+  ~EmulatedDevice() override;
+
+  std::string Description() const override { return "emulated GPU"; }
+  std::string NumericsFingerprint() const override { return "emulated"; }
+  int num_multiprocessors() const override { return 2; }
+
+  void* Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  void FreeHost(void* memory) override { Free(memory); }
+  size_t FreeBytes() const override { return size_t{1} << 30; }
+
+  void Copy(void* to, const void* from, size_t bytes) override;
+  void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
+  void Synchronize() override {}
+
+  // Elements of both types, heads of 16, 32, 64 and 128, blocks of all sizes.
+  const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+  void Multiply(const MatmulArgs& args) override;
+
+  void BeginRecording() override;
+  std::unique_ptr<Graph> EndRecording() override;
+  void Replay(const Graph& graph) override;
+
+ protected:
+  void LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args, size_t args_bytes,
+                    int num_blocks) override;
+
+ private:
+  class Recording;
+  struct Allocation {
+    std::unique_ptr<char[]> memory;
+    size_t bytes;
+  };
+
+  std::map<char*, Allocation> allocations_;  // By aligned address.
+  std::unique_ptr<Recording> recording_;     // Null: nothing is recorded.
+  uint64_t num_launches_ = 0;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_EMULATED_DEVICE_H_

@@ -1,0 +1,37 @@
+#ifndef QUIRE_KERNELS_CUDA_MAKE_KERNEL_TABLE_H_
+#define QUIRE_KERNELS_CUDA_MAKE_KERNEL_TABLE_H_
+
+#include "kernels/cuda/attention_decode.h"
+#include "kernels/cuda/attention_merge.h"
+#include "kernels/cuda/attention_prefill.h"
+#include "kernels/cuda/copy_blocks.h"
+#include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope_append.h"
+#include "kernels/cuda/row_kernels.h"
+
+namespace quire::cuda {
+
+// Entry::Of<K>() is the address by which the device starts kernel class K.
+template <typename Entry, typename K>
+Kernel<typename K::Args> MakeKernel() {
+  return {.entry = Entry::template Of<K>(), .num_threads = K::kThreads, .shared_bytes = K::kSharedBytes};
+}
+
+// The kernels with these parameters. Decode has as many buffers as the shared memory of sm_80 holds.
+template <typename Entry, typename Element, int kBlockTokens, int kHeadDim>
+KernelTable MakeKernelTable() {
+  constexpr int kDecodeStages = kHeadDim <= 128 ? 3 : 2;
+  return {.attention_decode = MakeKernel<Entry, AttentionDecode<Element, kBlockTokens, kHeadDim, kDecodeStages>>(),
+          .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kBlockTokens, kHeadDim, 2>>(),
+          .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
+          .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kBlockTokens, kHeadDim>>(),
+          .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
+          .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
+          .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
+          .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>()};
+}
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_MAKE_KERNEL_TABLE_H_
