@@ -28,8 +28,9 @@ struct AttentionArgs {
   const AttentionItem* items;
   const AttentionMerge* merges;
   const PartialPlace* places;
-  int32_t first_item;  // This launch does items [first_item, first_item + num_items), or as many merges.
-  int32_t num_items;
+  // [2] This launch does items [range[0], range[1]), or such merges. In memory, as the plan is, so that a recorded
+  // launch can be repeated with another plan.
+  const int32_t* range;
   SoftmaxState* partial_states;  // [num_partials], max in powers of two.
   float* partial_values;         // [num_partials, head_dim], not divided by the sum.
 

@@ -10,29 +10,24 @@ namespace quire::cuda {
 // four warps of a block each stream units of their own, every fourth of the context, through kStages buffers of their
 // own without a barrier of the block, and are joined at the end. Which warp takes a unit depends on its place in the
 // context alone, and so do the sums.
-template <typename Element, int kBlockTokens, int kHeadDim, int kStages>
+template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 class AttentionDecode {
  public:
   using Args = AttentionArgs;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
-  static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kUnitTokens, kHeadDim>::kBytes;
+  static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kHeadDim>{kUnitTokens}.bytes();
 
-  // Does items first_item to first_item + num_items - 1 for every KV head, whatever the size of the grid.
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
-    simt::WaitForPriorGrid();
-    for (int i = simt::BlockIndex(); i < args.num_items * args.num_kv_heads; i += simt::GridSize()) {
-      RunItem({args, LoadWords(args.items + args.first_item + i / args.num_kv_heads), i % args.num_kv_heads});
-    }
-    simt::TriggerNextGrid();
+    ForEachInRange(args, [&](int item, int kv_head) { RunItem({args, LoadWords(args.items + item), kv_head}); });
   }
 
  private:
-  using Unit = KvUnit<kUnitTokens, kHeadDim>;
+  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
 
   static QUIRE_DEVICE void RunItem(const ItemRows& rows) {
     const int warp = simt::WarpIndex();
-    char* const stages = simt::SharedMemory() + warp * kStages * Unit::kBytes;
+    char* const stages = simt::SharedMemory() + warp * kStages * kUnitBytes;
     const Queries<kHeadDim> queries(rows, 0);
     const Visible visible(rows, 0);
     Accumulator<Element, kHeadDim> sums;
@@ -41,7 +36,7 @@ class AttentionDecode {
     const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
     int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
     const auto copy = [&](int u, int stage) {
-      CopyUnit<kBlockTokens, kHeadDim>(rows, u, stages + stage * Unit::kBytes, simt::LaneIndex(), simt::kWarpSize);
+      CopyUnit<kSize, kHeadDim>(rows, u, stages + stage * kUnitBytes, simt::LaneIndex(), simt::kWarpSize);
       simt::CommitCopies();
     };
     for (int s = 0; s < kStages - 1; ++s) copy(unit + s * kWarps, s);
@@ -49,8 +44,7 @@ class AttentionDecode {
       simt::WaitCopies<kStages - 2>();
       simt::SyncWarp();
       copy(unit + (kStages - 1) * kWarps, stage == 0 ? kStages - 1 : stage - 1);
-      sums.template Attend<1>(queries, visible, stages + stage * Unit::kBytes, unit * kUnitTokens,
-                              rows.args.scale_log2);
+      sums.template Attend<1>(queries, visible, stages + stage * kUnitBytes, unit * kUnitTokens, rows.args.scale_log2);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     simt::WaitCopies<0>();

@@ -14,23 +14,21 @@ class AttentionMergeKernel {
   static constexpr int kThreads = 128;
   static constexpr int kSharedBytes = 0;
 
-  // Does merges first_item to first_item + num_items - 1 for every KV head, whatever the size of the grid.
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
-    simt::WaitForPriorGrid();
-    for (int i = simt::BlockIndex(); i < args.num_items * args.num_kv_heads; i += simt::GridSize()) {
-      const AttentionMerge merge = LoadWords(args.merges + args.first_item + i / args.num_kv_heads);
-      AttentionItem item{};
-      item.first_row = merge.first_row;
-      item.num_rows = merge.num_rows;
-      const ItemRows rows = {args, item, i % args.num_kv_heads};
-      for (int row = simt::WarpIndex(); row < rows.count(); row += kThreads / simt::kWarpSize) {
-        for (int d = 2 * simt::LaneIndex(); d < kHeadDim; d += 2 * simt::kWarpSize) MergePair(rows, merge, row, d);
-      }
-    }
-    simt::TriggerNextGrid();
+    ForEachInRange(args, [&](int merge, int kv_head) { RunMerge(args, LoadWords(args.merges + merge), kv_head); });
   }
 
  private:
+  static QUIRE_DEVICE void RunMerge(const AttentionArgs& args, const AttentionMerge& merge, int kv_head) {
+    AttentionItem item{};
+    item.first_row = merge.first_row;
+    item.num_rows = merge.num_rows;
+    const ItemRows rows = {args, item, kv_head};
+    for (int row = simt::WarpIndex(); row < rows.count(); row += kThreads / simt::kWarpSize) {
+      for (int d = 2 * simt::LaneIndex(); d < kHeadDim; d += 2 * simt::kWarpSize) MergePair(rows, merge, row, d);
+    }
+  }
+
   static QUIRE_DEVICE void MergePair(const ItemRows& rows, const AttentionMerge& merge, int row, int d) {
     JoinedElement joined[2];
     for (int p = 0; p < merge.num_places; ++p) {

@@ -9,28 +9,23 @@ namespace quire::cuda {
 // Attention of up to 64 rows of queries: prompts, and what many sequences share. Each of the four warps of a block has
 // 16 rows; K and V pass by in tiles of 64 tokens (32 of the largest heads) that all of them read, in kStages
 // buffers.
-template <typename Element, int kBlockTokens, int kHeadDim, int kStages>
+template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 class AttentionPrefill {
  public:
   using Args = AttentionArgs;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kTileUnits = kHeadDim > 128 ? 2 : 4;  // More do not fit into the registers.
-  static constexpr int kSharedBytes = kStages * kTileUnits * KvUnit<kUnitTokens, kHeadDim>::kBytes;
+  static constexpr int kSharedBytes = kStages * kTileUnits * KvUnit<kHeadDim>{kUnitTokens}.bytes();
 
-  // Does items first_item to first_item + num_items - 1 for every KV head, whatever the size of the grid.
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
-    simt::WaitForPriorGrid();
-    for (int i = simt::BlockIndex(); i < args.num_items * args.num_kv_heads; i += simt::GridSize()) {
-      RunItem({args, LoadWords(args.items + args.first_item + i / args.num_kv_heads), i % args.num_kv_heads});
-    }
-    simt::TriggerNextGrid();
+    ForEachInRange(args, [&](int item, int kv_head) { RunItem({args, LoadWords(args.items + item), kv_head}); });
   }
 
  private:
-  using Unit = KvUnit<kUnitTokens, kHeadDim>;
+  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
   static constexpr int kTileTokens = kTileUnits * kUnitTokens;
-  static constexpr int kTileBytes = kTileUnits * Unit::kBytes;
+  static constexpr int kTileBytes = kTileUnits * kUnitBytes;
 
   static QUIRE_DEVICE void RunItem(const ItemRows& rows) {
     const int first_row = simt::WarpIndex() * kTileRows;
@@ -57,8 +52,7 @@ class AttentionPrefill {
   static QUIRE_DEVICE void CopyTile(const ItemRows& rows, int tile, int stage) {
     char* const to = simt::SharedMemory() + stage * kTileBytes;
     for (int u = 0; u < kTileUnits; ++u) {
-      CopyUnit<kBlockTokens, kHeadDim>(rows, tile * kTileUnits + u, to + u * Unit::kBytes, simt::ThreadIndex(),
-                                       kThreads);
+      CopyUnit<kSize, kHeadDim>(rows, tile * kTileUnits + u, to + u * kUnitBytes, simt::ThreadIndex(), kThreads);
     }
     simt::CommitCopies();
   }

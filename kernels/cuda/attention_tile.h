@@ -33,6 +33,18 @@ QUIRE_DEVICE T LoadWords(const T* p) {
   return value;
 }
 
+// Calls do_one(i, kv_head) for every item, or merge, i of the launch and every KV head, whatever the size of the grid:
+// a block of threads does one after the other.
+template <typename F>
+QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
+  simt::WaitForPriorGrid();
+  const int first = simt::LoadReadOnly(args.range), end = simt::LoadReadOnly(args.range + 1);
+  for (int i = simt::BlockIndex(); i < (end - first) * args.num_kv_heads; i += simt::GridSize()) {
+    do_one(first + i / args.num_kv_heads, i % args.num_kv_heads);
+  }
+  simt::TriggerNextGrid();
+}
+
 // The queries of an item. Row r is head r % group_size of the group of token r / group_size.
 struct ItemRows {
   const AttentionArgs& args;
@@ -97,7 +109,8 @@ struct Queries {
 // The running softmax of 16 rows and its product with V. `sum` is the lane's own share until JoinLanes.
 template <typename Element, int kHeadDim>
 struct Accumulator {
-  using Unit = KvUnit<kUnitTokens, kHeadDim>;
+  using Unit = KvUnit<kHeadDim>;
+  static constexpr int kUnitBytes = Unit{kUnitTokens}.bytes();
 
   float max[2] = {kMinusInfinity, kMinusInfinity};
   float sum[2] = {0, 0};
@@ -113,13 +126,13 @@ struct Accumulator {
       QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
         uint32_t keys[4];
         const int lane = simt::LaneIndex(), token = lane / 16 * 8 + lane % 8, chunk = 2 * k + lane / 8 % 2;
-        simt::LoadMatrix4(keys, units + u * Unit::kBytes + Unit::Place(token, chunk) * Unit::kChunkBytes);
+        simt::LoadMatrix4(keys, units + u * kUnitBytes + Unit{kUnitTokens}.Place(token, chunk) * Unit::kChunkBytes);
         Multiply(scores[u], 0, queries.a[k], keys[0], keys[1]);
         Multiply(scores[u], 4, queries.a[k], keys[2], keys[3]);
       }
     }
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) SoftMax(visible, h, first_token, scale_log2, scores);
-    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) AddValues(scores[u], units + u * Unit::kBytes + Unit::kMatrixBytes);
+    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) AddValues(scores[u], units + u * kUnitBytes + kUnitBytes / 2);
   }
 
   // Every lane gets the sums of its rows.
@@ -178,7 +191,7 @@ struct Accumulator {
     QUIRE_UNROLL for (int n = 0; n < kHeadDim / 16; ++n) {
       uint32_t rows[4];
       const int lane = simt::LaneIndex(), token = lane / 8 % 2 * 8 + lane % 8, chunk = 2 * n + lane / 16;
-      simt::LoadMatrix4Transposed(rows, v + Unit::Place(token, chunk) * Unit::kChunkBytes);
+      simt::LoadMatrix4Transposed(rows, v + Unit{kUnitTokens}.Place(token, chunk) * Unit::kChunkBytes);
       Element::Mma(values[2 * n], a, rows[0], rows[1]);
       Element::Mma(values[2 * n + 1], a, rows[2], rows[3]);
     }
@@ -188,32 +201,32 @@ struct Accumulator {
 // Starts to copy unit `unit` of the item's context (tokens 16 * unit and on) to shared memory, as lane `thread` of
 // `num_threads`. Tokens that no row of the item can see become zeros, whatever is in their slots: not even weight 0
 // would stop a NaN there. A unit behind the item's end is all zeros.
-template <int kBlockTokens, int kHeadDim>
+template <UnitSize kSize, int kHeadDim>
 QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread, int num_threads) {
-  using Unit = KvUnit<kUnitTokens, kHeadDim>;
-  constexpr int kStoredTokens = kBlockTokens < kUnitTokens ? kBlockTokens : kUnitTokens;
-  using Stored = KvUnit<kStoredTokens, kHeadDim>;
+  using Unit = KvUnit<kHeadDim>;
+  constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
   const AttentionArgs& args = rows.args;
+  const Unit stored = {UnitTokens<kSize>(args.block_size)};
   const uint32_t* table = args.block_tables + simt::LoadReadOnly(args.table_starts + rows.item.sequence);
-  const int units_per_block = args.block_size / kStoredTokens;
+  const int units_per_block = UnitsPerBlock<kSize>(args.block_size);
   const char* source = nullptr;
-  for (int i = thread; i < 2 * Unit::kMatrixChunks; i += num_threads) {
-    const bool is_value = i >= Unit::kMatrixChunks;
-    const int place = is_value ? i - Unit::kMatrixChunks : i;
-    const int token = unit * kUnitTokens + Unit::TokenAt(place);
+  for (int i = thread; i < 2 * kMatrixChunks; i += num_threads) {
+    const bool is_value = i >= kMatrixChunks;
+    const int place = is_value ? i - kMatrixChunks : i;
+    const int token = unit * kUnitTokens + Unit{kUnitTokens}.TokenAt(place);
     const bool exists = token < rows.item.end;
-    // Units of 16 tokens are copied as they are, all from one place; of smaller ones each token comes from its own.
-    const int stored = token / kStoredTokens;
-    if (exists && (kStoredTokens < kUnitTokens || source == nullptr)) {
-      const uint32_t block = simt::LoadReadOnly(table + stored / units_per_block);
+    // Full units are copied as they are, all from one place; of small ones each token comes from its own.
+    if (exists && (kSize == UnitSize::kSmall || source == nullptr)) {
+      const int index = token / stored.num_tokens;
+      const uint32_t block = simt::LoadReadOnly(table + index / units_per_block);
       source = args.kv_pool +
-               ((int64_t{block} * args.num_kv_heads + rows.kv_head) * units_per_block + stored % units_per_block) *
-                   Stored::kBytes;
+               ((int64_t{block} * args.num_kv_heads + rows.kv_head) * units_per_block + index % units_per_block) *
+                   stored.bytes();
     }
     const int from =
-        (is_value ? Stored::kMatrixChunks : 0) +
-        (kStoredTokens == kUnitTokens ? place : Stored::Place(token % kStoredTokens, Unit::ChunkAt(place)));
-    simt::CopyAsync16(to + i * Unit::kChunkBytes, exists ? source + from * Stored::kChunkBytes : args.kv_pool, exists);
+        (is_value ? stored.matrix_chunks() : 0) +
+        (kSize == UnitSize::kFull ? place : stored.Place(token % stored.num_tokens, Unit{kUnitTokens}.ChunkAt(place)));
+    simt::CopyAsync16(to + i * Unit::kChunkBytes, exists ? source + from * Unit::kChunkBytes : args.kv_pool, exists);
   }
 }
 

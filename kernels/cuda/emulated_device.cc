@@ -28,22 +28,9 @@ struct EmulatedEntry {
 
 template <typename Element, int kHeadDim>
 const KernelTable* TableForBlocks(int block_size) {
-  static const KernelTable tables[] = {
-      MakeKernelTable<EmulatedEntry, Element, 16, kHeadDim>(), MakeKernelTable<EmulatedEntry, Element, 1, kHeadDim>(),
-      MakeKernelTable<EmulatedEntry, Element, 2, kHeadDim>(), MakeKernelTable<EmulatedEntry, Element, 4, kHeadDim>(),
-      MakeKernelTable<EmulatedEntry, Element, 8, kHeadDim>()};
-  switch (block_size) {
-    case 1:
-      return &tables[1];
-    case 2:
-      return &tables[2];
-    case 4:
-      return &tables[3];
-    case 8:
-      return &tables[4];
-    default:
-      return &tables[0];
-  }
+  static const KernelTable full = MakeKernelTable<EmulatedEntry, Element, UnitSize::kFull, kHeadDim>();
+  static const KernelTable small = MakeKernelTable<EmulatedEntry, Element, UnitSize::kSmall, kHeadDim>();
+  return block_size < KvLayout::kUnitTokens ? &small : &full;
 }
 
 template <typename Element>

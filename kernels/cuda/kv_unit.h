@@ -6,6 +6,20 @@
 
 namespace quire::cuda {
 
+// The units of a pool. Kernels know the 16 tokens of a full one when they are compiled; those of small ones (1, 2, 4 or
+// 8, which is all of a block) when they run.
+enum class UnitSize { kFull, kSmall };
+
+template <UnitSize kSize>
+QUIRE_HOST_DEVICE constexpr int UnitTokens(int block_size) {
+  return kSize == UnitSize::kFull ? KvLayout::kUnitTokens : block_size;
+}
+
+template <UnitSize kSize>
+QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
+  return kSize == UnitSize::kFull ? block_size / KvLayout::kUnitTokens : 1;
+}
+
 // How K and V of 16-bit elements lie inside a unit of the pool (kv_layout.h), and in shared memory, which is a straight
 // copy of it.
 //
@@ -17,29 +31,33 @@ namespace quire::cuda {
 // Example: head_dim 128, chunk 9 (elements 72 to 79) of token 3 in a unit of 16 tokens. It is chunk 1 of panel 1, which
 // begins at 8 * 16; row 3, and 1 ^ 3 = 2: place 128 + 24 + 2 = 154.
 //
-// kTokens: tokens of the unit, 1, 2, 4, 8 or 16. kHeadDim: a multiple of 64, or that and 16 or 32.
-template <int kTokens, int kHeadDim>
+// kHeadDim: a multiple of 64, or that and 16 or 32.
+template <int kHeadDim>
 struct KvUnit {
   static_assert(kHeadDim % 64 == 0 || kHeadDim % 64 == 16 || kHeadDim % 64 == 32);
   static constexpr int kChunkElements = 8;
   static constexpr int kChunkBytes = 16;
   static constexpr int kRowChunks = kHeadDim / kChunkElements;
-  static constexpr int kMatrixChunks = kTokens * kRowChunks;  // Of K, and of V.
-  static constexpr int kMatrixBytes = kMatrixChunks * kChunkBytes;
-  static constexpr int kBytes = 2 * kMatrixBytes;
+
+  int num_tokens;  // 1, 2, 4, 8 or 16.
+
+  // Of K, and of V.
+  QUIRE_HOST_DEVICE constexpr int matrix_chunks() const { return num_tokens * kRowChunks; }
+  QUIRE_HOST_DEVICE constexpr int matrix_bytes() const { return matrix_chunks() * kChunkBytes; }
+  QUIRE_HOST_DEVICE constexpr int bytes() const { return 2 * matrix_bytes(); }
 
   // Where a chunk lies, counted in chunks from the start of K or V.
-  QUIRE_HOST_DEVICE static constexpr int Place(int token, int chunk) {
+  QUIRE_HOST_DEVICE constexpr int Place(int token, int chunk) const {
     const int panel = chunk / kPanelChunks, width = Width(panel);
-    return panel * kPanelChunks * kTokens + token * width + Mixed(token, chunk % kPanelChunks, width);
+    return panel * kPanelChunks * num_tokens + token * width + Mixed(token, chunk % kPanelChunks, width);
   }
   // The opposite of Place.
-  QUIRE_HOST_DEVICE static constexpr int TokenAt(int place) {
-    const int panel = place / (kPanelChunks * kTokens);
-    return place % (kPanelChunks * kTokens) / Width(panel);
+  QUIRE_HOST_DEVICE constexpr int TokenAt(int place) const {
+    const int panel = place / (kPanelChunks * num_tokens);
+    return place % (kPanelChunks * num_tokens) / Width(panel);
   }
-  QUIRE_HOST_DEVICE static constexpr int ChunkAt(int place) {
-    const int panel = place / (kPanelChunks * kTokens), width = Width(panel);
+  QUIRE_HOST_DEVICE constexpr int ChunkAt(int place) const {
+    const int panel = place / (kPanelChunks * num_tokens), width = Width(panel);
     return panel * kPanelChunks + Mixed(TokenAt(place), place % width, width);
   }
 

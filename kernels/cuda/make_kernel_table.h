@@ -19,13 +19,13 @@ Kernel<typename K::Args> MakeKernel() {
 }
 
 // The kernels with these parameters. Decode has as many buffers as the shared memory of sm_80 holds.
-template <typename Entry, typename Element, int kBlockTokens, int kHeadDim>
+template <typename Entry, typename Element, UnitSize kSize, int kHeadDim>
 KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = kHeadDim <= 128 ? 3 : 2;
-  return {.attention_decode = MakeKernel<Entry, AttentionDecode<Element, kBlockTokens, kHeadDim, kDecodeStages>>(),
-          .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kBlockTokens, kHeadDim, 2>>(),
+  return {.attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
+          .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, 2>>(),
           .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
-          .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kBlockTokens, kHeadDim>>(),
+          .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
           .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
           .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
           .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),

@@ -26,7 +26,7 @@ struct RopeAppendKernelArgs {
 
 // A warp has a head of a token at a time. Lane c < head_dim / 16 has chunk c of the first half of the head and chunk c
 // of the second, which rotate with each other.
-template <typename Element, int kBlockTokens, int kHeadDim>
+template <typename Element, UnitSize kSize, int kHeadDim>
 class RopeAppendKernel {
  public:
   using Args = RopeAppendKernelArgs;
@@ -50,7 +50,6 @@ class RopeAppendKernel {
   static_assert(kHeadDim % 16 == 0);
   static constexpr int kHalf = kHeadDim / 2;
   static constexpr int kHalfChunks = kHalf / 8;
-  using Unit = KvUnit<kBlockTokens, kHeadDim>;
 
   static QUIRE_DEVICE void RunHead(const RopeAppendKernelArgs& args, int token, int head) {
     const int heads = args.num_heads + 2 * args.num_kv_heads, chunk = simt::LaneIndex();
@@ -103,12 +102,13 @@ class RopeAppendKernel {
 
   static QUIRE_DEVICE void Append(const RopeAppendKernelArgs& args, int64_t slot, int kv_head, bool is_value, int chunk,
                                   const Vector8<Element>& values) {
+    const KvUnit<kHeadDim> unit = {UnitTokens<kSize>(args.block_size)};
     const int64_t block = slot / args.block_size;
-    const int offset = int(slot % args.block_size), units_per_block = args.block_size / kBlockTokens;
-    char* const unit =
-        args.kv_pool + ((block * args.num_kv_heads + kv_head) * units_per_block + offset / kBlockTokens) * Unit::kBytes;
-    const int place = (is_value ? Unit::kMatrixChunks : 0) + Unit::Place(offset % kBlockTokens, chunk);
-    values.Store(reinterpret_cast<uint16_t*>(unit + place * Unit::kChunkBytes));
+    const int offset = int(slot % args.block_size);
+    const int64_t index =
+        (block * args.num_kv_heads + kv_head) * UnitsPerBlock<kSize>(args.block_size) + offset / unit.num_tokens;
+    const int place = (is_value ? unit.matrix_chunks() : 0) + unit.Place(offset % unit.num_tokens, chunk);
+    values.Store(reinterpret_cast<uint16_t*>(args.kv_pool + index * unit.bytes() + place * unit.kChunkBytes));
   }
 };
 

@@ -35,46 +35,37 @@ Kernel Of() {
   return {K::Run, K::kThreads, K::kSharedBytes};
 }
 
-template <typename Element, int kBlockTokens, int kHeadDim>
+template <typename Element, UnitSize kSize, int kHeadDim>
 Kernels Choose() {
-  return {.decode = Of<AttentionDecode<Element, kBlockTokens, kHeadDim, kStages>>(),
-          .prefill = Of<AttentionPrefill<Element, kBlockTokens, kHeadDim, 2>>(),
+  return {.decode = Of<AttentionDecode<Element, kSize, kHeadDim, kStages>>(),
+          .prefill = Of<AttentionPrefill<Element, kSize, kHeadDim, 2>>(),
           .merge = Of<AttentionMergeKernel<Element, kHeadDim>>()};
 }
 
-// Calls f.operator()<kBlockTokens, kHeadDim>(). Every head size in blocks of 16 tokens and more, two in smaller ones.
+// Calls f.operator()<kHeadDim>().
 template <typename F>
-auto ForShape(const Shape& shape, F f) {
-  const auto in_small_blocks = [&]<int kBlockTokens>() {
-    return shape.head_dim == 128 ? f.template operator()<kBlockTokens, 128>()
-                                 : f.template operator()<kBlockTokens, 64>();
-  };
-  switch (shape.block_size < 16 ? shape.block_size : shape.head_dim) {
-    case 1:
-      return in_small_blocks.template operator()<1>();
-    case 2:
-      return in_small_blocks.template operator()<2>();
-    case 4:
-      return in_small_blocks.template operator()<4>();
-    case 8:
-      return in_small_blocks.template operator()<8>();
+auto ForHeads(int head_dim, F f) {
+  switch (head_dim) {
     case 80:
-      return f.template operator()<16, 80>();
+      return f.template operator()<80>();
     case 96:
-      return f.template operator()<16, 96>();
+      return f.template operator()<96>();
     case 128:
-      return f.template operator()<16, 128>();
+      return f.template operator()<128>();
     case 256:
-      return f.template operator()<16, 256>();
+      return f.template operator()<256>();
     default:
-      return f.template operator()<16, 64>();
+      return f.template operator()<64>();
   }
 }
 
 Kernels KernelsFor(const Shape& shape) {
-  return ForShape(shape, [&]<int kBlockTokens, int kHeadDim>() {
-    return shape.type == DataType::kBFloat16 ? Choose<Bf16, kBlockTokens, kHeadDim>()
-                                             : Choose<F16, kBlockTokens, kHeadDim>();
+  const bool is_small = shape.block_size < KvLayout::kUnitTokens;
+  return ForHeads(shape.head_dim, [&]<int kHeadDim>() {
+    if (shape.type == DataType::kFloat16) {
+      return is_small ? Choose<F16, UnitSize::kSmall, kHeadDim>() : Choose<F16, UnitSize::kFull, kHeadDim>();
+    }
+    return is_small ? Choose<Bf16, UnitSize::kSmall, kHeadDim>() : Choose<Bf16, UnitSize::kFull, kHeadDim>();
   });
 }
 
@@ -93,8 +84,8 @@ void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool
       for (int head = 0; head < shape.num_kv_heads; ++head) {
         const size_t unit = layout.unit_start(slice.table[token / shape.block_size], head, offset);
         for (int d = 0; d < shape.head_dim; ++d) {
-          const int place = ForShape(shape, [&]<int kBlockTokens, int kHeadDim>() {
-            return KvUnit<kBlockTokens, kHeadDim>::Place(offset % kBlockTokens, d / 8);
+          const int place = ForHeads(shape.head_dim, [&]<int kHeadDim>() {
+            return KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
           });
           const size_t from = (size_t(token) * shape.num_kv_heads + head) * shape.head_dim + d;
           elements[unit + place * 8 + d % 8] = Bits(slice.sequence->k[from], shape.type);
@@ -156,8 +147,8 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   EmulatedRun result;
   const auto launch = [&](const Kernel& kernel, int first, int end) {
     if (first == end) return;
-    args.first_item = first;
-    args.num_items = end - first;
+    const int32_t range[] = {first, end};
+    args.range = range;
     LaunchConfig config;
     config.num_blocks = options.num_blocks;
     config.num_threads = kernel.num_threads;
@@ -174,6 +165,7 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
                       ReadOnlyBuffer("items", items.data(), items.size()),
                       ReadOnlyBuffer("merges", plan.merges.data(), plan.merges.size()),
                       ReadOnlyBuffer("places", plan.places.data(), plan.places.size()),
+                      ReadOnlyBuffer("range", range, 2),
                       WritableBuffer("states", states.data(), states.size()),
                       WritableBuffer("values", values.data(), values.size())};
     result.reports.push_back(simt::Launch(config, [&] { kernel.run(args); }));

@@ -30,7 +30,7 @@ struct EmulationOptions {
 void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool);
 
 // Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, head_dim 64, 80, 96, 128 or
-// 256, in blocks of less than 16 tokens 64 or 128.
+// 256.
 EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
                          const EmulationOptions& options = {});
 

@@ -141,7 +141,7 @@ TEST(CudaKernelsTest, GatheredRowsAreTheSame) {
 }
 
 // One pool of a layer and some tokens, whose queries, keys and values are rotated and stored.
-template <int kBlockTokens, int kHeadDim>
+template <UnitSize kSize, int kHeadDim>
 void CheckRopeAppend(int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
   constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
@@ -186,7 +186,7 @@ void CheckRopeAppend(int block_size, bool has_norm) {
   args.num_heads = kHeads;
   args.num_kv_heads = kKvHeads;
   args.block_size = block_size;
-  RunKernel<RopeAppendKernel<Bf16, kBlockTokens, kHeadDim>>(
+  RunKernel<RopeAppendKernel<Bf16, kSize, kHeadDim>>(
       args,
       {WritableBuffer("qkv", qkv.data(), qkv.size()), WritableBuffer("pool", pool.data(), pool.size()),
        ReadOnlyBuffer("positions", positions.data(), positions.size()),
@@ -214,7 +214,7 @@ void CheckRopeAppend(int block_size, bool has_norm) {
         }
         const int offset = int(slots[token] % block_size);
         const size_t unit = layout.unit_start(uint32_t(slots[token] / block_size), (head - kHeads) % kKvHeads, offset);
-        const int place = KvUnit<kBlockTokens, kHeadDim>::Place(offset % kBlockTokens, d / 8);
+        const int place = KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
         actual.push_back(ToFloat(elements[unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8]));
       }
     }
@@ -223,50 +223,49 @@ void CheckRopeAppend(int block_size, bool has_norm) {
 }
 
 TEST(CudaKernelsTest, RopeAppendRotatesAndStores) {
-  CheckRopeAppend<16, 64>(16, false);
-  CheckRopeAppend<16, 128>(32, true);
-  CheckRopeAppend<16, 80>(16, true);
-  CheckRopeAppend<16, 96>(64, false);
-  CheckRopeAppend<16, 256>(16, true);
-  CheckRopeAppend<1, 64>(1, false);
-  CheckRopeAppend<2, 128>(2, true);
-  CheckRopeAppend<4, 80>(4, false);
-  CheckRopeAppend<8, 96>(8, true);
+  CheckRopeAppend<UnitSize::kFull, 64>(16, false);
+  CheckRopeAppend<UnitSize::kFull, 128>(32, true);
+  CheckRopeAppend<UnitSize::kFull, 80>(16, true);
+  CheckRopeAppend<UnitSize::kFull, 96>(64, false);
+  CheckRopeAppend<UnitSize::kFull, 256>(16, true);
+  CheckRopeAppend<UnitSize::kSmall, 64>(1, false);
+  CheckRopeAppend<UnitSize::kSmall, 128>(2, true);
+  CheckRopeAppend<UnitSize::kSmall, 80>(4, false);
+  CheckRopeAppend<UnitSize::kSmall, 96>(8, true);
 }
 
 // Where a chunk is stored is a one-to-one map, and any eight consecutive tokens have a chunk in different banks.
-template <int kTokens, int kHeadDim>
-void CheckPlaces() {
-  using Unit = KvUnit<kTokens, kHeadDim>;
-  std::vector<bool> is_taken(Unit::kMatrixChunks);
-  for (int token = 0; token < kTokens; ++token) {
-    for (int chunk = 0; chunk < Unit::kRowChunks; ++chunk) {
-      const int place = Unit::Place(token, chunk);
-      ASSERT_TRUE(place >= 0 && place < Unit::kMatrixChunks && !is_taken[place]);
+template <int kHeadDim>
+void CheckPlaces(int num_tokens) {
+  const KvUnit<kHeadDim> unit = {num_tokens};
+  std::vector<bool> is_taken(unit.matrix_chunks());
+  for (int token = 0; token < num_tokens; ++token) {
+    for (int chunk = 0; chunk < unit.kRowChunks; ++chunk) {
+      const int place = unit.Place(token, chunk);
+      ASSERT_TRUE(place >= 0 && place < unit.matrix_chunks() && !is_taken[place]);
       is_taken[place] = true;
-      EXPECT_EQ(Unit::TokenAt(place), token);
-      EXPECT_EQ(Unit::ChunkAt(place), chunk);
+      EXPECT_EQ(unit.TokenAt(place), token);
+      EXPECT_EQ(unit.ChunkAt(place), chunk);
     }
   }
-  for (int first = 0; first + 8 <= kTokens; first += 8) {
-    for (int chunk = 0; chunk < Unit::kRowChunks; ++chunk) {
+  for (int first = 0; first + 8 <= num_tokens; first += 8) {
+    for (int chunk = 0; chunk < unit.kRowChunks; ++chunk) {
       int banks = 0;
-      for (int token = first; token < first + 8; ++token) banks |= 1 << Unit::Place(token, chunk) % 8;
+      for (int token = first; token < first + 8; ++token) banks |= 1 << unit.Place(token, chunk) % 8;
       EXPECT_EQ(banks, 0xff);
     }
   }
 }
 
 TEST(CudaKernelsTest, ChunksOfAUnitHavePlacesWithoutConflicts) {
-  CheckPlaces<16, 64>();
-  CheckPlaces<16, 80>();
-  CheckPlaces<16, 96>();
-  CheckPlaces<16, 128>();
-  CheckPlaces<16, 256>();
-  CheckPlaces<8, 80>();
-  CheckPlaces<4, 96>();
-  CheckPlaces<2, 128>();
-  CheckPlaces<1, 64>();
+  for (const int num_tokens : {1, 2, 4, 8, 16}) {
+    CheckPlaces<16>(num_tokens);
+    CheckPlaces<64>(num_tokens);
+    CheckPlaces<80>(num_tokens);
+    CheckPlaces<96>(num_tokens);
+    CheckPlaces<128>(num_tokens);
+    CheckPlaces<256>(num_tokens);
+  }
 }
 
 }  // namespace
