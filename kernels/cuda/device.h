@@ -12,6 +12,7 @@
 namespace quire::cuda {
 
 // y[num_rows, num_columns] = x[num_rows, depth] * w[num_columns, depth]^T, or that added to y; sums in float32.
+// All three are aligned to 16 bytes.
 struct MatmulArgs {
   const uint16_t* x;
   const uint16_t* w;

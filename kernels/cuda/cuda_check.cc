@@ -1,0 +1,36 @@
+#include "kernels/cuda/cuda_check.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+namespace quire::cuda {
+namespace {
+
+[[noreturn]] void Die(const char* call, std::va_list arguments, const char* name, const char* meaning) {
+  char text[400];
+  std::vsnprintf(text, sizeof(text), call, arguments);
+  int device = -1;
+  cudaGetDevice(&device);  // Answers even after an error that stays.
+  std::fprintf(stderr, "GPU: %s failed on device %d: %s, %s\n", text, device, name, meaning);
+  std::fflush(stderr);
+  std::_Exit(EXIT_FAILURE);  // Destructors would talk to a device that may be lost.
+}
+
+}  // namespace
+
+void CheckCuda(cudaError_t answer, const char* call, ...) {
+  if (answer == cudaSuccess) return;
+  std::va_list arguments;
+  va_start(arguments, call);
+  Die(call, arguments, cudaGetErrorName(answer), cudaGetErrorString(answer));
+}
+
+void CheckCublas(cublasStatus_t answer, const char* call, ...) {
+  if (answer == CUBLAS_STATUS_SUCCESS) return;
+  std::va_list arguments;
+  va_start(arguments, call);
+  Die(call, arguments, cublasLtGetStatusName(answer), cublasLtGetStatusString(answer));
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,87 @@
+#include "kernels/cuda/matmul.h"
+
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/cuda/cuda_check.h"
+
+namespace quire::cuda {
+namespace {
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulAlgorithm));
+
+[[noreturn]] void Die(const MatmulShape& shape, const char* problem) {
+  std::fprintf(stderr, "GPU: multiplication of %d rows by %d columns, depth %d, %s to %s%s: %s\n", shape.num_rows,
+               shape.num_columns, shape.depth, Name(shape.element), Name(shape.y_type),
+               shape.adds_to_y ? ", added" : "", problem);
+  std::fflush(stderr);
+  std::_Exit(EXIT_FAILURE);
+}
+
+bool IsAligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % kMatmulAlignment == 0;
+}
+
+}  // namespace
+
+Matmul::Matmul(cudaStream_t stream, const MatmulOptions& options) : options_(options), stream_(stream) {
+  CheckCuda(cudaDriverGetVersion(&driver_version_), "cudaDriverGetVersion");
+  CheckCublas(cublasLtCreate(&handle_), "cublasLtCreate");
+  CheckCuda(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc(%zu)", kWorkspaceBytes);
+  choices_ = std::make_unique<MatmulCache>(options.exact ? "" : options.tuning_cache,
+                                           options.device_name + ", cuBLASLt " + std::to_string(cublasLtGetVersion()) +
+                                               ", driver " + std::to_string(driver_version_));
+}
+
+Matmul::~Matmul() {
+  CheckCuda(cudaFree(workspace_), "cudaFree(%p)", workspace_);
+  CheckCublas(cublasLtDestroy(handle_), "cublasLtDestroy");
+}
+
+std::string Matmul::Fingerprint() const {
+  return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + ", driver " + std::to_string(driver_version_) +
+         (options_.exact ? ", exact" : ", tuned");
+}
+
+void Matmul::Multiply(const MatmulArgs& args, bool is_recording) {
+  if (args.num_rows == 0 || args.num_columns == 0) return;
+  const MatmulShape shape = {args.num_rows, args.num_columns, args.depth, args.element, args.y_type, args.adds_to_y};
+  if (!IsAligned(args.x) || !IsAligned(args.w) || !IsAligned(args.y)) Die(shape, "x, w and y must be aligned to 16");
+  const cublasLtMatmulAlgo_t algorithm = AlgorithmFor(shape, args.w, is_recording);
+  CheckCublas(MatmulProblem(shape).Run(handle_, algorithm, args.x, args.w, args.y, workspace_, stream_),
+              "cublasLtMatmul of %d rows by %d columns, depth %d,", shape.num_rows, shape.num_columns, shape.depth);
+}
+
+cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, const void* w, bool is_recording) {
+  const auto found = algorithms_.find(shape);
+  if (found != algorithms_.end()) return found->second;
+  cublasLtMatmulAlgo_t algorithm;
+  MatmulProblem problem(shape);
+  const bool has_choice = Choose(shape, w, is_recording, &algorithm);
+  if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[shape] = algorithm;
+  if (options_.exact) Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
+  // Not the common choice, as there is none or it does not fit: what the library thinks the best here.
+  const auto candidates = problem.Candidates(handle_, 1, true);
+  if (candidates.empty()) Die(shape, "cuBLASLt has no algorithm for it");
+  if (has_choice || !is_recording) algorithms_[shape] = candidates[0];
+  return candidates[0];
+}
+
+bool Matmul::Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm) {
+  MatmulShape common = shape;
+  common.num_rows = options_.exact ? 1 : RowBucket(shape.num_rows);
+  if (const MatmulAlgorithm* const choice = choices_->Find(common)) {
+    *algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*choice);
+    return true;
+  }
+  if (is_recording) return false;
+  const MatmulTuner tuner(handle_, stream_, workspace_, options_.l2_bytes);
+  const auto chosen = options_.exact ? tuner.IndependentOfRows(common, w) : tuner.Fastest(common, w);
+  if (!chosen.has_value()) return false;
+  choices_->Insert(common, std::bit_cast<MatmulAlgorithm>(*chosen));
+  *algorithm = *chosen;
+  return true;
+}
+
+}  // namespace quire::cuda

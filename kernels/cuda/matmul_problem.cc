@@ -1,0 +1,87 @@
+#include "kernels/cuda/matmul_problem.h"
+
+#include "kernels/cuda/cuda_check.h"
+
+namespace quire::cuda {
+namespace {
+
+cudaDataType_t CudaType(DataType type) {
+  return type == DataType::kFloat32 ? CUDA_R_32F : type == DataType::kBFloat16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+template <typename Value>
+void Prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+  CheckCublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+              "cublasLtMatmulPreferenceSetAttribute(%d)", int(attribute));
+}
+
+// Whether the depth is cut into parts that are added in the end, or may be (negative: as the library likes).
+bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
+  int32_t num_splits = 0;
+  uint32_t scheme = 0;
+  size_t written = 0;
+  CheckCublas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &num_splits,
+                                                   sizeof(num_splits), &written),
+              "cublasLtMatmulAlgoConfigGetAttribute(SPLITK_NUM)");
+  CheckCublas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                   sizeof(scheme), &written),
+              "cublasLtMatmulAlgoConfigGetAttribute(REDUCTION_SCHEME)");
+  return num_splits > 1 || num_splits < 0 || scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
+}  // namespace
+
+MatmulProblem::MatmulProblem(const MatmulShape& shape) : adds_to_y_(shape.adds_to_y) {
+  const cudaDataType_t element = CudaType(shape.element);
+  const int n = shape.num_columns, k = shape.depth, m = shape.num_rows;
+  CheckCublas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+  const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not, by default.
+  CheckCublas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
+              "cublasLtMatmulDescSetAttribute(TRANSA)");
+  CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
+  CheckCublas(cublasLtMatrixLayoutInit(&x_, element, k, m, k), "cublasLtMatrixLayoutInit(x %d x %d)", k, m);
+  CheckCublas(cublasLtMatrixLayoutInit(&y_, CudaType(shape.y_type), n, m, n), "cublasLtMatrixLayoutInit(y %d x %d)", n,
+              m);
+}
+
+std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t handle, int count, bool allows_split) {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  CheckCublas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+  Prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
+  // Parts are kept and added in float32, or there are none. The other schemes keep them in the type of y.
+  const uint32_t schemes = allows_split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+  Prefer(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    Prefer(&preference, attribute, kMatmulAlignment);
+  }
+  std::vector<cublasLtMatmulHeuristicResult_t> results(count);
+  int num_results = 0;
+  const cublasStatus_t answer = cublasLtMatmulAlgoGetHeuristic(handle, &operation_, &w_, &x_, &y_, &y_, &preference,
+                                                               count, results.data(), &num_results);
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  if (answer == CUBLAS_STATUS_NOT_SUPPORTED) return algorithms;
+  CheckCublas(answer, "cublasLtMatmulAlgoGetHeuristic");
+  for (int i = 0; i < num_results; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS || (!allows_split && IsSplit(results[i].algo))) continue;
+    algorithms.push_back(results[i].algo);
+  }
+  return algorithms;
+}
+
+bool MatmulProblem::Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm) {
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(handle, &operation_, &w_, &x_, &y_, &y_, &algorithm, &result) ==
+             CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= kWorkspaceBytes;
+}
+
+cublasStatus_t MatmulProblem::Run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* x,
+                                  const void* w, void* y, void* workspace, cudaStream_t stream) {
+  const float alpha = 1, beta = adds_to_y_ ? 1 : 0;
+  return cublasLtMatmul(handle, &operation_, &alpha, w, &w_, x, &x_, &beta, y, &y_, y, &y_, &algorithm, workspace,
+                        kWorkspaceBytes, stream);
+}
+
+}  // namespace quire::cuda

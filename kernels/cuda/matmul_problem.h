@@ -1,0 +1,39 @@
+#ifndef QUIRE_KERNELS_CUDA_MATMUL_PROBLEM_H_
+#define QUIRE_KERNELS_CUDA_MATMUL_PROBLEM_H_
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/matmul_cache.h"
+
+namespace quire::cuda {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr uint32_t kMatmulAlignment = 16;  // Of x, w and y, in bytes.
+
+// A multiplication in the terms of cuBLASLt, whose matrices are column by column: our y, row by row, is its y^T. So it
+// multiplies y^T [num_columns, num_rows] = w x^T, where w as it lies is the transpose of its first factor.
+class MatmulProblem {
+ public:
+  explicit MatmulProblem(const MatmulShape& shape);
+
+  // The library's guesses, the best first, at most `count`. All of them add in float32, those that cut the depth and
+  // join the parts (allows_split) as well.
+  std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
+  // Whether the algorithm can do this.
+  bool Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
+  // Queues it. `workspace` has kWorkspaceBytes.
+  cublasStatus_t Run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* x, const void* w,
+                     void* y, void* workspace, cudaStream_t stream);
+
+ private:
+  const bool adds_to_y_;
+  cublasLtMatmulDescOpaque_t operation_;
+  cublasLtMatrixLayoutOpaque_t w_, x_, y_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_MATMUL_PROBLEM_H_

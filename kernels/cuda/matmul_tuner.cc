@@ -1,0 +1,168 @@
+#include "kernels/cuda/matmul_tuner.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/half_float.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kCandidates = 16;
+constexpr int kRuns = 7;                  // Timed, after one that is not.
+constexpr int kGuessedRows = 64;          // The number of rows an algorithm for all of them is chosen for.
+constexpr size_t kTrialBytes = 64 << 20;  // Of y in the trial of such an algorithm.
+constexpr size_t kPatternElements = 1 << 20;
+
+// Null when there is not enough.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) {
+    const cudaError_t error = cudaMalloc(&data_, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // Forgets it.
+      data_ = nullptr;
+      return;
+    }
+    CheckCuda(error, "cudaMalloc(%zu)", bytes);
+  }
+  ~Scratch() { CheckCuda(cudaFree(data_), "cudaFree(%p)", data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class Event {
+ public:
+  Event() { CheckCuda(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { CheckCuda(cudaEventDestroy(event_), "cudaEventDestroy"); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+size_t XBytes(const MatmulShape& shape) {
+  return size_t(shape.num_rows) * shape.depth * SizeOf(shape.element);
+}
+size_t YBytes(const MatmulShape& shape) {
+  return size_t(shape.num_rows) * shape.num_columns * SizeOf(shape.y_type);
+}
+
+// The same values again and again: the power a GPU draws, and so its clock, depends on the bits it multiplies.
+void FillRandomly(char* x, size_t bytes, DataType element, cudaStream_t stream) {
+  std::vector<uint16_t> pattern(kPatternElements);
+  std::mt19937 random(1);
+  for (uint16_t& value : pattern) {
+    const float uniform = float(random()) * 0x1p-31f - 1;
+    value = element == DataType::kBFloat16 ? ToBFloat16(uniform).bits : ToFloat16(uniform).bits;
+  }
+  const size_t pattern_bytes = pattern.size() * sizeof(uint16_t);
+  for (size_t at = 0; at < bytes; at += pattern_bytes) {
+    CheckCuda(cudaMemcpyAsync(x + at, pattern.data(), std::min(pattern_bytes, bytes - at), cudaMemcpyDefault, stream),
+              "cudaMemcpyAsync, of values to multiply,");
+  }
+  CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+}  // namespace
+
+// What a trial works with.
+struct MatmulTuner::Trial {
+  Trial(const MatmulShape& shape, size_t flush_size)
+      : x(XBytes(shape)), y(YBytes(shape)), flush_bytes(flush_size), flush(flush_size) {}
+  bool has_memory() const { return x.data() != nullptr && y.data() != nullptr && flush.data() != nullptr; }
+
+  Scratch x, y;
+  size_t flush_bytes;
+  Scratch flush;
+};
+
+std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shape, const void* w) const {
+  MatmulProblem problem(shape);
+  const std::vector<cublasLtMatmulAlgo_t> candidates = problem.Candidates(handle_, kCandidates, true);
+  if (candidates.empty()) return std::nullopt;
+  const Trial trial(shape, std::max<size_t>(2 * l2_bytes_, 1));
+  if (!trial.has_memory()) return std::nullopt;
+  FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
+  const cublasLtMatmulAlgo_t* best = nullptr;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (const cublasLtMatmulAlgo_t& candidate : candidates) {
+    const double seconds = Time(&problem, candidate, w, trial);
+    if (seconds >= best_seconds) continue;
+    best = &candidate;
+    best_seconds = seconds;
+  }
+  return best == nullptr ? std::nullopt : std::optional(*best);
+}
+
+double MatmulTuner::Time(MatmulProblem* problem, const cublasLtMatmulAlgo_t& algorithm, const void* w,
+                         const Trial& trial) const {
+  const Event starts[kRuns], ends[kRuns];
+  for (int run = -1; run < kRuns; ++run) {
+    // Pushes w out of the cache, and keeps the device busy while the multiplication is queued.
+    CheckCuda(cudaMemsetAsync(trial.flush.data(), 0, trial.flush_bytes, stream_), "cudaMemsetAsync");
+    if (run >= 0) CheckCuda(cudaEventRecord(starts[run].get(), stream_), "cudaEventRecord");
+    const cublasStatus_t answer =
+        problem->Run(handle_, algorithm, trial.x.data(), w, trial.y.data(), workspace_, stream_);
+    if (answer != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
+    if (run >= 0) CheckCuda(cudaEventRecord(ends[run].get(), stream_), "cudaEventRecord");
+  }
+  CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize, in the trial of a multiplication,");
+  float milliseconds[kRuns];
+  for (int run = 0; run < kRuns; ++run) {
+    CheckCuda(cudaEventElapsedTime(&milliseconds[run], starts[run].get(), ends[run].get()), "cudaEventElapsedTime");
+  }
+  std::nth_element(milliseconds, milliseconds + kRuns / 2, milliseconds + kRuns);
+  return milliseconds[kRuns / 2] * 1e-3;
+}
+
+std::optional<cublasLtMatmulAlgo_t> MatmulTuner::IndependentOfRows(MatmulShape shape, const void* w) const {
+  shape.num_rows = kGuessedRows;
+  const std::vector<cublasLtMatmulAlgo_t> candidates = MatmulProblem(shape).Candidates(handle_, kCandidates, false);
+  const size_t row_bytes = size_t(shape.num_columns) * SizeOf(shape.y_type);
+  shape.num_rows = int(std::clamp<size_t>(kTrialBytes / row_bytes, 2 * kGuessedRows, 1024));
+  const Trial trial(shape, 1);
+  if (!trial.has_memory()) return std::nullopt;
+  FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
+  for (const cublasLtMatmulAlgo_t& candidate : candidates) {
+    if (IsIndependentOfRows(shape, candidate, w, trial)) return candidate;
+  }
+  return std::nullopt;
+}
+
+bool MatmulTuner::IsIndependentOfRows(const MatmulShape& shape, const cublasLtMatmulAlgo_t& algorithm, const void* w,
+                                      const Trial& trial) const {
+  const std::vector<char> all = LastRows(shape, shape.num_rows, algorithm, w, trial);
+  if (all.empty()) return false;
+  for (const int num_rows : {1, 2, 3, 8, 17, 64, 100}) {
+    const std::vector<char> last = LastRows(shape, num_rows, algorithm, w, trial);
+    if (last.empty() || !std::equal(last.begin(), last.end(), all.end() - int64_t(last.size()))) return false;
+  }
+  return true;
+}
+
+std::vector<char> MatmulTuner::LastRows(MatmulShape shape, int num_rows, const cublasLtMatmulAlgo_t& algorithm,
+                                        const void* w, const Trial& trial) const {
+  const char* const x = trial.x.data() + size_t(shape.num_rows - num_rows) * shape.depth * SizeOf(shape.element);
+  shape.num_rows = num_rows;
+  MatmulProblem problem(shape);
+  std::vector<char> rows(YBytes(shape));
+  if (!problem.Fits(handle_, algorithm)) return {};
+  CheckCuda(cudaMemsetAsync(trial.y.data(), 0, rows.size(), stream_), "cudaMemsetAsync");
+  if (problem.Run(handle_, algorithm, x, w, trial.y.data(), workspace_, stream_) != CUBLAS_STATUS_SUCCESS) return {};
+  CheckCuda(cudaMemcpyAsync(rows.data(), trial.y.data(), rows.size(), cudaMemcpyDefault, stream_),
+            "cudaMemcpyAsync, of products,");
+  CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize, in the trial of a multiplication,");
+  return rows;
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,125 @@
+#include "kernels/cuda/matmul_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace quire::cuda {
+namespace {
+
+constexpr char kMachine[] = "NVIDIA H200, sm_90, cuBLASLt 130000, driver 13000";
+const MatmulShape kShape = {16, 4096, 1024, DataType::kBFloat16, DataType::kFloat32, false};
+const MatmulAlgorithm kAlgorithm = {1, 2, 3, 4, 5, 6, 7, ~uint64_t{0}};
+
+// The path of a file in a folder of the test's own.
+class MatmulCacheTest : public testing::Test {
+ protected:
+  MatmulCacheTest() {
+    folder_ = testing::TempDir() + "matmul_cache_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ + "/cache";
+  }
+  ~MatmulCacheTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Read() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+  void WriteFile(const std::string& text) const { std::ofstream(path_) << text; }
+
+  // What a new process says when it reads the file.
+  std::string Complaint(const char* machine = kMachine) const {
+    testing::internal::CaptureStderr();
+    const MatmulCache cache(path_, machine);
+    EXPECT_EQ(cache.Find(kShape) == nullptr, true);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  std::string folder_, path_;
+};
+
+TEST_F(MatmulCacheTest, ABucketEndsAtAPowerOfTwo) {
+  const int buckets[][2] = {{1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {16, 16}, {17, 32}, {1000, 1024}, {1025, 2048}};
+  for (const auto& [num_rows, bucket] : buckets) EXPECT_EQ(RowBucket(num_rows), bucket) << num_rows;
+}
+
+TEST_F(MatmulCacheTest, WhatWasInsertedIsThereAfterARestart) {
+  MatmulShape other = kShape;
+  other.adds_to_y = true;
+  other.element = DataType::kFloat16;
+  {
+    MatmulCache cache(path_, kMachine);
+    EXPECT_EQ(cache.Find(kShape), nullptr);
+    cache.Insert(kShape, kAlgorithm);
+    cache.Insert(other, {});
+  }
+  const MatmulCache cache(path_, kMachine);
+  ASSERT_NE(cache.Find(kShape), nullptr);
+  EXPECT_EQ(*cache.Find(kShape), kAlgorithm);
+  ASSERT_NE(cache.Find(other), nullptr);
+  EXPECT_EQ(*cache.Find(other), MatmulAlgorithm{});
+  other.depth = 8;
+  EXPECT_EQ(cache.Find(other), nullptr);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
+}
+
+TEST_F(MatmulCacheTest, WithoutAPathThereIsNoFile) {
+  MatmulCache cache("", kMachine);
+  cache.Insert(kShape, kAlgorithm);
+  EXPECT_NE(cache.Find(kShape), nullptr);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(MatmulCacheTest, AMissingFileIsNoMatter) {
+  EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(MatmulCacheTest, AFileOfAnotherMachineIsIgnoredAndReplaced) {
+  MatmulCache(path_, kMachine).Insert(kShape, kAlgorithm);
+  const char other[] = "NVIDIA H200, sm_90, cuBLASLt 130100, driver 13000";
+  EXPECT_NE(Complaint(other).find("it was made on"), std::string::npos);
+  testing::internal::CaptureStderr();
+  MatmulCache(path_, other).Insert(kShape, kAlgorithm);
+  testing::internal::GetCapturedStderr();
+  EXPECT_NE(MatmulCache(path_, other).Find(kShape), nullptr);
+}
+
+TEST_F(MatmulCacheTest, OfADamagedFileNothingIsTaken) {
+  MatmulCache(path_, kMachine).Insert(kShape, kAlgorithm);
+  const std::string whole = Read();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    WriteFile(whole.substr(0, size));
+    const std::string complaint = Complaint();
+    EXPECT_EQ(complaint.find("GPU: ignoring " + path_), 0) << "cut at " << size;
+    EXPECT_EQ(std::count(complaint.begin(), complaint.end(), '\n'), 1) << complaint;
+  }
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string text = whole;
+    text[at] ^= 1;
+    WriteFile(text);
+    EXPECT_NE(Complaint(), "") << "byte " << at;
+  }
+  WriteFile(whole + "more\n");
+  EXPECT_NE(Complaint(), "");
+  WriteFile(std::string(1 << 20, '\0'));
+  EXPECT_NE(Complaint(), "");
+}
+
+TEST_F(MatmulCacheTest, AFileThatCannotBeWrittenIsSaidOnce) {
+  MatmulCache cache(folder_ + "/missing/cache", kMachine);
+  testing::internal::CaptureStderr();
+  cache.Insert(kShape, kAlgorithm);
+  cache.Insert(kShape, kAlgorithm);
+  const std::string complaint = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(complaint, "GPU: cannot write " + folder_ + "/missing/cache\n");
+  EXPECT_NE(cache.Find(kShape), nullptr);
+}
+
+}  // namespace
+}  // namespace quire::cuda
