@@ -10,6 +10,7 @@ struct CopyBlocksArgs;
 struct GatherRowsArgs;
 struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
+struct SamplingKernelArgs;
 struct SiluMulArgs;
 
 // A kernel in the form that its device starts: the address of a __global__ function, or of a function of the CPU that
@@ -31,6 +32,7 @@ struct KernelTable {
   Kernel<SiluMulArgs> silu_mul;
   Kernel<GatherRowsArgs> gather_rows;
   Kernel<CopyBlocksArgs> copy_blocks;
+  Kernel<SamplingKernelArgs> sampling;
 };
 
 }  // namespace quire::cuda

@@ -29,7 +29,8 @@ KernelTable MakeKernelTable() {
           .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
           .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
           .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
-          .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>()};
+          .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
+          .sampling = {}};
 }
 
 }  // namespace quire::cuda

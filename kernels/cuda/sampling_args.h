@@ -1,0 +1,60 @@
+#ifndef QUIRE_KERNELS_CUDA_SAMPLING_ARGS_H_
+#define QUIRE_KERNELS_CUDA_SAMPLING_ARGS_H_
+
+#include <cstdint>
+
+#include "kernels/sampling.h"
+
+// What the sampler hands to its kernel: the rows of kernels/sampling.h with everything decided that needs no logits.
+
+namespace quire::cuda {
+
+// score = score * factor where it is below 0, / factor elsewhere, less the two others.
+struct TokenPenalty {
+  int32_t token;
+  float factor;     // The repetition penalty; 1 for a token that did not occur.
+  float frequency;  // frequency_penalty * output_count
+  float presence;   // presence_penalty, 0 without output.
+};
+
+// What the masks do. Whether `masked` leaves any token is decided before: here it always does.
+enum class MaskKind : int32_t { kNone, kAllowed, kMasked };
+
+struct PackedSamplingRow {
+  uint64_t seed;
+  uint32_t position;
+  int32_t logit_row;
+  float temperature;
+  float top_p;
+  float log_min_p;         // Of a score that is 0 for the best token; -inf: all.
+  int32_t top_k;           // 0: all.
+  int32_t num_kept;        // How many tokens the masks leave.
+  int32_t num_top;         // At most max_top and vocab_size.
+  int32_t given_token;     // A row with one has no penalties, biases and masks.
+  int32_t num_candidates;  // -1: draw. Otherwise at most num_kept and max_top.
+  int32_t first_penalty, num_penalties;
+  int32_t first_bias, num_biases;
+  int32_t first_mask, num_masks;
+  MaskKind mask_kind;
+  int32_t unused;
+};
+
+struct SamplingKernelArgs {
+  const float* logits;            // [rows of logits, vocab_size]
+  const PackedSamplingRow* rows;  // [num_rows]
+  // Of all rows, each row's behind one another. All tokens are in the vocabulary.
+  const TokenPenalty* penalties;  // A token at most once in a row.
+  const TokenBias* biases;        // In a row by ascending token.
+  const int32_t* masks;           // Tokens, each at most once in a row.
+  SamplingResult* results;        // [num_rows]
+  ScoredCandidate* top;           // [num_rows, max_top]
+  float* scratch;                 // [blocks of the grid, scratch_stride]; null when no row changes its logits.
+  int32_t scratch_stride;         // A multiple of 4.
+  int32_t num_rows;
+  int32_t vocab_size;
+  int32_t max_top;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_SAMPLING_ARGS_H_
