@@ -80,7 +80,7 @@ const GlobalBuffer* GlobalMemoryChecker::Find(const void* p, size_t bytes, Opera
 bool GlobalMemoryChecker::CheckRead(const void* p, size_t bytes, Operation operation, const Accessor& by) {
   const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
   if (buffer == nullptr) return false;
-  if (operation == Operation::kLoadReadOnly && buffer->is_writable) {
+  if (operation == Operation::kLoadReadOnly && buffer->is_writable && !buffer->has_read_only_parts) {
     log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
                  [&] { return Describe(p, bytes, operation, *buffer) + ", which the launch may write"; });
   }

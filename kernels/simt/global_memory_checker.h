@@ -17,6 +17,7 @@ struct GlobalBuffer {
   char* data = nullptr;
   size_t bytes = 0;
   bool is_writable = false;
+  bool has_read_only_parts = false;  // Of a writable one: LoadReadOnly is right somewhere in it.
   bool is_from_prior_grid = false;  // Not to be touched before WaitForPriorGrid().
 
   GlobalBuffer FromPriorGrid() const;

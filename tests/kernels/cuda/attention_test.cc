@@ -16,49 +16,8 @@ void ExpectClean(const EmulatedRun& run) {
   }
 }
 
-// Sequences of random lengths, each with its last tokens as queries.
-std::vector<Slice> MakeSlices(const Shape& shape, const std::vector<std::pair<int, int>>& tokens_and_queries,
-                              std::vector<Sequence>* sequences, PagedPool* pool, Random* random) {
-  sequences->clear();
-  for (const auto& [num_tokens, num_queries] : tokens_and_queries) {
-    sequences->push_back(MakeSequence(shape, num_tokens, random));
-  }
-  std::vector<Slice> slices;
-  for (size_t i = 0; i < sequences->size(); ++i) {
-    const auto [num_tokens, num_queries] = tokens_and_queries[i];
-    const Slice whole = {&(*sequences)[i], pool->MakeTable(num_tokens), 0, num_tokens};
-    StoreTokens(shape, {whole}, pool);
-    slices.push_back({whole.sequence, whole.table, num_tokens - num_queries, num_tokens});
-  }
-  return slices;
-}
-
 TEST(CudaAttentionTest, EveryShapeAgreesWithFloat64) {
-  struct Case {
-    Shape shape;
-    std::vector<std::pair<int, int>> sequences;
-  };
-  const DataType bf16 = DataType::kBFloat16, f16 = DataType::kFloat16;
-  const std::vector<Case> cases = {
-      {{8, 2, 128, 16, bf16}, {{517, 1}, {33, 1}, {1, 1}}},  // Splits and merges.
-      {{8, 2, 128, 16, f16}, {{300, 1}, {16, 1}}},
-      {{4, 4, 64, 16, bf16}, {{100, 1}, {257, 1}}},  // No groups.
-      {{16, 1, 64, 32, f16}, {{70, 1}}},             // One KV head, larger blocks.
-      {{5, 1, 80, 16, bf16}, {{90, 1}, {17, 3}}},    // Narrow last panels.
-      {{6, 2, 96, 64, bf16}, {{130, 1}, {64, 2}}},
-      {{2, 1, 256, 16, bf16}, {{40, 1}}},
-      {{4, 2, 64, 1, bf16}, {{37, 1}, {5, 2}}},  // Small blocks.
-      {{4, 2, 128, 2, bf16}, {{37, 1}}},
-      {{4, 2, 64, 4, f16}, {{37, 1}}},
-      {{5, 1, 80, 8, bf16}, {{37, 1}}},
-      {{6, 2, 96, 1, bf16}, {{37, 18}}},
-      {{4, 2, 128, 8, bf16}, {{37, 1}}},
-      {{8, 2, 64, 16, bf16}, {{150, 70}, {40, 40}}},  // Prompts.
-      {{8, 2, 128, 16, f16}, {{330, 60}}},
-      {{32, 1, 64, 16, bf16}, {{45, 1}}},                           // More heads than a small tile has rows.
-      {{8, 2, 64, 16, bf16, 50}, {{300, 1}, {300, 40}, {20, 20}}},  // Sliding windows.
-  };
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : AttentionCases()) {
     SCOPED_TRACE(ToString(c.shape));
     Random random(7);
     PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
@@ -87,37 +46,6 @@ TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
     }
   }
 }
-
-// Beams that share 34 blocks of 16: two splits of 256, and a tail that each reads for itself.
-struct Beams {
-  static constexpr int kSharedBlocks = 34;
-
-  Beams(const Shape& shape, int count) : random(13), pool(LayoutOf(shape), 40 + 3 * count, &random) {
-    const int num_shared = kSharedBlocks * shape.block_size;
-    const Sequence parent = MakeSequence(shape, num_shared, &random);
-    const std::vector<uint32_t> shared = pool.MakeTable(num_shared);
-    StoreTokens(shape, {{&parent, shared, 0, num_shared}}, &pool);
-    for (int i = 0; i < count; ++i) {
-      Sequence beam = MakeSequence(shape, num_shared + 20 + i, &random);
-      std::copy(parent.q.begin(), parent.q.end(), beam.q.begin());
-      std::copy(parent.k.begin(), parent.k.end(), beam.k.begin());
-      std::copy(parent.v.begin(), parent.v.end(), beam.v.begin());
-      sequences.push_back(std::move(beam));
-    }
-    for (const Sequence& beam : sequences) {
-      std::vector<uint32_t> table = shared;
-      const std::vector<uint32_t> own = pool.MakeTable(beam.num_tokens - num_shared);
-      table.insert(table.end(), own.begin(), own.end());
-      StoreTokens(shape, {{&beam, table, num_shared, beam.num_tokens}}, &pool);
-      slices.push_back({&beam, table, beam.num_tokens - 1, beam.num_tokens});
-    }
-  }
-
-  Random random;
-  PagedPool pool;
-  std::vector<Sequence> sequences;
-  std::vector<Slice> slices;
-};
 
 TEST(CudaAttentionTest, WhatManyBeamsShareIsReadOnce) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};

@@ -69,32 +69,7 @@ Kernels KernelsFor(const Shape& shape) {
   });
 }
 
-uint16_t Bits(float value, DataType type) {
-  return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
-}
-
 }  // namespace
-
-void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool) {
-  const KvLayout& layout = pool->layout();
-  uint16_t* const elements = static_cast<uint16_t*>(pool->data());
-  for (const Slice& slice : slices) {
-    for (int token = slice.begin; token < slice.end; ++token) {
-      const int offset = token % shape.block_size;
-      for (int head = 0; head < shape.num_kv_heads; ++head) {
-        const size_t unit = layout.unit_start(slice.table[token / shape.block_size], head, offset);
-        for (int d = 0; d < shape.head_dim; ++d) {
-          const int place = ForHeads(shape.head_dim, [&]<int kHeadDim>() {
-            return KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
-          });
-          const size_t from = (size_t(token) * shape.num_kv_heads + head) * shape.head_dim + d;
-          elements[unit + place * 8 + d % 8] = Bits(slice.sequence->k[from], shape.type);
-          elements[unit + layout.value_start() + place * 8 + d % 8] = Bits(slice.sequence->v[from], shape.type);
-        }
-      }
-    }
-  }
-}
 
 EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
                          const EmulationOptions& options) {
@@ -184,38 +159,6 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   launch(kernels.merge, 0, result.num_merges);
   result.out = Decoded(out, shape.type);
   return result;
-}
-
-std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices) {
-  std::vector<double> out;
-  const int group_size = shape.num_heads / shape.num_kv_heads;
-  for (const Slice& slice : slices) {
-    const std::vector<float> q = Rounded(slice.sequence->q, shape.type), k = Rounded(slice.sequence->k, shape.type),
-                             v = Rounded(slice.sequence->v, shape.type);
-    for (int token = slice.begin; token < slice.end; ++token) {
-      for (int head = 0; head < shape.num_heads; ++head) {
-        const float* query = &q[(size_t(token) * shape.num_heads + head) * shape.head_dim];
-        const auto row = [&](const std::vector<float>& from, int position) {
-          return &from[(size_t(position) * shape.num_kv_heads + head / group_size) * shape.head_dim];
-        };
-        std::vector<double> weights, values(shape.head_dim);
-        double largest = -INFINITY, sum = 0;
-        const int first = FirstVisible(token, shape.window);
-        for (int position = first; position <= token; ++position) {
-          double score = 0;
-          for (int d = 0; d < shape.head_dim; ++d) score += double{query[d]} * row(k, position)[d];
-          weights.push_back(score / std::sqrt(double(shape.head_dim)));
-          largest = std::max(largest, weights.back());
-        }
-        for (double& weight : weights) sum += weight = std::exp(weight - largest);
-        for (int position = first; position <= token; ++position) {
-          for (int d = 0; d < shape.head_dim; ++d) values[d] += weights[position - first] / sum * row(v, position)[d];
-        }
-        out.insert(out.end(), values.begin(), values.end());
-      }
-    }
-  }
-  return out;
 }
 
 }  // namespace quire::cuda

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/attention_args.h"
 #include "kernels/simt/launch.h"
-#include "tests/kernels/attention_steps.h"
+#include "tests/kernels/cuda/attention_cases.h"
 
 // The attention kernels of the GPU in the emulator, planned and launched as the backend does.
 
@@ -26,16 +26,10 @@ struct EmulationOptions {
   int num_blocks = 3;  // Of the grid.
 };
 
-// Stores K and V of the slices' tokens [begin, end) in the pool, as RopeAppend would; rope is not under test.
-void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool);
-
 // Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, head_dim 64, 80, 96, 128 or
 // 256.
 EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
                          const EmulationOptions& options = {});
-
-// Softmax attention of the same in double, with q, k and v rounded to the type.
-std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices);
 
 }  // namespace quire::cuda
 

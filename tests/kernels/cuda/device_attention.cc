@@ -1,0 +1,96 @@
+#include "tests/kernels/cuda/device_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kDecodeRows = 16;
+constexpr int kItemRows = 64;
+
+template <typename T>
+std::unique_ptr<DeviceArray<T>> Upload(Device* device, const T* values, size_t count) {
+  return std::make_unique<DeviceArray<T>>(device, std::vector<T>(values, values + count));
+}
+template <typename T>
+std::unique_ptr<DeviceArray<T>> Upload(Device* device, const std::vector<T>& values) {
+  return std::make_unique<DeviceArray<T>>(device, values);
+}
+
+}  // namespace
+
+DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const BatchView& batch, const uint16_t* q,
+                                 int q_stride, const char* kv_pool, uint16_t* out)
+    : device_(device) {
+  const int group_size = shape.num_heads / shape.num_kv_heads;
+  AttentionPlanner planner;
+  const AttentionPlan& plan = planner.Plan(batch, {.num_kv_heads = shape.num_kv_heads,
+                                                   .group_size = group_size,
+                                                   .window = shape.window,
+                                                   .block_size = shape.block_size,
+                                                   .tile_tokens = kSplitTokens,
+                                                   .split_tokens = kSplitTokens,
+                                                   .item_rows = kItemRows,
+                                                   .min_items = std::numeric_limits<int>::max()});
+  const KernelTable* const kernels = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
+  std::vector<AttentionItem> items = plan.items;
+  std::vector<int32_t> ranges;
+  const auto add = [&](const Kernel<AttentionArgs>& kernel, int begin, int end) {
+    if (begin == end) return;
+    steps_.push_back({&kernel, end - begin});
+    ranges.insert(ranges.end(), {begin, end});
+  };
+  int begin = 0;
+  for (const int end : plan.phase_ends) {
+    const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
+    const int middle = int(std::stable_partition(items.begin() + begin, items.begin() + end, is_small) - items.begin());
+    add(kernels->attention_decode, begin, middle);
+    add(kernels->attention_prefill, middle, end);
+    num_decode_items_ += middle - begin;
+    num_prefill_items_ += end - middle;
+    begin = end;
+  }
+  add(kernels->attention_merge, 0, int(plan.merges.size()));
+
+  positions_ = Upload(device, batch.positions, batch.num_tokens);
+  table_starts_ = Upload(device, batch.table_starts, batch.num_sequences + 1);
+  block_tables_ = Upload(device, batch.block_tables, batch.table_starts[batch.num_sequences]);
+  tokens_ = Upload(device, plan.tokens);
+  items_ = Upload(device, items);
+  merges_ = Upload(device, plan.merges);
+  places_ = Upload(device, plan.places);
+  ranges_ = Upload(device, ranges);
+  states_ = std::make_unique<DeviceArray<SoftmaxState>>(device, plan.num_partials);
+  values_ = std::make_unique<DeviceArray<float>>(device, size_t(plan.num_partials) * shape.head_dim);
+  args_ = {.q = q,
+           .q_stride = q_stride,
+           .out = out,
+           .kv_pool = kv_pool,
+           .positions = positions_->data(),
+           .table_starts = table_starts_->data(),
+           .block_tables = block_tables_->data(),
+           .tokens = tokens_->data(),
+           .items = items_->data(),
+           .merges = merges_->data(),
+           .places = places_->data(),
+           .range = nullptr,
+           .partial_states = states_->data(),
+           .partial_values = values_->data(),
+           .num_kv_heads = shape.num_kv_heads,
+           .group_size = group_size,
+           .block_size = shape.block_size,
+           .window = shape.window,
+           .scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0))};
+}
+
+void DeviceAttention::Launch(int num_blocks) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    AttentionArgs args = args_;
+    args.range = ranges_->data() + 2 * i;
+    device_->Launch(*steps_[i].kernel, args, num_blocks > 0 ? num_blocks : steps_[i].count * args.num_kv_heads);
+  }
+}
+
+}  // namespace quire::cuda

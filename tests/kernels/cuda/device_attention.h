@@ -1,0 +1,49 @@
+#ifndef QUIRE_TESTS_KERNELS_CUDA_DEVICE_ATTENTION_H_
+#define QUIRE_TESTS_KERNELS_CUDA_DEVICE_ATTENTION_H_
+
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/attention_args.h"
+#include "tests/kernels/attention_steps.h"
+#include "tests/kernels/cuda/device_array.h"
+
+namespace quire::cuda {
+
+// The attention of a step on a device: planned and uploaded once, then launched as often as one likes.
+class DeviceAttention {
+ public:
+  // q and out as in AttentionArgs, kv_pool of one layer, all on the device; the batch on the host.
+  // REQUIRES: the device has kernels for the shape.
+  DeviceAttention(Device* device, const Shape& shape, const BatchView& batch, const uint16_t* q, int q_stride,
+                  const char* kv_pool, uint16_t* out);
+
+  // Queues the kernels. The grids have so many blocks of threads; 0: one for each piece of work.
+  void Launch(int num_blocks = 0) const;
+  void set_kv_pool(const char* kv_pool) { args_.kv_pool = kv_pool; }
+
+  int num_decode_items() const { return num_decode_items_; }
+  int num_prefill_items() const { return num_prefill_items_; }
+
+ private:
+  struct Step {
+    const Kernel<AttentionArgs>* kernel;
+    int count;  // Items, or merges.
+  };
+
+  Device* const device_;
+  AttentionArgs args_{};
+  int num_decode_items_ = 0, num_prefill_items_ = 0;
+  std::vector<Step> steps_;
+  std::unique_ptr<DeviceArray<int32_t>> positions_, table_starts_, tokens_, ranges_;
+  std::unique_ptr<DeviceArray<uint32_t>> block_tables_;
+  std::unique_ptr<DeviceArray<AttentionItem>> items_;
+  std::unique_ptr<DeviceArray<AttentionMerge>> merges_;
+  std::unique_ptr<DeviceArray<PartialPlace>> places_;
+  std::unique_ptr<DeviceArray<SoftmaxState>> states_;
+  std::unique_ptr<DeviceArray<float>> values_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_TESTS_KERNELS_CUDA_DEVICE_ATTENTION_H_

@@ -1,0 +1,318 @@
+// What a device does besides attention: the small kernels and multiplication against float64, copies bit for bit, and
+// recordings.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/copy_blocks.h"
+#include "kernels/cuda/kv_unit.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope_append.h"
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/reference/dense.h"
+#include "tests/kernels/cuda/device_array.h"
+#include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr double kTolerance = 5e-3;         // Of results that are rounded to bfloat16.
+constexpr double kFloat32Tolerance = 1e-5;  // Of sums of exact products.
+constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
+
+using DeviceKernelsTest = DeviceTest;
+
+uint16_t Bits(float value, DataType type) {
+  return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
+}
+float Value(uint16_t bits, DataType type) {
+  return type == DataType::kBFloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+}
+std::vector<uint16_t> AllBits(const std::vector<float>& values, DataType type) {
+  std::vector<uint16_t> bits;
+  for (const float value : values) bits.push_back(Bits(value, type));
+  return bits;
+}
+std::vector<float> AllValues(const std::vector<uint16_t>& bits, DataType type) {
+  std::vector<float> values;
+  for (const uint16_t b : bits) values.push_back(Value(b, type));
+  return values;
+}
+
+const KernelTable& KernelsOf(Device* device, DataType element) {
+  return *device->FindKernels(element, 128, 16);
+}
+
+TEST_F(DeviceKernelsTest, RmsNormAgreesWithFloat64) {
+  constexpr int kRows = 5;
+  for (const DataType element : kElements) {
+    for (const int dim : {8, 288, 4096 + 8}) {
+      Random random(dim);
+      const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * dim, 3), element);
+      const std::vector<float> weight = random.Normals(dim);
+      DeviceArray<uint16_t> x(device(), bits);
+      DeviceArray<float> weights(device(), weight);
+      device()->Launch(KernelsOf(device(), element).rms_norm,
+                       RmsNormKernelArgs{x.data(), weights.data(), x.data(), kRows, dim, 1e-5f}, 3);
+      EXPECT_LT(RelativeError(AllValues(x.Download(), element),
+                              reference::RmsNorm(Doubles(AllValues(bits, element)), Doubles(weight), 1e-5)),
+                kTolerance)
+          << dim;
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, SiluMulAgreesWithFloat64) {
+  constexpr int kRows = 7;
+  for (const DataType element : kElements) {
+    for (const int dim : {8, 1000}) {
+      Random random(dim);
+      const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * 2 * dim, 4), element);
+      DeviceArray<uint16_t> x(device(), bits), y(device(), size_t(kRows) * dim);
+      device()->Launch(KernelsOf(device(), element).silu_mul, SiluMulArgs{x.data(), y.data(), kRows, dim}, 3);
+      EXPECT_LT(
+          RelativeError(AllValues(y.Download(), element), reference::SiluMul(Doubles(AllValues(bits, element)), dim)),
+          kTolerance)
+          << dim;
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, GatheredRowsAreTheSame) {
+  constexpr int kDim = 264, kRows = 30;
+  Random random(3);
+  const std::vector<uint16_t> bits = AllBits(random.Normals(20 * kDim), DataType::kBFloat16);
+  std::vector<int32_t> rows;
+  std::vector<uint16_t> expected;
+  for (int i = 0; i < kRows; ++i) {
+    rows.push_back(random.Int(0, 19));
+    expected.insert(expected.end(), bits.begin() + rows.back() * kDim, bits.begin() + (rows.back() + 1) * kDim);
+  }
+  DeviceArray<uint16_t> x(device(), bits), y(device(), kRows * kDim);
+  DeviceArray<int32_t> row_array(device(), rows);
+  device()->Launch(KernelsOf(device(), DataType::kBFloat16).gather_rows,
+                   GatherRowsArgs{x.data(), row_array.data(), y.data(), kRows, kDim}, 2);
+  EXPECT_EQ(y.Download(), expected);
+}
+
+TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges) {
+  constexpr int kBlocks = 9, kLayers = 3;
+  constexpr int64_t kBlockBytes = 4096 + 16;
+  Random random(1);
+  std::vector<char> bytes(kBlocks * kBlockBytes * kLayers);
+  for (char& byte : bytes) byte = char(random.Int(0, 255));
+  const std::vector<uint32_t> sources = {0, 0, 7}, destinations = {3, 5, 1};
+  std::vector<char> expected = bytes;
+  DeviceArray<char> pools(device(), bytes);
+  std::vector<char*> pointers;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const int64_t first = layer * kBlocks * kBlockBytes;
+    pointers.push_back(pools.data() + first);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      std::copy_n(expected.begin() + first + sources[i] * kBlockBytes, kBlockBytes,
+                  expected.begin() + first + destinations[i] * kBlockBytes);
+    }
+  }
+  DeviceArray<uint32_t> from(device(), sources), to(device(), destinations);
+  DeviceArray<char*> pool_array(device(), pointers);
+  device()->Launch(KernelsOf(device(), DataType::kBFloat16).copy_blocks,
+                   CopyBlocksArgs{from.data(), to.data(), int(sources.size()), kLayers, kBlockBytes, pool_array.data()},
+                   4);
+  EXPECT_EQ(pools.Download(), expected);
+}
+
+// Some tokens whose queries, keys and values are rotated and stored in one layer's pool.
+template <int kHeadDim>
+void CheckRopeAppend(Device* device, int block_size, bool has_norm) {
+  SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
+  constexpr DataType kType = DataType::kBFloat16;
+  const KernelTable* const kernels = device->FindKernels(kType, kHeadDim, block_size);
+  if (kernels == nullptr) return;
+  constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
+  Random random(17);
+  const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kTokens) * kAllHeads * kHeadDim), kType);
+  const std::vector<double> before = Doubles(AllValues(bits, kType));
+  const KvLayout layout{
+      .num_layers = 1, .num_kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size, .type = kType};
+  const int num_blocks = 2 * kTokens;
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots, all_slots(int64_t{num_blocks} * block_size);
+  for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
+  random.Shuffle(&all_slots);
+  for (int i = 0; i < kTokens; ++i) {
+    positions.push_back(random.Int(0, kPositions - 1));
+    slots.push_back(all_slots[i]);
+  }
+  std::vector<double> inv_freq(kHeadDim / 2);
+  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = std::pow(10000.0, -2.0 * i / kHeadDim);
+  std::vector<float> table(size_t(kPositions) * kHeadDim);
+  for (int p = 0; p < kPositions; ++p) {
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq[i]));
+      table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq[i]));
+    }
+  }
+  const std::vector<float> q_norm = random.Normals(kHeadDim), k_norm = random.Normals(kHeadDim);
+  DeviceArray<uint16_t> qkv(device, bits);
+  DeviceArray<int32_t> position_array(device, positions);
+  DeviceArray<int64_t> slot_array(device, slots);
+  DeviceArray<float> table_array(device, table), q_norm_array(device, q_norm), k_norm_array(device, k_norm);
+  DeviceArray<uint16_t> pool(device, num_blocks * layout.block_bytes() / 2);
+  RopeAppendKernelArgs args{};
+  args.qkv = qkv.data();
+  args.positions = position_array.data();
+  args.slots = slot_array.data();
+  args.rotary_table = table_array.data();
+  args.q_norm = has_norm ? q_norm_array.data() : nullptr;
+  args.k_norm = has_norm ? k_norm_array.data() : nullptr;
+  args.norm_epsilon = 1e-6f;
+  args.kv_pool = reinterpret_cast<char*>(pool.data());
+  args.num_tokens = kTokens;
+  args.num_heads = kHeads;
+  args.num_kv_heads = kKvHeads;
+  args.block_size = block_size;
+  device->Launch(kernels->rope_append, args, 3);
+
+  const std::vector<float> after = AllValues(qkv.Download(), kType), stored = AllValues(pool.Download(), kType);
+  std::vector<float> actual;
+  std::vector<double> expected;
+  for (int token = 0; token < kTokens; ++token) {
+    for (int head = 0; head < kAllHeads; ++head) {
+      const auto first = before.begin() + (token * kAllHeads + head) * kHeadDim;
+      std::vector<double> row(first, first + kHeadDim);
+      const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
+      if (!is_value) {
+        if (has_norm) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
+        reference::Rotate(positions[token], inv_freq, 1, row.data());
+      }
+      expected.insert(expected.end(), row.begin(), row.end());
+      for (int d = 0; d < kHeadDim; ++d) {
+        if (is_query) {
+          actual.push_back(after[(token * kAllHeads + head) * kHeadDim + d]);
+          continue;
+        }
+        const int offset = int(slots[token] % block_size);
+        const size_t unit = layout.unit_start(uint32_t(slots[token] / block_size), (head - kHeads) % kKvHeads, offset);
+        const int place = KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
+        actual.push_back(stored[unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8]);
+      }
+    }
+  }
+  EXPECT_LT(RelativeError(actual, expected), kTolerance);
+}
+
+TEST_F(DeviceKernelsTest, RopeAppendRotatesAndStores) {
+  CheckRopeAppend<64>(device(), 16, false);
+  CheckRopeAppend<128>(device(), 32, true);
+  CheckRopeAppend<80>(device(), 16, true);
+  CheckRopeAppend<96>(device(), 64, false);
+  CheckRopeAppend<256>(device(), 16, true);
+  CheckRopeAppend<64>(device(), 1, false);
+  CheckRopeAppend<128>(device(), 2, true);
+  CheckRopeAppend<96>(device(), 8, true);
+}
+
+// The product of random matrices, as it is and added to what is there.
+void CheckMultiply(Device* device, int num_rows, int num_columns, int depth, DataType element, DataType y_type) {
+  SCOPED_TRACE(testing::Message() << num_rows << " rows by " << num_columns << ", depth " << depth << ", "
+                                  << Name(element) << " to " << Name(y_type));
+  Random random(uint64_t(num_rows) * num_columns + depth);
+  const std::vector<uint16_t> x_bits = AllBits(random.Normals(size_t(num_rows) * depth), element);
+  const std::vector<uint16_t> w_bits = AllBits(random.Normals(size_t(num_columns) * depth), element);
+  const std::vector<float> initial = Rounded(random.Normals(size_t(num_rows) * num_columns), y_type);
+  const std::vector<double> product =
+      reference::Linear(Doubles(AllValues(x_bits, element)), Doubles(AllValues(w_bits, element)), depth);
+  DeviceArray<uint16_t> x(device, x_bits), w(device, w_bits);
+  for (const bool adds_to_y : {false, true}) {
+    std::vector<double> expected = product;
+    for (size_t i = 0; i < expected.size() && adds_to_y; ++i) expected[i] += double{initial[i]};
+    DeviceArray<char> y(device, Encoded(initial, y_type));
+    device->Multiply({x.data(), w.data(), y.data(), num_rows, num_columns, depth, element, y_type, adds_to_y});
+    EXPECT_LT(RelativeError(Decoded(y.Download(), y_type), expected),
+              y_type == DataType::kFloat32 ? kFloat32Tolerance : kTolerance)
+        << "adds " << adds_to_y;
+  }
+}
+
+TEST_F(DeviceKernelsTest, MultiplyAgreesWithFloat64) {
+  for (const DataType element : kElements) {
+    for (const DataType y_type : {element, DataType::kFloat32}) {
+      for (const int num_rows : {1, 2, 5, 17, 70}) CheckMultiply(device(), num_rows, 96, 136, element, y_type);
+      CheckMultiply(device(), 3, 1, 8, element, y_type);
+      CheckMultiply(device(), 9, 321, 64, element, y_type);  // An odd number of columns.
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, CopiesReachWhatTheyName) {
+  constexpr int kPieces = 100, kPieceBytes = 48;
+  Random random(5);
+  std::vector<char> bytes(2 * kPieces * kPieceBytes);
+  for (char& byte : bytes) byte = char(random.Int(0, 255));
+  DeviceArray<char> memory(device(), bytes);
+  char* const host = static_cast<char*>(device()->AllocateHost(bytes.size()));
+  std::vector<CopyPiece> out, in;
+  std::vector<char> expected = bytes;
+  for (int i = 0; i < kPieces; ++i) {  // The even pieces go to the host, and come back as the odd ones.
+    const int other = (i * 7 + 3) % kPieces;
+    const size_t bytes_of_piece = i == 5 ? 0 : kPieceBytes;
+    out.push_back({host + i * kPieceBytes, memory.data() + 2 * i * kPieceBytes, kPieceBytes});
+    in.push_back({memory.data() + (2 * other + 1) * kPieceBytes, host + i * kPieceBytes, bytes_of_piece});
+    std::copy_n(bytes.begin() + 2 * i * kPieceBytes, bytes_of_piece, expected.begin() + (2 * other + 1) * kPieceBytes);
+  }
+  device()->CopyBatch(out.data(), kPieces);
+  device()->CopyBatch(in.data(), kPieces);
+  device()->CopyBatch(nullptr, 0);
+  device()->Copy(nullptr, nullptr, 0);
+  EXPECT_EQ(memory.Download(), expected);
+  device()->FreeHost(host);
+}
+
+TEST_F(DeviceKernelsTest, NewMemoryIsZeroAndAligned) {
+  DeviceArray<char> dirty(device(), std::vector<char>(100000, 'x'));
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{100000}}) {
+    DeviceArray<char> memory(device(), size);
+    ASSERT_NE(memory.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 256, 0u);
+    EXPECT_EQ(memory.Download(), std::vector<char>(size));
+  }
+}
+
+// A chain in which every step needs the one before: a norm, a multiplication, a norm of its result.
+TEST_F(DeviceKernelsTest, ARecordingDoesTheSameEachTimeItIsReplayed) {
+  constexpr int kRows = 4, kDim = 64;
+  constexpr DataType kType = DataType::kBFloat16;
+  Random random(9);
+  DeviceArray<uint16_t> x(device(), size_t(kRows) * kDim), y(device(), x.size()), z(device(), x.size());
+  DeviceArray<uint16_t> w(device(), AllBits(random.Normals(size_t(kDim) * kDim), kType));
+  DeviceArray<float> ones(device(), std::vector<float>(kDim, 1));
+  const Kernel<RmsNormKernelArgs>& norm = KernelsOf(device(), kType).rms_norm;
+  const auto run = [&] {
+    device()->Launch(norm, RmsNormKernelArgs{x.data(), ones.data(), y.data(), kRows, kDim, 1e-5f}, kRows);
+    device()->Multiply({y.data(), w.data(), z.data(), kRows, kDim, kDim, kType, kType, false});
+    device()->Launch(norm, RmsNormKernelArgs{z.data(), ones.data(), z.data(), kRows, kDim, 1e-5f}, kRows);
+  };
+  run();  // Chooses the algorithm of the multiplication.
+  const std::vector<uint16_t> untouched = z.Download();
+  device()->BeginRecording();
+  run();
+  const std::unique_ptr<Graph> graph = device()->EndRecording();
+  EXPECT_EQ(z.Download(), untouched);
+  for (int i = 0; i < 3; ++i) {
+    x.Upload(AllBits(random.Normals(x.size()), kType));
+    run();
+    const std::vector<uint16_t> expected = z.Download();
+    z.Upload(std::vector<uint16_t>(z.size()));
+    device()->Replay(*graph);
+    EXPECT_EQ(z.Download(), expected);
+    EXPECT_NE(expected, untouched);
+  }
+}
+
+}  // namespace
+}  // namespace quire::cuda

@@ -1,0 +1,34 @@
+#ifndef QUIRE_TESTS_KERNELS_CUDA_DEVICE_UNDER_TEST_H_
+#define QUIRE_TESTS_KERNELS_CUDA_DEVICE_UNDER_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/device.h"
+
+namespace quire::cuda {
+
+// What a program tests: the emulated device (emulated_under_test.cc) or a GPU (gpu_under_test.cc). Null, and the
+// reason, when this machine has none.
+std::unique_ptr<Device> MakeDeviceUnderTest(std::string* reason);
+
+// A device of its own for each test. Without one the test is skipped.
+class DeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    device_ = MakeDeviceUnderTest(&reason);
+    if (device_ == nullptr) GTEST_SKIP() << reason;
+  }
+
+  Device* device() const { return device_.get(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_TESTS_KERNELS_CUDA_DEVICE_UNDER_TEST_H_

@@ -1,0 +1,10 @@
+#include "kernels/cuda/emulated_device.h"
+#include "tests/kernels/cuda/device_under_test.h"
+
+namespace quire::cuda {
+
+std::unique_ptr<Device> MakeDeviceUnderTest(std::string* /*reason*/) {
+  return std::make_unique<EmulatedDevice>();
+}
+
+}  // namespace quire::cuda
