@@ -9,6 +9,7 @@
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
+#include "kernels/cuda/sampling_kernel.h"
 
 namespace quire::cuda {
 
@@ -17,6 +18,9 @@ template <typename Entry, typename K>
 Kernel<typename K::Args> MakeKernel() {
   return {.entry = Entry::template Of<K>(), .num_threads = K::kThreads, .shared_bytes = K::kSharedBytes};
 }
+
+// Of a block that samples a row, which may be of more than 100,000 tokens.
+constexpr int kSamplingThreads = 1024;
 
 // The kernels with these parameters. Decode has as many buffers as the shared memory of sm_80 holds.
 template <typename Entry, typename Element, UnitSize kSize, int kHeadDim>
@@ -30,7 +34,7 @@ KernelTable MakeKernelTable() {
           .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
           .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
           .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
-          .sampling = {}};
+          .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>()};
 }
 
 }  // namespace quire::cuda

@@ -1,0 +1,327 @@
+#ifndef QUIRE_KERNELS_CUDA_BLOCK_SELECT_H_
+#define QUIRE_KERNELS_CUDA_BLOCK_SELECT_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/score.h"
+
+// What the threads of a block do together with the scores of a row: largest, sum, sort, and the selection of the best
+// tokens by number or by mass. All arithmetic is of integers, so no result depends on the order of threads.
+
+namespace quire::cuda {
+
+struct SelectMemory {
+  static constexpr int kListCapacity = 2048;
+  static constexpr int kBins = 1024;
+
+  uint64_t list[kListCapacity];  // Rank keys.
+  uint64_t warp_values[simt::kWarpSize];
+  uint64_t before;
+  uint32_t low[kBins], high[kBins];  // Of the sums of a histogram.
+  uint32_t list_size;                // Also of what found no room.
+  int32_t index;
+};
+
+// How much a token weighs in a selection, and where the selection ends: with the first token at which the weights of it
+// and of the better ones reach the limit.
+struct CountWeight {
+  static constexpr bool kIsMass = false;
+  uint32_t count;  // At least 1, at most the tokens there are.
+
+  QUIRE_DEVICE uint64_t Of(float) const { return 1; }
+  QUIRE_DEVICE uint64_t Limit(uint64_t) const { return count; }
+};
+
+// Of scores whose best is 0.
+struct MassWeight {
+  static constexpr bool kIsMass = true;
+  float share;  // In (0, 1).
+
+  QUIRE_DEVICE uint64_t Of(float score) const { return Mass(score); }
+  QUIRE_DEVICE uint64_t Limit(uint64_t total) const {
+    const double exact = static_cast<double>(share) * static_cast<double>(total);
+    uint64_t limit = static_cast<uint64_t>(exact);
+    limit += static_cast<double>(limit) < exact ? 1 : 0;
+    return limit < 1 ? 1 : limit < total ? limit : total;
+  }
+};
+
+struct Selection {
+  uint64_t cut;       // The smallest rank key that is selected.
+  int32_t list_size;  // The selected tokens are the first of the list, in order; 0: not in the list.
+};
+
+// All threads of the block call the functions, and all get the results.
+template <int kThreads>
+class BlockSelect {
+ public:
+  static constexpr int kListCapacity = SelectMemory::kListCapacity;
+
+  // An entry of the list.
+  static QUIRE_DEVICE uint64_t Listed(int i) { return simt::LoadShared(&Memory()->list[i]); }
+
+  static QUIRE_DEVICE uint64_t Max(uint64_t value) {
+    return Reduce(value, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
+  }
+  static QUIRE_DEVICE uint64_t Sum(uint64_t value) {
+    return Reduce(value, [](uint64_t a, uint64_t b) { return a + b; });
+  }
+
+  // Of the tokens with a rank key of at least `floor`, the best up to the one at which the limit is reached.
+  // `thread_best` is the rank key of some token among this thread's, 0 for none: the quick_rank-th best of all threads
+  // is a bound that at least quick_rank tokens reach, and seldom many more. Mass REQUIRES quick_rank <= kThreads / 2.
+  template <typename Weight>
+  static QUIRE_DEVICE Selection Select(const ScoreRow& row, uint64_t thread_best, int quick_rank, uint64_t floor,
+                                       const Weight& weight) {
+    uint64_t limit = weight.Limit(0);
+    if (quick_rank <= kThreads / 2) {
+      const uint64_t bound = BestOfThreads(thread_best, quick_rank);
+      uint64_t total = 0;
+      const int size = Collect(row, bound > floor ? bound : floor, ~uint64_t{0}, floor, weight, &total);
+      limit = weight.Limit(total);
+      if (size <= kListCapacity) {
+        Sort(size);
+        const Crossing end = CrossList(size, 0, limit, weight);
+        if (end.index < size) return {Listed(end.index), end.index + 1};
+      }
+    }
+    return {SelectByHistogram(row, floor, limit, weight), 0};
+  }
+
+  // The same of the `size` tokens in the list, which are in order.
+  template <typename Weight>
+  static QUIRE_DEVICE Selection SelectListed(int size, const Weight& weight) {
+    uint64_t total = 0;
+    for (int i = simt::ThreadIndex(); i < size; i += kThreads) total += weight.Of(ScoreOf(Listed(i)));
+    const Crossing end = CrossList(size, 0, weight.Limit(Sum(total)), weight);
+    return {Listed(end.index), end.index + 1};
+  }
+
+  // Makes the tokens with rank keys from `low` to `high` the list, best first. REQUIRES: at most kListCapacity.
+  static QUIRE_DEVICE void List(const ScoreRow& row, uint64_t low, uint64_t high) {
+    uint64_t unused = 0;
+    Sort(Collect(row, low, high, low, CountWeight{1}, &unused));
+  }
+
+ private:
+  static constexpr int kWarps = kThreads / simt::kWarpSize, kBins = SelectMemory::kBins;
+  static_assert(kThreads <= kListCapacity && kThreads % simt::kWarpSize == 0 && kWarps <= simt::kWarpSize, "");
+
+  // Where the sum of weights reaches a limit.
+  struct Crossing {
+    int index;        // The number of weights when they do not reach it.
+    uint64_t before;  // The sum in front of it.
+  };
+
+  static QUIRE_DEVICE SelectMemory* Memory() { return reinterpret_cast<SelectMemory*>(simt::SharedMemory()); }
+
+  template <typename Join>
+  static QUIRE_DEVICE uint64_t ReduceWarp(uint64_t value, const Join& join) {
+    QUIRE_UNROLL for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) {
+      value = join(value, simt::ShuffleXor(value, mask));
+    }
+    return value;
+  }
+  // REQUIRES: join(x, 0) is x.
+  template <typename Join>
+  static QUIRE_DEVICE uint64_t Reduce(uint64_t value, const Join& join) {
+    uint64_t* const warps = Memory()->warp_values;
+    value = ReduceWarp(value, join);
+    if (simt::LaneIndex() == 0) simt::StoreShared(warps + simt::WarpIndex(), value);
+    simt::SyncBlock();
+    value = ReduceWarp(simt::LaneIndex() < kWarps ? simt::LoadShared(warps + simt::LaneIndex()) : 0, join);
+    simt::SyncBlock();  // Before the next one.
+    return value;
+  }
+
+  // The first i of [0, size) at which before + weight_at(0) + ... + weight_at(i) >= limit, where before < limit.
+  template <typename WeightAt>
+  static QUIRE_DEVICE Crossing FindCrossing(int size, uint64_t before, uint64_t limit, const WeightAt& weight_at) {
+    SelectMemory* const memory = Memory();
+    const int share = (size + kThreads - 1) / kThreads;
+    const int begin = simt::ThreadIndex() * share, end = begin + share < size ? begin + share : size;
+    uint64_t own = 0;
+    for (int i = begin; i < end; ++i) own += weight_at(i);
+    uint64_t through = own;  // The sum of this thread and of those before it in the warp.
+    QUIRE_UNROLL for (int distance = 1; distance < simt::kWarpSize; distance *= 2) {
+      const uint64_t other = simt::ShuffleUp(through, distance);
+      if (simt::LaneIndex() >= distance) through += other;
+    }
+    if (simt::LaneIndex() == simt::kWarpSize - 1) simt::StoreShared(memory->warp_values + simt::WarpIndex(), through);
+    if (simt::ThreadIndex() == 0) {
+      simt::StoreShared(&memory->index, size);
+      simt::StoreShared(&memory->before, before);
+    }
+    simt::SyncBlock();
+    const bool is_earlier = simt::LaneIndex() < simt::WarpIndex();
+    const uint64_t warps_before = ReduceWarp(is_earlier ? simt::LoadShared(memory->warp_values + simt::LaneIndex()) : 0,
+                                             [](uint64_t a, uint64_t b) { return a + b; });
+    uint64_t sum = before + warps_before + through - own;
+    if (sum < limit && sum + own >= limit) {
+      int i = begin;
+      for (; i + 1 < end; ++i) {
+        const uint64_t next = sum + weight_at(i);
+        if (next >= limit) break;
+        sum = next;
+      }
+      simt::StoreShared(&memory->index, i);
+      simt::StoreShared(&memory->before, sum);
+    }
+    simt::SyncBlock();
+    const Crossing result = {simt::LoadShared(&memory->index), simt::LoadShared(&memory->before)};
+    simt::SyncBlock();
+    return result;
+  }
+  template <typename Weight>
+  static QUIRE_DEVICE Crossing CrossList(int size, uint64_t before, uint64_t limit, const Weight& weight) {
+    return FindCrossing(size, before, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
+  }
+
+  // Sorts the first `size` of the list, the largest first: bitonic (Batcher 1968). Up to a distance of 32 a warp
+  // compares within 64 entries of its own, so that it need not wait for others.
+  static QUIRE_DEVICE void Sort(int size) {
+    uint64_t* const list = Memory()->list;
+    int padded = 1;
+    while (padded < size) padded *= 2;
+    for (int i = size + simt::ThreadIndex(); i < padded; i += kThreads) simt::StoreShared(list + i, 0);
+    simt::SyncBlock();
+    for (int run = 2; run <= padded; run *= 2) {
+      for (int distance = run / 2; distance > 0; distance /= 2) {
+        for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
+          const int i = 2 * pair - (pair & (distance - 1));
+          const uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + i + distance);
+          if ((a < b) == ((i & run) == 0)) {
+            simt::StoreShared(list + i, b);
+            simt::StoreShared(list + i + distance, a);
+          }
+        }
+        const int next_distance = distance > 1 ? distance / 2 : run;
+        if (distance > simt::kWarpSize || next_distance > simt::kWarpSize) {
+          simt::SyncBlock();
+        } else {
+          simt::SyncWarp();
+        }
+      }
+    }
+    simt::SyncBlock();
+  }
+
+  // The rank-th largest of the values of all threads, but at least kLowestRankKey.
+  static QUIRE_DEVICE uint64_t BestOfThreads(uint64_t value, int rank) {
+    simt::SyncBlock();  // The list may still be read.
+    simt::StoreShared(&Memory()->list[simt::ThreadIndex()], value);
+    Sort(kThreads);
+    const uint64_t bound = Listed(rank - 1);
+    return bound > kLowestRankKey ? bound : kLowestRankKey;
+  }
+
+  // Writes the rank keys from `low` to `high` to the list, in any order, and returns how many there are; what is more
+  // than kListCapacity finds no room. Sums the mass of those from `floor` on, if the weight is mass.
+  template <typename Weight>
+  static QUIRE_DEVICE int Collect(const ScoreRow& row, uint64_t low, uint64_t high, uint64_t floor,
+                                  const Weight& weight, uint64_t* mass) {
+    SelectMemory* const memory = Memory();
+    simt::SyncBlock();
+    if (simt::ThreadIndex() == 0) simt::StoreShared(&memory->list_size, 0);
+    simt::SyncBlock();
+    uint64_t sum = 0;
+    ForEachScore<kThreads>(row, [&](int32_t token, float score) {
+      const uint64_t key = RankKey(score, token);
+      if (Weight::kIsMass && key >= floor) sum += weight.Of(score);
+      if (key < low || key > high) return;
+      const uint32_t place = simt::AtomicAdd(&memory->list_size, 1u);
+      if (place < kListCapacity) simt::StoreShared(&memory->list[place], key);
+    });
+    simt::SyncBlock();
+    if (Weight::kIsMass) *mass = Sum(sum);
+    return static_cast<int>(simt::LoadShared(&memory->list_size));
+  }
+
+  // --- Selection when it is not among the few best: a radix select, each round of which leaves one of kBins ranges of
+  // rank keys, until what is left fits into the list. Ids are part of the keys, so ties need nothing of their own.
+
+  template <typename Weight>
+  static QUIRE_DEVICE uint64_t SelectByHistogram(const ScoreRow& row, uint64_t floor, uint64_t limit,
+                                                 const Weight& weight) {
+    uint64_t low = floor > kLowestRankKey ? floor : kLowestRankKey, high = ~uint64_t{0}, before = 0;
+    if (Weight::kIsMass) NarrowByScore(row, limit, weight, &low, &high, &before);
+    uint64_t unused = 0;
+    for (;;) {
+      const int size = Collect(row, low, high, low, CountWeight{1}, &unused);
+      if (size <= kListCapacity) {
+        Sort(size);
+        return Listed(CrossList(size, before, limit, weight).index);
+      }
+      NarrowByKey(row, limit, weight, &low, &high, &before);
+    }
+  }
+
+  // The first round of a mass: bins of 1/32 in the score, which spread tokens better than the leading bits of a float.
+  // The last takes everything below.
+  template <typename Weight>
+  static QUIRE_DEVICE void NarrowByScore(const ScoreRow& row, uint64_t limit, const Weight& weight, uint64_t* low,
+                                         uint64_t* high, uint64_t* before) {
+    const uint64_t floor = *low;
+    ClearBins();
+    ForEachScore<kThreads>(row, [&](int32_t token, float score) {
+      if (RankKey(score, token) < floor) return;
+      const float bin = score * -32;
+      AddToBin(bin < kBins - 1 ? static_cast<int>(bin) : kBins - 1, weight.Of(score));
+    });
+    const int bin = FindBin(limit, before);
+    *high = uint64_t{OrderKey(static_cast<float>(bin) / -32)} << 32 | 0xffffffffu;
+    const uint64_t lowest = uint64_t{OrderKey(static_cast<float>(bin + 1) / -32) + 1} << 32;
+    if (bin < kBins - 1 && lowest > floor) *low = lowest;
+  }
+
+  template <typename Weight>
+  static QUIRE_DEVICE void NarrowByKey(const ScoreRow& row, uint64_t limit, const Weight& weight, uint64_t* low,
+                                       uint64_t* high, uint64_t* before) {
+    const uint64_t lowest = *low, highest = *high;
+    int shift = 0;
+    while ((highest - lowest) >> shift >= kBins) ++shift;
+    ClearBins();
+    ForEachScore<kThreads>(row, [&](int32_t token, float score) {
+      const uint64_t key = RankKey(score, token);
+      if (key >= lowest && key <= highest) AddToBin(static_cast<int>((highest - key) >> shift), weight.Of(score));
+    });
+    const int bin = FindBin(limit, before);
+    *high = highest - (uint64_t(bin) << shift);
+    const uint64_t last = (uint64_t{1} << shift) - 1;
+    if (*high - lowest > last) *low = *high - last;
+  }
+
+  static QUIRE_DEVICE void ClearBins() {
+    SelectMemory* const memory = Memory();
+    simt::SyncBlock();
+    for (int i = simt::ThreadIndex(); i < kBins; i += kThreads) {
+      simt::StoreShared(&memory->low[i], 0);
+      simt::StoreShared(&memory->high[i], 0);
+    }
+    simt::SyncBlock();
+  }
+
+  // Atomic additions of 32 bits are one instruction, of 64 bits a loop: whoever makes the low half overflow carries.
+  static QUIRE_DEVICE void AddToBin(int bin, uint64_t weight) {
+    SelectMemory* const memory = Memory();
+    const uint32_t low = static_cast<uint32_t>(weight);
+    const uint32_t carry = simt::AtomicAdd(&memory->low[bin], low) > ~low ? 1 : 0;
+    const uint32_t high = static_cast<uint32_t>(weight >> 32) + carry;
+    if (high != 0) simt::AtomicAdd(&memory->high[bin], high);
+  }
+
+  // The bin in which the limit is reached; adds those before it to `before`.
+  static QUIRE_DEVICE int FindBin(uint64_t limit, uint64_t* before) {
+    SelectMemory* const memory = Memory();
+    simt::SyncBlock();
+    const Crossing crossing = FindCrossing(kBins, *before, limit, [&](int i) {
+      return uint64_t{simt::LoadShared(&memory->high[i])} << 32 | simt::LoadShared(&memory->low[i]);
+    });
+    *before = crossing.before;
+    return crossing.index;
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_BLOCK_SELECT_H_

@@ -1,0 +1,271 @@
+#ifndef QUIRE_KERNELS_CUDA_SAMPLING_KERNEL_H_
+#define QUIRE_KERNELS_CUDA_SAMPLING_KERNEL_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/block_select.h"
+#include "kernels/cuda/logit_edit.h"
+#include "kernels/cuda/sampling_args.h"
+#include "kernels/cuda/score.h"
+
+namespace quire::cuda {
+
+// Draws and scores tokens, a row per block of threads at a time. What a row gives depends on its own inputs only, not
+// on the number of threads either: sums are of integers. Passes over the vocabulary:
+//   greedy                     1, the largest logit
+//   plain, min-p               2, the noise of every token that can still win
+//   top-k, top-p               2, as long as what is kept is among the few that the second pass lists
+//   bias, penalties, masks     2 more, and the first does not see them
+//   logprobs                   1 more, and another for a list of the best
+template <int kBlockThreads>
+class SamplingKernel {
+ public:
+  using Args = SamplingKernelArgs;
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kSharedBytes = sizeof(SelectMemory);
+
+  static QUIRE_DEVICE void Run(const SamplingKernelArgs& args) {
+    simt::WaitForPriorGrid();
+    for (int row = simt::BlockIndex(); row < args.num_rows; row += simt::GridSize()) {
+      RunRow(args, row);
+      simt::SyncBlock();  // The scratch may still be read.
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  using Block = BlockSelect<kThreads>;
+
+  // How many of the best threads bound what top-p is looked for in.
+  static constexpr int kQuickMassRank = kThreads / 8;
+  static constexpr uint64_t kNotFinite = ~uint64_t{0};
+
+  // Rank keys of the best tokens of a row; 0 for none.
+  struct Best {
+    uint64_t of_thread;  // Among those that this thread sees.
+    uint64_t of_row;     // kNotFinite when there is an infinity or a NaN.
+  };
+  struct TokenScore {
+    double log_total;  // ln of the sum of exp(logit).
+    int32_t rank;
+  };
+
+  static QUIRE_DEVICE void RunRow(const SamplingKernelArgs& args, int index) {
+    const PackedSamplingRow* const packed = args.rows + index;
+    const int64_t logit_row = simt::LoadGlobal(&packed->logit_row);
+    const ScoreRow logits = ScoreRow::Raw(args.logits + logit_row * args.vocab_size, args.vocab_size);
+    ScoredCandidate* const top = args.top + int64_t{index} * args.max_top;
+    SamplingResult result = {-1, 0, 0};
+    int num_listed = 0;
+
+    const Best best = FindBest</*kIsRaw=*/true>(logits);
+    if (best.of_row != kNotFinite) {
+      const int num_candidates = simt::LoadGlobal(&packed->num_candidates);
+      if (num_candidates >= 0) {
+        num_listed = num_candidates;
+        result.token = ListCandidates(args, packed, logits, best, num_candidates, top);
+      } else {
+        const int given_token = simt::LoadGlobal(&packed->given_token), num_top = simt::LoadGlobal(&packed->num_top);
+        result.token = given_token >= 0 ? given_token : Draw(args, packed, logits, best);
+        if (num_top > 0) {
+          num_listed = num_top;
+          ListBest(logits, best.of_thread, num_top, top);
+        }
+        if (given_token >= 0 || num_top >= 0) {
+          const TokenScore score = ScoreToken(logits, best, result.token);
+          result.logprob = Logprob(simt::LoadGlobal(logits.x + result.token), score.log_total);
+          result.rank = score.rank;
+          for (int i = simt::ThreadIndex(); i < num_listed; i += kThreads) {
+            float* const logprob = &top[i].logprob;  // Which this thread has written as a logit.
+            simt::StoreGlobal(logprob, Logprob(simt::LoadGlobal(logprob), score.log_total));
+          }
+        }
+      }
+    }
+    for (int i = num_listed + simt::ThreadIndex(); i < args.max_top; i += kThreads) StoreCandidate(top + i, -1, 0);
+    if (simt::ThreadIndex() == 0) {
+      SamplingResult* const to = args.results + index;
+      simt::StoreGlobal(&to->token, result.token);
+      simt::StoreGlobal(&to->logprob, result.logprob);
+      simt::StoreGlobal(&to->rank, result.rank);
+    }
+  }
+
+  static QUIRE_DEVICE void StoreCandidate(ScoredCandidate* to, int32_t token, float logprob) {
+    simt::StoreGlobal(&to->token, token);
+    simt::StoreGlobal(&to->logprob, logprob);
+  }
+
+  // Raw logits are to be finite; edited ones may be -inf.
+  template <bool kIsRaw>
+  static QUIRE_DEVICE Best FindBest(const ScoreRow& row) {
+    float best = MinusInfinity();
+    int32_t best_token = -1;
+    bool is_finite = true;
+    constexpr int kLoads = 2;  // This pass waits for memory.
+    ForEachFour<kThreads, kLoads>(row, [&](int32_t first, const Scores4& values) {
+      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+        if (kIsRaw && first + i < row.size && !IsFinite(values.x[i])) is_finite = false;
+        if (values.x[i] > best) best = values.x[i], best_token = first + i;
+      }
+    });
+    const uint64_t of_thread = best_token < 0 ? 0 : RankKey(best, best_token);
+    return {of_thread, Block::Max(is_finite ? of_thread : kNotFinite)};
+  }
+
+  // The rank key that the same token has by its score in `row`.
+  static QUIRE_DEVICE uint64_t Rescored(uint64_t rank_key, const ScoreRow& row) {
+    return rank_key == 0 ? 0 : RankKey(row.Score(ScoreOf(rank_key)), TokenOf(rank_key));
+  }
+
+  static QUIRE_DEVICE TokenScore ScoreToken(const ScoreRow& logits, const Best& best, int32_t token) {
+    const float max = ScoreOf(best.of_row);
+    const uint64_t key = RankKey(simt::LoadGlobal(logits.x + token), token);
+    uint64_t mass = 0, num_better = 0;
+    ForEachScore<kThreads>(logits, [&](int32_t other, float logit) {
+      mass += Mass(logit - max);
+      num_better += RankKey(logit, other) > key ? 1 : 0;
+    });
+    const double log_total = static_cast<double>(max) + LogOfMass(Block::Sum(mass));
+    return {log_total, static_cast<int32_t>(Block::Sum(num_better)) + 1};
+  }
+
+  static QUIRE_DEVICE float Logprob(float logit, double log_total) {
+    return static_cast<float>(static_cast<double>(logit) - log_total);
+  }
+
+  // Writes the `count` best tokens of the row, of which there are that many, with their scores; entry i is written by
+  // thread i % kThreads. Returns the best. The list of the block takes a part at a time.
+  static QUIRE_DEVICE int32_t ListBest(const ScoreRow& row, uint64_t thread_best, int count, ScoredCandidate* top) {
+    static_assert(Block::kListCapacity % kThreads == 0, "");
+    int32_t best = 0;
+    uint64_t above = ~uint64_t{0};  // The largest key that is not listed yet.
+    for (int done = 0; done < count;) {
+      const int part = count - done < Block::kListCapacity ? count - done : Block::kListCapacity;
+      const CountWeight weight = {static_cast<uint32_t>(done + part)};
+      const Selection selection = Block::Select(row, thread_best, done + part, kLowestRankKey, weight);
+      if (done > 0 || selection.list_size == 0) Block::List(row, selection.cut, above);
+      if (done == 0) best = TokenOf(Block::Listed(0));
+      for (int i = simt::ThreadIndex(); i < part; i += kThreads) {
+        const uint64_t key = Block::Listed(i);
+        StoreCandidate(top + done + i, TokenOf(key), ScoreOf(key));
+      }
+      above = selection.cut - 1;
+      done += part;
+    }
+    return best;
+  }
+
+  static QUIRE_DEVICE bool ChangesLogits(const PackedSamplingRow* packed) {
+    return simt::LoadGlobal(&packed->num_penalties) > 0 || simt::LoadGlobal(&packed->num_biases) > 0 ||
+           simt::LoadGlobal(&packed->mask_kind) != MaskKind::kNone;
+  }
+
+  // The scores of `row` with bias, penalties and masks, in the scratch of this block.
+  static QUIRE_DEVICE ScoreRow Edited(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
+                                      const ScoreRow& row) {
+    float* const edited = args.scratch + int64_t{simt::BlockIndex()} * args.scratch_stride;
+    LogitEdit<kThreads>::Run(args, packed, row, edited);
+    return ScoreRow::Raw(edited, row.size);
+  }
+
+  // The best candidate, 0 without any.
+  static QUIRE_DEVICE int32_t ListCandidates(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
+                                             const ScoreRow& logits, Best best, int count, ScoredCandidate* top) {
+    if (count == 0) return 0;
+    const double log_total = ScoreToken(logits, best, TokenOf(best.of_row)).log_total;
+    ScoreRow row = logits;
+    row.high = static_cast<float>(log_total);
+    row.low = static_cast<float>(log_total - row.high);
+    if (ChangesLogits(packed)) {
+      row = Edited(args, packed, row);
+      best = FindBest</*kIsRaw=*/false>(row);
+    }
+    return ListBest(row, Rescored(best.of_thread, row), count, top);
+  }
+
+  static QUIRE_DEVICE int32_t Draw(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
+                                   const ScoreRow& logits, Best best) {
+    const int num_kept = simt::LoadGlobal(&packed->num_kept), top_k = simt::LoadGlobal(&packed->top_k);
+    if (num_kept == 0) return 0;
+    ScoreRow row = logits;
+    if (ChangesLogits(packed)) {
+      row = Edited(args, packed, logits);
+      best = FindBest</*kIsRaw=*/false>(row);
+    }
+    const float temperature = simt::LoadGlobal(&packed->temperature), top_p = simt::LoadGlobal(&packed->top_p);
+    const int32_t best_token = TokenOf(best.of_row);
+    if (temperature == 0) return best_token;
+
+    row.high = ScoreOf(best.of_row);
+    row.divisor = temperature;
+    const uint64_t thread_best = Rescored(best.of_thread, row);
+    Selection kept = {kLowestRankKey, 0};
+    if (top_k > 0 && top_k < num_kept) {
+      kept = Block::Select(row, thread_best, top_k, kept.cut, CountWeight{static_cast<uint32_t>(top_k)});
+    }
+    if (top_p < 1) {
+      const MassWeight weight = {top_p};
+      kept = kept.list_size > 0 ? Block::SelectListed(kept.list_size, weight)
+                                : Block::Select(row, thread_best, kQuickMassRank, kept.cut, weight);
+    }
+    return GumbelMax(packed, row, kept, best_token);
+  }
+
+  // --- Gumbel-max. A token wins only if its noise is above winner - score, and noise is at most -ln u: tokens whose u
+  // is too large are passed over before any logarithm.
+
+  // The largest u with which a score may still win; the factor covers all rounding.
+  static QUIRE_DEVICE float LargestWinning(float score, float winner) {
+    return simt::Exp2((score - winner) * kLog2E) * 1.001f;
+  }
+
+  static QUIRE_DEVICE float Noise(uint64_t seed, uint32_t position, int32_t token) {
+    const PhiloxBlock words = DrawWords(seed, position, token);
+    const int i = token % 4;
+    return GumbelNoise(
+        Uniform(i < 2 ? (i == 0 ? words.word[0] : words.word[1]) : (i == 2 ? words.word[2] : words.word[3])));
+  }
+
+  // `best_token` has score 0 and is always kept.
+  static QUIRE_DEVICE int32_t GumbelMax(const PackedSamplingRow* packed, const ScoreRow& row, const Selection& kept,
+                                        int32_t best_token) {
+    const uint64_t seed = simt::LoadGlobal(&packed->seed);
+    const uint32_t position = simt::LoadGlobal(&packed->position);
+    const float log_min_p = simt::LoadGlobal(&packed->log_min_p);
+    float best = Noise(seed, position, best_token);
+    uint64_t winner = RankKey(best, best_token);
+    for (int i = simt::ThreadIndex(); i < kept.list_size; i += kThreads) {
+      const float score = ScoreOf(Block::Listed(i));
+      const int32_t token = TokenOf(Block::Listed(i));
+      if (score < log_min_p) continue;
+      const uint64_t key = RankKey(score + Noise(seed, position, token), token);
+      winner = key > winner ? key : winner;
+    }
+    if (kept.list_size > 0) return TokenOf(Block::Max(winner));
+
+    ForEachFour<kThreads>(row, [&](int32_t first, const Scores4& values) {
+      float scores[4], largest = MinusInfinity();
+      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+        scores[i] = row.Score(values.x[i]);
+        if (scores[i] < log_min_p || RankKey(scores[i], first + i) < kept.cut) scores[i] = MinusInfinity();
+        largest = scores[i] > largest ? scores[i] : largest;
+      }
+      const float limit = LargestWinning(largest, best);
+      if (limit < 1.1641532e-10f) return;  // No u is below 2^-33.
+      const PhiloxBlock words = DrawWords(seed, position, first);
+      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+        const float u = Uniform(words.word[i]);
+        if (u > limit || scores[i] < -kLargestFloat) continue;
+        const float noisy = scores[i] + GumbelNoise(u);
+        const uint64_t key = RankKey(noisy, first + i);
+        if (key > winner) winner = key, best = noisy;
+      }
+    });
+    return TokenOf(Block::Max(winner));
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_SAMPLING_KERNEL_H_
