@@ -70,7 +70,8 @@ class Device {
 
   // The kernels for elements of that type, heads of that size and blocks of that many tokens; null when there are none.
   virtual const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const = 0;
-  // Queues a kernel over `num_blocks` blocks of threads; at least one.
+  // Queues a kernel over `num_blocks` blocks of threads; at least one. It may begin while what was queued before it
+  // ends: before WaitForPriorGrid() it must not touch global memory, and it must call that.
   template <typename Args>
   void Launch(const Kernel<Args>& kernel, const Args& args, int num_blocks) {
     LaunchKernel(kernel.entry, kernel.num_threads, kernel.shared_bytes, &args, sizeof(Args), num_blocks);

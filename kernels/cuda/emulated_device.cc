@@ -149,7 +149,7 @@ void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t sha
   config.seed = ++num_launches_;
   for (const auto& [data, allocation] : allocations_) {
     if (allocation.bytes == 0) continue;
-    config.buffers.push_back(simt::WritableBuffer("memory", data, allocation.bytes));
+    config.buffers.push_back(simt::WritableBuffer("memory", data, allocation.bytes).FromPriorGrid());
     config.buffers.back().has_read_only_parts = true;  // Who writes what is the caller's business.
   }
   const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(entry));

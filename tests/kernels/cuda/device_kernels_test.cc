@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/copy_blocks.h"
@@ -246,6 +247,27 @@ TEST_F(DeviceKernelsTest, MultiplyAgreesWithFloat64) {
       CheckMultiply(device(), 3, 1, 8, element, y_type);
       CheckMultiply(device(), 9, 321, 64, element, y_type);  // An odd number of columns.
     }
+  }
+}
+
+TEST_F(DeviceKernelsTest, ExactProductsOfARowDoNotDependOnTheOthers) {
+  if (device()->NumericsFingerprint().find("tuned") != std::string::npos) GTEST_SKIP() << "not exact";
+  constexpr int kRows = 70, kColumns = 96, kDepth = 512;
+  constexpr DataType kType = DataType::kBFloat16;
+  Random random(4);
+  DeviceArray<uint16_t> x(device(), AllBits(random.Normals(size_t(kRows) * kDepth), kType));
+  DeviceArray<uint16_t> w(device(), AllBits(random.Normals(size_t(kColumns) * kDepth), kType));
+  const auto product = [&](int first_row, int num_rows) {
+    DeviceArray<float> y(device(), size_t(num_rows) * kColumns);
+    device()->Multiply({x.data() + first_row * kDepth, w.data(), y.data(), num_rows, kColumns, kDepth, kType,
+                        DataType::kFloat32, false});
+    return y.Download();
+  };
+  const std::vector<float> all = product(0, kRows);
+  for (const auto& [first_row, num_rows] : {std::pair(0, 1), {41, 1}, {69, 1}, {7, 3}, {30, 17}, {5, 64}}) {
+    const auto expected = all.begin() + first_row * kColumns;
+    EXPECT_EQ(product(first_row, num_rows), std::vector<float>(expected, expected + num_rows * kColumns))
+        << num_rows << " rows from " << first_row;
   }
 }
 

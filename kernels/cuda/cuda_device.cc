@@ -1,0 +1,281 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/compiled_kernels.h"
+#include "kernels/cuda/cuda_check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kMinMajor = 8;                    // sm_80.
+constexpr size_t kPlainSharedBytes = 48 << 10;  // What a kernel may have without being asked.
+constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
+constexpr int kBatchCopyVersion = 12080;        // Of toolkit and driver.
+
+class CudaGraph : public Graph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override { CheckCuda(cudaGraphExecDestroy(graph_), "cudaGraphExecDestroy"); }
+  cudaGraphExec_t get() const { return graph_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+};
+
+// CUDA's current device belongs to the thread. Whoever makes a device may hand it to another thread.
+cudaError_t SetCurrent(int ordinal) {
+  thread_local int current = -1;
+  if (current == ordinal) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(ordinal);
+  if (error == cudaSuccess) current = ordinal;
+  return error;
+}
+
+std::string Explain(cudaError_t error) {
+  return std::string(cudaGetErrorName(error)) + ", " + cudaGetErrorString(error);
+}
+
+}  // namespace
+
+std::unique_ptr<CudaDevice> CudaDevice::Create(const CudaDeviceOptions& options, std::string* reason) {
+  int driver = 0, num_devices = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    *reason = "no NVIDIA driver is installed";
+    return nullptr;
+  }
+  if (const cudaError_t error = cudaGetDeviceCount(&num_devices); error != cudaSuccess) {
+    *reason = "no GPU can be used: " + Explain(error) + " (the driver supports CUDA " + std::to_string(driver / 1000) +
+              "." + std::to_string(driver % 1000 / 10) + ", built with " + std::to_string(CUDART_VERSION / 1000) + "." +
+              std::to_string(CUDART_VERSION % 1000 / 10) + ")";
+    return nullptr;
+  }
+  if (options.ordinal < 0 || options.ordinal >= num_devices) {
+    *reason = "there is no GPU " + std::to_string(options.ordinal) + ", there are " + std::to_string(num_devices);
+    return nullptr;
+  }
+  cudaDeviceProp properties;
+  cudaError_t error = cudaGetDeviceProperties(&properties, options.ordinal);
+  if (error == cudaSuccess && properties.major < kMinMajor) {
+    *reason = std::string(properties.name) + " is sm_" + std::to_string(properties.major) +
+              std::to_string(properties.minor) + ", sm_80 or newer is needed";
+    return nullptr;
+  }
+  if (error == cudaSuccess) error = SetCurrent(options.ordinal);  // Busy in exclusive mode, for example.
+  if (error != cudaSuccess) {
+    *reason = "GPU " + std::to_string(options.ordinal) + " cannot be used: " + Explain(error);
+    return nullptr;
+  }
+  return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
+}
+
+CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties)
+    : options_(options), properties_(properties) {
+  int driver = 0;
+  CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  has_batch_copies_ = driver >= kBatchCopyVersion;
+  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  matmul_ = std::make_unique<Matmul>(stream_, MatmulOptions{.exact = options.exact,
+                                                            .tuning_cache = options.tuning_cache,
+                                                            .device_name = Description(),
+                                                            .l2_bytes = l2_bytes()});
+}
+
+CudaDevice::~CudaDevice() {
+  MakeCurrent();
+  CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize, of the last work of a device,");
+  matmul_.reset();
+  CheckCuda(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+}
+
+void CudaDevice::MakeCurrent() const {
+  CheckCuda(SetCurrent(options_.ordinal), "cudaSetDevice(%d)", options_.ordinal);
+}
+
+std::string CudaDevice::Description() const {
+  return std::string(properties_.name) + ", sm_" + std::to_string(properties_.major) +
+         std::to_string(properties_.minor);
+}
+
+std::string CudaDevice::NumericsFingerprint() const {
+  return Description() + ", " + std::to_string(num_multiprocessors()) + " multiprocessors, " + matmul_->Fingerprint();
+}
+
+void* CudaDevice::Allocate(size_t bytes) {
+  MakeCurrent();
+  void* memory = nullptr;
+  bytes = std::max<size_t>(bytes, 1);
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // Forgets it.
+    return nullptr;
+  }
+  CheckCuda(error, "cudaMalloc(%zu)", bytes);
+  CheckCuda(cudaMemsetAsync(memory, 0, bytes, stream_), "cudaMemsetAsync(%p, %zu)", memory, bytes);
+  return memory;
+}
+
+void CudaDevice::Free(void* memory) {
+  MakeCurrent();
+  CheckCuda(cudaFree(memory), "cudaFree(%p)", memory);
+}
+
+void* CudaDevice::AllocateHost(size_t bytes) {
+  MakeCurrent();
+  void* memory = nullptr;
+  bytes = std::max<size_t>(bytes, 1);
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  CheckCuda(error, "cudaHostAlloc(%zu)", bytes);
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void CudaDevice::FreeHost(void* memory) {
+  MakeCurrent();
+  CheckCuda(cudaFreeHost(memory), "cudaFreeHost(%p)", memory);
+}
+
+size_t CudaDevice::FreeBytes() const {
+  MakeCurrent();
+  size_t free_bytes = 0, total_bytes = 0;
+  CheckCuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
+void CudaDevice::Copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  MakeCurrent();
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync(%p, %p, %zu)", to, from,
+            bytes);
+}
+
+// A batch costs one call; thousands of blocks that are swapped would cost thousands.
+void CudaDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
+#if CUDART_VERSION >= 12080
+  if (has_batch_copies_) {
+    MakeCurrent();
+    batch_to_.clear();
+    batch_from_.clear();
+    batch_bytes_.clear();
+    for (int i = 0; i < num_pieces; ++i) {
+      if (pieces[i].bytes == 0) continue;
+      batch_to_.push_back(pieces[i].to);
+      batch_from_.push_back(pieces[i].from);
+      batch_bytes_.push_back(pieces[i].bytes);
+    }
+    if (batch_to_.empty()) return;
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    size_t first_with_attributes = 0;
+#if CUDART_VERSION >= 13000
+    const cudaError_t error = cudaMemcpyBatchAsync(batch_to_.data(), batch_from_.data(), batch_bytes_.data(),
+                                                   batch_to_.size(), &attributes, &first_with_attributes, 1, stream_);
+#else
+    size_t failed = 0;
+    const cudaError_t error =
+        cudaMemcpyBatchAsync(batch_to_.data(), const_cast<void**>(batch_from_.data()), batch_bytes_.data(),
+                             batch_to_.size(), &attributes, &first_with_attributes, 1, &failed, stream_);
+#endif
+    CheckCuda(error, "cudaMemcpyBatchAsync of %zu pieces, the first (%p, %p, %zu),", batch_to_.size(), batch_to_[0],
+              batch_from_[0], batch_bytes_[0]);
+    return;
+  }
+#endif
+  for (int i = 0; i < num_pieces; ++i) Copy(pieces[i].to, pieces[i].from, pieces[i].bytes);
+}
+
+void CudaDevice::Synchronize() {
+  MakeCurrent();
+  CheckCuda(cudaStreamSynchronize(stream_),
+            "cudaStreamSynchronize, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+}
+
+const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int block_size) const {
+  const KernelTable* const table = FindCompiledKernels(element, head_dim, block_size);
+  if (table == nullptr) return nullptr;
+  const size_t needed = std::max(table->attention_decode.shared_bytes, table->attention_prefill.shared_bytes);
+  return needed <= properties_.sharedMemPerBlockOptin ? table : nullptr;
+}
+
+bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
+  const auto found = kernel_waits_.find(entry);
+  if (found != kernel_waits_.end()) return found->second;
+  cudaFuncAttributes attributes{};
+  CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%p)", entry);
+  if (shared_bytes > kPlainSharedBytes) {
+    CheckCuda(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
+              "cudaFuncSetAttribute(%p, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", entry, shared_bytes);
+  }
+  return kernel_waits_[entry] = attributes.ptxVersion >= kPtxWithWait;
+}
+
+// With overlaps_launches, on sm_90 and newer, a kernel may be set up, and its blocks wait on multiprocessors that have
+// room, while the grid before it ends (programmatic stream serialization). What makes that right:
+//  - Every kernel of this project calls WaitForPriorGrid() before it touches global memory; the emulated device ends
+//  the
+//    process when one does not. That waits until the grid before it has ended and its writes are visible, whether that
+//    grid is ours or one of cuBLAS, and whenever it has called TriggerNextGrid().
+//  - The grid before it has waited for its own predecessor in the same way, or was launched without the attribute. So
+//    what has ended is the whole stream up to there.
+//  - A copy is no grid: a kernel behind it starts when the copy is done. What is launched without the attribute starts
+//    when all before it is done, as ever.
+//  - Code made for sm_80 has no wait in it, not even when the driver translates it for a newer device: such kernels are
+//    launched without the attribute.
+// What is in doubt, and why it is off until runs on a GPU have settled it: a compiler may move LoadReadOnly() to before
+// the wait. That is harmless where a copy has written what is read (plans, tables, weights), not where a kernel has.
+void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
+                              size_t /*args_bytes*/, int num_blocks) {
+  MakeCurrent();
+  const bool waits_for_prior_grid = Prepare(entry, shared_bytes);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(num_blocks);
+  config.blockDim = dim3(num_threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream_;
+  config.attrs = &overlap;
+  config.numAttrs = options_.overlaps_launches && waits_for_prior_grid ? 1 : 0;
+  void* parameters[] = {const_cast<void*>(args)};
+  const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
+  if (error == cudaSuccess) return;
+  const char* name = "?";
+  cudaFuncGetName(&name, entry);
+  CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", name, num_blocks,
+            num_threads, shared_bytes);
+}
+
+void CudaDevice::Multiply(const MatmulArgs& args) {
+  MakeCurrent();
+  matmul_->Multiply(args, is_recording_);
+}
+
+void CudaDevice::BeginRecording() {
+  MakeCurrent();
+  CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  is_recording_ = true;
+}
+
+std::unique_ptr<Graph> CudaDevice::EndRecording() {
+  MakeCurrent();
+  is_recording_ = false;
+  cudaGraph_t recorded = nullptr;
+  CheckCuda(cudaStreamEndCapture(stream_, &recorded), "cudaStreamEndCapture");
+  cudaGraphExec_t graph = nullptr;
+  CheckCuda(cudaGraphInstantiate(&graph, recorded, 0), "cudaGraphInstantiate");
+  CheckCuda(cudaGraphDestroy(recorded), "cudaGraphDestroy");
+  return std::make_unique<CudaGraph>(graph);
+}
+
+void CudaDevice::Replay(const Graph& graph) {
+  MakeCurrent();
+  CheckCuda(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).get(), stream_), "cudaGraphLaunch");
+}
+
+}  // namespace quire::cuda

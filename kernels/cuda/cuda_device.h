@@ -1,0 +1,82 @@
+#ifndef QUIRE_KERNELS_CUDA_CUDA_DEVICE_H_
+#define QUIRE_KERNELS_CUDA_CUDA_DEVICE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/matmul.h"
+
+namespace quire::cuda {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;                 // Which of the GPUs that the process sees.
+  bool exact = false;              // One algorithm for any number of rows; matmul.h says what that promises.
+  std::string tuning_cache;        // File with the algorithms that were the fastest; empty: none.
+  bool overlaps_launches = false;  // See LaunchKernel in cuda_device.cc.
+};
+
+// An NVIDIA GPU, sm_80 or newer.
+class CudaDevice : public Device {
+ public:
+  // Null, and the reason: no driver, no such GPU, one that is too old.
+  static std::unique_ptr<CudaDevice> Create(const CudaDeviceOptions& options, std::string* reason);
+  ~CudaDevice() override;
+
+  std::string Description() const override;
+  std::string NumericsFingerprint() const override;
+  int num_multiprocessors() const override { return properties_.multiProcessorCount; }
+
+  void* Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  void* AllocateHost(size_t bytes) override;
+  void FreeHost(void* memory) override;
+  size_t FreeBytes() const override;
+
+  void Copy(void* to, const void* from, size_t bytes) override;
+  void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
+  void Synchronize() override;
+
+  const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+  void Multiply(const MatmulArgs& args) override;
+
+  void BeginRecording() override;
+  std::unique_ptr<Graph> EndRecording() override;
+  void Replay(const Graph& graph) override;
+
+  // For those who measure: the stream of all this, and bytes of the second-level cache.
+  cudaStream_t stream() const { return stream_; }
+  size_t l2_bytes() const { return properties_.l2CacheSize; }
+
+ protected:
+  void LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args, size_t args_bytes,
+                    int num_blocks) override;
+
+ private:
+  CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties);
+
+  void MakeCurrent() const;
+  // What must be done once for a kernel. Returns whether it has WaitForPriorGrid() in it.
+  bool Prepare(const void* entry, size_t shared_bytes);
+
+  const CudaDeviceOptions options_;
+  const cudaDeviceProp properties_;
+  bool has_batch_copies_ = false;
+  bool is_recording_ = false;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<Matmul> matmul_;
+  std::unordered_map<const void*, bool> kernel_waits_;  // What Prepare has returned.
+
+  // Of CopyBatch, in CUDA's form; kept for their memory.
+  std::vector<void*> batch_to_;
+  std::vector<const void*> batch_from_;
+  std::vector<size_t> batch_bytes_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_CUDA_DEVICE_H_

@@ -1,0 +1,30 @@
+// The first GPU. Environment variables of a run: QUIRE_GPU_EXACT, multiplication whose results do not depend on the
+// number of rows; QUIRE_GPU_OVERLAP, kernels are set up while those before them end; QUIRE_GPU_REQUIRED, without a GPU
+// the program ends with exit code 77.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/cuda/cuda_device.h"
+#include "tests/kernels/cuda/device_under_test.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kNoGpu = 77;
+
+}  // namespace
+
+std::unique_ptr<Device> MakeDeviceUnderTest(std::string* reason) {
+  CudaDeviceOptions options;
+  options.exact = std::getenv("QUIRE_GPU_EXACT") != nullptr;
+  options.overlaps_launches = std::getenv("QUIRE_GPU_OVERLAP") != nullptr;
+  std::unique_ptr<Device> device = CudaDevice::Create(options, reason);
+  if (device == nullptr && std::getenv("QUIRE_GPU_REQUIRED") != nullptr) {
+    std::fprintf(stderr, "no GPU here: %s\n", reason->c_str());
+    std::_Exit(kNoGpu);
+  }
+  return device;
+}
+
+}  // namespace quire::cuda
