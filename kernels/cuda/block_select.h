@@ -81,7 +81,7 @@ class BlockSelect {
       limit = weight.Limit(total);
       if (size <= kListCapacity) {
         Sort(size);
-        const Crossing end = CrossList(size, 0, limit, weight);
+        const Crossing end = CrossList(size, limit, weight);
         if (end.index < size) return {Listed(end.index), end.index + 1};
       }
     }
@@ -93,7 +93,7 @@ class BlockSelect {
   static QUIRE_DEVICE Selection SelectListed(int size, const Weight& weight) {
     uint64_t total = 0;
     for (int i = simt::ThreadIndex(); i < size; i += kThreads) total += weight.Of(ScoreOf(Listed(i)));
-    const Crossing end = CrossList(size, 0, weight.Limit(Sum(total)), weight);
+    const Crossing end = CrossList(size, weight.Limit(Sum(total)), weight);
     return {Listed(end.index), end.index + 1};
   }
 
@@ -134,14 +134,14 @@ class BlockSelect {
     return value;
   }
 
-  // The first i of [0, size) at which before + weight_at(0) + ... + weight_at(i) >= limit, where before < limit.
+  // The first i of [0, size) at which weight_at(0) + ... + weight_at(i) >= limit, where 0 < limit.
   template <typename WeightAt>
-  static QUIRE_DEVICE Crossing FindCrossing(int size, uint64_t before, uint64_t limit, const WeightAt& weight_at) {
+  static QUIRE_DEVICE Crossing FindCrossing(int size, uint64_t limit, const WeightAt& weight_at) {
     SelectMemory* const memory = Memory();
     const int share = (size + kThreads - 1) / kThreads;
     const int begin = simt::ThreadIndex() * share, end = begin + share < size ? begin + share : size;
     uint64_t own = 0;
-    for (int i = begin; i < end; ++i) own += weight_at(i);
+    QUIRE_NO_UNROLL for (int i = begin; i < end; ++i) own += weight_at(i);
     uint64_t through = own;  // The sum of this thread and of those before it in the warp.
     QUIRE_UNROLL for (int distance = 1; distance < simt::kWarpSize; distance *= 2) {
       const uint64_t other = simt::ShuffleUp(through, distance);
@@ -150,16 +150,16 @@ class BlockSelect {
     if (simt::LaneIndex() == simt::kWarpSize - 1) simt::StoreShared(memory->warp_values + simt::WarpIndex(), through);
     if (simt::ThreadIndex() == 0) {
       simt::StoreShared(&memory->index, size);
-      simt::StoreShared(&memory->before, before);
+      simt::StoreShared(&memory->before, 0);
     }
     simt::SyncBlock();
     const bool is_earlier = simt::LaneIndex() < simt::WarpIndex();
     const uint64_t warps_before = ReduceWarp(is_earlier ? simt::LoadShared(memory->warp_values + simt::LaneIndex()) : 0,
                                              [](uint64_t a, uint64_t b) { return a + b; });
-    uint64_t sum = before + warps_before + through - own;
+    uint64_t sum = warps_before + through - own;
     if (sum < limit && sum + own >= limit) {
       int i = begin;
-      for (; i + 1 < end; ++i) {
+      QUIRE_NO_UNROLL for (; i + 1 < end; ++i) {
         const uint64_t next = sum + weight_at(i);
         if (next >= limit) break;
         sum = next;
@@ -173,8 +173,8 @@ class BlockSelect {
     return result;
   }
   template <typename Weight>
-  static QUIRE_DEVICE Crossing CrossList(int size, uint64_t before, uint64_t limit, const Weight& weight) {
-    return FindCrossing(size, before, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
+  static QUIRE_DEVICE Crossing CrossList(int size, uint64_t limit, const Weight& weight) {
+    return FindCrossing(size, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
   }
 
   // Sorts the first `size` of the list, the largest first: bitonic (Batcher 1968). Up to a distance of 32 a warp
@@ -187,7 +187,7 @@ class BlockSelect {
     simt::SyncBlock();
     for (int run = 2; run <= padded; run *= 2) {
       for (int distance = run / 2; distance > 0; distance /= 2) {
-        for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
+        QUIRE_NO_UNROLL for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
           const int i = 2 * pair - (pair & (distance - 1));
           const uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + i + distance);
           if ((a < b) == ((i & run) == 0)) {
@@ -243,24 +243,24 @@ class BlockSelect {
   template <typename Weight>
   static QUIRE_DEVICE uint64_t SelectByHistogram(const ScoreRow& row, uint64_t floor, uint64_t limit,
                                                  const Weight& weight) {
-    uint64_t low = floor > kLowestRankKey ? floor : kLowestRankKey, high = ~uint64_t{0}, before = 0;
-    if (Weight::kIsMass) NarrowByScore(row, limit, weight, &low, &high, &before);
+    uint64_t low = floor > kLowestRankKey ? floor : kLowestRankKey, high = ~uint64_t{0};
+    if (Weight::kIsMass) NarrowByScore(row, weight, &low, &high, &limit);
     uint64_t unused = 0;
     for (;;) {
       const int size = Collect(row, low, high, low, CountWeight{1}, &unused);
       if (size <= kListCapacity) {
         Sort(size);
-        return Listed(CrossList(size, before, limit, weight).index);
+        return Listed(CrossList(size, limit, weight).index);
       }
-      NarrowByKey(row, limit, weight, &low, &high, &before);
+      NarrowByKey(row, weight, &low, &high, &limit);
     }
   }
 
   // The first round of a mass: bins of 1/32 in the score, which spread tokens better than the leading bits of a float.
   // The last takes everything below.
   template <typename Weight>
-  static QUIRE_DEVICE void NarrowByScore(const ScoreRow& row, uint64_t limit, const Weight& weight, uint64_t* low,
-                                         uint64_t* high, uint64_t* before) {
+  static QUIRE_DEVICE void NarrowByScore(const ScoreRow& row, const Weight& weight, uint64_t* low, uint64_t* high,
+                                         uint64_t* limit) {
     const uint64_t floor = *low;
     ClearBins();
     ForEachScore<kThreads>(row, [&](int32_t token, float score) {
@@ -268,15 +268,15 @@ class BlockSelect {
       const float bin = score * -32;
       AddToBin(bin < kBins - 1 ? static_cast<int>(bin) : kBins - 1, weight.Of(score));
     });
-    const int bin = FindBin(limit, before);
+    const int bin = FindBin(limit);
     *high = uint64_t{OrderKey(static_cast<float>(bin) / -32)} << 32 | 0xffffffffu;
     const uint64_t lowest = uint64_t{OrderKey(static_cast<float>(bin + 1) / -32) + 1} << 32;
     if (bin < kBins - 1 && lowest > floor) *low = lowest;
   }
 
   template <typename Weight>
-  static QUIRE_DEVICE void NarrowByKey(const ScoreRow& row, uint64_t limit, const Weight& weight, uint64_t* low,
-                                       uint64_t* high, uint64_t* before) {
+  static QUIRE_DEVICE void NarrowByKey(const ScoreRow& row, const Weight& weight, uint64_t* low, uint64_t* high,
+                                       uint64_t* limit) {
     const uint64_t lowest = *low, highest = *high;
     int shift = 0;
     while ((highest - lowest) >> shift >= kBins) ++shift;
@@ -285,7 +285,7 @@ class BlockSelect {
       const uint64_t key = RankKey(score, token);
       if (key >= lowest && key <= highest) AddToBin(static_cast<int>((highest - key) >> shift), weight.Of(score));
     });
-    const int bin = FindBin(limit, before);
+    const int bin = FindBin(limit);
     *high = highest - (uint64_t(bin) << shift);
     const uint64_t last = (uint64_t{1} << shift) - 1;
     if (*high - lowest > last) *low = *high - last;
@@ -310,14 +310,14 @@ class BlockSelect {
     if (high != 0) simt::AtomicAdd(&memory->high[bin], high);
   }
 
-  // The bin in which the limit is reached; adds those before it to `before`.
-  static QUIRE_DEVICE int FindBin(uint64_t limit, uint64_t* before) {
+  // The bin in which the limit is reached; takes those before it from the limit.
+  static QUIRE_DEVICE int FindBin(uint64_t* limit) {
     SelectMemory* const memory = Memory();
     simt::SyncBlock();
-    const Crossing crossing = FindCrossing(kBins, *before, limit, [&](int i) {
+    const Crossing crossing = FindCrossing(kBins, *limit, [&](int i) {
       return uint64_t{simt::LoadShared(&memory->high[i])} << 32 | simt::LoadShared(&memory->low[i]);
     });
-    *before = crossing.before;
+    *limit -= crossing.before;
     return crossing.index;
   }
 };

@@ -60,19 +60,18 @@ class SamplingKernel {
 
     const Best best = FindBest</*kIsRaw=*/true>(logits);
     if (best.of_row != kNotFinite) {
+      const float max = ScoreOf(best.of_row);
       const int num_candidates = simt::LoadGlobal(&packed->num_candidates);
       if (num_candidates >= 0) {
         num_listed = num_candidates;
         result.token = ListCandidates(args, packed, logits, best, num_candidates, top);
       } else {
         const int given_token = simt::LoadGlobal(&packed->given_token), num_top = simt::LoadGlobal(&packed->num_top);
+        num_listed = num_top > 0 ? num_top : 0;
+        if (num_listed > 0) ListBest(logits, best.of_thread, num_listed, top);
         result.token = given_token >= 0 ? given_token : Draw(args, packed, logits, best);
-        if (num_top > 0) {
-          num_listed = num_top;
-          ListBest(logits, best.of_thread, num_top, top);
-        }
-        if (given_token >= 0 || num_top >= 0) {
-          const TokenScore score = ScoreToken(logits, best, result.token);
+        if (WantsScore(packed)) {
+          const TokenScore score = ScoreToken(logits, max, result.token);
           result.logprob = Logprob(simt::LoadGlobal(logits.x + result.token), score.log_total);
           result.rank = score.rank;
           for (int i = simt::ThreadIndex(); i < num_listed; i += kThreads) {
@@ -89,6 +88,10 @@ class SamplingKernel {
       simt::StoreGlobal(&to->logprob, result.logprob);
       simt::StoreGlobal(&to->rank, result.rank);
     }
+  }
+
+  static QUIRE_DEVICE bool WantsScore(const PackedSamplingRow* packed) {
+    return simt::LoadGlobal(&packed->given_token) >= 0 || simt::LoadGlobal(&packed->num_top) >= 0;
   }
 
   static QUIRE_DEVICE void StoreCandidate(ScoredCandidate* to, int32_t token, float logprob) {
@@ -118,8 +121,7 @@ class SamplingKernel {
     return rank_key == 0 ? 0 : RankKey(row.Score(ScoreOf(rank_key)), TokenOf(rank_key));
   }
 
-  static QUIRE_DEVICE TokenScore ScoreToken(const ScoreRow& logits, const Best& best, int32_t token) {
-    const float max = ScoreOf(best.of_row);
+  static QUIRE_DEVICE TokenScore ScoreToken(const ScoreRow& logits, float max, int32_t token) {
     const uint64_t key = RankKey(simt::LoadGlobal(logits.x + token), token);
     uint64_t mass = 0, num_better = 0;
     ForEachScore<kThreads>(logits, [&](int32_t other, float logit) {
@@ -173,7 +175,7 @@ class SamplingKernel {
   static QUIRE_DEVICE int32_t ListCandidates(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
                                              const ScoreRow& logits, Best best, int count, ScoredCandidate* top) {
     if (count == 0) return 0;
-    const double log_total = ScoreToken(logits, best, TokenOf(best.of_row)).log_total;
+    const double log_total = ScoreToken(logits, ScoreOf(best.of_row), TokenOf(best.of_row)).log_total;
     ScoreRow row = logits;
     row.high = static_cast<float>(log_total);
     row.low = static_cast<float>(log_total - row.high);

@@ -7,6 +7,13 @@
 #include "kernels/philox.h"
 #include "kernels/simt/simt.h"
 
+// Unrolled loops over a row cost more registers than a thread of 1024 has.
+#if defined(__CUDACC__)
+#define QUIRE_NO_UNROLL _Pragma("unroll 1")
+#else
+#define QUIRE_NO_UNROLL
+#endif
+
 // The numbers of sampling: scores of tokens as integers that can be compared, added and selected in any order with one
 // result, and the noise of a draw.
 
@@ -158,7 +165,7 @@ struct ScoreRow {
 template <int kThreads, int kLoads = 1, typename Visit>
 QUIRE_DEVICE void ForEachFour(const ScoreRow& row, const Visit& visit) {
   constexpr int kStride = 4 * kThreads;
-  for (int32_t first = 4 * simt::ThreadIndex(); first < row.size; first += kLoads * kStride) {
+  QUIRE_NO_UNROLL for (int32_t first = 4 * simt::ThreadIndex(); first < row.size; first += kLoads * kStride) {
     Scores4 values[kLoads];
     QUIRE_UNROLL for (int i = 0; i < kLoads; ++i) values[i] = row.Load(first + i * kStride);
     QUIRE_UNROLL for (int i = 0; i < kLoads; ++i) visit(first + i * kStride, values[i]);
