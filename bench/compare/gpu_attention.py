@@ -32,6 +32,8 @@ CASES = [
     (f"2048 after 6144, {HEADS}", 1, 32, 8, 128, 6144, 2048),
     ("8192 after 0, 32/8 heads of 64, blocks of 16", 1, 32, 8, 64, 0, 8192),
 ]
+# Compiling takes flex_attention about 20 s for a shape.
+COMPILED = [f"64 at 4096, {HEADS}", f"8192 after 0, {HEADS}"]
 
 
 def sdpa(cached, new):
@@ -114,6 +116,8 @@ def run_case(case, busy, l2_bytes):
     expected = reference(*inputs[0], cached)
     times = {}
     for name, make in (("SDPA", sdpa), ("flex_attention", flex)):
+        if make is flex and case[0] not in COMPILED:
+            continue
         try:
             attend = make(cached, new)
             error = (attend(*inputs[0])[0, :, -1].double() - expected).abs().max() / expected.abs().max()

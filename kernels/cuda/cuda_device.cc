@@ -246,7 +246,9 @@ void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_
   const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
   if (error == cudaSuccess) return;
   const char* name = "?";
+#if CUDART_VERSION >= 12030
   cudaFuncGetName(&name, entry);
+#endif
   CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", name, num_blocks,
             num_threads, shared_bytes);
 }
