@@ -206,9 +206,12 @@ QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread,
   using Unit = KvUnit<kHeadDim>;
   constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
   const AttentionArgs& args = rows.args;
-  const Unit stored = {UnitTokens<kSize>(args.block_size)};
+  // What follows from the size of small blocks is computed here for every unit: kept in registers, it would make the
+  // largest heads spill.
+  const int block_size = kSize == UnitSize::kSmall ? simt::Opaque(args.block_size) : args.block_size;
+  const Unit stored = {UnitTokens<kSize>(block_size)};
   const uint32_t* table = args.block_tables + simt::LoadReadOnly(args.table_starts + rows.item.sequence);
-  const int units_per_block = UnitsPerBlock<kSize>(args.block_size);
+  const int units_per_block = UnitsPerBlock<kSize>(block_size);
   const char* source = nullptr;
   for (int i = thread; i < 2 * kMatrixChunks; i += num_threads) {
     const bool is_value = i >= kMatrixChunks;
@@ -217,7 +220,7 @@ QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread,
     const bool exists = token < rows.item.end;
     // Full units are copied as they are, all from one place; of small ones each token comes from its own.
     if (exists && (kSize == UnitSize::kSmall || source == nullptr)) {
-      const int index = token / stored.num_tokens;
+      const int index = UnitIndex<kSize>(token, block_size);
       const uint32_t block = simt::LoadReadOnly(table + index / units_per_block);
       source = args.kv_pool +
                ((int64_t{block} * args.num_kv_heads + rows.kv_head) * units_per_block + index % units_per_block) *
@@ -225,7 +228,8 @@ QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread,
     }
     const int from =
         (is_value ? stored.matrix_chunks() : 0) +
-        (kSize == UnitSize::kFull ? place : stored.Place(token % stored.num_tokens, Unit{kUnitTokens}.ChunkAt(place)));
+        (kSize == UnitSize::kFull ? place
+                                  : stored.Place(token & (stored.num_tokens - 1), Unit{kUnitTokens}.ChunkAt(place)));
     simt::CopyAsync16(to + i * Unit::kChunkBytes, exists ? source + from * Unit::kChunkBytes : args.kv_pool, exists);
   }
 }

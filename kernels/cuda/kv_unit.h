@@ -15,6 +15,13 @@ QUIRE_HOST_DEVICE constexpr int UnitTokens(int block_size) {
   return kSize == UnitSize::kFull ? KvLayout::kUnitTokens : block_size;
 }
 
+// Which unit of a context has the token. A shift, for a division by what is known at run time alone takes registers.
+template <UnitSize kSize>
+QUIRE_HOST_DEVICE constexpr int UnitIndex(int token, int block_size) {
+  const int log2_of_small = (block_size > 1) + (block_size > 2) + (block_size > 4);
+  return kSize == UnitSize::kFull ? token / KvLayout::kUnitTokens : token >> log2_of_small;
+}
+
 template <UnitSize kSize>
 QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
   return kSize == UnitSize::kFull ? block_size / KvLayout::kUnitTokens : 1;

@@ -19,8 +19,8 @@ Kernel<typename K::Args> MakeKernel() {
   return {.entry = Entry::template Of<K>(), .num_threads = K::kThreads, .shared_bytes = K::kSharedBytes};
 }
 
-// Of a block that samples a row, which may be of more than 100,000 tokens.
-constexpr int kSamplingThreads = 1024;
+// Of a block that samples a row, which may be of more than 100,000 tokens. With 1024 the registers do not suffice.
+constexpr int kSamplingThreads = 512;
 
 // The kernels with these parameters. Decode has as many buffers as the shared memory of sm_80 holds.
 template <typename Entry, typename Element, UnitSize kSize, int kHeadDim>

@@ -261,6 +261,11 @@ QUIRE_DEVICE float HighF16(uint32_t pair) {
   return value;
 }
 
+QUIRE_DEVICE int Opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // --- Programmatic dependent launch
 
 QUIRE_DEVICE void WaitForPriorGrid() {

@@ -230,6 +230,10 @@ inline float HighF16(uint32_t pair) {
   return ToFloat(Float16{static_cast<uint16_t>(pair >> 16)});
 }
 
+inline int Opaque(int x) {
+  return x;
+}
+
 // --- Programmatic dependent launch
 
 inline void WaitForPriorGrid() {

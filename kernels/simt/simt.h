@@ -64,6 +64,7 @@
 //   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
 //   uint32_t PackBf16(float low, float high), PackF16(low, high)   rounds to nearest even
 //   float LowBf16(uint32_t), HighBf16(uint32_t), LowF16(uint32_t), HighF16(uint32_t)
+//   int Opaque(int x)         x, of which the compiler knows nothing: what follows from it is not moved out of a loop
 //
 // Programmatic dependent launch (sm_90; nothing on older devices)
 //   void WaitForPriorGrid()   griddepcontrol.wait: what earlier kernels of the stream wrote is visible after it

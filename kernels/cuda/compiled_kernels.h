@@ -1,0 +1,21 @@
+#ifndef QUIRE_KERNELS_CUDA_COMPILED_KERNELS_H_
+#define QUIRE_KERNELS_CUDA_COMPILED_KERNELS_H_
+
+#include "kernels/cuda/kernel_table.h"
+#include "kernels/types.h"
+
+namespace quire::cuda {
+
+// The kernels as nvcc has compiled them, for heads of 32, 64, 80, 96, 128 and 256 and blocks of 1, 2, 4, 8 or a
+// multiple of 16 tokens of bfloat16 or float16; null for others. `entry` is what cudaLaunchKernel starts.
+const KernelTable* FindCompiledKernels(DataType element, int head_dim, int block_size);
+
+// Its parts, each a file that is compiled on its own; null for other heads.
+const KernelTable* FindBf16KernelsTo96(int head_dim, int block_size);
+const KernelTable* FindBf16KernelsFrom128(int head_dim, int block_size);
+const KernelTable* FindF16KernelsTo96(int head_dim, int block_size);
+const KernelTable* FindF16KernelsFrom128(int head_dim, int block_size);
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_COMPILED_KERNELS_H_

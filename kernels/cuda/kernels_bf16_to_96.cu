@@ -1,0 +1,10 @@
+#include "kernels/cuda/compiled_kernels.h"
+#include "kernels/cuda/compiled_table.h"
+
+namespace quire::cuda {
+
+const KernelTable* FindBf16KernelsTo96(int head_dim, int block_size) {
+  return FindAmong<Bf16, 32, 64, 80, 96>(head_dim, block_size);
+}
+
+}  // namespace quire::cuda

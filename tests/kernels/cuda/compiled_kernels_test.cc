@@ -1,0 +1,224 @@
+// What nvcc has made of the kernels: their registers, and the instructions that their speed rests on. No GPU is needed.
+
+#include <gtest/gtest.h>
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <typeinfo>
+
+#include "kernels/cuda/compiled_kernels.h"
+#include "kernels/cuda/make_kernel_table.h"
+#include "tests/kernels/cuda/cubin.h"
+
+namespace quire::cuda {
+namespace {
+
+const char kTable[] = QUIRE_SOURCE_DIR "/tests/kernels/cuda/compiled_kernels.txt";
+
+// The kernel class in a mangled name, for example "AttentionDecode<Bf16, kFull, 64, 3>".
+std::string KernelName(const char* mangled) {
+  char* const demangled = abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr);
+  std::string name = demangled == nullptr ? mangled : demangled;
+  std::free(demangled);
+  const std::string start = "RunKernel<";  // void quire::cuda::RunKernel<CLASS>(CLASS::Args)
+  if (const size_t at = name.find(start); at != std::string::npos) {
+    name = name.substr(at + start.size(), name.find(">(") - at - start.size());
+  }
+  const std::pair<std::string, std::string> replacements[] = {
+      {"quire::cuda::", ""}, {"(UnitSize)0", "kFull"}, {"(UnitSize)1", "kSmall"}};
+  for (const auto& [from, to] : replacements) {
+    for (size_t at; (at = name.find(from)) != std::string::npos;) name.replace(at, from.size(), to);
+  }
+  while (name.back() == ' ') name.pop_back();
+  return name;
+}
+
+struct BlockShape {
+  int num_threads;
+  size_t shared_bytes;
+};
+
+// Takes down what is in a table.
+struct NotingEntry {
+  static std::map<std::string, BlockShape>& Kernels() {
+    static auto* const kernels = new std::map<std::string, BlockShape>;
+    return *kernels;
+  }
+  template <typename K>
+  static const void* Of() {
+    Kernels()[KernelName(typeid(K).name())] = {K::kThreads, K::kSharedBytes};
+    return nullptr;
+  }
+};
+
+template <typename Element, int... kHeadDims>
+void NoteTables() {
+  (MakeKernelTable<NotingEntry, Element, UnitSize::kFull, kHeadDims>(), ...);
+  (MakeKernelTable<NotingEntry, Element, UnitSize::kSmall, kHeadDims>(), ...);
+}
+
+// All kernels that tables name.
+const std::map<std::string, BlockShape>& Shapes() {
+  if (NotingEntry::Kernels().empty()) {
+    NoteTables<Bf16, 32, 64, 80, 96, 128, 256>();
+    NoteTables<F16, 32, 64, 80, 96, 128, 256>();
+  }
+  return NotingEntry::Kernels();
+}
+
+// By name and architecture; what several files of the library have is there once.
+const std::map<std::pair<std::string, int>, MachineCode>& Compiled() {
+  static const auto* const kernels = [] {
+    auto* const all = new std::map<std::pair<std::string, int>, MachineCode>;
+    for (MachineCode& code : ReadMachineCode(QUIRE_COMPILED_KERNELS)) {
+      all->insert({{KernelName(code.symbol.c_str()), code.architecture}, code});
+    }
+    return all;
+  }();
+  return *kernels;
+}
+
+// Blocks that a multiprocessor holds at a time: 64 warps, 65536 registers given out by 8 for each thread and 4 warps at
+// a time, and shared memory, 1 KiB of which goes to the system with each block.
+int BlocksPerMultiprocessor(const BlockShape& shape, int registers, int architecture) {
+  const int num_warps = shape.num_threads / simt::kWarpSize;
+  const int warps_in_registers = 65536 / ((registers + 7) / 8 * 8 * simt::kWarpSize) / 4 * 4;
+  const int in_shared_memory = (architecture == 80 ? 164 : 228) * 1024 / int(shape.shared_bytes + 1024);
+  return std::min({32, 64 / num_warps, warps_in_registers / num_warps, in_shared_memory});
+}
+
+std::string TableLine(const std::string& name, const BlockShape& shape) {
+  char line[200];
+  const int sm_80 = Compiled().at({name, 80}).registers, sm_90 = Compiled().at({name, 90}).registers;
+  std::snprintf(line, sizeof(line), "%-42s %4d %7d %5d %3d %5d %3d", name.c_str(), shape.num_threads,
+                int(shape.shared_bytes), sm_80, BlocksPerMultiprocessor(shape, sm_80, 80), sm_90,
+                BlocksPerMultiprocessor(shape, sm_90, 90));
+  return line;
+}
+
+void WriteTable() {
+  std::ofstream file(kTable);
+  file << "# What nvcc " << QUIRE_NVCC_RELEASE << " makes of the GPU kernels; made by compiled_kernels_test with "
+       << "QUIRE_UPDATE_GOLDEN=1.\n# Threads and bytes of shared memory of a block; for sm_80, then for sm_90, "
+          "registers "
+       << "of a thread and blocks\n# that a multiprocessor holds.\n";
+  for (const auto& [name, shape] : Shapes()) file << TableLine(name, shape) << "\n";
+}
+
+std::string FirstWords(const std::string& line) {
+  return line.substr(0, line.find("  "));
+}
+
+TEST(CompiledKernelsTest, EveryTableIsCompiledForBothArchitectures) {
+  for (const auto& [name, shape] : Shapes()) {
+    for (const int architecture : {80, 90}) EXPECT_TRUE(Compiled().contains({name, architecture})) << name;
+  }
+  for (const auto& [key, code] : Compiled()) EXPECT_TRUE(Shapes().contains(key.first)) << key.first;
+}
+
+TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
+  for (const DataType element : {DataType::kBFloat16, DataType::kFloat16}) {
+    for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
+      std::set<const KernelTable*> tables;
+      for (const int block_size : {1, 2, 4, 8, 16, 32, 128}) {
+        tables.insert(FindCompiledKernels(element, head_dim, block_size));
+      }
+      EXPECT_EQ(tables.size(), 2u);
+      EXPECT_FALSE(tables.contains(nullptr));
+    }
+    for (const int block_size : {-1, 0, 3, 5, 12, 24}) EXPECT_EQ(FindCompiledKernels(element, 64, block_size), nullptr);
+    for (const int head_dim : {0, 16, 48, 112, 192, 512}) {
+      EXPECT_EQ(FindCompiledKernels(element, head_dim, 16), nullptr);
+    }
+  }
+  EXPECT_EQ(FindCompiledKernels(DataType::kFloat32, 64, 16), nullptr);
+}
+
+// Another release of nvcc has other numbers.
+TEST(CompiledKernelsTest, RegistersAndSharedMemoryAreThoseOfTheTable) {
+  if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) WriteTable();
+  std::ifstream file(kTable);
+  std::string line;
+  std::getline(file, line);
+  if (line.find(std::string("nvcc ") + QUIRE_NVCC_RELEASE + " ") == std::string::npos) {
+    GTEST_SKIP() << "nvcc " << QUIRE_NVCC_RELEASE << ", the table: " << line;
+  }
+  std::set<std::string> listed;
+  while (std::getline(file, line)) {
+    if (line[0] == '#') continue;
+    const std::string name = FirstWords(line);
+    listed.insert(name);
+    const auto shape = Shapes().find(name);
+    ASSERT_TRUE(shape != Shapes().end()) << "no kernel any more: " << line;
+    std::istringstream numbers(line.substr(line.find("  ")));
+    int threads, shared, sm_80, sm_90, blocks;
+    numbers >> threads >> shared >> sm_80 >> blocks >> sm_90;
+    EXPECT_EQ(shape->second.num_threads, threads) << name;
+    EXPECT_EQ(int(shape->second.shared_bytes), shared) << name;
+    EXPECT_LE(Compiled().at({name, 80}).registers, sm_80) << name << " on sm_80";
+    EXPECT_LE(Compiled().at({name, 90}).registers, sm_90) << name << " on sm_90";
+  }
+  for (const auto& [name, shape] : Shapes()) EXPECT_TRUE(listed.contains(name)) << "not in the table: " << name;
+}
+
+TEST(CompiledKernelsTest, NothingIsInLocalMemory) {
+  for (const auto& [key, code] : Compiled()) {
+    EXPECT_GT(code.registers, 0) << key.first;
+    EXPECT_EQ(code.stack_bytes, 0) << key.first;
+    EXPECT_EQ(code.Count(kLdl) + code.Count(kStl), 0) << key.first;
+  }
+}
+
+// Calls check(code, head_dim, name) for the kernels of class `kind`; there are some.
+template <typename F>
+void ForEachOf(const std::string& kind, F check) {
+  int count = 0;
+  for (const auto& [key, code] : Compiled()) {
+    if (key.first.rfind(kind, 0) != 0) continue;
+    SCOPED_TRACE(key.first + " on sm_" + std::to_string(key.second));
+    int head_dim = 0;
+    for (const int size : {32, 64, 80, 96, 128, 256}) {
+      if (key.first.find(", " + std::to_string(size)) != std::string::npos) head_dim = size;
+    }
+    check(code, head_dim);
+    ++count;
+  }
+  EXPECT_GT(count, 0) << kind;
+}
+
+// A unit of 16 tokens takes head_dim / 16 products of 16 by 16 by 8 twice for its scores, and as many for its values.
+// The operands come four at a time out of shared memory, for two products each, and get there 16 bytes at a time.
+void CheckAttention(const MachineCode& code, int head_dim, int units) {
+  EXPECT_EQ(code.Count(kHmma), units * head_dim / 4);
+  EXPECT_EQ(code.Count(kLdsm), units * head_dim / 8);
+  EXPECT_GT(code.Count(kLdgsts), 0);
+  EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
+}
+
+TEST(CompiledKernelsTest, AttentionMultipliesTilesAndCopiesAsynchronously) {
+  ForEachOf("AttentionDecode<", [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, 1); });
+  ForEachOf("AttentionPrefill<",
+            [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, head_dim > 128 ? 2 : 4); });
+}
+
+TEST(CompiledKernelsTest, RowsAreReadAndWrittenSixteenBytesAtATime) {
+  for (const char* kind :
+       {"RmsNormKernel", "SiluMulKernel", "GatherRowsKernel", "CopyBlocksKernel", "RopeAppendKernel"}) {
+    ForEachOf(kind, [](const MachineCode& code, int) {
+      EXPECT_GT(code.Count(kLdg, 16), 0);
+      EXPECT_GT(code.Count(kStg), 0);
+      EXPECT_EQ(code.Count(kStg), code.Count(kStg, 16));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace quire::cuda

@@ -1,0 +1,42 @@
+#ifndef QUIRE_TESTS_KERNELS_CUDA_CUBIN_H_
+#define QUIRE_TESTS_KERNELS_CUDA_CUBIN_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace quire::cuda {
+
+// Bits 0 to 11 of the instructions of sm_80 and sm_90 that tests look for; `cuobjdump --dump-sass` shows them beside
+// the names.
+enum Opcode {
+  kHmma = 0x23c,    // mma
+  kLdsm = 0x83b,    // ldmatrix
+  kLdgsts = 0xfae,  // cp.async
+  kLdg = 0x981,     // ld.global
+  kStg = 0x986,     // st.global
+  kLdl = 0x983,     // Local memory: a spill, or an array that has no registers.
+  kStl = 0x387,
+};
+
+// A kernel as machine code.
+struct MachineCode {
+  std::string symbol;
+  int architecture = 0;  // 80 for sm_80.
+  int registers = 0;     // Of a thread.
+  int stack_bytes = 0;
+  // Instructions by opcode and the size of an access in bytes, of those that have one.
+  std::map<std::pair<int, int>, int> counts;
+
+  int Count(Opcode opcode) const;
+  int Count(Opcode opcode, int bytes) const;
+};
+
+// All kernels in an object, library or program, whose device code is not compressed: what cuobjdump shows, which not
+// every machine with nvcc has.
+std::vector<MachineCode> ReadMachineCode(const std::string& path);
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_TESTS_KERNELS_CUDA_CUBIN_H_
