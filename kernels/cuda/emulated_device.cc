@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "kernels/cuda/emulated_entry.h"
 #include "kernels/cuda/make_kernel_table.h"
 #include "kernels/half_float.h"
 #include "kernels/simt/launch.h"
@@ -15,16 +16,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;
-
-using EntryFunction = void (*)(const void* args);
-
-struct EmulatedEntry {
-  template <typename K>
-  static const void* Of() {
-    const EntryFunction run = [](const void* args) { K::Run(*static_cast<const typename K::Args*>(args)); };
-    return reinterpret_cast<const void*>(run);
-  }
-};
 
 template <typename Element, int kHeadDim>
 const KernelTable* TableForBlocks(int block_size) {
@@ -147,6 +138,7 @@ void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t sha
   config.num_threads = num_threads;
   config.shared_bytes = shared_bytes;
   config.seed = ++num_launches_;
+  config.landing = simt::CopyLanding(num_launches_ % 3);  // All kinds in turn.
   for (const auto& [data, allocation] : allocations_) {
     if (allocation.bytes == 0) continue;
     config.buffers.push_back(simt::WritableBuffer("memory", data, allocation.bytes).FromPriorGrid());

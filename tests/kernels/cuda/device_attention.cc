@@ -93,4 +93,24 @@ void DeviceAttention::Launch(int num_blocks) const {
   }
 }
 
+DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const std::vector<Slice>& slices,
+                                     PagedPool* pool, int num_blocks) {
+  PagedBatch batch;
+  std::vector<float> q;
+  const int row_size = shape.num_heads * shape.head_dim;
+  for (const Slice& slice : slices) {
+    batch.Add(slice.table, slice.begin, slice.end, shape.block_size);
+    q.insert(q.end(), slice.sequence->q.begin() + int64_t{slice.begin} * row_size,
+             slice.sequence->q.begin() + int64_t{slice.end} * row_size);
+  }
+  const char* const pool_data = static_cast<const char*>(pool->data());
+  DeviceArray<char> kv_pool(device, std::vector<char>(pool_data, pool_data + pool->bytes()));
+  DeviceArray<char> q_bits(device, Encoded(q, shape.type));
+  DeviceArray<char> out(device, std::vector<char>(q_bits.size(), char(0xff)));
+  const DeviceAttention attention(device, shape, batch.View(), reinterpret_cast<const uint16_t*>(q_bits.data()),
+                                  row_size, kv_pool.data(), reinterpret_cast<uint16_t*>(out.data()));
+  attention.Launch(num_blocks);
+  return {Decoded(out.Download(), shape.type), attention.num_prefill_items()};
+}
+
 }  // namespace quire::cuda

@@ -44,6 +44,15 @@ class DeviceAttention {
   std::unique_ptr<DeviceArray<float>> values_;
 };
 
+struct DeviceAttentionResult {
+  std::vector<float> out;  // [num_tokens, num_heads * head_dim]
+  int num_prefill_items;
+};
+
+// The same from and to the host, once.
+DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const std::vector<Slice>& slices,
+                                     PagedPool* pool, int num_blocks = 0);
+
 }  // namespace quire::cuda
 
 #endif  // QUIRE_TESTS_KERNELS_CUDA_DEVICE_ATTENTION_H_

@@ -1,0 +1,25 @@
+# Runs no_bug, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left out, for these
+# programs have few, and what needs no kernel.
+function(run name)
+  execute_process(
+    COMMAND ${FOLDER}/${name} --gtest_brief=1 --gtest_filter=-*EveryShape*:*Multiply*:*CopiesReach*:*NewMemory*
+    TIMEOUT 60 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  set(result "${result}" PARENT_SCOPE)
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(no_bug)
+if(NOT result STREQUAL "0")
+  message(FATAL_ERROR "without a bug: ${result}\n${output}")
+endif()
+string(REPLACE "|" ";" MUTANTS "${MUTANTS}")
+foreach(name IN LISTS MUTANTS)
+  run(${name})
+  if(result STREQUAL "0" OR result MATCHES "timeout")
+    message(SEND_ERROR "MISSED ${name}: ${result}")
+    continue()
+  endif()
+  string(REGEX MATCH "the emulated GPU found\n[^\n]*\n|Failure\n[^\n]*\n" finding "${output}")
+  string(REGEX REPLACE "\n" " " finding "${finding}")
+  message("caught ${name}: ${finding}")
+endforeach()
