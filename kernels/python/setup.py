@@ -1,0 +1,94 @@
+"""Builds paged_attention from a checkout: pip install ./kernels/python. Needs a C++20 compiler and Python's headers.
+
+MAX_JOBS limits the compilers that run at once.
+"""
+
+import os
+import platform
+import subprocess
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# As in cmake/library.cmake.
+FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off"]
+
+# As in kernels/CMakeLists.txt: file, flags.
+SOURCES = {
+    "attention_plan.cc": [],
+    "paged_attention.cc": [],
+    "shared_prefix.cc": [],
+    "cpu/attention.cc": [],
+    "cpu/cpu_features.cc": [],
+    "cpu/kernel_table.cc": [],
+    "cpu/kernels_generic.cc": [],
+    "cpu/memory.cc": [],
+    "cpu/paged_attention.cc": [],
+    "cpu/thread_pool.cc": [],
+    "python/borrowed_tensor.cc": [],
+    "python/lent_array.cc": [],
+    "python/module.cc": [],
+}
+if platform.machine() in ("x86_64", "AMD64"):
+    avx2 = ["-mavx2", "-mfma", "-mf16c"]
+    avx512 = avx2 + ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
+    SOURCES["cpu/cpu_features.cc"] = SOURCES["cpu/kernel_table.cc"] = ["-DQUIRE_X86_KERNELS"]
+    SOURCES["cpu/kernels_avx2.cc"] = avx2
+    SOURCES["cpu/kernels_avx512.cc"] = avx512
+    SOURCES["cpu/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
+    SOURCES["cpu/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+SOURCES["python/gpu_none.cc"] = []
+
+
+def run(command):
+    print(" ".join(map(str, command)), flush=True)
+    subprocess.run(command, check=True)
+
+
+class BuildKernels(build_ext):
+    """Every file with its own flags, several at once."""
+
+    def build_extension(self, extension):
+        compiler = os.environ.get("CXX", "c++").split()
+        objects = Path(self.build_temp) / "kernels"
+        library = Path(self.get_ext_fullpath(extension.name))
+        library.parent.mkdir(parents=True, exist_ok=True)
+
+        def compile_file(item):
+            source, flags = item
+            target = (objects / source).with_suffix(".o")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            includes = [f"-I{ROOT}", f"-I{sysconfig.get_paths()['include']}"]
+            define = f"-DPy_LIMITED_API={extension.define_macros[0][1]}"
+            run([*compiler, *FLAGS, *flags, define, *includes, "-c", ROOT / "kernels" / source, "-o", target])
+            return target
+
+        jobs = int(os.environ.get("MAX_JOBS", 0)) or os.cpu_count()
+        with ThreadPoolExecutor(jobs) as pool:
+            targets = list(pool.map(compile_file, SOURCES.items()))
+        run([*compiler, "-shared", "-pthread", *targets, "-o", library])
+
+
+setup(
+    name="paged_attention",
+    version="0.1",
+    description="Attention over a paged K/V cache, as a function over DLPack",
+    python_requires=">=3.8",
+    packages=["paged_attention"],
+    package_dir={"": "src"},
+    ext_modules=[
+        Extension(
+            "paged_attention._kernels",
+            sources=[],
+            py_limited_api=True,
+            define_macros=[("Py_LIMITED_API", "0x03080000")],
+        )
+    ],
+    cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp38"}},
+)
