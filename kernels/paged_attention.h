@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/types.h"
@@ -10,7 +11,7 @@
 // Attention over a paged cache as a plain function, for programs that have a cache of their own in the order [block,
 // token, KV head, dimension]. The function for GPUs is in kernels/cuda/paged_attention.h, the Python module in
 // kernels/python. Quire itself calls Backend::Attention, whose pool has another order: these functions copy the blocks
-// that are used into that order first, which costs about what attention costs.
+// that are used into that order first.
 
 namespace quire {
 

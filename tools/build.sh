@@ -4,7 +4,6 @@ readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev
   libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
-  python3-dev python3-numpy
 )
 
 as_root() {

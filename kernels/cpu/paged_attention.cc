@@ -1,7 +1,6 @@
 #include "kernels/paged_attention.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "kernels/cpu/attention.h"
@@ -59,7 +58,7 @@ std::vector<float> WidenQueries(const PagedAttentionArgs& args, const PagedAtten
 template <typename T>
 void WriteOutput(const PagedAttentionArgs& args, const PagedAttentionStep& step, const std::vector<float>& values) {
   const int64_t row_elements = args.num_heads * args.head_dim;
-  std::memset(args.out, 0, size_t(args.num_seqs * row_elements) * sizeof(T));
+  std::fill_n(static_cast<T*>(args.out), args.num_seqs * row_elements, T{});
   const float* from = values.data();
   for (const int32_t row : step.rows) {
     T* const to = static_cast<T*>(args.out) + row * row_elements;

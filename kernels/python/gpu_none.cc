@@ -13,6 +13,4 @@ void* Allocate(int /*device*/, size_t /*bytes*/) {
 
 void Free(int /*device*/, void* /*memory*/) {}
 
-void Wait(int /*device*/) {}
-
 }  // namespace quire::gpu

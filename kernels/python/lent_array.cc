@@ -72,7 +72,7 @@ PyObject* Dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
                                    &max_version, &device, &copy)) {
     return nullptr;
   }
-  const SharedStorage& storage = StorageOf(self);
+  const SharedStorage& storage = StorageOf(self);  // No stream has to wait: forward has done all of its work.
   if (copy == Py_True) {
     PyErr_SetString(PyExc_BufferError, "this array makes no copies");
     return nullptr;
@@ -86,7 +86,6 @@ PyObject* Dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
       return nullptr;
     }
   }
-  if (!storage->is_on_cpu()) gpu::Wait(storage->device.index);  // Then no stream needs to.
   int major = 0, minor = 0;
   if (max_version != Py_None && !PyArg_ParseTuple(max_version, "ii", &major, &minor)) return nullptr;
   return major >= 1 ? MakeCapsule<dlpack::VersionedManagedTensor>(storage)
@@ -96,6 +95,11 @@ PyObject* Dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
 PyObject* DlpackDevice(PyObject* self, PyObject* /*arguments*/) {
   const dlpack::Device device = StorageOf(self)->device;
   return Py_BuildValue("(ii)", int(device.type), int(device.index));
+}
+
+PyObject* RefuseNew(PyTypeObject* /*type*/, PyObject* /*arguments*/, PyObject* /*keywords*/) {
+  PyErr_SetString(PyExc_TypeError, "paged_attention.Array is made by forward only");
+  return nullptr;
 }
 
 void Deallocate(PyObject* self) {
@@ -113,6 +117,7 @@ PyMethodDef kMethods[] = {
 };
 
 PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(RefuseNew)},
     {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
     {Py_tp_methods, kMethods},
     {Py_tp_doc, const_cast<char*>("An array that other libraries borrow through DLPack.")},

@@ -1,10 +1,12 @@
 """Builds paged_attention from a checkout: pip install ./kernels/python. Needs a C++20 compiler and Python's headers.
 
-MAX_JOBS limits the compilers that run at once.
+With nvcc on the PATH or under CUDA_HOME it takes arrays on GPUs too, unless QUIRE_CUDA=0. MAX_JOBS limits the compilers
+that run at once.
 """
 
 import os
 import platform
+import shutil
 import subprocess
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +44,29 @@ if platform.machine() in ("x86_64", "AMD64"):
     SOURCES["cpu/kernels_avx512.cc"] = avx512
     SOURCES["cpu/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
     SOURCES["cpu/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
-SOURCES["python/gpu_none.cc"] = []
+
+
+def find_nvcc():
+    if os.environ.get("QUIRE_CUDA") == "0":
+        return None
+    home = os.environ.get("CUDA_HOME")
+    return shutil.which("nvcc", path=os.path.join(home, "bin") if home else None)
+
+
+# As in kernels/cuda/CMakeLists.txt.
+NVCC = find_nvcc()
+NVCC_FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Xcompiler=-fPIC", "-Xcompiler=-fvisibility=hidden"]
+NVCC_FLAGS += ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[compute_90,sm_90]"]
+if NVCC:
+    CUDA = Path(NVCC).resolve().parents[1]
+    SOURCES["cuda/paged_attention.cc"] = SOURCES["python/gpu_cuda.cc"] = [f"-I{CUDA / 'include'}"]
+    for kernels in ("compiled_kernels", "kernels_bf16_from_128", "kernels_bf16_to_96", "kernels_f16_from_128",
+                    "kernels_f16_to_96", "kernels_repack_blocks", "kernels_sampling"):
+        SOURCES[f"cuda/{kernels}.cu"] = []
+    LIBRARIES = [f"-L{CUDA / 'lib64'}", "-lcudart_static", "-lrt", "-ldl"]
+else:
+    SOURCES["python/gpu_none.cc"] = []
+    LIBRARIES = []
 
 
 def run(command):
@@ -65,13 +89,14 @@ class BuildKernels(build_ext):
             target.parent.mkdir(parents=True, exist_ok=True)
             includes = [f"-I{ROOT}", f"-I{sysconfig.get_paths()['include']}"]
             define = f"-DPy_LIMITED_API={extension.define_macros[0][1]}"
-            run([*compiler, *FLAGS, *flags, define, *includes, "-c", ROOT / "kernels" / source, "-o", target])
+            begin = [NVCC, *NVCC_FLAGS] if source.endswith(".cu") else [*compiler, *FLAGS]
+            run([*begin, *flags, define, *includes, "-c", ROOT / "kernels" / source, "-o", target])
             return target
 
         jobs = int(os.environ.get("MAX_JOBS", 0)) or os.cpu_count()
         with ThreadPoolExecutor(jobs) as pool:
             targets = list(pool.map(compile_file, SOURCES.items()))
-        run([*compiler, "-shared", "-pthread", *targets, "-o", library])
+        run([*compiler, "-shared", "-pthread", *targets, *LIBRARIES, "-o", library])
 
 
 setup(

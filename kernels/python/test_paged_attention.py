@@ -209,6 +209,8 @@ class PagedAttentionTest(unittest.TestCase):
             out.__dlpack__(copy=True)
         with self.assertRaisesRegex(BufferError, r"is on device \(1, 0\) and does not move to \(2, 0\)"):
             out.__dlpack__(dl_device=(2, 0))
+        with self.assertRaises(TypeError):
+            type(out)()
         del out
         gc.collect()
         np.testing.assert_array_equal(view, case.run())  # The memory lives on.

@@ -18,7 +18,7 @@ def forward(query, key_cache, value_cache, block_tables, context_lens, block_siz
     The arrays are anything with __dlpack__ (NumPy, PyTorch, CuPy, ...), all on one device, the last dimension
     contiguous. Query head h reads KV head h * num_kv_heads // num_heads. The result is a new array of the shape, the
     type and the library of query; of a library other than these three it is an object with __dlpack__. It has no
-    gradient. On a GPU the work is queued on the library's current stream, after the tables have been read back.
+    gradient. On a GPU the work goes in the order of the library's current stream, and is done on return.
 
     Raises TypeError for what has a wrong type and ValueError for wrong shapes and values; the message names the
     argument, its value and the limit.

@@ -1,0 +1,84 @@
+#include "kernels/cuda/paged_attention.h"
+
+#include "kernels/cuda/compiled_kernels.h"
+#include "kernels/cuda/paged_attention_run.h"
+#include "kernels/cuda/repack_blocks_entry.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kPlainSharedBytes = 48 << 10;  // What a kernel may have without being asked.
+
+// A stream of the current device. After the first error, which it keeps, it does nothing.
+class Stream {
+ public:
+  explicit Stream(cudaStream_t stream) : stream_(stream) {}
+
+  cudaError_t error() const { return error_; }
+
+  void* Allocate(size_t bytes) {
+    if (error_ != cudaSuccess) return nullptr;
+    void* memory = nullptr;
+    const cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // Forgets it.
+      return nullptr;
+    }
+    Keep(error);
+    if (error_ == cudaSuccess) Keep(cudaMemsetAsync(memory, 0, bytes, stream_));
+    return memory;
+  }
+  void Free(void* memory) { Keep(cudaFreeAsync(memory, stream_)); }
+  // Memory of the host is pageable: CUDA has read or written it when this, or Synchronize, returns.
+  void Copy(void* to, const void* from, size_t bytes) {
+    if (error_ == cudaSuccess) Keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+  }
+  void Synchronize() {
+    if (error_ == cudaSuccess) Keep(cudaStreamSynchronize(stream_));
+  }
+
+  // Null when the device has not enough shared memory.
+  const cuda::KernelTable* FindKernels(DataType type, int head_dim, int block_size) {
+    const cuda::KernelTable* const table = cuda::FindCompiledKernels(type, head_dim, block_size);
+    if (table == nullptr) return nullptr;
+    int device = 0, shared_bytes = 0;
+    Keep(cudaGetDevice(&device));
+    Keep(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    const size_t needed = std::max(table->attention_decode.shared_bytes, table->attention_prefill.shared_bytes);
+    return needed <= size_t(shared_bytes) ? table : nullptr;
+  }
+
+  template <typename Args>
+  void Launch(const cuda::Kernel<Args>& kernel, const Args& args, int num_blocks) {
+    if (error_ != cudaSuccess) return;
+    if (kernel.shared_bytes > kPlainSharedBytes) {
+      Keep(cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kernel.shared_bytes)));
+    }
+    void* parameters[] = {const_cast<Args*>(&args)};
+    Keep(cudaLaunchKernel(kernel.entry, dim3(num_blocks), dim3(kernel.num_threads), parameters, kernel.shared_bytes,
+                          stream_));
+  }
+
+ private:
+  void Keep(cudaError_t error) {
+    if (error_ == cudaSuccess) error_ = error;
+  }
+
+  const cudaStream_t stream_;
+  cudaError_t error_ = cudaSuccess;
+};
+
+}  // namespace
+
+PagedAttentionStatus paged_attention_cuda_forward(const PagedAttentionArgs& args, cudaStream_t stream) {
+  Stream device(stream);
+  PagedAttentionStatus status = cuda::PagedAttentionRun<Stream>(args, cuda::RepackBlocksEntry(), &device).Run();
+  // An error has made everything after it meaningless, the status as well.
+  if (device.error() != cudaSuccess) {
+    return PagedAttentionStatus::Unavailable(std::string("the GPU answered ") + cudaGetErrorName(device.error()) +
+                                             ", " + cudaGetErrorString(device.error()));
+  }
+  return status;
+}
+
+}  // namespace quire

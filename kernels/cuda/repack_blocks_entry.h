@@ -1,0 +1,15 @@
+#ifndef QUIRE_KERNELS_CUDA_REPACK_BLOCKS_ENTRY_H_
+#define QUIRE_KERNELS_CUDA_REPACK_BLOCKS_ENTRY_H_
+
+#include "kernels/cuda/kernel_table.h"
+
+namespace quire::cuda {
+
+struct RepackBlocksArgs;
+
+// The kernel as nvcc has compiled it.
+Kernel<RepackBlocksArgs> RepackBlocksEntry();
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_REPACK_BLOCKS_ENTRY_H_
