@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 // How to switch stacks: a dozen instructions where we have them, ucontext elsewhere.
 #if !defined(QUIRE_FIBER_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
@@ -189,27 +190,61 @@ struct FiberSet::Context {
   }
 };
 
-FiberSet::FiberSet(int count, void (*entry)(void*), void* argument)
-    : entry_(entry),
-      argument_(argument),
-      mapped_bytes_(count * (kGuardBytes + kStackBytes)),
-      scheduler_(std::make_unique<Context>()) {
-  void* const mapping =
-      mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) {
-    std::perror("mmap of the stacks of fibers");
-    std::abort();
+// One mapping: a guard page below every stack. A thread keeps the last one that was given back, for to map and protect
+// hundreds of stacks takes longer than most launches.
+class FiberSet::Stacks {
+ public:
+  // At least `count` stacks.
+  static std::unique_ptr<Stacks> Take(int count) {
+    if (kept != nullptr && kept->count_ >= count) return std::move(kept);
+    return std::make_unique<Stacks>(count);
   }
-  stacks_ = static_cast<char*>(mapping);
+  static void GiveBack(std::unique_ptr<Stacks> stacks) {
+#if defined(QUIRE_FIBER_ASAN)
+    // Frames that were left in the middle leave their marks.
+    __asan_unpoison_memory_region(stacks->mapping_, stacks->count_ * kStrideBytes);
+#endif
+    if (kept == nullptr || kept->count_ < stacks->count_) kept = std::move(stacks);
+  }
+
+  explicit Stacks(int count) : count_(count) {
+    void* const mapping =
+        mmap(nullptr, count * kStrideBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) {
+      std::perror("mmap of the stacks of fibers");
+      std::abort();
+    }
+    mapping_ = static_cast<char*>(mapping);
+    for (int i = 0; i < count; ++i) mprotect(mapping_ + i * kStrideBytes, kGuardBytes, PROT_NONE);
+  }
+  ~Stacks() {
+    munmap(mapping_, count_ * kStrideBytes);
+  }
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  char* stack(int i) const {
+    return mapping_ + i * kStrideBytes + kGuardBytes;
+  }
+
+ private:
+  static constexpr size_t kStrideBytes = kGuardBytes + kStackBytes;
+  static thread_local std::unique_ptr<Stacks> kept;
+
+  const int count_;
+  char* mapping_;
+};
+
+thread_local std::unique_ptr<FiberSet::Stacks> FiberSet::Stacks::kept;
+
+FiberSet::FiberSet(int count, void (*entry)(void*), void* argument)
+    : entry_(entry), argument_(argument), stacks_(Stacks::Take(count)), scheduler_(std::make_unique<Context>()) {
 #if defined(QUIRE_FIBER_TSAN)
   scheduler_->tsan_fiber = __tsan_get_current_fiber();
 #endif
   for (int i = 0; i < count; ++i) {
-    char* const guard = stacks_ + i * (kGuardBytes + kStackBytes);
-    char* const stack = guard + kGuardBytes;
-    mprotect(guard, kGuardBytes, PROT_NONE);
     auto fiber = std::make_unique<Context>();
-    fiber->Prepare(stack, &FiberSet::Trampoline);
+    fiber->Prepare(stacks_->stack(i), &FiberSet::Trampoline);
     fibers_.push_back(std::move(fiber));
   }
 }
@@ -218,11 +253,7 @@ FiberSet::~FiberSet() {
 #if defined(QUIRE_FIBER_TSAN)
   for (const auto& fiber : fibers_) __tsan_destroy_fiber(fiber->tsan_fiber);
 #endif
-#if defined(QUIRE_FIBER_ASAN)
-  // Frames that were left in the middle leave their marks.
-  __asan_unpoison_memory_region(stacks_, mapped_bytes_);
-#endif
-  munmap(stacks_, mapped_bytes_);
+  Stacks::GiveBack(std::move(stacks_));
 }
 
 void FiberSet::Resume(int fiber) {

@@ -26,13 +26,13 @@ class FiberSet {
 
  private:
   struct Context;
+  class Stacks;
 
   static void Trampoline();
 
   void (*entry_)(void*);
   void* argument_;
-  char* stacks_;  // One mapping: a guard page below every stack.
-  size_t mapped_bytes_;
+  std::unique_ptr<Stacks> stacks_;
   std::vector<std::unique_ptr<Context>> fibers_;
   std::unique_ptr<Context> scheduler_;
   Context* current_ = nullptr;
