@@ -62,6 +62,11 @@ std::unique_ptr<PackedMatrix> TimedBackend::PackGated(const MatrixView& gate, co
   return backend_->PackGated(gate, up);
 }
 
+const BatchView& TimedBackend::PrepareBatch(const BatchView& batch) {
+  const Timer timer(Kernel::kOther, &seconds_);
+  return backend_->PrepareBatch(batch);
+}
+
 void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
   const Timer timer(Kernel::kOther, &seconds_);
   backend_->Embed(table, token_ids, num_tokens, y);

@@ -30,17 +30,20 @@ class TimedBackend : public Backend {
   std::string Description() const override { return backend_->Description(); }
   std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
 
+  std::string WhyNot(const KvLayout& layout) const override { return backend_->WhyNot(layout); }
+  std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
   void Free(void* memory) override { backend_->Free(memory); }
   void* AllocateHost(size_t bytes) override { return backend_->AllocateHost(bytes); }
   void FreeHost(void* memory) override { backend_->FreeHost(memory); }
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
-  size_t ActivationSize() const override { return backend_->ActivationSize(); }
+  DataType ActivationType() const override { return backend_->ActivationType(); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
+  const BatchView& PrepareBatch(const BatchView& batch) override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;

@@ -73,3 +73,18 @@ function(quire_test)
       TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
+
+# The same test program once more, with the backend for GPUs on the emulated device (QUIRE_TEST_DEVICE). FILTER is
+# gtest's, for what is too slow there or holds of float32 only.
+function(quire_emulated_gpu_test)
+  cmake_parse_arguments(ARG "" "NAME;FILTER;TIMEOUT" "" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  if(QUIRE_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
+  endif()
+  add_test(NAME ${ARG_NAME}.emulated_gpu COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
+  set_tests_properties(${ARG_NAME}.emulated_gpu PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "QUIRE_TEST_DEVICE=emulated")
+endfunction()

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/attention.h"
@@ -19,8 +20,8 @@
 namespace quire {
 
 // A device: its memory and the operations that a dense decoder needs, in the order of one stream. One implementation
-// for CPUs, one for GPUs. Activations are float32 on the CPU, but for inputs of matrices (InputType). Owned by the
-// executor thread. Results do not depend on the batch: every output element is accumulated in a fixed order.
+// for CPUs, one for GPUs. Owned by the executor
+// thread. Results do not depend on the batch: every output element is accumulated in a fixed order.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -28,6 +29,11 @@ class Backend {
   virtual std::string Description() const = 0;          // For example "cpu avx512_bf16, 8 threads".
   virtual std::string NumericsFingerprint() const = 0;  // Equal fingerprints give equal bits.
 
+  // Why the backend cannot work on K and V of that layout; empty when it can.
+  virtual std::string WhyNot(const KvLayout& layout) const = 0;
+
+  // Memory that is left for Allocate; none: as much as the host has.
+  virtual std::optional<size_t> FreeBytes() const = 0;
   // Zeroed memory, aligned to 64 bytes; null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
@@ -37,7 +43,9 @@ class Backend {
   virtual void FreeHost(void* memory) = 0;
   virtual void CopyToDevice(void* destination, const void* source, size_t bytes) = 0;
   virtual void CopyToHost(void* destination, const void* source, size_t bytes) = 0;
-  virtual size_t ActivationSize() const = 0;  // Bytes per activation element.
+
+  // Of activations, but for inputs of matrices (InputType).
+  virtual DataType ActivationType() const = 0;
 
   // Several matrices with the same number of columns are stacked in row order (fused QKV). The packed
   // form keeps the type of the sources (float32 when they differ). Null when there is not enough memory.
@@ -47,14 +55,18 @@ class Backend {
   // What the input of a multiplication by `w` has to be: its producers round to this type as they write it.
   virtual DataType InputType(const PackedMatrix& w) const = 0;
 
-  // y[i, :] = table[token_ids[i], :]. `table` was packed from the embedding matrix.
+  // Makes the arrays of a step, in host memory, ready for the operations below: they take the answer, which is valid
+  // until the next call.
+  virtual const BatchView& PrepareBatch(const BatchView& batch) = 0;
+
+  // y[i, :] = table[token_ids[i], :], ids of the prepared batch. `table` was packed from the embedding matrix.
   virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) = 0;
   virtual void Linear(const LinearArgs& args) = 0;
   virtual void GatedLinear(const GatedLinearArgs& args) = 0;
   virtual void RmsNorm(const RmsNormArgs& args) = 0;
   virtual void RopeAppend(const RopeAppendArgs& args) = 0;
   virtual void Attention(const AttentionArgs& args) = 0;
-  // y[i, :] = x[rows[i], :]; rows in backend memory.
+  // y[i, :] = x[rows[i], :]; rows in host memory.
   virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
   virtual void CopyBlocks(const BlockCopyArgs& args) = 0;
   // Need not be finished when it returns; what follows sees its result, as with every operation.

@@ -5,7 +5,8 @@
 
 namespace quire {
 
-// The tokens of one step in flat arrays, sequence after sequence. All arrays are in backend memory.
+// The tokens of one step in flat arrays, sequence after sequence. The arrays are in host memory, or where
+// Backend::PrepareBatch has put them.
 //
 // The new tokens of a sequence are consecutive and end its context: row i of the n rows of a sequence has position
 // context_len - n + i. A decode is one row, a prefill chunk many.

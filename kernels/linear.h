@@ -25,8 +25,9 @@ struct LinearArgs {
   const PackedMatrix* w;  // Of Backend::Pack.
   const float* bias;      // [rows] or null.
   const void* residual;   // [num_tokens, rows] activations, or null.
-  void* y;                // [num_tokens, rows] activations.
+  void* y;                // [num_tokens, rows] in y_type.
   int num_tokens;
+  DataType y_type = DataType::kFloat32;  // Or that of activations.
 };
 
 // y[num_tokens, dim] = silu(x * gate^T (+ bias)) * (x * up^T (+ bias)), where silu(a) = a / (1 + exp(-a)): the first

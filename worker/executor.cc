@@ -33,13 +33,17 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, con
   const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = max_logit_rows};
   QUIRE_ASSIGN_OR_RETURN(executor->transformer_,
                          Transformer::Create(&model->config, &model->weights, backend, step_limits));
-  QUIRE_ASSIGN_OR_RETURN(executor->batch_, StepBatch::Create(backend, limits));
   executor->sampler_ = std::make_unique<StepSampler>(backend, executor->transformer_.get(), limits);
   return executor;
 }
 
 Executor::Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits)
-    : backend_(backend), storage_(storage), limits_(limits), check_(limits), rows_(limits.max_sequences) {}
+    : backend_(backend),
+      storage_(storage),
+      limits_(limits),
+      batch_(limits),
+      check_(limits),
+      rows_(limits.max_sequences) {}
 
 void Executor::Reset() {
   rows_ = std::vector<SequenceRow>(limits_.max_sequences);
@@ -52,11 +56,11 @@ absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
   last_step_ = plan.step();
   result->set_step(plan.step());
   QUIRE_RETURN_IF_ERROR(ChangeRows(plan));
-  QUIRE_RETURN_IF_ERROR(batch_->Build(plan, absl::MakeSpan(rows_)));
+  QUIRE_RETURN_IF_ERROR(batch_.Build(plan, absl::MakeSpan(rows_)));
   MoveBlocks(plan);
-  if (!batch_->slices().empty()) {
-    transformer_->Forward(batch_->view(), storage_->layout(), storage_->pools());
-    QUIRE_RETURN_IF_ERROR(sampler_->Run(batch_->slices(), result));
+  if (!batch_.slices().empty()) {
+    transformer_->Forward(batch_.view(), storage_->layout(), storage_->pools());
+    QUIRE_RETURN_IF_ERROR(sampler_->Run(batch_.slices(), result));
   }
   result->set_duration_us(static_cast<uint32_t>(SteadyClock().NowMicros() - start_us));
   return absl::OkStatus();

@@ -55,7 +55,7 @@ class Executor {
   const WorkerLimits limits_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<StepSampler> sampler_;
-  std::unique_ptr<StepBatch> batch_;
+  StepBatch batch_;
   PlanCheck check_;
 
   // State of the session.

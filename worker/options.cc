@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -47,6 +48,13 @@ ABSL_FLAG(std::string, cpu_kernels, "auto",
           "Instruction set of the kernels: auto (the best that the machine has), generic, avx2, avx512, avx512_bf16 or "
           "amx. Workers with equal kernels, weights and K/V precision compute equal bits, avx2 and avx512 the same. "
           "Where machines differ, name one set that all have.");
+ABSL_FLAG(std::string, device, "cpu", "What computes: cpu, cuda (the first GPU) or cuda:N.");
+ABSL_FLAG(bool, exact_gpu, false,
+          "On a GPU, a token's logits do not depend on what else is in the step, bit for bit, as they never do on the "
+          "CPU; prompts are slower. Otherwise near ties may fall differently from run to run.");
+ABSL_FLAG(std::string, gpu_tuning_cache, "",
+          "File that keeps the fastest way to multiply each shape on this GPU, so that later starts need not look for "
+          "it; empty: none.");
 ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
@@ -63,7 +71,8 @@ const ProgramFlags& Flags() {
         "--max-sequences sequences of the model's full context can fill:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
-       {"Steps:", {"max_sequences", "max_tokens_per_step", "threads", "cpu_kernels"}},
+       {"Device:", {"device", "threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
+       {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Log, on standard error:", {"log_level"}}}};
   return *flags;
 }
@@ -132,6 +141,19 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
              absl::StrJoin(supported, ", ", append_name));
 }
 
+// "cpu": none.
+absl::StatusOr<std::optional<int>> ReadGpu() {
+  constexpr int kMaxGpus = 1024;
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device == "cpu") return std::nullopt;
+  if (device == "cuda") return 0;
+  absl::string_view ordinal = device;
+  int gpu;
+  if (absl::ConsumePrefix(&ordinal, "cuda:") && absl::SimpleAtoi(ordinal, &gpu) && gpu >= 0 && gpu < kMaxGpus)
+    return gpu;
+  return Bad("--device is \"", device, "\", it must be cpu, cuda or cuda:N with N in 0 .. ", kMaxGpus - 1);
+}
+
 std::string LastPart(absl::string_view path) {
   while (absl::ConsumeSuffix(&path, "/")) {
   }
@@ -164,6 +186,9 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
                                                                              {"bfloat16", DataType::kBFloat16},
                                                                              {"float16", DataType::kFloat16}}));
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
+  QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
+  options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
+  options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }

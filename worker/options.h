@@ -26,6 +26,9 @@ struct WorkerOptions {
   int64_t swap_bytes = 0;  // Of the host tier; 0: none.
   bool prefault;
   std::optional<DataType> kv_type;  // None: as the weights.
+  std::optional<int> gpu;           // Which one, as CUDA counts them; none: the CPU.
+  bool exact_gpu = false;           // A row's result does not depend on the rows beside it.
+  std::string gpu_tuning_cache;     // File; empty: none.
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0: one per core.

@@ -13,30 +13,15 @@ absl::Status Bad(const Parts&... parts) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StepBatch>> StepBatch::Create(Backend* backend, const WorkerLimits& limits) {
-  std::unique_ptr<StepBatch> batch(new StepBatch(backend, limits));
-  const size_t tokens = limits.max_tokens_per_step;
-  const size_t sequences = limits.max_sequences;
-  QUIRE_RETURN_IF_ERROR(batch->token_ids_.Reserve(tokens));
-  QUIRE_RETURN_IF_ERROR(batch->positions_.Reserve(tokens));
-  QUIRE_RETURN_IF_ERROR(batch->slots_.Reserve(tokens));
-  QUIRE_RETURN_IF_ERROR(batch->query_starts_.Reserve(sequences + 1));
-  QUIRE_RETURN_IF_ERROR(batch->context_lens_.Reserve(sequences));
-  QUIRE_RETURN_IF_ERROR(batch->table_starts_.Reserve(sequences + 1));
-  return batch;
+StepBatch::StepBatch(const WorkerLimits& limits)
+    : limits_(limits), writers_(limits.num_blocks), sliced_rows_(limits.max_sequences) {
+  token_ids_.reserve(limits.max_tokens_per_step);
+  positions_.reserve(limits.max_tokens_per_step);
+  slots_.reserve(limits.max_tokens_per_step);
+  query_starts_.reserve(limits.max_sequences + 1);
+  context_lens_.reserve(limits.max_sequences);
+  table_starts_.reserve(limits.max_sequences + 1);
 }
-
-StepBatch::StepBatch(Backend* backend, const WorkerLimits& limits)
-    : limits_(limits),
-      writers_(limits.num_blocks),
-      sliced_rows_(limits.max_sequences),
-      token_ids_(backend, "token ids"),
-      positions_(backend, "positions"),
-      slots_(backend, "slots"),
-      query_starts_(backend, "query starts"),
-      context_lens_(backend, "context lengths"),
-      table_starts_(backend, "table starts"),
-      block_tables_(backend, "block tables") {}
 
 absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows) {
   Clear();
@@ -61,19 +46,19 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
     slices_[i].row->SetComputed(slices_[i].end_position());
   }
   FindParents(plan);
-  return Upload();
+  return absl::OkStatus();
 }
 
 void StepBatch::Clear() {
   slices_.clear();
   writers_.Clear();
-  token_ids_.host().clear();
-  positions_.host().clear();
-  slots_.host().clear();
-  query_starts_.host().assign(1, 0);
-  context_lens_.host().clear();
-  table_starts_.host().assign(1, 0);
-  block_tables_.host().clear();
+  token_ids_.clear();
+  positions_.clear();
+  slots_.clear();
+  query_starts_.assign(1, 0);
+  context_lens_.clear();
+  table_starts_.assign(1, 0);
+  block_tables_.clear();
 }
 
 void StepBatch::FindParents(const v1::StepPlan& plan) {
@@ -144,41 +129,32 @@ absl::Status StepBatch::Append(int index) {
   const absl::Span<const uint32_t> table = slice.row->block_table();
   const int block_size = limits_.block_size;
   for (int position = slice.first_position; position < slice.end_position(); ++position) {
-    token_ids_.host().push_back(tokens[position]);
-    positions_.host().push_back(position);
-    slots_.host().push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
+    token_ids_.push_back(tokens[position]);
+    positions_.push_back(position);
+    slots_.push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
   }
   for (int i = 0; i < slice.first_position / block_size; ++i) {
     if (writers_.IsMarked(table[i])) {
       return Bad("block ", table[i], " is read by slice ", index, " and written by slice ", writers_.Owner(table[i]));
     }
   }
-  std::vector<uint32_t>& tables = block_tables_.host();
-  tables.insert(tables.end(), table.begin(), table.begin() + limits_.BlocksFor(slice.end_position()));
-  query_starts_.host().push_back(static_cast<int32_t>(token_ids_.host().size()));
-  context_lens_.host().push_back(slice.end_position());
-  table_starts_.host().push_back(static_cast<int32_t>(tables.size()));
+  block_tables_.insert(block_tables_.end(), table.begin(), table.begin() + limits_.BlocksFor(slice.end_position()));
+  query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
+  context_lens_.push_back(slice.end_position());
+  table_starts_.push_back(static_cast<int32_t>(block_tables_.size()));
   return absl::OkStatus();
 }
 
-absl::Status StepBatch::Upload() {
-  QUIRE_RETURN_IF_ERROR(token_ids_.Upload());
-  QUIRE_RETURN_IF_ERROR(positions_.Upload());
-  QUIRE_RETURN_IF_ERROR(slots_.Upload());
-  QUIRE_RETURN_IF_ERROR(query_starts_.Upload());
-  QUIRE_RETURN_IF_ERROR(context_lens_.Upload());
-  QUIRE_RETURN_IF_ERROR(table_starts_.Upload());
-  QUIRE_RETURN_IF_ERROR(block_tables_.Upload());
-  view_ = {.num_tokens = static_cast<int>(token_ids_.host().size()),
-           .num_sequences = static_cast<int>(context_lens_.host().size()),
-           .token_ids = token_ids_.data(),
-           .positions = positions_.data(),
-           .slots = slots_.data(),
-           .query_starts = query_starts_.data(),
-           .context_lens = context_lens_.data(),
-           .table_starts = table_starts_.data(),
-           .block_tables = block_tables_.data()};
-  return absl::OkStatus();
+BatchView StepBatch::view() const {
+  return {.num_tokens = static_cast<int>(token_ids_.size()),
+          .num_sequences = static_cast<int>(context_lens_.size()),
+          .token_ids = token_ids_.data(),
+          .positions = positions_.data(),
+          .slots = slots_.data(),
+          .query_starts = query_starts_.data(),
+          .context_lens = context_lens_.data(),
+          .table_starts = table_starts_.data(),
+          .block_tables = block_tables_.data()};
 }
 
 }  // namespace quire

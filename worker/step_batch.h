@@ -2,16 +2,14 @@
 #define QUIRE_WORKER_STEP_BATCH_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/batch.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/mark_set.h"
 #include "worker/sequence_row.h"
-#include "worker/staged_array.h"
 #include "worker/worker_limits.h"
 
 namespace quire {
@@ -35,9 +33,8 @@ struct BatchSlice {
 // the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.
 class StepBatch {
  public:
-  // Takes memory for a step of the largest size; only that of the block tables grows with the steps. `backend` must
-  // outlive the batch.
-  static absl::StatusOr<std::unique_ptr<StepBatch>> Create(Backend* backend, const WorkerLimits& limits);
+  // Takes memory for a step of the largest size; only that of the block tables grows with the steps.
+  explicit StepBatch(const WorkerLimits& limits);
 
   // Applies the plan's table changes to `rows` and fills the arrays. INVALID_ARGUMENT when a slice does not fit its
   // row: a position that the row has no token for, a gap after what was computed before, a table that does not reach, a
@@ -46,12 +43,10 @@ class StepBatch {
   absl::Status Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows);
 
   // Valid until the next Build.
-  const BatchView& view() const { return view_; }
+  BatchView view() const;
   absl::Span<const BatchSlice> slices() const { return slices_; }
 
  private:
-  StepBatch(Backend* backend, const WorkerLimits& limits);
-
   void Clear();
   // Sets last_token of the slices without tokens.
   void FindParents(const v1::StepPlan& plan);
@@ -60,21 +55,19 @@ class StepBatch {
   absl::Status ClaimWrites(int index);
   // Appends the slice's tokens and table. No block of it may be claimed by another slice.
   absl::Status Append(int index);
-  absl::Status Upload();
 
   const WorkerLimits limits_;
   std::vector<BatchSlice> slices_;
   MarkSet writers_;      // Blocks written in this step; the owner is the slice's index.
   MarkSet sliced_rows_;  // The owner is the slice's index.
 
-  StagedArray<int32_t> token_ids_;
-  StagedArray<int32_t> positions_;
-  StagedArray<int64_t> slots_;
-  StagedArray<int32_t> query_starts_;
-  StagedArray<int32_t> context_lens_;
-  StagedArray<int32_t> table_starts_;
-  StagedArray<uint32_t> block_tables_;
-  BatchView view_{};
+  std::vector<int32_t> token_ids_;
+  std::vector<int32_t> positions_;
+  std::vector<int64_t> slots_;
+  std::vector<int32_t> query_starts_;
+  std::vector<int32_t> context_lens_;
+  std::vector<int32_t> table_starts_;
+  std::vector<uint32_t> block_tables_;
 };
 
 }  // namespace quire

@@ -11,7 +11,6 @@ StepSampler::StepSampler(Backend* backend, Transformer* transformer, const Worke
     : backend_(backend),
       transformer_(transformer),
       vocab_size_(limits.vocab_size),
-      token_rows_(backend, "logit row indices"),
       row_marks_(limits.max_tokens_per_step) {}
 
 absl::Status StepSampler::Run(absl::Span<const BatchSlice> slices, v1::StepResult* result) {
@@ -20,7 +19,7 @@ absl::Status StepSampler::Run(absl::Span<const BatchSlice> slices, v1::StepResul
   const int chunk = transformer_->limits().max_logit_rows;
   for (int begin = 0; begin < num_jobs; begin += chunk) {
     const int end = std::min(begin + chunk, num_jobs);
-    QUIRE_RETURN_IF_ERROR(Compute(begin, end));
+    Compute(begin, end);
     QUIRE_RETURN_IF_ERROR(Deliver(slices, begin, end, result));
   }
   return absl::OkStatus();
@@ -49,24 +48,22 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices) {
   }
 }
 
-absl::Status StepSampler::Compute(int begin, int end) {
+void StepSampler::Compute(int begin, int end) {
   const int num_jobs = end - begin;
-  std::vector<int32_t>& token_rows = token_rows_.host();
-  token_rows.clear();
+  token_rows_.clear();
   row_marks_.Clear();
   logit_rows_.clear();
   max_top_ = 0;
   for (int i = begin; i < end; ++i) {
     const int token_row = jobs_[i].token_row;
-    if (row_marks_.Mark(token_row, token_rows.size())) token_rows.push_back(token_row);
+    if (row_marks_.Mark(token_row, token_rows_.size())) token_rows_.push_back(token_row);
     logit_rows_.push_back(static_cast<int32_t>(row_marks_.Owner(token_row)));
     max_top_ = std::max({max_top_, rows_[i].num_top, rows_[i].num_candidates});
   }
-  QUIRE_RETURN_IF_ERROR(token_rows_.Upload());
   results_.resize(num_jobs);
   top_.resize(size_t(num_jobs) * max_top_);
   SamplingArgs args{};
-  args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows.size()));
+  args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows_.size()));
   args.logit_rows = logit_rows_.data();
   args.num_rows = num_jobs;
   args.vocab_size = vocab_size_;
@@ -75,7 +72,6 @@ absl::Status StepSampler::Compute(int begin, int end) {
   args.top = max_top_ == 0 ? nullptr : top_.data();
   args.max_top = max_top_;
   backend_->Sample(args);
-  return absl::OkStatus();
 }
 
 absl::Status StepSampler::Deliver(absl::Span<const BatchSlice> slices, int begin, int end, v1::StepResult* result) {

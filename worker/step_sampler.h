@@ -10,7 +10,6 @@
 #include "quire/v1/worker.pb.h"
 #include "worker/mark_set.h"
 #include "worker/model/transformer.h"
-#include "worker/staged_array.h"
 #include "worker/step_batch.h"
 #include "worker/worker_limits.h"
 
@@ -39,7 +38,7 @@ class StepSampler {
 
   void CollectJobs(absl::Span<const BatchSlice> slices);
   // Computes jobs [begin, end) into results_ and top_.
-  absl::Status Compute(int begin, int end);
+  void Compute(int begin, int end);
   absl::Status Deliver(absl::Span<const BatchSlice> slices, int begin, int end, v1::StepResult* result);
   void AddPromptScore(int job, int job_in_chunk, v1::StepResult* result) const;
   void AddCandidates(int job, int job_in_chunk, v1::StepResult* result) const;
@@ -53,7 +52,7 @@ class StepSampler {
   std::vector<SamplingRow> rows_;  // [jobs_.size()]
   bool has_scores_ = false;        // A drawing row of the step asks for logprobs.
   // Of the chunk.
-  StagedArray<int32_t> token_rows_;      // Whose logits are computed, each once.
+  std::vector<int32_t> token_rows_;      // Whose logits are computed, each once.
   MarkSet row_marks_;                    // Token rows; the owner is the index in token_rows_.
   std::vector<int32_t> logit_rows_;      // [jobs], index in token_rows_.
   int max_top_ = 0;                      // Longest list of a job.

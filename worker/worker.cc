@@ -8,9 +8,11 @@
 #include "base/version.h"
 #include "base/worker_protocol.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/cuda/backend.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
+#include "worker/warm_up.h"
 
 namespace quire {
 namespace {
@@ -24,18 +26,44 @@ constexpr GrpcServerLimits kServerLimits{
 // for all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
+// Of what is left after a step of the largest size; a device is shared with nobody.
+constexpr double kGpuMemoryFraction = 0.9;
+
 DataType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return DataType::kBFloat16;
   if (config.torch_dtype == "float16") return DataType::kFloat16;
   return DataType::kFloat32;
 }
 
+// GPUs compute in 16 bits: in those of K and V when they were asked for, otherwise in those of the checkpoint.
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, DeviceOpener open_device) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
+  const DataType type = options.kv_type.value_or(KvTypeOf(config));
+  if (options.kv_type && type == DataType::kFloat32) {
+    return absl::InvalidArgumentError("--kv-type is float32, on a GPU it must be bfloat16 or float16");
+  }
+  std::string why_not;
+  std::unique_ptr<cuda::Device> device = open_device(
+      {.ordinal = *options.gpu, .exact = options.exact_gpu, .tuning_cache = options.gpu_tuning_cache}, &why_not);
+  if (device == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("--device=cuda:", *options.gpu, ": ", why_not));
+  }
+  return std::make_unique<cuda::CudaBackend>(
+      std::move(device),
+      cuda::CudaBackendOptions{.element = type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
+                               .exact = options.exact_gpu});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  return Start(options, &cuda::OpenDevice);
+}
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options, DeviceOpener open_device) {
   std::unique_ptr<Worker> worker(new Worker());
   QUIRE_RETURN_IF_ERROR(worker->Listen(options));
-  QUIRE_RETURN_IF_ERROR(worker->Load(options));
+  QUIRE_RETURN_IF_ERROR(worker->Load(options, open_device));
   QUIRE_RETURN_IF_ERROR(worker->TakeMemory(options));
   QUIRE_RETURN_IF_ERROR(worker->ServeMetrics(options));
   worker->Serve();
@@ -59,10 +87,14 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
   return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
 }
 
-absl::Status Worker::Load(const WorkerOptions& options) {
+absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
   model_name_ = options.model_name;
-  backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
-                                 : MakeCpuBackend(options.threads);
+  if (options.gpu) {
+    QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, open_device));
+  } else {
+    backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
+                                   : MakeCpuBackend(options.threads);
+  }
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get()));
   return absl::OkStatus();
 }
@@ -73,7 +105,10 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
                         .num_kv_heads = config.num_kv_heads,
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
-                        .type = options.kv_type.value_or(KvTypeOf(config))};
+                        .type = options.gpu ? backend_->ActivationType() : options.kv_type.value_or(KvTypeOf(config))};
+  if (const std::string reason = backend_->WhyNot(layout); !reason.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(backend_->Description(), " cannot run the model: ", reason));
+  }
   WorkerLimits limits{.max_sequences = options.max_sequences,
                       .max_tokens_per_step = options.max_tokens_per_step,
                       .max_context_tokens = config.max_position_embeddings,
@@ -83,7 +118,12 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
   int64_t available_bytes = AvailableHostMemory();
   QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, available_bytes));
   available_bytes -= static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
-  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(options.pool, layout, limits, available_bytes));
+  PoolRequest pool = options.pool;
+  if (backend_->FreeBytes()) {
+    QUIRE_ASSIGN_OR_RETURN(available_bytes, WarmUp(backend_.get(), *model_, layout, limits));
+    if (!pool.num_blocks && !pool.bytes && !pool.memory_fraction) pool.memory_fraction = kGpuMemoryFraction;
+  }
+  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(pool, layout, limits, available_bytes));
   const int full_context = limits.BlocksFor(limits.max_context_tokens);
   if (limits.num_blocks < static_cast<uint32_t>(full_context)) {
     QUIRE_LOG(kWarning) << "the pool has " << limits.num_blocks << " blocks; a sequence of the model's full context, "

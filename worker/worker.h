@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/open_device.h"
 #include "serving/grpc_server.h"
 #include "serving/metrics_server.h"
 #include "worker/block_storage.h"
@@ -18,12 +19,17 @@
 
 namespace quire {
 
+// cuda::OpenDevice, or what stands for it.
+using DeviceOpener = std::unique_ptr<cuda::Device> (*)(const cuda::DeviceOptions& options, std::string* why_not);
+
 // A whole worker in this process: model, pool, executor, service and metrics, put together from the options.
 class Worker {
  public:
   // Listens, loads the model and takes the memory; calls are refused until all of that is done. UNAVAILABLE, before the
   // model is touched, when an address cannot be taken.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
+  // The same with another way to a GPU, for tests.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options, DeviceOpener open_device);
   ~Worker();
 
   // Finishes the running step, ends the session with UNAVAILABLE and stops listening. Later calls do nothing.
@@ -36,7 +42,7 @@ class Worker {
   Worker() = default;
 
   absl::Status Listen(const WorkerOptions& options);
-  absl::Status Load(const WorkerOptions& options);
+  absl::Status Load(const WorkerOptions& options, DeviceOpener open_device);
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
   void Serve();

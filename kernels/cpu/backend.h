@@ -29,17 +29,20 @@ class CpuBackend : public Backend {
   std::string Description() const override;
   std::string NumericsFingerprint() const override;
 
+  std::string WhyNot(const KvLayout&) const override { return ""; }
+  std::optional<size_t> FreeBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
   void FreeHost(void* memory) override { Free(memory); }
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
-  size_t ActivationSize() const override { return sizeof(float); }
+  DataType ActivationType() const override { return DataType::kFloat32; }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;
+  const BatchView& PrepareBatch(const BatchView& batch) override { return batch_ = batch; }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
@@ -60,6 +63,7 @@ class CpuBackend : public Backend {
   CpuLinear linear_;
   CpuAttention attention_;
   CpuSampler sampler_;
+  BatchView batch_ = {};
   std::vector<AppendRun> append_runs_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
   std::unordered_map<void*, Memory> allocations_;

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include "kernels/cuda/emulated_entry.h"
@@ -65,7 +64,7 @@ EmulatedDevice::EmulatedDevice() = default;
 EmulatedDevice::~EmulatedDevice() = default;
 
 void* EmulatedDevice::Allocate(size_t bytes) {
-  std::unique_ptr<char[]> memory(new (std::nothrow) char[bytes + kAlignment]());
+  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)), &std::free);  // Pages come when touched.
   if (memory == nullptr) return nullptr;
   char* const data = memory.get() + (kAlignment - reinterpret_cast<uintptr_t>(memory.get()) % kAlignment) % kAlignment;
   allocations_.emplace(data, Allocation{std::move(memory), bytes});

@@ -26,7 +26,7 @@ class EmulatedDevice : public Device {
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
   void FreeHost(void* memory) override { Free(memory); }
-  size_t FreeBytes() const override { return size_t{1} << 30; }
+  size_t FreeBytes() const override { return size_t{256} << 20; }
 
   void Copy(void* to, const void* from, size_t bytes) override;
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
@@ -46,8 +46,9 @@ class EmulatedDevice : public Device {
 
  private:
   class Recording;
+  using Memory = std::unique_ptr<char, void (*)(void*)>;
   struct Allocation {
-    std::unique_ptr<char[]> memory;
+    Memory memory;
     size_t bytes;
   };
 

@@ -5,6 +5,7 @@
 
 namespace quire::cuda {
 
+struct AddBiasArgs;
 struct AttentionArgs;
 struct CopyBlocksArgs;
 struct GatherRowsArgs;
@@ -30,6 +31,7 @@ struct KernelTable {
   Kernel<RopeAppendKernelArgs> rope_append;
   Kernel<RmsNormKernelArgs> rms_norm;
   Kernel<SiluMulArgs> silu_mul;
+  Kernel<AddBiasArgs> add_bias;
   Kernel<GatherRowsArgs> gather_rows;
   Kernel<CopyBlocksArgs> copy_blocks;
   Kernel<SamplingKernelArgs> sampling;

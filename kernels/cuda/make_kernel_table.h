@@ -32,6 +32,7 @@ KernelTable MakeKernelTable() {
           .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
           .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
           .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
+          .add_bias = MakeKernel<Entry, AddBiasKernel<Element>>(),
           .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
           .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
           .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>()};

@@ -24,17 +24,47 @@ class GatherRowsKernel {
   using Args = GatherRowsArgs;
   static constexpr int kThreads = 256;
   static constexpr int kSharedBytes = 0;
+  static constexpr int kRowsPerBlock = kThreads / simt::kWarpSize;
 
   static QUIRE_DEVICE void Run(const GatherRowsArgs& args) {
-    constexpr int kWarps = kThreads / simt::kWarpSize;
     simt::WaitForPriorGrid();
-    for (int i = simt::BlockIndex() * kWarps + simt::WarpIndex(); i < args.num_rows; i += simt::GridSize() * kWarps) {
+    for (int i = simt::BlockIndex() * kRowsPerBlock + simt::WarpIndex(); i < args.num_rows;
+         i += simt::GridSize() * kRowsPerBlock) {
       const uint16_t* const from = args.x + int64_t{simt::LoadReadOnly(args.rows + i)} * args.dim;
       uint16_t* const to = args.y + int64_t{i} * args.dim;
       for (int d = 8 * simt::LaneIndex(); d < args.dim; d += 8 * simt::kWarpSize) {
         simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to + d),
                           simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from + d)));
       }
+    }
+    simt::TriggerNextGrid();
+  }
+};
+
+// y[i, :] += bias.
+struct AddBiasArgs {
+  uint16_t* y;        // [num_rows, dim]
+  const float* bias;  // [dim]
+  int32_t num_rows;
+  int32_t dim;  // A multiple of 8.
+};
+
+template <typename Element>
+class AddBiasKernel {
+ public:
+  using Args = AddBiasArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const AddBiasArgs& args) {
+    simt::WaitForPriorGrid();
+    const int64_t chunks_per_row = args.dim / 8, num_chunks = args.num_rows * chunks_per_row;
+    for (int64_t i = int64_t{simt::BlockIndex()} * kThreads + simt::ThreadIndex(); i < num_chunks;
+         i += int64_t{simt::GridSize()} * kThreads) {
+      const int64_t d = i % chunks_per_row * 8;
+      Vector8<Element> y = Vector8<Element>::Load(args.y + 8 * i);
+      QUIRE_UNROLL for (int j = 0; j < 8; ++j) y.x[j] += simt::LoadReadOnly(args.bias + d + j);
+      y.Store(args.y + 8 * i);
     }
     simt::TriggerNextGrid();
   }

@@ -21,6 +21,11 @@ void SleepBriefly() {
 
 }  // namespace
 
+bool IsGpuEmulated() {
+  const char* const device = getenv("QUIRE_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "emulated";
+}
+
 Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   char directory[] = "/tmp/quire-e2e.XXXXXX";
   QUIRE_CHECK(mkdtemp(directory) != nullptr);
@@ -47,9 +52,11 @@ Cluster::~Cluster() {
 }
 
 std::vector<std::string> Cluster::WorkerCommand(int i) const {
-  std::vector<std::string> command = {Binary("quire-worker"), absl::StrCat("--model=", options_.model),
-                                      absl::StrCat("--listen=unix:", directory_, "/worker", i, ".sock"),
-                                      "--metrics-listen=", "--threads=1"};
+  std::vector<std::string> command = {
+      IsGpuEmulated() ? QUIRE_BINARY_DIR "/tests/quire-worker-emulated-gpu" : Binary("quire-worker"),
+      absl::StrCat("--model=", options_.model), absl::StrCat("--listen=unix:", directory_, "/worker", i, ".sock"),
+      "--metrics-listen=", "--threads=1"};
+  if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=256"});
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

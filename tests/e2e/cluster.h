@@ -10,6 +10,10 @@
 
 namespace quire {
 
+// Whether the environment has QUIRE_TEST_DEVICE=emulated: workers then compute on the emulated GPU, a thousand times
+// slower. On the CPU otherwise.
+bool IsGpuEmulated();
+
 struct ClusterOptions {
   std::string model;  // Directory of the checkpoint.
   int num_workers = 1;

@@ -34,7 +34,7 @@ void GatedBackend::Sample(const SamplingArgs& args) {
     is_step_waiting_ = false;
     if (is_spoiled_) const_cast<float*>(args.logits)[0] = std::numeric_limits<float>::infinity();
   }
-  cpu_->Sample(args);
+  backend_->Sample(args);
 }
 
 }  // namespace quire

@@ -1,9 +1,12 @@
 #include "tests/worker/test_worker.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/emulated_device.h"
 
 namespace quire {
 namespace {
@@ -14,10 +17,24 @@ T ValueOrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+std::unique_ptr<Backend> MakeTestBackend() {
+  if (!IsGpuEmulated()) return MakeCpuBackend(1);
+  return std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(),
+                                             cuda::CudaBackendOptions{.exact = true});
+}
+
 }  // namespace
 
-TestWorker::TestWorker(const TestWorkerOptions& options) {
-  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" + options.model;
+bool IsGpuEmulated() {
+  const char* const device = std::getenv("QUIRE_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "emulated";
+}
+
+TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeTestBackend()) {
+  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" +
+                                (!options.model.empty() ? options.model
+                                 : IsGpuEmulated()      ? "yarn"
+                                                        : "llama2");
   model_ = ValueOrDie(LoadModel(directory, &backend_));
   const ModelConfig& config = model_->config;
   limits_ = {.max_sequences = options.max_sequences,
@@ -31,7 +48,7 @@ TestWorker::TestWorker(const TestWorkerOptions& options) {
                         .num_kv_heads = config.num_kv_heads,
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
-                        .type = DataType::kFloat32};
+                        .type = backend_.ActivationType()};
   storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, options.num_host_blocks, false));
   executor_ = ValueOrDie(Executor::Create(&backend_, model_.get(), storage_.get(), limits_, options.max_logit_rows));
 }

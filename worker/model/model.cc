@@ -25,13 +25,6 @@ absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& p
   return *std::move(contents);
 }
 
-absl::StatusOr<ModelConfig> ReadConfig(const std::string& directory) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
-                         ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
-  return ParseModelConfig(config, generation.value_or(""));
-}
-
 // Reading the text once is cheap beside the weights; what it means is the manager's to judge.
 absl::Status CheckTokenizerFile(const std::string& path, const std::string& contents) {
   const bool is_json = absl::EndsWith(path, ".json");
@@ -56,9 +49,16 @@ absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string&
 
 }  // namespace
 
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
+                         ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
+  return ParseModelConfig(config, generation.value_or(""));
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend) {
   auto model = std::make_unique<Model>();
-  QUIRE_ASSIGN_OR_RETURN(model->config, ReadConfig(directory));
+  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   QUIRE_ASSIGN_OR_RETURN(model->weights, LoadWeights(model->config, checkpoint, backend));

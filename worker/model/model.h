@@ -26,6 +26,9 @@ struct Model {
   std::vector<TokenizerFile> tokenizer_files;  // Those that exist.
 };
 
+// config.json, with what generation_config.json adds, of a model directory.
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
+
 // Reads a Hugging Face model directory: config.json, generation_config.json if present, the tokenizer files and, last
 // because they take longest, the safetensors weights. Nothing stays mapped afterwards.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
 }
 
 absl::Status Transformer::AllocateScratch() {
-  const size_t activation = backend_->ActivationSize();
+  const size_t activation = SizeOf(backend_->ActivationType());
   const size_t tokens = limits_.max_tokens;
   const size_t rows = limits_.max_logit_rows;
   const struct {
@@ -43,11 +43,12 @@ absl::Status Transformer::AllocateScratch() {
   return absl::OkStatus();
 }
 
-void Transformer::Forward(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {
-  QUIRE_CHECK_GE(batch.num_tokens, 1);
-  QUIRE_CHECK_LE(batch.num_tokens, limits_.max_tokens);
+void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools) {
+  QUIRE_CHECK_GE(host_batch.num_tokens, 1);
+  QUIRE_CHECK_LE(host_batch.num_tokens, limits_.max_tokens);
   QUIRE_CHECK_EQ(layout.num_kv_heads, config_.num_kv_heads);
   QUIRE_CHECK_EQ(layout.head_dim, config_.head_dim);
+  const BatchView& batch = backend_->PrepareBatch(host_batch);
   backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
@@ -79,6 +80,7 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   project.bias = layer.qkv_bias.floats();
   project.y = qkv_.get();
   project.num_tokens = batch.num_tokens;
+  project.y_type = backend_->ActivationType();
   backend_->Linear(project);
 
   RopeAppendArgs append{};
@@ -115,6 +117,7 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   output.residual = hidden_.get();
   output.y = hidden_.get();
   output.num_tokens = batch.num_tokens;
+  output.y_type = backend_->ActivationType();
   backend_->Linear(output);
 }
 
@@ -136,6 +139,7 @@ void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
   narrow.residual = hidden_.get();
   narrow.y = hidden_.get();
   narrow.num_tokens = num_tokens;
+  narrow.y_type = backend_->ActivationType();
   backend_->Linear(narrow);
 }
 

@@ -25,11 +25,12 @@ class Transformer {
                                                              Backend* backend, const StepLimits& limits);
 
   // Runs all layers over the batch, storing K and V of its tokens in their slots.
-  // kv_pools is [num_layers], host memory. REQUIRES: 1 <= batch.num_tokens <= max_tokens; layout matches the config.
-  void Forward(const BatchView& batch, const KvLayout& layout, void* const* kv_pools);
+  // kv_pools is [num_layers]; it and the arrays of the batch are in host memory. REQUIRES: 1 <= batch.num_tokens <=
+  // max_tokens; layout matches the config.
+  void Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools);
 
   // Logits of some token rows of the last Forward: [num_rows, vocab_size] float32 in backend memory, valid until the
-  // next Logits. `rows` is backend memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
+  // next Logits. `rows` is host memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
   const float* Logits(const int32_t* rows, int num_rows);
 
   const StepLimits& limits() const { return limits_; }

@@ -20,13 +20,6 @@ BackendBuffer Allocate(Backend* backend, size_t bytes) {
   return *std::move(buffer);
 }
 
-template <typename T>
-BackendBuffer ToDevice(Backend* backend, const std::vector<T>& values) {
-  BackendBuffer buffer = Allocate(backend, values.size() * sizeof(T));
-  backend->CopyToDevice(buffer.get(), values.data(), values.size() * sizeof(T));
-  return buffer;
-}
-
 }  // namespace
 
 struct PagedRunner::StepArrays {
@@ -79,23 +72,16 @@ void PagedRunner::Place(const Slice& slice, StepArrays* step) {
 std::vector<Logits> PagedRunner::Run(const std::vector<Slice>& slices) {
   StepArrays step;
   for (const Slice& slice : slices) Place(slice, &step);
-  const BackendBuffer token_ids = ToDevice(backend_, step.token_ids);
-  const BackendBuffer positions = ToDevice(backend_, step.positions);
-  const BackendBuffer slots = ToDevice(backend_, step.slots);
-  const BackendBuffer query_starts = ToDevice(backend_, step.query_starts);
-  const BackendBuffer context_lens = ToDevice(backend_, step.context_lens);
-  const BackendBuffer table_starts = ToDevice(backend_, step.table_starts);
-  const BackendBuffer block_tables = ToDevice(backend_, step.block_tables);
   BatchView batch{};
   batch.num_tokens = static_cast<int>(step.token_ids.size());
   batch.num_sequences = static_cast<int>(slices.size());
-  batch.token_ids = static_cast<const int32_t*>(token_ids.get());
-  batch.positions = static_cast<const int32_t*>(positions.get());
-  batch.slots = static_cast<const int64_t*>(slots.get());
-  batch.query_starts = static_cast<const int32_t*>(query_starts.get());
-  batch.context_lens = static_cast<const int32_t*>(context_lens.get());
-  batch.table_starts = static_cast<const int32_t*>(table_starts.get());
-  batch.block_tables = static_cast<const uint32_t*>(block_tables.get());
+  batch.token_ids = step.token_ids.data();
+  batch.positions = step.positions.data();
+  batch.slots = step.slots.data();
+  batch.query_starts = step.query_starts.data();
+  batch.context_lens = step.context_lens.data();
+  batch.table_starts = step.table_starts.data();
+  batch.block_tables = step.block_tables.data();
   transformer_->Forward(batch, layout_, pool_pointers_.data());
   return ReadLogits(batch.num_tokens);
 }
@@ -105,9 +91,7 @@ std::vector<Logits> PagedRunner::ReadLogits(int num_rows) {
   for (int first = 0; first < num_rows; first += transformer_->limits().max_logit_rows) {
     std::vector<int32_t> rows(std::min(num_rows - first, transformer_->limits().max_logit_rows));
     std::iota(rows.begin(), rows.end(), first);
-    const BackendBuffer device_rows = ToDevice(backend_, rows);
-    const float* logits =
-        transformer_->Logits(static_cast<const int32_t*>(device_rows.get()), static_cast<int>(rows.size()));
+    const float* logits = transformer_->Logits(rows.data(), static_cast<int>(rows.size()));
     for (size_t i = 0; i < rows.size(); ++i) {
       const size_t vocab_size = model_.config.vocab_size;
       result.emplace_back(vocab_size);

@@ -50,7 +50,7 @@ class PagedRunner {
     std::vector<uint32_t> blocks;
   };
 
-  // Device arrays of one step; the batch points into them.
+  // Arrays of one step; the batch points into them.
   struct StepArrays;
 
   void Place(const Slice& slice, StepArrays* step);

@@ -1,0 +1,317 @@
+#include "kernels/cuda/backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cuda/copy_blocks.h"
+#include "kernels/cuda/fatal.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope_append.h"
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/half_float.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kVectorElements = 8;  // Kernels load so many at once.
+
+// Rows of all matrices, one after the other, row-major on the device.
+class CudaMatrix : public PackedMatrix {
+ public:
+  CudaMatrix(Device* device, uint16_t* data, int rows, int cols)
+      : device_(device), data_(data), rows_(rows), cols_(cols) {}
+  ~CudaMatrix() override { device_->Free(data_); }
+
+  const uint16_t* data() const { return data_; }
+  int rows() const { return rows_; }
+  int cols() const { return cols_; }
+
+ private:
+  Device* const device_;
+  uint16_t* const data_;
+  const int rows_;
+  const int cols_;
+};
+
+const CudaMatrix& Matrix(const PackedMatrix& w) {
+  return static_cast<const CudaMatrix&>(w);
+}
+
+float ValueAt(const MatrixView& matrix, size_t i) {
+  switch (matrix.type) {
+    case DataType::kFloat32:
+      return static_cast<const float*>(matrix.data)[i];
+    case DataType::kBFloat16:
+      return ToFloat(static_cast<const BFloat16*>(matrix.data)[i]);
+    case DataType::kFloat16:
+      return ToFloat(static_cast<const Float16*>(matrix.data)[i]);
+  }
+  return 0;
+}
+
+// Elements [begin, end) of the matrix as `element`.
+void Convert(const MatrixView& matrix, DataType element, size_t begin, size_t end, uint16_t* to) {
+  for (size_t i = begin; i < end; ++i) {
+    const float value = ValueAt(matrix, i);
+    *to++ = element == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
+  }
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOptions& options)
+    : device_(std::move(device)),
+      element_(options.element),
+      exact_(options.exact),
+      kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
+      attention_(device_.get(), exact_),
+      sampler_(device_.get(), &kernels_),
+      batch_arena_(device_.get()),
+      rows_arena_(device_.get()),
+      copies_arena_(device_.get()),
+      gate_up_(device_.get(), "MLP activations") {}
+
+CudaBackend::~CudaBackend() {
+  device_->Synchronize();
+}
+
+std::string CudaBackend::NumericsFingerprint() const {
+  return "cuda 1 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
+}
+
+std::string CudaBackend::WhyNot(const KvLayout& layout) const {
+  if (layout.type != element_) {
+    return "K and V are " + std::string(Name(layout.type)) + ", on this device they must be " + Name(element_);
+  }
+  if (device_->FindKernels(element_, layout.head_dim, layout.block_size) == nullptr) {
+    return "there are no kernels for heads of " + std::to_string(layout.head_dim) + " in blocks of " +
+           std::to_string(layout.block_size) + " tokens of " + Name(element_);
+  }
+  return "";
+}
+
+const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
+  return *device_->FindKernels(element_, layout.head_dim, layout.block_size);
+}
+
+void CudaBackend::Free(void* memory) {
+  device_->Synchronize();
+  device_->Free(memory);
+}
+
+void CudaBackend::FreeHost(void* memory) {
+  device_->Synchronize();
+  device_->FreeHost(memory);
+}
+
+void CudaBackend::CopyToDevice(void* destination, const void* source, size_t bytes) {
+  device_->Copy(destination, source, bytes);
+  device_->Synchronize();
+}
+
+void CudaBackend::CopyToHost(void* destination, const void* source, size_t bytes) {
+  device_->Copy(destination, source, bytes);
+  device_->Synchronize();
+}
+
+std::unique_ptr<PackedMatrix> CudaBackend::Pack(const MatrixView* matrices, int num_matrices) {
+  constexpr size_t kPieceElements = size_t{1} << 20;
+  const int cols = matrices[0].cols;
+  if (cols % kVectorElements != 0)
+    Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kVectorElements);
+  int rows = 0;
+  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
+  auto* const data = static_cast<uint16_t*>(device_->Allocate(size_t(rows) * cols * sizeof(uint16_t)));
+  if (data == nullptr) return nullptr;
+  auto result = std::make_unique<CudaMatrix>(device_.get(), data, rows, cols);
+  std::vector<uint16_t> piece(kPieceElements);
+  uint16_t* to = data;
+  for (int i = 0; i < num_matrices; ++i) {
+    const size_t size = size_t(matrices[i].rows) * cols;
+    for (size_t begin = 0; begin < size; begin += kPieceElements) {
+      const size_t end = std::min(size, begin + kPieceElements);
+      Convert(matrices[i], element_, begin, end, piece.data());
+      CopyToDevice(to, piece.data(), (end - begin) * sizeof(uint16_t));
+      to += end - begin;
+    }
+  }
+  return result;
+}
+
+std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
+  const MatrixView both[] = {gate, up};
+  return Pack(both, 2);
+}
+
+int CudaBackend::NumBlocks(int64_t count, int per_block) {
+  constexpr int64_t kMost = 1 << 16;  // More is a loop inside of the kernel.
+  return int(std::clamp<int64_t>((count + per_block - 1) / per_block, 1, kMost));
+}
+
+const BatchView& CudaBackend::PrepareBatch(const BatchView& batch) {
+  const int num_tokens = batch.num_tokens, num_sequences = batch.num_sequences;
+  const size_t num_entries = batch.table_starts[num_sequences];
+  UploadArena& arena = batch_arena_;
+  arena.Begin(2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
+              3 * UploadArena::BytesFor<int32_t>(num_sequences + 1) + UploadArena::BytesFor<uint32_t>(num_entries));
+  batch_ = {.num_tokens = num_tokens,
+            .num_sequences = num_sequences,
+            .token_ids = arena.Add(batch.token_ids, num_tokens),
+            .positions = arena.Add(batch.positions, num_tokens),
+            .slots = arena.Add(batch.slots, num_tokens),
+            .query_starts = arena.Add(batch.query_starts, num_sequences + 1),
+            .context_lens = arena.Add(batch.context_lens, num_sequences),
+            .table_starts = arena.Add(batch.table_starts, num_sequences + 1),
+            .block_tables = arena.Add(batch.block_tables, num_entries)};
+  arena.Upload();
+  num_positions_ = *std::max_element(batch.context_lens, batch.context_lens + num_sequences);
+  attention_.BeginStep(batch, batch_);
+  return batch_;
+}
+
+void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+  device_->Launch(kernels_.gather_rows,
+                  GatherRowsArgs{.x = Matrix(table).data(),
+                                 .rows = token_ids,
+                                 .y = static_cast<uint16_t*>(y),
+                                 .num_rows = num_tokens,
+                                 .dim = Matrix(table).cols()},
+                  NumBlocks(num_tokens, GatherRowsKernel::kRowsPerBlock));
+}
+
+void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type,
+                           bool adds_to_y) {
+  const CudaMatrix& matrix = Matrix(w);
+  device_->Multiply({.x = static_cast<const uint16_t*>(x),
+                     .w = matrix.data(),
+                     .y = y,
+                     .num_rows = num_tokens,
+                     .num_columns = matrix.rows(),
+                     .depth = matrix.cols(),
+                     .element = element_,
+                     .y_type = y_type,
+                     .adds_to_y = adds_to_y});
+}
+
+void CudaBackend::AddBias(const float* bias, int num_rows, int dim, void* y) {
+  device_->Launch(kernels_.add_bias,
+                  AddBiasArgs{.y = static_cast<uint16_t*>(y), .bias = bias, .num_rows = num_rows, .dim = dim},
+                  NumBlocks(int64_t{num_rows} * dim / kVectorElements, kernels_.add_bias.num_threads));
+}
+
+void CudaBackend::Linear(const LinearArgs& args) {
+  const int dim = Matrix(*args.w).rows();
+  if (args.residual != nullptr && args.residual != args.y) {
+    device_->Copy(args.y, args.residual, size_t(args.num_tokens) * dim * SizeOf(args.y_type));
+  }
+  Multiply(args.x, *args.w, args.num_tokens, args.y, args.y_type, args.residual != nullptr);
+  if (args.bias == nullptr) return;
+  if (args.y_type != element_) Fatal("a bias of %d logits", dim);
+  AddBias(args.bias, args.num_tokens, dim, args.y);
+}
+
+void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
+  const int dim = Matrix(*args.w).rows() / 2;
+  uint16_t* const gate_up = gate_up_.Reserve<uint16_t>(size_t(args.num_tokens) * 2 * dim);
+  Multiply(args.x, *args.w, args.num_tokens, gate_up, element_, /*adds_to_y=*/false);
+  if (args.bias != nullptr) AddBias(args.bias, args.num_tokens, 2 * dim, gate_up);
+  device_->Launch(
+      kernels_.silu_mul,
+      SiluMulArgs{.x = gate_up, .y = static_cast<uint16_t*>(args.y), .num_rows = args.num_tokens, .dim = dim},
+      NumBlocks(int64_t{args.num_tokens} * dim / kVectorElements, kernels_.silu_mul.num_threads));
+}
+
+void CudaBackend::RmsNorm(const RmsNormArgs& args) {
+  device_->Launch(kernels_.rms_norm,
+                  RmsNormKernelArgs{.x = static_cast<const uint16_t*>(args.x),
+                                    .weight = args.weight,
+                                    .y = static_cast<uint16_t*>(args.y),
+                                    .num_rows = args.num_rows,
+                                    .dim = args.dim,
+                                    .epsilon = args.epsilon},
+                  NumBlocks(args.num_rows, 1));
+}
+
+const float* CudaBackend::Rotary(const RopeAppendArgs& args) {
+  const int half = args.rotary_dim / 2;
+  const auto matches = [&](const auto& table) { return table->Matches(args.inv_freq, half, args.attention_scaling); };
+  auto table = std::find_if(rotary_tables_.begin(), rotary_tables_.end(), matches);
+  if (table == rotary_tables_.end()) {
+    table = rotary_tables_.insert(
+        table, std::make_unique<RotaryTable>(device_.get(), args.inv_freq, half, args.attention_scaling));
+  }
+  return (*table)->Get(num_positions_);
+}
+
+void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
+  const KvLayout& layout = *args.layout;
+  if (args.rotary_dim != layout.head_dim) {
+    Fatal("a rotary embedding of %d of %d dimensions", args.rotary_dim, layout.head_dim);
+  }
+  const int64_t num_heads = int64_t{args.batch->num_tokens} * (args.num_heads + 2 * layout.num_kv_heads);
+  const Kernel<RopeAppendKernelArgs>& kernel = KernelsFor(layout).rope_append;
+  device_->Launch(kernel,
+                  RopeAppendKernelArgs{.qkv = static_cast<uint16_t*>(args.qkv),
+                                       .positions = args.batch->positions,
+                                       .slots = args.batch->slots,
+                                       .rotary_table = Rotary(args),
+                                       .q_norm = args.q_norm,
+                                       .k_norm = args.k_norm,
+                                       .norm_epsilon = args.norm_epsilon,
+                                       .kv_pool = static_cast<char*>(args.kv_pool),
+                                       .num_tokens = args.batch->num_tokens,
+                                       .num_heads = args.num_heads,
+                                       .num_kv_heads = layout.num_kv_heads,
+                                       .block_size = layout.block_size},
+                  NumBlocks(num_heads, kernel.num_threads / simt::kWarpSize));
+}
+
+void CudaBackend::Attention(const quire::AttentionArgs& args) {
+  attention_.Run(args, KernelsFor(*args.layout));
+}
+
+void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {
+  rows_arena_.Begin(UploadArena::BytesFor<int32_t>(num_rows));
+  const int32_t* const rows_on_device = rows_arena_.Add(rows, num_rows);
+  rows_arena_.Upload();
+  device_->Launch(kernels_.gather_rows,
+                  GatherRowsArgs{.x = static_cast<const uint16_t*>(x),
+                                 .rows = rows_on_device,
+                                 .y = static_cast<uint16_t*>(y),
+                                 .num_rows = num_rows,
+                                 .dim = dim},
+                  NumBlocks(num_rows, GatherRowsKernel::kRowsPerBlock));
+}
+
+void CudaBackend::CopyBlocks(const BlockCopyArgs& args) {
+  const KvLayout& layout = *args.layout;
+  copies_arena_.Begin(2 * UploadArena::BytesFor<uint32_t>(args.num_copies) +
+                      UploadArena::BytesFor<char*>(layout.num_layers));
+  CopyBlocksArgs kernel_args{};
+  kernel_args.sources = copies_arena_.Add(args.sources, args.num_copies);
+  kernel_args.destinations = copies_arena_.Add(args.destinations, args.num_copies);
+  kernel_args.kv_pools = reinterpret_cast<char* const*>(copies_arena_.Add(args.kv_pools, layout.num_layers));
+  kernel_args.num_copies = args.num_copies;
+  kernel_args.num_layers = layout.num_layers;
+  kernel_args.block_bytes = int64_t(layout.block_bytes());
+  copies_arena_.Upload();
+  device_->Launch(kernels_.copy_blocks, kernel_args, NumBlocks(int64_t{args.num_copies} * layout.num_layers, 1));
+}
+
+void CudaBackend::SwapBlocks(const BlockSwapArgs& args) {
+  const size_t bytes = args.layout->block_bytes();
+  const int num_layers = args.layout->num_layers;
+  pieces_.clear();
+  for (int swap = 0; swap < args.num_swaps; ++swap) {
+    for (int layer = 0; layer < num_layers; ++layer) {
+      char* const block = static_cast<char*>(args.kv_pools[layer]) + args.blocks[swap] * bytes;
+      char* const host =
+          static_cast<char*>(args.host_pool) + (size_t{args.host_blocks[swap]} * num_layers + layer) * bytes;
+      const bool is_out = args.direction == SwapDirection::kOut;
+      pieces_.push_back({is_out ? host : block, is_out ? block : host, bytes});
+    }
+  }
+  device_->CopyBatch(pieces_.data(), int(pieces_.size()));
+}
+
+}  // namespace quire::cuda

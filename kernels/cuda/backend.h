@@ -1,0 +1,88 @@
+#ifndef QUIRE_KERNELS_CUDA_BACKEND_H_
+#define QUIRE_KERNELS_CUDA_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/rotary_table.h"
+#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/upload_arena.h"
+
+namespace quire::cuda {
+
+struct CudaBackendOptions {
+  // Of weights, activations, K and V: bfloat16 or float16. Weights of other types are rounded to it.
+  DataType element = DataType::kBFloat16;
+  // A row's result does not depend on the rows beside it, as on the CPU. Slower for prompts.
+  bool exact = false;
+};
+
+// The backend for GPUs. Operations are queued in the order of the calls; Sample, CopyToHost and whatever must reuse
+// memory wait for them.
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<Device> device, const CudaBackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string Description() const override { return device_->Description(); }
+  std::string NumericsFingerprint() const override;
+  std::string WhyNot(const KvLayout& layout) const override;
+
+  std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
+  void* Allocate(size_t bytes) override { return device_->Allocate(bytes); }
+  void Free(void* memory) override;
+  void* AllocateHost(size_t bytes) override { return device_->AllocateHost(bytes); }
+  void FreeHost(void* memory) override;
+  void CopyToDevice(void* destination, const void* source, size_t bytes) override;
+  void CopyToHost(void* destination, const void* source, size_t bytes) override;
+  DataType ActivationType() const override { return element_; }
+
+  std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
+  std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
+  DataType InputType(const PackedMatrix&) const override { return element_; }
+
+  const BatchView& PrepareBatch(const BatchView& batch) override;
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
+  void Linear(const LinearArgs& args) override;
+  void GatedLinear(const GatedLinearArgs& args) override;
+  void RmsNorm(const RmsNormArgs& args) override;
+  void RopeAppend(const RopeAppendArgs& args) override;
+  void Attention(const quire::AttentionArgs& args) override;
+  void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
+  void CopyBlocks(const BlockCopyArgs& args) override;
+  void SwapBlocks(const BlockSwapArgs& args) override;
+  void Sample(const SamplingArgs& args) override { sampler_.Run(args); }
+
+ private:
+  // Those for the layout of K and V. REQUIRES: WhyNot is empty.
+  const KernelTable& KernelsFor(const KvLayout& layout) const;
+  void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
+  void AddBias(const float* bias, int num_rows, int dim, void* y);
+  const float* Rotary(const RopeAppendArgs& args);
+  // Blocks of threads that do `count` pieces of work, `per_block` in each.
+  static int NumBlocks(int64_t count, int per_block);
+
+  const std::unique_ptr<Device> device_;
+  const DataType element_;
+  const bool exact_;
+  const KernelTable& kernels_;  // For all that does not depend on heads and blocks.
+  CudaAttention attention_;
+  Sampler sampler_;
+  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
+  int num_positions_ = 0;                                    // Of the prepared batch: the largest, and one.
+  BatchView batch_ = {};                                     // On the device.
+  UploadArena batch_arena_;
+  UploadArena rows_arena_;
+  UploadArena copies_arena_;
+  DeviceBuffer gate_up_;  // [tokens, 2 * intermediate_size]
+  std::vector<CopyPiece> pieces_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_BACKEND_H_

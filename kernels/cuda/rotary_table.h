@@ -1,0 +1,34 @@
+#ifndef QUIRE_KERNELS_CUDA_ROTARY_TABLE_H_
+#define QUIRE_KERNELS_CUDA_ROTARY_TABLE_H_
+
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
+
+namespace quire::cuda {
+
+// Cosines and sines of a rotary embedding on the device, for as many positions as were needed so far. The device must
+// outlive it.
+class RotaryTable {
+ public:
+  // inv_freq[0, half) is in memory of the device, and stays there.
+  RotaryTable(Device* device, const float* inv_freq, int half, float scaling);
+
+  bool Matches(const float* inv_freq, int half, float scaling) const;
+
+  // [at least num_positions][2][half] on the device: cosines, then sines, scaled.
+  const float* Get(int num_positions);
+
+ private:
+  Device* const device_;
+  const float* const inv_freq_;
+  const float scaling_;
+  std::vector<float> frequencies_;  // What inv_freq_ holds.
+  int num_positions_ = 0;
+  DeviceBuffer table_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ROTARY_TABLE_H_

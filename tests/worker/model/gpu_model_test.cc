@@ -1,0 +1,112 @@
+// Whole models on the backend for GPUs, over the emulated device, against the CPU.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/emulated_device.h"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
+#include "tools/make_model/model_shape.h"
+#include "tools/make_model/safetensors_writer.h"
+#include "worker/model/model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kPromptTokens = 70;
+
+make_model::ModelShape Shape(const std::string& family) {
+  make_model::ModelShape shape = *make_model::Preset("tiny");
+  shape.family = family;
+  shape.vocab = 264;
+  if (family == "mistral") shape.window = 24;
+  EXPECT_EQ(make_model::Complete(&shape), "");
+  return shape;
+}
+
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+};
+
+LoadedModel Load(const TestDirectory& directory, std::unique_ptr<Backend> backend) {
+  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(directory.path(), backend.get());
+  EXPECT_TRUE(model.ok()) << model.status();
+  return {std::move(backend), *std::move(model)};
+}
+
+std::unique_ptr<Backend> EmulatedGpu(DataType element, bool exact) {
+  return std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(),
+                                             cuda::CudaBackendOptions{.element = element, .exact = exact});
+}
+
+Tokens Prompt() {
+  Tokens tokens(kPromptTokens);
+  for (int i = 0; i < kPromptTokens; ++i) tokens[i] = (37 * i + 11) % 264;
+  return tokens;
+}
+
+void WriteModel(const std::string& family, DataType type, const TestDirectory& directory) {
+  const make_model::ModelShape shape = Shape(family);
+  directory.Write("config.json", make_model::ConfigJson(shape, Name(type)));
+  const absl::Status status =
+      make_model::WriteRandomTensors(make_model::TensorsOf(shape), type, 1, directory.path() + "/model.safetensors");
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+// Every family in both types: biases, norms of heads, sliding windows, chunks. On the CPU all but the weights is
+// float32, on the GPU activations, K and V have 8 or 11 bits; the error is that of some 10 roundings per layer.
+TEST(GpuModelTest, LogitsAreThoseOfTheCpuUpToRounding) {
+  const struct {
+    DataType type;
+    float tolerance;
+  } types[] = {{DataType::kBFloat16, 0.03f}, {DataType::kFloat16, 0.004f}};
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    for (const auto& [type, tolerance] : types) {
+      SCOPED_TRACE(absl::StrCat(family, " ", Name(type)));
+      const TestDirectory directory;
+      WriteModel(family, type, directory);
+      const LoadedModel cpu = Load(directory, cpu::MakeCpuBackend(1, cpu::Isa::kGeneric));
+      PagedRunner expected(cpu.model.get(), cpu.backend.get(), {});
+      const std::vector<Logits> expected_logits = expected.Prefill(0, Prompt(), kPromptTokens);
+      const LoadedModel gpu = Load(directory, EmulatedGpu(type, /*exact=*/false));
+      PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = type});
+      const std::vector<Logits> actual_logits = actual.Prefill(0, Prompt(), 40);
+      for (int i = 0; i < kPromptTokens; ++i) {
+        EXPECT_LT(RelativeError(actual_logits[i], expected_logits[i]), tolerance) << "after token " << i;
+      }
+    }
+  }
+}
+
+TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
+  const TestDirectory directory;
+  WriteModel("llama", DataType::kBFloat16, directory);
+  const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/true));
+  PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = DataType::kBFloat16});
+  const std::vector<Logits> expected = whole.Prefill(0, Prompt(), kPromptTokens);
+  for (const auto& [chunk, block_size] : {std::pair(1, 16), std::pair(7, 1), std::pair(33, 4), std::pair(64, 64)}) {
+    SCOPED_TRACE(absl::StrCat("chunks of ", chunk, ", blocks of ", block_size));
+    PagedRunner runner(gpu.model.get(), gpu.backend.get(),
+                       {.block_size = block_size, .kv_type = DataType::kBFloat16, .placement_seed = 5});
+    EXPECT_EQ(runner.Prefill(0, Prompt(), chunk), expected);
+  }
+}
+
+TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {
+  const std::unique_ptr<Backend> gpu = EmulatedGpu(DataType::kBFloat16, /*exact=*/false);
+  KvLayout layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 64, .block_size = 16, .type = DataType::kBFloat16};
+  EXPECT_EQ(gpu->WhyNot(layout), "");
+  layout.head_dim = 48;
+  EXPECT_EQ(gpu->WhyNot(layout), "there are no kernels for heads of 48 in blocks of 16 tokens of bfloat16");
+  layout.type = DataType::kFloat32;
+  EXPECT_EQ(gpu->WhyNot(layout), "K and V are float32, on this device they must be bfloat16");
+}
+
+}  // namespace
+}  // namespace quire
