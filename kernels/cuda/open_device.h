@@ -17,8 +17,16 @@ struct DeviceOptions {
 };
 
 // Null, and the reason in one line, when there is no such GPU, it is older than sm_80, or the program was built without
-// CUDA (no_device.cc).
+// CUDA.
+//
+// What needs CUDA is a library of its own, libquire_cuda.so beside the program, and is loaded here. So one program runs
+// with and without CUDA; and cuBLAS has 94 KB of thread-local storage, which, linked to the program, is taken out of
+// the stack of every thread: those of the metrics server, of 100 KB, would not start.
 std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* why_not);
+
+// The same function inside of that library, and its name there.
+using OpenCudaDeviceFunction = std::unique_ptr<Device>(const DeviceOptions& options, std::string* why_not);
+inline constexpr char kOpenCudaDevice[] = "quire_open_cuda_device";
 
 }  // namespace quire::cuda
 

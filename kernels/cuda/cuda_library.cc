@@ -1,11 +1,13 @@
+// What libquire_cuda.so is loaded for.
+
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/open_device.h"
 
-// Stands for no_device.cc where there is nvcc.
-
 namespace quire::cuda {
 
-std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* why_not) {
+extern "C" OpenCudaDeviceFunction quire_open_cuda_device;
+
+std::unique_ptr<Device> quire_open_cuda_device(const DeviceOptions& options, std::string* why_not) {
   return CudaDevice::Create({.ordinal = options.ordinal, .exact = options.exact, .tuning_cache = options.tuning_cache},
                             why_not);
 }

@@ -1,0 +1,37 @@
+#include "kernels/cuda/open_device.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace quire::cuda {
+namespace {
+
+constexpr char kLibrary[] = "libquire_cuda.so";
+
+// The folder of the running program, with a slash behind it.
+std::string ProgramFolder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  const std::string program(path, length > 0 ? length : 0);
+  return program.substr(0, program.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* why_not) {
+  const std::string path = ProgramFolder() + kLibrary;
+  if (access(path.c_str(), F_OK) != 0) {
+    *why_not = "this program was built without CUDA: there is no " + path;
+    return nullptr;
+  }
+  // Never closed: it lives as long as the process.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const open = library != nullptr ? dlsym(library, kOpenCudaDevice) : nullptr;
+  if (open == nullptr) {
+    *why_not = dlerror();
+    return nullptr;
+  }
+  return reinterpret_cast<OpenCudaDeviceFunction*>(open)(options, why_not);
+}
+
+}  // namespace quire::cuda
