@@ -57,7 +57,8 @@ TEST_F(WireSchemaTest, HasTheFilesOfTheWire) {
   for (const auto* file : Load(kDescriptors)) names.push_back(file->name());
   EXPECT_THAT(
       names, UnorderedElementsAre("quire/v1/common.proto", "quire/v1/inference.proto", "quire/v1/worker.proto",
-                                  "quire/v1/admin.proto", "google/rpc/status.proto", "google/rpc/error_details.proto"));
+                                  "quire/v1/inspect.proto", "quire/v1/admin.proto", "google/rpc/status.proto",
+                                  "google/rpc/error_details.proto"));
 }
 
 TEST_F(WireSchemaTest, FollowsTheHouseRules) {
