@@ -63,7 +63,9 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   *request = std::move(valid->request);
   // Under the lock: once it is registered, an Abort may make it write.
   std::lock_guard lock(mutex_);
-  QUIRE_RETURN_IF_ERROR(environment_->registry->Add(name, stream));
+  const absl::Status added = environment_->registry->Add(name, stream);
+  if (absl::IsResourceExhausted(added)) environment_->counts->Count(RpcRefusal::kTooManyRequests);
+  QUIRE_RETURN_IF_ERROR(added);
   stream_ = std::move(stream);
   return absl::OkStatus();
 }

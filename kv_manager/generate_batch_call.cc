@@ -147,6 +147,7 @@ void GenerateBatchCall::Start(uint64_t tag, v1::GenerateRequest request, int64_t
     if (running_.contains(tag)) {
       status = TagRunning(tag);
     } else if (running_.size() >= environment_->max_batch_requests) {
+      environment_->counts->Count(RpcRefusal::kTooManyBatchRequests);
       status = TooManyRequests(environment_->max_batch_requests);
     } else {
       running_.emplace(tag, member);

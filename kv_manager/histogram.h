@@ -2,20 +2,23 @@
 #define QUIRE_KV_MANAGER_HISTOGRAM_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "base/check.h"
 
 namespace quire {
 
-// Counts of observations by size. A plain value: its owner observes, copies are read elsewhere.
+// Counts of observations by size. A plain value without memory of its own: its owner observes, copies, one for every
+// round of a step loop, are read elsewhere.
 class Histogram {
  public:
-  // `bounds` ascend and live as long as the program. Bucket i counts what is at most bounds[i] and above the bound
-  // before; the last bucket has no upper bound.
-  explicit Histogram(absl::Span<const double> bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
+  static constexpr size_t kMaxBounds = 23;
+
+  // `bounds` ascend, are at most kMaxBounds and live as long as the program. Bucket i counts what is at most bounds[i]
+  // and above the bound before; the last bucket has no upper bound.
+  explicit Histogram(absl::Span<const double> bounds) : bounds_(bounds) { QUIRE_CHECK_LE(bounds.size(), kMaxBounds); }
 
   void Observe(double value) {
     ++counts_[std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin()];
@@ -25,17 +28,17 @@ class Histogram {
   // REQUIRES: the same bounds.
   void Merge(const Histogram& other) {
     QUIRE_CHECK_EQ(bounds_.data(), other.bounds_.data());
-    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+    for (size_t i = 0; i <= bounds_.size(); ++i) counts_[i] += other.counts_[i];
     sum_ += other.sum_;
   }
 
   absl::Span<const double> bounds() const { return bounds_; }
-  absl::Span<const int64_t> counts() const { return counts_; }  // [bounds().size() + 1]
+  absl::Span<const int64_t> counts() const { return {counts_.data(), bounds_.size() + 1}; }
   double sum() const { return sum_; }
 
  private:
   absl::Span<const double> bounds_;
-  std::vector<int64_t> counts_;
+  std::array<int64_t, kMaxBounds + 1> counts_ = {};  // [bounds_.size() + 1]
   double sum_ = 0;
 };
 

@@ -135,6 +135,7 @@ absl::Status InferenceServiceImpl::RunOnText(size_t num_bytes, std::function<voi
     return absl::OkStatus();
   }
   if (input_threads_.TrySchedule(std::move(job), options_.max_waiting_texts)) return absl::OkStatus();
+  counts_.Count(RpcRefusal::kTooManyLongTexts);
   return WithRetryDelay(
       WithReason(absl::ResourceExhaustedError(
                      absl::StrCat(options_.max_waiting_texts, " long texts wait to be tokenized, the limit")),

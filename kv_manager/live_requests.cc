@@ -13,6 +13,11 @@ constexpr int64_t kNoToken = -1;
 void LiveRequests::Add(RequestId request, Entry entry) {
   if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
   wanted_blocks_ += entry.wanted_blocks;
+  stats_->prompt_tokens += entry.num_prompt_tokens;
+  const size_t slot = entry.tenant_slot;
+  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
+  ++stats_->tenants[slot].requests;
+  stats_->tenants[slot].prompt_tokens += entry.num_prompt_tokens;
   const bool is_new = entries_.emplace(request, std::move(entry)).second;
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
@@ -37,7 +42,9 @@ void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   entry->started = true;
   wanted_blocks_ -= entry->wanted_blocks;
   stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
+  stats_->started_tokens += entry->num_prompt_tokens;
   stats_->cached_tokens += num_cached_tokens;
+  entry->start_us = sent_us;
   entry->sink->OnStarted(num_cached_tokens);
 }
 
@@ -47,7 +54,12 @@ void LiveRequests::Emit(Emission emission, int64_t now_us) {
   Entry& entry = it->second;
   ++stats_->generated_tokens;
   const size_t index = emission.sample_index;
-  if (entry.last_token_us.empty()) stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
+  ++stats_->tenants[entry.tenant_slot].generated_tokens;
+  ++entry.num_generated_tokens;
+  if (entry.last_token_us.empty()) {
+    stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
+    entry.first_token_us = now_us;
+  }
   if (entry.last_token_us.size() <= index) entry.last_token_us.resize(index + 1, kNoToken);
   int64_t& last_us = entry.last_token_us[index];
   if (last_us != kNoToken) stats_->inter_token_seconds.Observe(Seconds(now_us - last_us));
@@ -61,8 +73,17 @@ void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
   it->second.sink->OnFinished(finished);
   if (!finished.ends_request) return;
   ++stats_->finished[static_cast<int>(finished.reason)];
-  stats_->request_seconds.Observe(Seconds(now_us - it->second.arrival_us));
+  ObserveEnd(it->second, now_us);
   Remove(it);
+}
+
+void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
+  stats_->request_seconds.Observe(Seconds(now_us - entry.arrival_us));
+  stats_->request_prompt_tokens.Observe(entry.num_prompt_tokens);
+  stats_->request_generated_tokens.Observe(static_cast<double>(entry.num_generated_tokens));
+  if (entry.num_generated_tokens == 0) return;
+  stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
+  stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
 }
 
 std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
@@ -82,7 +103,7 @@ bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) 
   const auto it = entries_.find(request);
   if (it == entries_.end()) return false;
   ++stats_->finished[static_cast<int>(reason)];
-  if (reason != FinishReason::kCancelled) stats_->request_seconds.Observe(Seconds(now_us - it->second.arrival_us));
+  if (reason != FinishReason::kCancelled) ObserveEnd(it->second, now_us);
   Remove(it);
   return true;
 }

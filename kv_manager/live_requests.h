@@ -27,12 +27,17 @@ class LiveRequests {
     std::shared_ptr<RequestSink> sink;
     int64_t arrival_us = 0;
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
-    int wanted_blocks = 0;                    // Counted as wanted until the request starts or ends.
+    int wanted_blocks = 0;  // Counted as wanted until the request starts or ends.
+    int num_prompt_tokens = 0;
+    int tenant_slot = 0;  // Of stats->tenants.
+    int64_t num_generated_tokens = 0;
+    int64_t start_us = 0;  // When its first plan was sent.
+    int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool started = false;
   };
 
-  // `stats` is borrowed.
+  // `stats` is borrowed; tenants get their slots there as their requests come.
   explicit LiveRequests(StepLoopStats* stats) : stats_(stats) {}
 
   void Add(RequestId request, Entry entry);
@@ -61,6 +66,7 @@ class LiveRequests {
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);
+  void ObserveEnd(const Entry& entry, int64_t now_us);
   void Remove(Entries::iterator it);
 
   StepLoopStats* const stats_;

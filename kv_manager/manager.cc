@@ -59,7 +59,7 @@ Manager::Manager(const ManagerOptions& options)
       engine_(
           MakeStepLoopOptions(options),
           {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
-          &SteadyClock()),
+          &SteadyClock(), options.max_tenant_labels),
       inference_(&engine_, options.inference),
       admin_(&engine_, &inference_) {}
 
@@ -77,7 +77,8 @@ absl::Status Manager::Listen() {
                                                      {v1::AdminService::service_full_name(), &admin_}}));
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
-  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts()));
+  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts(),
+                                                 MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   return absl::OkStatus();
 }
 

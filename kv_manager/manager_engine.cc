@@ -39,12 +39,13 @@ class QuestionRound {
 
 }  // namespace
 
-ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock)
+ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels)
     : options_(options),
       hooks_(std::move(hooks)),
       clock_(clock),
       started_us_(clock->NowMicros()),
-      registry_(options.scheduler.max_context_tokens) {}
+      registry_(options.scheduler.max_context_tokens),
+      tenants_(max_tenant_labels) {}
 
 ManagerEngine::~ManagerEngine() {
   Stop();
@@ -71,6 +72,7 @@ void ManagerEngine::AddWorker(const std::string& address) {
   if (std::any_of(workers_.begin(), workers_.end(), has_address)) return;
   StepLoopOptions options = options_;
   options.address = address;
+  options.tenants = &tenants_;
   StepLoop::Hooks hooks{.admit_worker = [this](const WorkerDescription& worker) { return registry_.Admit(worker); },
                         .on_change = [this] { OnLoopChange(); }};
   workers_.push_back(
@@ -159,7 +161,8 @@ ManagerStatus ManagerEngine::status() const {
   const std::shared_ptr<const ServedModel> model = registry_.model();
   if (model != nullptr) status.model_name = model->name;
   const std::lock_guard lock(mutex_);
-  status.uptime_us = clock_->NowMicros() - started_us_;
+  status.now_us = clock_->NowMicros();
+  status.uptime_us = status.now_us - started_us_;
   status.is_ready = !is_draining_ && HasReadyWorker();
   status.is_draining = is_draining_;
   status.totals = retired_;
@@ -168,6 +171,7 @@ ManagerStatus ManagerEngine::status() const {
     status.totals.Add(status.workers.back()->stats);
   }
   status.refusals = refusals_;
+  status.tenant_labels = tenants_.labels();
   return status;
 }
 

@@ -35,6 +35,7 @@ struct SubmitRefusals {
 
 // One look at the whole manager: each worker's part is consistent in itself.
 struct ManagerStatus {
+  int64_t now_us = 0;  // Clock of the step loops.
   int64_t uptime_us = 0;
   std::string model_name;  // Empty until a worker joined.
   bool is_ready = false;   // A worker is ready and the manager is not draining.
@@ -43,6 +44,8 @@ struct ManagerStatus {
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // Of these workers and of those that are gone for good.
   SubmitRefusals refusals;
+  std::vector<std::string> tenant_labels = {
+      TenantLabels::kOthers};  // By slot; at least as many as the totals have tenants.
 };
 
 // The Engine over any number of workers: a step loop for each, and requests placed among them. Thread-safe.
@@ -54,8 +57,12 @@ class ManagerEngine : public Engine {
     std::function<void(bool is_ready)> on_readiness;
   };
 
-  // `options.address` is ignored. `clock` is borrowed.
-  ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock);
+  static constexpr int kMaxTenantLabels = 32;
+
+  // `options.address` and `options.tenants` are ignored. `clock` is borrowed. No more than `max_tenant_labels` tenants
+  // are told apart in the status.
+  ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock,
+                int max_tenant_labels = kMaxTenantLabels);
   ~ManagerEngine() override;  // Stops.
 
   // These are the workers from now on: starts a step loop for each new address, and ends those of missing ones once
@@ -97,6 +104,7 @@ class ManagerEngine : public Engine {
   const Clock* const clock_;
   const int64_t started_us_;
   ModelRegistry registry_;
+  TenantLabels tenants_;
   std::atomic<int> block_size_ = 0;  // Of the worker that got the last request; 0 before the first.
 
   mutable std::mutex mutex_;  // Guards the rest; the loops' own locks are taken under it.

@@ -1,87 +1,76 @@
 #include "kv_manager/metrics.h"
 
-#include <limits>
+#include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/process_usage.h"
 #include "base/version.h"
-#include "kv_manager/histogram.h"
+#include "kv_manager/metric_page.h"
+#include "kv_manager/vllm_metrics.h"
 #include "kv_manager/worker_status.h"
 
 namespace quire {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-// The families in the making.
-class Page {
- public:
-  void Begin(MetricType type, std::string name, std::string help) {
-    families_.push_back({std::move(name), std::move(help), type, {}});
-  }
-  void Value(double value, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    if (families_.back().type == MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-    families_.back().metric.push_back(std::move(metric));
-  }
-  void Value(const Histogram& histogram, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    uint64_t count = 0;
-    for (size_t i = 0; i < histogram.counts().size(); ++i) {
-      count += histogram.counts()[i];
-      const bool is_last = i == histogram.bounds().size();
-      metric.histogram.bucket.push_back(
-          {count, is_last ? std::numeric_limits<double>::infinity() : histogram.bounds()[i]});
-    }
-    metric.histogram.sample_count = count;
-    metric.histogram.sample_sum = histogram.sum();
-    families_.back().metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> Take() { return std::move(families_); }
-
- private:
-  std::vector<MetricFamily> families_;
-};
 
 using Workers = std::vector<std::shared_ptr<const WorkerStatus>>;
 
 // One value per worker, labelled by it.
 template <typename Get>
-void PerWorker(const Workers& workers, Page* page, const Get& get) {
+void PerWorker(const Workers& workers, MetricPage* page, const Get& get) {
   for (const auto& worker : workers) page->Value(get(*worker), {{"worker", worker->address}});
 }
 
-void RenderBlocks(const Workers& workers, Page* page) {
-  page->Begin(
-      MetricType::Gauge, "quire_kv_blocks",
-      "KV blocks by state: free, evictable (held by the prefix cache alone) and used add up to the pool; shared "
-      "ones, which more than one sequence holds, are part of used");
+// The states of a tier add up to it; what lies across them has a family of its own.
+void RenderBlockStates(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_kv_blocks",
+              "KV blocks by tier and state; the states add up to the tier. used: sequences or pins hold them; "
+              "evictable: only the prefix cache does, so they are free for whoever needs them");
   for (const auto& worker : workers) {
-    const std::pair<const char*, int> states[] = {{"free", worker->blocks.free},
-                                                  {"evictable", worker->blocks.evictable},
-                                                  {"used", worker->blocks.used},
-                                                  {"shared", worker->blocks.shared}};
-    for (const auto& [state, count] : states) page->Value(count, {{"worker", worker->address}, {"state", state}});
+    const BlockCounts& blocks = worker->blocks;
+    const auto state = [&](const char* tier, const char* state, int count) {
+      page->Value(count, {{"worker", worker->address}, {"tier", tier}, {"state", state}});
+    };
+    state("device", "free", blocks.free);
+    state("device", "evictable", blocks.evictable);
+    state("device", "used", blocks.used);
+    state("host", "free", blocks.host_total - blocks.host_used);
+    state("host", "used", blocks.host_used);
   }
-  page->Begin(MetricType::Gauge, "quire_kv_pool_blocks", "KV blocks of the pool");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.total; });
-  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "KV blocks that pins hold; part of used");
+  page->Begin(MetricType::Gauge, "quire_kv_pool_blocks",
+              "KV blocks of a tier: of the device, or of the host for swaps");
+  for (const auto& worker : workers) {
+    page->Value(worker->blocks.total, {{"worker", worker->address}, {"tier", "device"}});
+    page->Value(worker->blocks.host_total, {{"worker", worker->address}, {"tier", "host"}});
+  }
+  page->Begin(MetricType::Gauge, "quire_kv_shared_blocks",
+              "Used KV blocks of the device that more than one sequence or pin holds");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.shared; });
+  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "Used KV blocks of the device that pins hold");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.pinned; });
-  page->Begin(MetricType::Gauge, "quire_kv_host_blocks", "KV blocks of the host tier that hold swapped sequences");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.host_used; });
-  page->Begin(MetricType::Gauge, "quire_kv_host_pool_blocks", "KV blocks of the host tier");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.host_total; });
+}
+
+void RenderBlockUse(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_kv_block_size_tokens", "Tokens that a KV block holds");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.block_size; });
+  page->Begin(MetricType::Gauge, "quire_kv_allocated_slots",
+              "Places for tokens in the block tables of sequences, shared ones once for each sequence");
+  PerWorker(workers, page, [](const WorkerStatus& worker) {
+    return static_cast<double>(worker.blocks.table_entries * worker.block_size);
+  });
+  page->Begin(MetricType::Gauge, "quire_kv_live_tokens",
+              "Of those places, the ones with a token; the others are lost to fragmentation");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.blocks.live_tokens); });
+  page->Begin(MetricType::Gauge, "quire_kv_saved_blocks",
+              "Entries of block tables beyond the used blocks: blocks that sharing saves");
+  PerWorker(workers, page, [](const WorkerStatus& worker) {
+    return static_cast<double>(std::max<int64_t>(0, worker.blocks.table_entries - worker.blocks.used));
+  });
   page->Begin(MetricType::Counter, "quire_kv_evictions_total", "Blocks that the prefix cache gave up for others");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.evictions; });
   page->Begin(MetricType::Counter, "quire_kv_forks_total", "Samples and beams that began as a copy of another");
@@ -89,14 +78,29 @@ void RenderBlocks(const Workers& workers, Page* page) {
   page->Begin(MetricType::Counter, "quire_kv_cow_copies_total",
               "Blocks copied because a sequence wrote to a shared one");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cow_copies; });
+  page->Begin(
+      MetricType::Counter, "quire_kv_swapped_blocks_total",
+      "Blocks moved to the host tier (out) and back (in); a worker's quire_worker_swapped_bytes_total has bytes");
+  for (const auto& worker : workers) {
+    page->Value(static_cast<double>(worker->stats.swapped_out_blocks),
+                {{"worker", worker->address}, {"direction", "out"}});
+    page->Value(static_cast<double>(worker->stats.swapped_in_blocks),
+                {{"worker", worker->address}, {"direction", "in"}});
+  }
 }
 
-void RenderRequests(const ManagerStatus& status, Page* page) {
+void RenderRequestStates(const ManagerStatus& status, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_requests", "Requests by state");
   for (const auto& worker : status.workers) {
     page->Value(worker->waiting_requests, {{"worker", worker->address}, {"state", "waiting"}});
     page->Value(worker->running_requests, {{"worker", worker->address}, {"state", "running"}});
   }
+  page->Begin(MetricType::Gauge, "quire_swapped_requests",
+              "Of the waiting ones, those whose blocks are in the host tier");
+  PerWorker(status.workers, page, [](const WorkerStatus& worker) { return worker.swapped_requests; });
+}
+
+void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, MetricPage* page) {
   const StepLoopStats& stats = status.totals;
   page->Begin(MetricType::Counter, "quire_requests_finished_total",
               "Requests that ended, by reason; stop: by a stop token or a stop string");
@@ -111,6 +115,12 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
   page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
   page->Value(stats.refused_queue_full, {{"reason", "queue_full"}});
   page->Value(stats.refused_never_fits, {{"reason", "never_fits"}});
+  for (size_t i = 0; i < kRpcRefusalNames.size(); ++i) {
+    page->Value(static_cast<double>(rpcs.count(static_cast<RpcRefusal>(i))), {{"reason", kRpcRefusalNames[i]}});
+  }
+}
+
+void RenderRequestWork(const StepLoopStats& stats, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_prompt_tokens_total", "Prompt tokens of accepted requests");
   page->Value(stats.prompt_tokens);
   page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
@@ -125,10 +135,36 @@ void RenderRequests(const ManagerStatus& status, Page* page) {
   page->Value(stats.inter_token_seconds);
   page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
   page->Value(stats.request_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_prefill_seconds",
+              "From the plan of a request's first step to its first token");
+  page->Value(stats.prefill_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_decode_seconds", "From a request's first token to its last");
+  page->Value(stats.decode_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_prompt_tokens", "Prompt tokens of a request that finished");
+  page->Value(stats.request_prompt_tokens);
+  page->Begin(MetricType::Histogram, "quire_request_generated_tokens",
+              "Tokens that a request generated until it finished, all its samples together");
+  page->Value(stats.request_generated_tokens);
 }
 
-// A code that no call of the method has ended with has no value, but for OK.
-void RenderRpcs(const RpcCounts& rpcs, Page* page) {
+void RenderTenants(const ManagerStatus& status, MetricPage* page) {
+  const std::vector<TenantUsage>& tenants = status.totals.tenants;
+  const auto per_tenant = [&](const char* name, const char* help, int64_t TenantUsage::*count) {
+    page->Begin(MetricType::Counter, name, help);
+    for (size_t slot = 0; slot < tenants.size(); ++slot) {
+      page->Value(static_cast<double>(tenants[slot].*count), {{"tenant", status.tenant_labels[slot]}});
+    }
+  };
+  per_tenant("quire_tenant_requests_total",
+             "Accepted requests by tenant; (none): they name none, (others): all beyond --max-tenant-labels",
+             &TenantUsage::requests);
+  per_tenant("quire_tenant_prompt_tokens_total", "Prompt tokens of accepted requests by tenant",
+             &TenantUsage::prompt_tokens);
+  per_tenant("quire_tenant_generated_tokens_total", "Tokens generated by tenant", &TenantUsage::generated_tokens);
+}
+
+// Of Generate every code has a value, so that a rate sees its first error, too; of the others OK and those that were.
+void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
   page->Begin(
       MetricType::Counter, "quire_rpcs_total",
       "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests. A "
@@ -136,29 +172,71 @@ void RenderRpcs(const RpcCounts& rpcs, Page* page) {
   for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
     for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
       const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<grpc::StatusCode>(code));
-      if (count == 0 && code != grpc::StatusCode::OK) continue;
+      const bool is_generate = static_cast<RpcMethod>(method) == RpcMethod::kGenerate;
+      if (count == 0 && code != grpc::StatusCode::OK && !is_generate) continue;
       page->Value(count, {{"method", kRpcMethodNames[method]}, {"code", kRpcCodeNames[code]}});
     }
   }
 }
 
-void RenderWorkers(const Workers& workers, Page* page) {
+// The age of what has not happened yet is 0.
+double SecondsSince(int64_t time_us, int64_t now_us) {
+  return Seconds(std::max<int64_t>(0, now_us - time_us));
+}
+
+void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
+  const Workers& workers = status.workers;
   page->Begin(MetricType::Gauge, "quire_worker_up", "1 while the worker serves steps");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.is_ready ? 1 : 0; });
+  page->Begin(MetricType::Gauge, "quire_worker_info", "1; the labels tell what the worker computes on");
+  for (const auto& worker : workers) {
+    page->Value(1, {{"worker", worker->address}, {"device", worker->device}});
+  }
   page->Begin(MetricType::Gauge, "quire_worker_epoch", "Epoch of the session, or of the last attempt to open one");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
   page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that ended");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
-  page->Begin(MetricType::Counter, "quire_preemptions_total", "Requests put back to waiting because blocks ran out");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.preemptions; });
-  page->Begin(MetricType::Counter, "quire_swap_outs_total", "Of those, the ones whose blocks went to the host tier");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.swap_outs; });
-  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total",
-              "Prompt tokens that the prefix cache held when their request first ran");
-  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cached_tokens; });
+  page->Begin(MetricType::Gauge, "quire_worker_plans_in_flight", "Plans sent to the worker and not yet answered");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.num_plans_in_flight; });
+  page->Begin(MetricType::Gauge, "quire_worker_last_step_age_seconds",
+              "Since the last result of a step, or since the session began; an idle worker's grows as well");
+  PerWorker(workers, page, [&](const WorkerStatus& worker) {
+    return worker.last_step_us == 0 ? 0 : SecondsSince(worker.last_step_us, status.now_us);
+  });
+  page->Begin(MetricType::Gauge, "quire_worker_step_age_seconds",
+              "How long the worker has been at the step that it owes next; 0 while it owes none");
+  PerWorker(workers, page, [&](const WorkerStatus& worker) {
+    return worker.num_plans_in_flight == 0 ? 0 : SecondsSince(worker.progress_us, status.now_us);
+  });
+}
+
+void RenderPreemptions(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Counter, "quire_preemptions_total",
+              "Requests put back to waiting, by cause (no_blocks, worker_lost) and by what becomes of their blocks "
+              "(swap: kept in the host tier, recompute: given up)");
+  for (const auto& worker : workers) {
+    const StepLoopStats& stats = worker->stats;
+    const auto count = [&](const char* cause, const char* kind, int64_t value) {
+      page->Value(static_cast<double>(value), {{"worker", worker->address}, {"cause", cause}, {"kind", kind}});
+    };
+    count("no_blocks", "swap", stats.swap_outs);
+    count("no_blocks", "recompute", stats.preemptions - stats.swap_outs);
+    count("worker_lost", "recompute", stats.interruptions);
+  }
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.recomputed_tokens; });
+}
+
+void RenderPrefixes(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Counter, "quire_started_prompt_tokens_total",
+              "Prompt tokens of requests that have begun to run: what the prefix cache was asked for");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.started_tokens; });
+  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total", "Of those, the ones that the prefix cache held");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cached_tokens; });
+}
+
+void RenderSteps(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Histogram, "quire_step_duration_seconds", "From a plan's sending to its result");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_seconds; });
   page->Begin(MetricType::Histogram, "quire_step_worker_seconds",
@@ -170,9 +248,11 @@ void RenderWorkers(const Workers& workers, Page* page) {
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
 }
 
-void RenderProcess(const ManagerStatus& status, Page* page) {
+void RenderProcess(const ManagerStatus& status, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_ready", "1 while a worker serves steps and the manager is not draining");
   page->Value(status.is_ready ? 1 : 0);
+  page->Begin(MetricType::Gauge, "quire_draining", "1 once the manager refuses new requests to shut down");
+  page->Value(status.is_draining ? 1 : 0);
   page->Begin(MetricType::Gauge, "quire_build_info", "1; the labels tell what runs");
   page->Value(1, {{"version", kVersion}, {"model", status.model_name}});
   const ProcessUsage usage = ReadProcessUsage();
@@ -186,13 +266,22 @@ void RenderProcess(const ManagerStatus& status, Page* page) {
 
 }  // namespace
 
-std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs) {
-  Page page;
-  RenderBlocks(status.workers, &page);
-  RenderRequests(status, &page);
+std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
+                                        const MetricsOptions& options) {
+  MetricPage page;
+  RenderBlockStates(status.workers, &page);
+  RenderBlockUse(status.workers, &page);
+  RenderRequestStates(status, &page);
+  RenderRequestEnds(status, rpcs, &page);
+  RenderRequestWork(status.totals, &page);
+  RenderTenants(status, &page);
   RenderRpcs(rpcs, &page);
-  RenderWorkers(status.workers, &page);
+  RenderWorkers(status, &page);
+  RenderPreemptions(status.workers, &page);
+  RenderPrefixes(status.workers, &page);
+  RenderSteps(status.workers, &page);
   RenderProcess(status, &page);
+  if (options.has_vllm_names) RenderVllmMetrics(status, &page);
   return page.Take();
 }
 

@@ -21,6 +21,11 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
           "the host listens on all networks of the machine.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
+ABSL_FLAG(int32_t, max_tenant_labels, 32,
+          "Tenants that metrics tell apart: the first that come have a label of their own, all others share one.");
+ABSL_FLAG(bool, vllm_metrics, true,
+          "Show the most used metrics under vLLM's names, too, for its dashboards and for gateways that pick endpoints "
+          "by them.");
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
           "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
           "--max-tokens-per-step may be lower.");
@@ -95,6 +100,7 @@ const ProgramFlags& Flags() {
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
       {{"Addresses:", {"workers", "listen", "metrics_listen"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
@@ -227,6 +233,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
+  options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
+  options.has_vllm_metrics = absl::GetFlag(FLAGS_vllm_metrics);
   options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {

@@ -22,6 +22,8 @@ struct ManagerOptions {
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
   double max_pinned_share = 0;
+  int max_tenant_labels = 0;
+  bool has_vllm_metrics = true;
   InferenceServiceOptions inference;
   int max_step_ms;  // 0: no limit.
   absl::Duration step_timeout;

@@ -43,7 +43,10 @@ bool PagedBlockManager::Allocate(SequenceId sequence, int first_written, int num
     const bool keeps_tokens = i == first_block && first_written % block_size() != 0;
     if (IsProtected(holding, i)) CopyOnWrite(&table, i, keeps_tokens, copies);
   }
+  Uncount(holding);
   while (table.num_blocks() < num_blocks) table.Append(Take());
+  holding.num_tokens = num_tokens;
+  Count(holding);
   return true;
 }
 
@@ -70,12 +73,14 @@ void PagedBlockManager::Fork(SequenceId parent, SequenceId child, int num_tokens
   QUIRE_CHECK_LE(num_blocks, from.table.num_blocks()) << parent;
   Holding holding(block_size());
   holding.table = from.table.Share(num_blocks);
+  holding.num_tokens = num_tokens;
   holding.is_swapped = from.is_swapped;
   holding.is_published = from.is_published;
   holding.salt = from.salt;
   holding.num_published_blocks = std::min(from.num_published_blocks, num_tokens / block_size());
   holding.published_in = from.published_in;
   from.num_lent_blocks = std::max(from.num_lent_blocks, num_tokens / block_size());
+  Count(holding);
   holdings_.emplace(child, std::move(holding));
 }
 
@@ -83,6 +88,7 @@ void PagedBlockManager::Free(SequenceId sequence) {
   const auto it = holdings_.find(sequence);
   if (it == holdings_.end()) return;
   LeaveCache(sequence, &it->second);
+  Uncount(it->second);
   holdings_.erase(it);
 }
 
@@ -154,6 +160,8 @@ void PagedBlockManager::AdoptPrefix(SequenceId sequence, const std::string& salt
   } else {
     QUIRE_CHECK_EQ(holding.table.num_slots(), num_tokens) << sequence;
   }
+  holding.num_tokens = num_tokens;
+  Count(holding);
   tree_.Touch(holding.table.ids().back(), cache_step_);
 }
 
@@ -205,7 +213,9 @@ bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std:
       host_table.Append(host.Share());
     }
     LeaveCache(extent.sequence, &holding);
+    Uncount(holding);
     holding.table = std::move(host_table);
+    holding.num_tokens = extent.num_tokens;
     holding.is_swapped = true;
     holding.num_lent_blocks = 0;
   }
@@ -240,6 +250,7 @@ bool PagedBlockManager::SwapIn(absl::Span<const SequenceId> sequences, std::vect
     }
     holding.table = std::move(table);
     holding.is_swapped = false;
+    Count(holding);
   }
   return true;
 }
@@ -258,7 +269,9 @@ BlockCounts PagedBlockManager::counts() const {
           .shared = pool_.num_shared(),
           .host_total = host_pool_.num_blocks(),
           .host_used = host_pool_.num_used(),
-          .pinned = pins_.num_blocks()};
+          .pinned = pins_.num_blocks(),
+          .table_entries = num_table_entries_,
+          .live_tokens = num_live_tokens_};
 }
 
 absl::Status PagedBlockManager::CheckIntegrity() const {
@@ -273,9 +286,22 @@ absl::Status PagedBlockManager::CheckIntegrity() const {
   std::vector<int> references = by_copies;
   std::vector<int> host_references(host_pool_.num_blocks(), 0);
   for (const SwapInFlight& swap : swaps_) ++host_references[Value(swap.host.id())];
+  int64_t table_entries = 0;
+  int64_t live_tokens = 0;
   for (const auto& [sequence, holding] : holdings_) {
     std::vector<int>& counts = holding.is_swapped ? host_references : references;
     for (BlockId block : holding.table.ids()) ++counts[Value(block)];
+    if (holding.num_tokens > holding.table.num_slots()) {
+      return absl::InternalError(
+          absl::StrCat("a table of ", holding.table.num_slots(), " slots counts ", holding.num_tokens, " tokens"));
+    }
+    if (holding.is_swapped) continue;
+    table_entries += holding.table.num_blocks();
+    live_tokens += holding.num_tokens;
+  }
+  if (table_entries != num_table_entries_ || live_tokens != num_live_tokens_) {
+    return absl::InternalError(absl::StrCat("tables have ", table_entries, " entries for ", live_tokens,
+                                            " tokens, counted ", num_table_entries_, " for ", num_live_tokens_));
   }
   for (int i = 0; i < pool_.num_blocks(); ++i) {
     const BlockId block{static_cast<uint32_t>(i)};
@@ -312,6 +338,18 @@ void PagedBlockManager::LeaveCache(SequenceId sequence, Holding* holding) {
 
 PagedBlockManager::Holding& PagedBlockManager::HoldingOf(SequenceId sequence) {
   return holdings_.try_emplace(sequence, Holding(block_size())).first->second;
+}
+
+void PagedBlockManager::Uncount(const Holding& holding) {
+  if (holding.is_swapped) return;
+  num_table_entries_ -= holding.table.num_blocks();
+  num_live_tokens_ -= holding.num_tokens;
+}
+
+void PagedBlockManager::Count(const Holding& holding) {
+  if (holding.is_swapped) return;
+  num_table_entries_ += holding.table.num_blocks();
+  num_live_tokens_ += holding.num_tokens;
 }
 
 BlockRef PagedBlockManager::Take() {

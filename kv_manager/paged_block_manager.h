@@ -32,6 +32,10 @@ struct BlockCounts {
   int host_total = 0;  // Of the host tier.
   int host_used = 0;
   int pinned = 0;
+  // Of sequences that are not swapped: entries of their tables, a shared block once for each that holds it; and tokens
+  // that those hold or that a plan is storing there. table_entries * block_size - live_tokens slots are empty.
+  int64_t table_entries = 0;
+  int64_t live_tokens = 0;
 };
 
 struct PagedBlockManagerOptions {
@@ -102,7 +106,8 @@ class PagedBlockManager : public BlockManager {
   struct Holding {
     explicit Holding(int block_size) : table(block_size) {}
 
-    BlockTable table;  // Of the pool, or of the host tier.
+    BlockTable table;    // Of the pool, or of the host tier.
+    int num_tokens = 0;  // That the table holds, or a plan is storing there.
     bool is_swapped = false;
     bool is_published = false;     // To be, as it is computed.
     std::string salt;              // If so.
@@ -132,6 +137,9 @@ class PagedBlockManager : public BlockManager {
     return index >= holding.num_lent_blocks && IsShared(holding.table.ids()[index]);
   }
   Holding& HoldingOf(SequenceId sequence);
+  // Between these two, what the holding adds to the counts may change.
+  void Uncount(const Holding& holding);
+  void Count(const Holding& holding);
   void LeaveCache(SequenceId sequence, Holding* holding);
   BlockRef Take();
   void TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens);
@@ -153,6 +161,8 @@ class PagedBlockManager : public BlockManager {
   StepId step_{0};                   // Begun last.
   StepId cache_step_{0};             // Counts on over sessions: the cache's clock.
   int64_t num_evictions_ = 0;
+  int64_t num_table_entries_ = 0;  // See BlockCounts.
+  int64_t num_live_tokens_ = 0;
 };
 
 }  // namespace quire

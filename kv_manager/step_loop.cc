@@ -240,17 +240,17 @@ absl::Status StepLoop::Queue(Submitted* event) {
   }
   const Request& request = event->request;
   const RequestId id = request.id;
-  const int64_t num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
   LiveRequests::Entry entry{.sink = event->sink,
                             .arrival_us = request.arrival_us,
                             .deadline_us = request.deadline_us,
-                            .wanted_blocks = event->wanted_blocks};
+                            .wanted_blocks = event->wanted_blocks,
+                            .num_prompt_tokens = static_cast<int>(request.prompt.size())};
+  if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
   const absl::Status status = scheduler_->Submit(std::move(event->request));
   if (!status.ok()) {
     ++(absl::IsResourceExhausted(status) ? stats.refused_queue_full : stats.refused_never_fits);
     return status;
   }
-  stats.prompt_tokens += num_prompt_tokens;
   live_.Add(id, std::move(entry));
   return absl::OkStatus();
 }
@@ -273,6 +273,7 @@ void StepLoop::Handle(Described event) {
 void StepLoop::Handle(Opened event) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
+  current_.last_step_us = now_us_;
   tokens_at_open_ = current_.stats.generated_tokens;
   logged_waiting_ = false;
   logged_reason_ = absl::OkStatus();
@@ -286,6 +287,7 @@ void StepLoop::Handle(Answered event) {
   if (!link_.is_current(event.epoch)) return;
   if (absl::Status status = scheduler_->CheckResult(event.result); !status.ok()) return LoseWorker(std::move(status));
   const WorkerLink::SentPlan plan = link_.OnResult(now_us_);
+  current_.last_step_us = now_us_;
   if (step_budget_.has_value() && plan.num_tokens > 0) {
     step_budget_->Record(plan.num_tokens, event.duration_us);
     scheduler_->SetTokenBudget(step_budget_->tokens());
@@ -348,6 +350,7 @@ void StepLoop::LoseWorker(absl::Status reason) {
                         << link_.num_steps() << " steps: " << reason.message() << "; " << live_.size()
                         << " requests wait for it";
     ++current_.stats.worker_losses;
+    current_.stats.interruptions += scheduler_->counts().running;
     lost_since_us_ = now_us_;
     scheduler_->AbandonAll();
     CountFruitlessSession();
@@ -417,6 +420,8 @@ void StepLoop::PlanSteps() {
     current_.stats.plan_seconds.Observe(Seconds(planned_us - start_us));
     current_.stats.step_tokens.Observe(plan.num_tokens());
     current_.stats.cow_copies += static_cast<int64_t>(plan.copies.size());
+    current_.stats.swapped_out_blocks += static_cast<int64_t>(plan.swap_outs.size());
+    current_.stats.swapped_in_blocks += static_cast<int64_t>(plan.swap_ins.size());
     link_.Send(plan, planned_us);
   }
 }
@@ -450,6 +455,8 @@ void StepLoop::Publish() {
   current_.last_error = std::string(link_.last_error().message());
   current_.epoch = link_.epoch();
   current_.steps = link_.num_steps();
+  current_.num_plans_in_flight = link_.num_plans_in_flight();
+  current_.progress_us = link_.progress_us();
   if (scheduler_ != nullptr) {
     current_.blocks = blocks_->counts();
     current_.block_size = load.block_size = blocks_->block_size();

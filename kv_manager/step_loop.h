@@ -40,6 +40,7 @@ struct StepLoopOptions {
   int64_t max_step_us = 0;               // Steps are to take no longer, see StepBudget; 0: as long as they take.
   int max_inbox_requests = 1024;         // Submitted and not yet seen by the loop.
   int max_questions = 64;                // Asked and not yet answered.
+  TenantLabels* tenants = nullptr;       // Borrowed; null: all requests count under one label.
 };
 
 // One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens:

@@ -54,7 +54,8 @@ class WorkerLink {
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
   int num_plans_in_flight() const { return num_in_flight_; }
-  uint64_t num_steps() const { return num_steps_; }               // Answered in this session.
+  uint64_t num_steps() const { return num_steps_; }     // Answered in this session.
+  int64_t progress_us() const { return progress_us_; }  // The last result, or the plan sent into an idle session.
   const absl::Status& last_error() const { return last_error_; }  // OK while ready.
 
  private:
@@ -73,7 +74,7 @@ class WorkerLink {
 
   int num_in_flight_ = 0;
   SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
-  int64_t progress_us_ = 0;                     // The last result, or the plan sent into an idle session.
+  int64_t progress_us_ = 0;                     // See progress_us().
   uint64_t num_steps_ = 0;
 };
 

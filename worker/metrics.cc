@@ -69,6 +69,8 @@ std::vector<MetricFamily> WorkerMetrics::Collect() const {
   const WorkerStatsSnapshot stats = stats_->Snapshot();
   const ProcessUsage usage = ReadProcessUsage();
   const double num_blocks = info_.num_blocks;
+  const double num_host_blocks = info_.num_host_blocks;
+  const double block_bytes = static_cast<double>(info_.block_bytes);
   return {
       Counter("quire_worker_steps_total", "Steps completed.", stats.steps),
       Counter("quire_worker_failed_steps_total", "Steps that ended their session.", stats.failed_steps),
@@ -77,12 +79,16 @@ std::vector<MetricFamily> WorkerMetrics::Collect() const {
                   {{"kind", "prefill"}}),
           stats.decode_tokens, {{"kind", "decode"}}),
       Counter("quire_worker_tokens_sampled_total", "Tokens drawn.", stats.sampled_tokens),
+      And(Counter("quire_worker_swapped_bytes_total", "Bytes of blocks moved between the pool and the host tier.",
+                  static_cast<double>(stats.swapped_out_blocks) * block_bytes, {{"direction", "out"}}),
+          static_cast<double>(stats.swapped_in_blocks) * block_bytes, {{"direction", "in"}}),
       Counter("quire_worker_blocks_copied_total", "Blocks copied on write.", stats.copied_blocks),
       Gauge("quire_worker_rows_in_use", "Rows with a slice in the last step.", stats.rows_in_use),
       Gauge("quire_worker_rows", "Rows: sequences that may run at the same time.", info_.max_sequences),
       Gauge("quire_worker_kv_blocks", "Blocks of the pool.", num_blocks),
       Gauge("quire_worker_kv_block_size_tokens", "Tokens per block.", info_.block_size),
-      Gauge("quire_worker_kv_pool_bytes", "Size of the pool.", num_blocks * static_cast<double>(info_.block_bytes)),
+      Gauge("quire_worker_kv_pool_bytes", "Size of the pool.", num_blocks * block_bytes),
+      Gauge("quire_worker_kv_host_bytes", "Size of the host tier.", num_host_blocks * block_bytes),
       Counter("quire_worker_sessions_total", "Sessions opened.", stats.sessions),
       Gauge("quire_worker_session_open", "1 while a session is served.", stats.is_open ? 1 : 0),
       Gauge("quire_worker_session_epoch", "Epoch of the last session.", static_cast<double>(stats.epoch)),

@@ -18,6 +18,7 @@ struct MetricsInfo {
   std::string model_name;
   std::string device;
   uint32_t num_blocks;
+  uint32_t num_host_blocks;
   uint64_t block_bytes;  // All layers.
   int block_size;
   int max_sequences;

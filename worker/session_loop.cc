@@ -16,6 +16,8 @@ StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
   }
   counts.sampled_tokens = result.token_ids_size();
   counts.copied_blocks = plan.copy_sources_size();
+  counts.swapped_out_blocks = plan.swap_out_host_blocks_size();
+  counts.swapped_in_blocks = plan.swap_in_host_blocks_size();
   counts.rows = plan.slice_rows_size();
   counts.seconds = result.duration_us() * 1e-6;
   return counts;

@@ -145,6 +145,7 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
                                                            .model_name = model_name_,
                                                            .device = backend_->Description(),
                                                            .num_blocks = limits.num_blocks,
+                                                           .num_host_blocks = limits.num_host_blocks,
                                                            .block_bytes = storage_->layout().block_bytes_all_layers(),
                                                            .block_size = limits.block_size,
                                                            .max_sequences = limits.max_sequences}));

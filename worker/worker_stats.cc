@@ -11,6 +11,8 @@ void WorkerStats::RecordStep(const StepCounts& counts) {
   totals_.decode_tokens += counts.decode_tokens;
   totals_.sampled_tokens += counts.sampled_tokens;
   totals_.copied_blocks += counts.copied_blocks;
+  totals_.swapped_out_blocks += counts.swapped_out_blocks;
+  totals_.swapped_in_blocks += counts.swapped_in_blocks;
   totals_.rows_in_use = counts.rows;
   totals_.step_seconds += counts.seconds;
   const auto bucket = std::lower_bound(kStepSecondsBounds.begin(), kStepSecondsBounds.end(), counts.seconds);

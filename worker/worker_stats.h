@@ -13,6 +13,8 @@ struct StepCounts {
   int64_t decode_tokens = 0;   // In slices of one token.
   int64_t sampled_tokens = 0;
   int64_t copied_blocks = 0;
+  int64_t swapped_out_blocks = 0;
+  int64_t swapped_in_blocks = 0;
   int rows = 0;  // Slices.
   double seconds = 0;
 };
@@ -29,6 +31,8 @@ struct WorkerStatsSnapshot {
   int64_t decode_tokens = 0;
   int64_t sampled_tokens = 0;
   int64_t copied_blocks = 0;
+  int64_t swapped_out_blocks = 0;
+  int64_t swapped_in_blocks = 0;
   double step_seconds = 0;
   std::array<int64_t, kStepSecondsBounds.size() + 1> step_seconds_counts{};  // Per bucket, not cumulative.
   int64_t sessions = 0;

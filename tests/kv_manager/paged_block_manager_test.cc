@@ -63,6 +63,21 @@ TEST_F(PagedBlockManagerTest, FreedBlocksServeTheNextSequenceAtOnce) {
   EXPECT_TRUE(Allocate(kB, 0, 32));
 }
 
+TEST_F(PagedBlockManagerTest, EmptySlotsAreCountedInEveryTable) {
+  ASSERT_TRUE(Allocate(kA, 0, 5));
+  EXPECT_EQ(blocks_.counts().table_entries, 2);
+  EXPECT_EQ(blocks_.counts().live_tokens, 5);
+  blocks_.Fork(kA, kB, 5);
+  EXPECT_EQ(blocks_.counts().table_entries, 4) << "a shared block is an entry of both tables";
+  EXPECT_EQ(blocks_.counts().live_tokens, 10);
+  ASSERT_TRUE(Allocate(kB, 5, 6));
+  EXPECT_EQ(blocks_.counts().used, 3) << "one block is shared, and one copied";
+  EXPECT_EQ(blocks_.counts().live_tokens, 11);
+  blocks_.Free(kA);
+  EXPECT_EQ(blocks_.counts().table_entries, 2);
+  EXPECT_EQ(blocks_.counts().live_tokens, 6);
+}
+
 TEST_F(PagedBlockManagerTest, FreeingAnUnknownSequenceDoesNothing) {
   blocks_.Free(kA);
   EXPECT_EQ(blocks_.num_free_blocks(), 8);

@@ -107,8 +107,11 @@ TEST_F(StepLoopRecoveryTest, AWorkerThatDoesNotAnswerAPlanInTimeIsGivenUp) {
   const Request request = MakeRequest(5, 4);
   const auto sink = Submit(request);
   EXPECT_EQ(Run(), 2 * kSecond);
+  EXPECT_GT(loop_->status()->num_plans_in_flight, 0);
   Advance(2 * kSecond);
   EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->num_plans_in_flight, 0);
+  EXPECT_EQ(loop_->status()->stats.interruptions, 1);
   EXPECT_THAT(loop_->status()->last_error, HasSubstr("did not answer a plan within 2000 ms"));
   worker_.Answer();
   Advance(100 * kMillisecond);

@@ -21,6 +21,7 @@ MetricsInfo Info() {
           .model_name = "tiny",
           .device = "cpu",
           .num_blocks = 10,
+          .num_host_blocks = 5,
           .block_bytes = 2048,
           .block_size = 16,
           .max_sequences = 4};

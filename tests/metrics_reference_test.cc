@@ -1,0 +1,89 @@
+// docs/metrics.md says what the programs show. QUIRE_UPDATE_GOLDEN=1 writes it anew.
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "kv_manager/metrics.h"
+#include "tests/kv_manager/some_status.h"
+#include "worker/metrics.h"
+
+namespace quire {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Families = std::vector<MetricFamily>;
+
+constexpr char kIntroduction[] = R"(# Metrics
+
+What `quire-manager` (`--metrics-listen`, 127.0.0.1:9460) and `quire-worker` (127.0.0.1:9461) show to Prometheus. All of
+a page belongs to one moment. This page is made from the code: `QUIRE_UPDATE_GOLDEN=1 metrics_reference_test`.
+A histogram NAME has the series NAME_bucket, NAME_sum and NAME_count.
+)";
+
+constexpr char kVllm[] = R"(
+The manager shows itself as one engine, so these are sums over its workers. `--vllm-metrics=false` leaves them out.
+What vLLM has beyond them (LoRA, request parameters, residency of blocks) has no equal here.
+)";
+
+const char* NameOf(MetricType type) {
+  switch (type) {
+    case MetricType::Counter:
+      return "counter";
+    case MetricType::Gauge:
+      return "gauge";
+    case MetricType::Histogram:
+      return "histogram";
+    default:
+      return "?";
+  }
+}
+
+// Of the values of the family, in the order in which they come up.
+std::vector<std::string> LabelNames(const MetricFamily& family) {
+  std::vector<std::string> names;
+  for (const auto& metric : family.metric) {
+    for (const auto& label : metric.label) {
+      if (std::find(names.begin(), names.end(), label.name) == names.end()) names.push_back(label.name);
+    }
+  }
+  return names;
+}
+
+std::string Table(const Families& families) {
+  std::string text = "\n| name | type | labels | meaning |\n|---|---|---|---|\n";
+  for (const MetricFamily& family : families) {
+    absl::StrAppend(&text, "| `", family.name, "` | ", NameOf(family.type), " | ",
+                    absl::StrJoin(LabelNames(family), ", "), " | ", family.help, " |\n");
+  }
+  return text;
+}
+
+std::string Reference() {
+  Families own = RenderMetrics(SomeStatus(), SomeRpcs());
+  const auto is_own = [](const MetricFamily& family) { return !family.name.starts_with("vllm:"); };
+  const auto first_vllm = std::stable_partition(own.begin(), own.end(), is_own);
+  const Families vllm(first_vllm, own.end());
+  own.erase(first_vllm, own.end());
+  const WorkerStats stats;
+  return absl::StrCat(kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm,
+                      Table(vllm), "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()));
+}
+
+TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {
+  const std::string path = absl::StrCat(QUIRE_SOURCE_DIR, "/docs/metrics.md");
+  if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << Reference();
+  std::ifstream in(path);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  EXPECT_EQ(text, Reference()) << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write docs/metrics.md anew.";
+}
+
+}  // namespace
+}  // namespace quire
