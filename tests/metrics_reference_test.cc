@@ -25,7 +25,8 @@ constexpr char kIntroduction[] = R"(# Metrics
 
 What `quire-manager` (`--metrics-listen`, 127.0.0.1:9460) and `quire-worker` (127.0.0.1:9461) show to Prometheus. All of
 a page belongs to one moment. This page is made from the code: `QUIRE_UPDATE_GOLDEN=1 metrics_reference_test`.
-A histogram NAME has the series NAME_bucket, NAME_sum and NAME_count.
+[operations.md](operations.md) says what to do when they look wrong; `deploy/prometheus` has rules and alerts,
+`deploy/grafana` dashboards. A histogram NAME has the series NAME_bucket, NAME_sum and NAME_count.
 )";
 
 constexpr char kVllm[] = R"(

@@ -1,0 +1,166 @@
+"""Starts a manager, a worker and a Prometheus server with deploy/prometheus, gives them load, and asks the server for
+every panel of deploy/grafana and every rule: each must have a value. Argument: the folder of our programs."""
+
+import contextlib
+import json
+import math
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import monitoring_files as files
+
+SKIPPED = 77
+MAX_LOAD_SECONDS = 25  # It takes five, and some more where programs get little of a core.
+CLIENTS = 3
+# What endpoint pickers read.
+PICKER_METRICS = ["vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
+                  'vllm:cache_config_info{block_size="16", num_gpu_blocks="64"}']
+
+
+def start(stack, arguments, line):
+    """Starts a program, which ends with the test, and returns the first group of `line` once it prints such a line."""
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    printed = []
+    for text in process.stdout:
+        printed.append(text)
+        found = re.search(line, text)
+        if found:
+            # Nobody reads the rest; it must not fill the pipe.
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return found[1]
+    sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def configure(folder, manager_port, worker_port):
+    """The files of deploy/prometheus in `folder`: with these ports, and a second for what takes several there."""
+    shutil.copytree(files.PROMETHEUS, folder)
+    config = folder / "prometheus.yml"
+    text = config.read_text()
+    for old, new in [("127.0.0.1:9460", f"127.0.0.1:{manager_port}"), ("127.0.0.1:9461", f"127.0.0.1:{worker_port}"),
+                     ("scrape_interval: 5s", "scrape_interval: 1s"),
+                     ("evaluation_interval: 15s", "evaluation_interval: 1s")]:
+        assert text.count(old) == 1, f"prometheus.yml has {text.count(old)} times {old}"
+        text = text.replace(old, new)
+    config.write_text(text)
+    for rules in folder.glob("*.yml"):
+        assert "interval: " not in rules.read_text() or rules.name in ("prometheus.yml", "alerts_test.yml"), rules
+
+
+class Prometheus:
+    def __init__(self, stack, folder):
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}/api/v1/"
+        start(stack, ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                      f"--web.listen-address=127.0.0.1:{port}"], "(Server is ready)")
+        self.begin = time.time()
+
+    def ask(self, path, **parameters):
+        try:
+            url = self.url + path + "?" + urllib.parse.urlencode(parameters)
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            return {"error": json.load(error)["error"]}
+
+    def why_empty(self, expression):
+        """What is wrong with the expression: it fails, or has had no value since the server started. Else None."""
+        data = self.ask("query_range", query=expression, start=self.begin, end=time.time(), step="1")
+        if "error" in data:
+            return data["error"]
+        values = [float(value) for series in data["result"] for _, value in series["values"]]
+        return None if any(map(math.isfinite, values)) else f"no value, {len(values)} that are no number"
+
+
+def load(quirectl, done, failures):
+    """Requests of all kinds, one after the other: long prompts that they share, samples, beams, and tenants."""
+    story = "Once upon a time there was a fox with a red hat. " * 4
+    kinds = [["-n", "60"], ["-n", "40", "--samples", "3", "-t", "0.9"], ["-n", "24", "--beam", "3"],
+             ["-n", "40", "--tenant", "blue"]]
+    i = 0
+    while not done.is_set():
+        ended = subprocess.run(quirectl + ["generate", story + f"It was {i % 5}.", *kinds[i % len(kinds)]],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if ended.returncode != 0:
+            failures.append(f"quirectl generate: {ended.stderr}")
+        i += 1
+
+
+def complaints(prometheus):
+    for name, expression in files.panel_queries():
+        query = expression.replace("$instance", ".*").replace("$__rate_interval", "5s")
+        why = prometheus.why_empty(query)
+        if why:
+            yield f"panel {name}: {query}: {why}"
+    for group in prometheus.ask("rules")["groups"]:
+        for rule in group["rules"]:
+            if rule["health"] != "ok":
+                yield f"rule {rule['name']}: {rule['health']} {rule.get('lastError')}"
+            is_alert = rule["type"] == "alerting"
+            if is_alert and any(alert["state"] == "firing" for alert in rule["alerts"]):
+                yield f"alert {rule['name']} fires: {rule['alerts']}"
+            # A quiet alert has no value; what it looks at has.
+            for expression in files.selectors(rule["query"]) if is_alert else [rule["query"], rule["name"]]:
+                why = prometheus.why_empty(expression)
+                if why:
+                    yield f"rule {rule['name']}: {expression}: {why}"
+    for expression in PICKER_METRICS:
+        why = prometheus.why_empty(expression)
+        if why:
+            yield f"{expression}: {why}"
+
+
+def main():
+    programs = pathlib.Path(sys.argv[1])
+    if shutil.which("prometheus") is None:
+        print("skipped: prometheus is not installed")
+        return SKIPPED
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        worker_port = start(stack, [programs / "quire-worker", f"--model={files.ROOT}/models/tales",
+                                    f"--listen=unix:{folder}/worker", "--metrics-listen=127.0.0.1:0", "--threads=1",
+                                    "--num-blocks=64", "--swap-bytes=1MiB"], r"metrics on port (\d+)")
+        manager_port = start(stack, [programs / "quire-manager", f"--workers=unix:{folder}/worker",
+                                     f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0"],
+                             r"metrics on port (\d+)")
+        configure(folder / "prometheus", manager_port, worker_port)
+        prometheus = Prometheus(stack, folder / "prometheus")
+        quirectl = [programs / "quirectl", "--endpoint", f"unix:{folder}/manager"]
+        done = threading.Event()
+        failures = []
+        clients = [threading.Thread(target=load, args=(quirectl, done, failures)) for _ in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        found = ["not asked"]
+        while found and time.time() < prometheus.begin + MAX_LOAD_SECONDS:
+            time.sleep(2)
+            found = list(complaints(prometheus))
+        done.set()
+        for client in clients:
+            client.join()
+        found += failures
+        num_rules = sum(len(group["rules"]) for group in prometheus.ask("rules")["groups"])
+    print("\n".join(found))
+    print(f"{len(files.panel_queries())} queries of panels and {num_rules} rules, {len(found)} are dead")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
