@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "client/utf8.h"
 #include "google/rpc/error_details.pb.h"
+#include "security/credentials.h"
 
 namespace quire {
 namespace {
@@ -17,13 +18,17 @@ void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
+std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
   // A server that vanished without closing its connections is noticed within 40 seconds.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  if (options.tls.authority.empty()) {
+    return grpc::CreateCustomChannel(options.endpoint, grpc::InsecureChannelCredentials(), arguments);
+  }
+  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+  return grpc::CreateCustomChannel(options.endpoint, TlsChannelCredentials(options.tls), arguments);
 }
 
 }  // namespace
@@ -92,7 +97,7 @@ absl::Status GenerateStream::Finish() {
 
 Client::Client(const ClientOptions& options)
     : options_(options),
-      channel_(Connect(options.endpoint)),
+      channel_(Connect(options)),
       inference_(v1::InferenceService::NewStub(channel_)),
       admin_(v1::AdminService::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}

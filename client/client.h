@@ -15,6 +15,7 @@
 #include "grpcpp/grpcpp.h"
 #include "quire/v1/admin.grpc.pb.h"
 #include "quire/v1/inference.grpc.pb.h"
+#include "security/tls_files.h"
 
 namespace quire {
 
@@ -52,12 +53,15 @@ class GenerateStream {
 struct ClientOptions {
   std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
+  TlsFiles tls = {};                           // Without an authority: plain text.
+  std::string server_name = "";                // That the manager's certificate must have; empty: the endpoint's host.
 };
 
 // A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
 // of its request is not UTF-8.
 class Client {
  public:
+  // REQUIRES: CheckTlsFiles(options.tls) is OK.
   explicit Client(const ClientOptions& options);
 
   // The whole call, from the first to the last token, ends by `timeout`.

@@ -14,7 +14,7 @@
 #include "base/version.h"
 #include "client/admin_commands.h"
 #include "client/client.h"
-#include "client/endpoint.h"
+#include "client/connection_options.h"
 #include "client/generate_command.h"
 #include "client/input.h"
 #include "client/output.h"
@@ -151,9 +151,7 @@ int Main(int argc, char** argv) {
   ClientOptions options;
   double rpc_timeout_s = 10;
   std::string format_name = "text";
-  app.add_option("-e,--endpoint", options.endpoint, "The manager: host:port or unix:path; also $QUIRE_ENDPOINT")
-      ->envname("QUIRE_ENDPOINT")
-      ->option_text(absl::StrCat("ENDPOINT [", options.endpoint, "]"));
+  AddConnectionOptions(&app, &options);
   app.add_option("-o,--output", format_name, "json has one line per message")
       ->check(CLI::IsMember({"text", "json"}))
       ->option_text("text|json [text]");
@@ -193,7 +191,7 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() != 0) return ReportParseError(app, error);
     return app.exit(error);  // Prints the help or the version.
   }
-  if (const absl::Status valid = CheckEndpoint(options.endpoint); !valid.ok()) return ReportUsage(valid.message());
+  if (const absl::Status valid = CheckConnection(options); !valid.ok()) return ReportUsage(valid.message());
   options.timeout = absl::Seconds(rpc_timeout_s);
   const OutputFormat format = format_name == "json" ? OutputFormat::kJson : OutputFormat::kText;
   if (app.got_subcommand("generate")) return generate.Run(options, format);

@@ -37,6 +37,7 @@ grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& opt
     args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A long prefill sends nothing; keep probing.
   }
+  if (!options.certificate_name.empty()) args.SetSslTargetNameOverride(options.certificate_name);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
@@ -187,8 +188,8 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
 
 GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
     : options_(options),
-      stub_(v1::WorkerService::NewStub(grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(),
-                                                                 WorkerChannelArguments(options)))) {}
+      stub_(v1::WorkerService::NewStub(
+          grpc::CreateCustomChannel(options.address, options.credentials, WorkerChannelArguments(options)))) {}
 
 GrpcWorkerClient::~GrpcWorkerClient() {
   Close();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "kv_manager/worker_client.h"
 #include "quire/v1/worker.grpc.pb.h"
@@ -16,6 +17,8 @@ namespace quire {
 
 struct GrpcWorkerClientOptions {
   std::string address;  // host:port or unix:path.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  std::string certificate_name = "";  // That the worker's certificate must have; empty: the host of `address`.
   // A connection that has been silent for keepalive_time_ms is probed, and given up keepalive_timeout_ms later. Only a
   // host that is gone shows itself by silence: the end of a process closes its connections. So this is long enough for
   // a worker that is paused or starved, and unix sockets, which have one host, are not probed.

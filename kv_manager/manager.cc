@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "kv_manager/grpc_worker_client.h"
 #include "kv_manager/metrics.h"
+#include "security/credentials.h"
 
 namespace quire {
 namespace {
@@ -36,15 +37,18 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
 
 auto WorkerClientMaker(const ManagerOptions& options) {
   const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(options.worker_keepalive_timeout));
-  return [timeout_ms](const std::string& address) {
-    return std::make_unique<GrpcWorkerClient>(
-        GrpcWorkerClientOptions{.address = address, .keepalive_timeout_ms = timeout_ms});
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.worker_tls.authority.empty()) credentials = TlsChannelCredentials(options.worker_tls);
+  return [timeout_ms, credentials, name = options.worker_name](const std::string& address) {
+    return std::make_unique<GrpcWorkerClient>(GrpcWorkerClientOptions{
+        .address = address, .credentials = credentials, .certificate_name = name, .keepalive_timeout_ms = timeout_ms});
   };
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.worker_tls, "--worker-tls-"));
   std::unique_ptr<Manager> manager(new Manager(options));
   QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
@@ -72,7 +76,8 @@ absl::Status Manager::Listen() {
   const GrpcServerLimits limits{.max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
                                 .max_streams_per_connection = kMaxStreamsPerConnection,
                                 .min_ping_interval_ms = kMinPingIntervalMs};
-  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, limits,
+  QUIRE_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options_.transport));
+  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, credentials, limits,
                                                     {{v1::InferenceService::service_full_name(), &inference_},
                                                      {v1::AdminService::service_full_name(), &admin_}}));
   if (options_.metrics_listen.empty()) return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/flags.h"
+#include "base/local_address.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/worker_address.h"
@@ -18,7 +19,16 @@ ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
           "that the name has; such a name is looked up again every few seconds.");
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
           "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
-          "the host listens on all networks of the machine.");
+          "the host listens on all networks of the machine, which needs TLS.");
+ABSL_FLAG(std::string, worker_tls_ca, "",
+          "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, whose "
+          "certificates must be from one of them.");
+ABSL_FLAG(std::string, worker_tls_cert, "",
+          "PEM file with the certificate that the manager shows to workers. It, the key and the CA file are read again "
+          "when they change.");
+ABSL_FLAG(std::string, worker_tls_key, "", "PEM file with the private key of --worker-tls-cert, without a password.");
+ABSL_FLAG(std::string, worker_name, "quire-worker",
+          "DNS name that the certificates of workers must have. Empty: the host in the address of each.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
 ABSL_FLAG(int32_t, max_tenant_labels, 32,
@@ -101,6 +111,8 @@ const ProgramFlags& Flags() {
       "--workers=host:port[,host:port ...] [flags]",
       {{"Addresses:", {"workers", "listen", "metrics_listen"}},
        {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
+       TransportFlagGroup(),
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
@@ -137,6 +149,23 @@ absl::StatusOr<std::vector<std::string>> Workers() {
     }
   }
   return workers;
+}
+
+absl::Status ReadWorkerTls(ManagerOptions* options) {
+  options->worker_tls = {absl::GetFlag(FLAGS_worker_tls_cert), absl::GetFlag(FLAGS_worker_tls_key),
+                         absl::GetFlag(FLAGS_worker_tls_ca)};
+  options->worker_name = absl::GetFlag(FLAGS_worker_name);
+  if (!options->worker_tls.authority.empty()) return absl::OkStatus();
+  if (options->worker_tls != TlsFiles()) {
+    return absl::InvalidArgumentError(
+        "--worker-tls-ca is missing: --worker-tls-cert and --worker-tls-key mean nothing without it");
+  }
+  for (const std::string& worker : options->workers) {
+    if (options->transport.is_insecure || IsLocalAddress(worker)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--workers has '", worker, "', which is reached over a network: give --worker-tls-ca, or --insecure"));
+  }
+  return absl::OkStatus();
 }
 
 // "a=2,b=1".
@@ -230,6 +259,8 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   ManagerOptions options;
   QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
+  QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());

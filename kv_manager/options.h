@@ -11,13 +11,17 @@
 #include "base/log.h"
 #include "kv_manager/inference_options.h"
 #include "scheduler/scheduler_options.h"
+#include "security/transport_flags.h"
 
 namespace quire {
 
 // The command line of quire-manager, checked.
 struct ManagerOptions {
   std::vector<std::string> workers;  // host:port, unix:path, or dns:///name:port for all that the name resolves to.
+  TlsFiles worker_tls;               // Without an authority: plain text.
+  std::string worker_name;           // In the certificates of workers; empty: the host by which each is reached.
   std::string listen;
+  Transport transport;
   std::string metrics_listen;  // Empty: no metrics.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

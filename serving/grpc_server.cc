@@ -38,6 +38,7 @@ absl::Status CannotListen(const std::string& address) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
+                                                              std::shared_ptr<grpc::ServerCredentials> credentials,
                                                               const GrpcServerLimits& limits,
                                                               std::vector<Service> services) {
   if (IsUnixSocketInUse(address)) return CannotListen(address);
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   grpc::ServerBuilder builder;
   SetLimits(limits, &builder);
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, credentials, &port);
   for (const Service& service : services) builder.RegisterService(service.implementation);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) return CannotListen(address);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "grpcpp/impl/codegen/service_type.h"
+#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 
 namespace quire {
@@ -29,7 +30,9 @@ class GrpcServer {
 
   // `address` is host:port (port 0 takes a free one) or unix:path; the services are borrowed. UNAVAILABLE, with the
   // reason, when the address cannot be taken; one that another process listens on is never shared.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, const GrpcServerLimits& limits,
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
+                                                           std::shared_ptr<grpc::ServerCredentials> credentials,
+                                                           const GrpcServerLimits& limits,
                                                            std::vector<Service> services);
   ~GrpcServer();
 

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxLineLength = 120;
 constexpr size_t kMaxFileLines = 500;
 
-const std::vector<std::string> kFolders = {"base",   "proto",  "kernels", "scheduler", "serving", "kv_manager",
-                                           "worker", "client", "bench",   "tools",     "tests"};
+const std::vector<std::string> kFolders = {"base",       "proto",  "kernels", "scheduler", "security", "serving",
+                                           "kv_manager", "worker", "client",  "bench",     "tools",    "tests"};
 
 // What the files of a folder may include, from our own tree (by first path component; generated protos are
 // "quire", "google" and "grpc") and from outside (by prefix). The standard library is open to all.
@@ -36,14 +36,16 @@ const std::map<std::string, Floor>& Floors() {
       {"base", {{"base"}, {"absl/"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
+      {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},
       {"serving", {{"base", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf"}}},
       {"kv_manager",
-       {{"base", "scheduler", "serving", "kv_manager", "quire", "google"},
+       {{"base", "scheduler", "security", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},
       {"worker",
-       {{"base", "kernels", "serving", "worker", "quire"},
+       {{"base", "kernels", "security", "serving", "worker", "quire"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf"}}},
-      {"client", {{"base", "client", "quire", "google", "grpc"}, {"absl/", "grpcpp/", "google/protobuf", "CLI/"}}},
+      {"client",
+       {{"base", "client", "security", "quire", "google", "grpc"}, {"absl/", "grpcpp/", "google/protobuf", "CLI/"}}},
   };
   return *floors;
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"
+#include "security/transport_flags.h"
 #include "worker/pool_size.h"
 
 namespace quire {
@@ -20,6 +21,7 @@ struct WorkerOptions {
   std::string model;       // Directory.
   std::string model_name;  // The directory's last part when not given.
   std::string listen;
+  Transport transport;
   std::string metrics_listen;  // Empty: no metrics.
   int block_size;
   PoolRequest pool;

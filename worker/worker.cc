@@ -9,6 +9,7 @@
 #include "base/worker_protocol.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
+#include "security/credentials.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
@@ -81,8 +82,9 @@ void Worker::Stop() {
 }
 
 absl::Status Worker::Listen(const WorkerOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(
-      server_, GrpcServer::Start(options.listen, kServerLimits, {{v1::WorkerService::service_full_name(), &service_}}));
+  QUIRE_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options.transport));
+  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options.listen, credentials, kServerLimits,
+                                                    {{v1::WorkerService::service_full_name(), &service_}}));
   // The metrics server comes last, because it takes two seconds to go again when the model cannot be loaded.
   return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Streams a generation from a Quire manager with stock gRPC: pip install grpcio grpcio-tools protobuf"""
 
+import argparse
 import pathlib
 import sys
 
@@ -11,15 +12,30 @@ common = grpc.protos("quire/v1/common.proto")
 inference, services = grpc.protos_and_services("quire/v1/inference.proto")
 
 
+def connect(args: argparse.Namespace) -> grpc.Channel:
+    if args.tls_ca is None:
+        return grpc.insecure_channel(args.endpoint)
+    files = [args.tls_ca, args.tls_key, args.tls_cert]
+    credentials = grpc.ssl_channel_credentials(*[name and pathlib.Path(name).read_bytes() for name in files])
+    options = [("grpc.ssl_target_name_override", args.tls_name)] if args.tls_name else []
+    return grpc.secure_channel(args.endpoint, credentials, options)
+
+
 def main() -> int:
-    prompt = sys.argv[1] if len(sys.argv) > 1 else "Once upon a time"
-    endpoint = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:50051"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("prompt", nargs="?", default="Once upon a time")
+    parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
+    parser.add_argument("--tls-ca", help="speak TLS; PEM file of the authority behind the manager's certificate")
+    parser.add_argument("--tls-cert", help="PEM file of the certificate to show")
+    parser.add_argument("--tls-key", help="PEM file of its private key")
+    parser.add_argument("--tls-name", help="name in the manager's certificate, if it is not the endpoint's host")
+    args = parser.parse_args()
     request = inference.GenerateRequest(
-        text=prompt,
+        text=args.prompt,
         sampling=common.SamplingParams(temperature=0.7, top_p=0.95),
         stopping=common.StoppingParams(max_tokens=200),
     )
-    with grpc.insecure_channel(endpoint) as channel:
+    with connect(args) as channel:
         try:
             for response in services.InferenceServiceStub(channel).Generate(request, timeout=60):
                 print(response.text_delta, end="", flush=True)

@@ -41,7 +41,7 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
   manager_ = std::make_unique<Process>(command);
   QUIRE_CHECK(!manager_->WaitForLine("listening on").empty()) << manager_->Output();
-  client_ = std::make_unique<Client>(ClientOptions{.endpoint = endpoint_});
+  client_ = std::make_unique<Client>(client_options());
   QUIRE_CHECK(WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
 }
 
@@ -59,6 +59,12 @@ std::vector<std::string> Cluster::WorkerCommand(int i) const {
   if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=256"});
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
+}
+
+ClientOptions Cluster::client_options() const {
+  ClientOptions options = options_.client;
+  options.endpoint = endpoint_;
+  return options;
 }
 
 void Cluster::RestartWorker(int i) {

@@ -19,6 +19,7 @@ struct ClusterOptions {
   int num_workers = 1;
   std::vector<std::string> worker_flags = {};
   std::vector<std::string> manager_flags = {};
+  ClientOptions client = {};  // Of the client; the endpoint is the cluster's.
 };
 
 // The real programs: a manager and its workers, joined by unix sockets in a directory of their own. Stopped when it
@@ -31,6 +32,7 @@ class Cluster {
 
   Client& client() { return *client_; }
   const std::string& endpoint() const { return endpoint_; }
+  ClientOptions client_options() const;  // Of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }
   // Starts worker `i` again after its process has ended.

@@ -46,7 +46,7 @@ TEST(OptionsTest, TheDefaultsAreLocal) {
 
 TEST(OptionsTest, DashesUnderscoresAndBothFormsAreTaken) {
   const absl::StatusOr<ManagerOptions> options =
-      Parse({"--workers=a:1,unix:/b", "--max_chunk-tokens=7", "--worker-grace", "2m", "--policy=priority",
+      Parse({"--workers=a:1,unix:/b", "--insecure", "--max_chunk-tokens=7", "--worker-grace", "2m", "--policy=priority",
              "--watermark=0.25", "--log_level", "debug", "--metrics-listen="});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_THAT(options->workers, ElementsAre("a:1", "unix:/b"));
@@ -146,6 +146,26 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--listen=50051"}), "--listen is '50051', it must be host:port or unix:path");
   EXPECT_EQ(Error({"--metrics-listen=unix:/a"}),
             "--metrics-listen is 'unix:/a', it must be host:port, or empty for no metrics");
+}
+
+TEST(OptionsTest, WorkersOnOtherMachinesNeedTls) {
+  EXPECT_EQ(Error({"--workers=unix:/a,node1:50061"}),
+            "--workers has 'node1:50061', which is reached over a network: give --worker-tls-ca, or --insecure");
+  EXPECT_EQ(Error({"--worker-tls-cert=c", "--worker-tls-key=k"}),
+            "--worker-tls-ca is missing: --worker-tls-cert and --worker-tls-key mean nothing without it");
+  EXPECT_TRUE(Parse({"--workers=node1:50061", "--insecure"}).ok());
+  const absl::StatusOr<ManagerOptions> options =
+      Parse({"--workers=node1:50061", "--worker-tls-ca=a", "--worker-tls-cert=c", "--worker-tls-key=k"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->worker_tls, (TlsFiles{.certificate = "c", .key = "k", .authority = "a"}));
+  EXPECT_EQ(options->worker_name, "quire-worker");
+}
+
+TEST(OptionsTest, OtherMachinesAreServedWithTlsOnly) {
+  EXPECT_EQ(Error({"--listen=0.0.0.0:50051"}),
+            "--listen is '0.0.0.0:50051', which other machines reach without TLS: give --tls-cert and --tls-key, or "
+            "--insecure");
+  EXPECT_TRUE(Parse({"--listen=0.0.0.0:50051", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}).ok());
 }
 
 TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {

@@ -27,7 +27,8 @@ constexpr GrpcServerLimits kLimits{
 class GrpcServerTest : public ::testing::Test {
  protected:
   void Start() {
-    auto server = GrpcServer::Start("127.0.0.1:0", kLimits, {{v1::AdminService::service_full_name(), &admin_}});
+    auto server = GrpcServer::Start("127.0.0.1:0", grpc::InsecureServerCredentials(), kLimits,
+                                    {{v1::AdminService::service_full_name(), &admin_}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
@@ -45,8 +46,9 @@ class GrpcServerTest : public ::testing::Test {
   // Why a server cannot start there.
   std::string Error(const std::string& address) {
     v1::AdminService::Service other;
-    const absl::Status status =
-        GrpcServer::Start(address, kLimits, {{v1::AdminService::service_full_name(), &other}}).status();
+    const absl::Status status = GrpcServer::Start(address, grpc::InsecureServerCredentials(), kLimits,
+                                                  {{v1::AdminService::service_full_name(), &other}})
+                                    .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     return std::string(status.message());
   }
@@ -84,7 +86,8 @@ TEST_F(GrpcServerTest, AnAddressInUseAndABadAddressAreToldApart) {
 
 TEST_F(GrpcServerTest, AUnixSocketInUseIsNotReplaced) {
   const std::string address = absl::StrCat("unix:", testing::TempDir(), "/quire_grpc_server_test.", getpid());
-  const auto first = GrpcServer::Start(address, kLimits, {{v1::AdminService::service_full_name(), &admin_}});
+  const auto first = GrpcServer::Start(address, grpc::InsecureServerCredentials(), kLimits,
+                                       {{v1::AdminService::service_full_name(), &admin_}});
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ((*first)->address(), address);
   EXPECT_EQ(Error(address), absl::StrCat("cannot listen on ", address, ": it is in use"));

@@ -66,7 +66,7 @@ class SessionClient {
 
 std::unique_ptr<GrpcServer> Listen(const TestDirectory& directory, WorkerService* service) {
   return *GrpcServer::Start(
-      "unix:" + directory.path() + "/worker.sock",
+      "unix:" + directory.path() + "/worker.sock", grpc::InsecureServerCredentials(),
       {.max_message_bytes = 1 << 20, .max_streams_per_connection = 16, .min_ping_interval_ms = 1000},
       {{v1::WorkerService::service_full_name(), service}});
 }

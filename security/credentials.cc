@@ -1,0 +1,45 @@
+#include "security/credentials.h"
+
+#include "base/status.h"
+#include "grpc/grpc_security_constants.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_credentials_options.h"
+
+namespace quire {
+namespace {
+
+// Between looks at the files.
+constexpr unsigned kRefreshSeconds = 1;
+
+std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(const TlsFiles& files) {
+  return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.certificate,
+                                                                              files.authority, kRefreshSeconds);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> TlsServerCredentials(const TlsFiles& files) {
+  grpc::experimental::TlsServerCredentialsOptions options(Watch(files));
+  options.watch_identity_key_cert_pairs();
+  if (!files.authority.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Transport& transport) {
+  if (transport.tls.certificate.empty()) return grpc::InsecureServerCredentials();
+  QUIRE_RETURN_IF_ERROR(CheckTlsFiles(transport.tls, "--tls-"));
+  return TlsServerCredentials(transport.tls);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> TlsChannelCredentials(const TlsFiles& files) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(Watch(files));
+  options.watch_root_certs();
+  if (!files.certificate.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+}  // namespace quire

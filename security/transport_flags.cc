@@ -1,0 +1,48 @@
+#include "security/transport_flags.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "base/local_address.h"
+
+ABSL_FLAG(
+    std::string, tls_cert, "",
+    "PEM file with this server's certificate, followed by those of intermediate authorities. With it every client "
+    "must speak TLS. It, the key and the CA file are read again when they change.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with the private key of --tls-cert, without a password.");
+ABSL_FLAG(std::string, tls_ca, "",
+          "PEM file with the certificates of authorities. With it every client must show a certificate from one of "
+          "them.");
+ABSL_FLAG(
+    bool, insecure, false,
+    "Serve other machines without TLS, or without asking clients who they are. Otherwise this is refused: without "
+    "TLS only unix sockets and loopback addresses are served.");
+
+namespace quire {
+
+FlagGroup TransportFlagGroup() {
+  return {"TLS:", {"tls_cert", "tls_key", "tls_ca", "insecure"}};
+}
+
+absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has_other_proof) {
+  Transport transport{.tls = {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_ca)},
+                      .is_insecure = absl::GetFlag(FLAGS_insecure)};
+  const bool has_tls = !transport.tls.certificate.empty();
+  if (!has_tls && !(transport.tls.key.empty() && transport.tls.authority.empty())) {
+    return absl::InvalidArgumentError("--tls-cert is missing: --tls-key and --tls-ca mean nothing without it");
+  }
+  if (has_tls && transport.tls.key.empty()) return absl::InvalidArgumentError("--tls-key is missing");
+  if (transport.is_insecure || IsLocalAddress(listen)) return transport;
+  if (!has_tls) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen is '", listen,
+                     "', which other machines reach without TLS: give --tls-cert and --tls-key, or --insecure"));
+  }
+  if (transport.tls.authority.empty() && !has_other_proof) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen is '", listen,
+        "', which anybody on other machines may use: give --tls-ca to ask for certificates, or --insecure"));
+  }
+  return transport;
+}
+
+}  // namespace quire

@@ -1,0 +1,70 @@
+// base/local_address.h and security/transport_flags.h.
+
+#include "security/transport_flags.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/flags/reflection.h"
+#include "base/local_address.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+TEST(LocalAddressTest, OnlyWhatCannotLeaveTheMachineIsLocal) {
+  for (const char* local : {"unix:/a", "unix:a", "unix-abstract:a", "127.0.0.1:1", "127.8.8.8:1", "localhost:1",
+                            "[::1]:1", "dns:///localhost:1", "ipv4:127.0.0.1:1", "ipv6:[::1]:1"}) {
+    EXPECT_TRUE(IsLocalAddress(local)) << local;
+  }
+  for (const char* remote :
+       {"", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.evil.example:1", "localhost.evil.example:1", "node1:1",
+        "dns:///node1:1", "dns://8.8.8.8/localhost:1", "ipv4:127.0.0.1:1,10.0.0.1:1", "128.0.0.1:1", "Unix:/a"}) {
+    EXPECT_FALSE(IsLocalAddress(remote)) << remote;
+  }
+}
+
+// What the flags say, or the error.
+absl::StatusOr<Transport> Read(const std::vector<const char*>& arguments, const std::string& listen,
+                               bool has_other_proof = false) {
+  static const auto* const flags = new ProgramFlags{"test", "tests.", "", {TransportFlagGroup()}};
+  const absl::FlagSaver saver;
+  if (const auto text = ReadFlags(*flags, arguments); !text.ok()) return text.status();
+  return ReadTransportFlags(listen, has_other_proof);
+}
+
+std::string Error(const std::vector<const char*>& arguments, const std::string& listen) {
+  const absl::Status status = Read(arguments, listen).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(TransportFlagsTest, WithoutTlsOnlyTheMachineItselfIsServed) {
+  for (const char* listen : {"unix:/a", "127.0.0.1:0", "[::1]:0", "localhost:0"}) {
+    EXPECT_TRUE(Read({}, listen).ok()) << listen;
+  }
+  EXPECT_EQ(Error({}, "0.0.0.0:1"),
+            "--listen is '0.0.0.0:1', which other machines reach without TLS: give --tls-cert and --tls-key, or "
+            "--insecure");
+  EXPECT_TRUE(Read({"--insecure"}, "0.0.0.0:1")->is_insecure);
+}
+
+TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
+  EXPECT_EQ(Error({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1"),
+            "--listen is '0.0.0.0:1', which anybody on other machines may use: give --tls-ca to ask for certificates, "
+            "or --insecure");
+  EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", /*has_other_proof=*/true).ok());
+  EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "127.0.0.1:1").ok());
+  const auto mutual = Read({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1");
+  ASSERT_TRUE(mutual.ok()) << mutual.status();
+  EXPECT_EQ(mutual->tls, (TlsFiles{.certificate = "c", .key = "k", .authority = "a"}));
+}
+
+TEST(TransportFlagsTest, HalfAPairIsRefused) {
+  EXPECT_EQ(Error({"--tls-cert=c"}, "unix:/a"), "--tls-key is missing");
+  EXPECT_EQ(Error({"--tls-key=k"}, "unix:/a"), "--tls-cert is missing: --tls-key and --tls-ca mean nothing without it");
+  EXPECT_EQ(Error({"--tls-ca=a"}, "unix:/a"), "--tls-cert is missing: --tls-key and --tls-ca mean nothing without it");
+}
+
+}  // namespace
+}  // namespace quire
