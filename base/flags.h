@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/log.h"
 
@@ -70,6 +71,9 @@ absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
 
 // debug, info, warning or error.
 absl::StatusOr<LogLevel> LogLevelFlag(const absl::Flag<std::string>& flag);
+
+// Above 0 and at most 24h.
+absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& flag);
 
 // host:port or unix:path.
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);

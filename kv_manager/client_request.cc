@@ -24,13 +24,19 @@ void ClientRequest::Start(int64_t deadline_us) {
 
   const std::shared_ptr<TokenStream> stream = this->stream();
   const RequestId id = request.id;
-  if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
-    stream->OnFailed(std::move(status));
-  }
+  if (absl::Status status = Submit(std::move(request), stream); !status.ok()) stream->OnFailed(std::move(status));
   // What ended the stream before the submission, an Abort or the client that left, found nothing to cancel in the
   // engine.
   if (IsCancelled()) stream->Close();
   if (stream->has_ended()) environment_->engine->Cancel(id, FinishReason::kCancelled);
+}
+
+absl::Status ClientRequest::Submit(Request request, const std::shared_ptr<TokenStream>& stream) {
+  UnreadRequests::Hold hold = environment_->unread->Add();  // Before: a drain must not find neither it nor the request.
+  QUIRE_RETURN_IF_ERROR(environment_->engine->Submit(std::move(request), stream));
+  const std::lock_guard lock(mutex_);
+  unread_ = std::move(hold);
+  return absl::OkStatus();
 }
 
 bool ClientRequest::IsCancelled() {

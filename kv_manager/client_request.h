@@ -21,6 +21,7 @@
 #include "kv_manager/rpc_counts.h"
 #include "kv_manager/thread_pool.h"
 #include "kv_manager/token_stream.h"
+#include "kv_manager/unread_requests.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -29,6 +30,7 @@ namespace quire {
 struct GenerateEnvironment {
   Engine* engine;
   RequestRegistry* registry;
+  UnreadRequests* unread;
   ThreadPool* output_threads;
   RandomSource* random;
   const Clock* clock;
@@ -46,8 +48,8 @@ struct GenerateEnvironment {
 // When the call ends, which gRPC keeps in wall-clock time, on `clock`; the largest integer when it has no deadline.
 int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& clock);
 
-// One request of a client, alone in its call or one of a batch: validates, submits, and lets a TokenStream write.
-// Thread-safe.
+// One request of a client, alone in its call or one of a batch: validates, submits, and lets a TokenStream write. Lives
+// until the client has its last response, or never will. Thread-safe.
 class ClientRequest {
  public:
   // `writer` lives until the call of its EndCall, and `this` as long; `run_later` is that of TokenStream.
@@ -68,6 +70,7 @@ class ClientRequest {
  private:
   absl::Status MakeStream(int64_t deadline_us, Request* request);
   std::shared_ptr<TokenStream> stream();
+  absl::Status Submit(Request request, const std::shared_ptr<TokenStream>& stream);
   bool IsCancelled();
 
   GenerateEnvironment* const environment_;
@@ -78,6 +81,7 @@ class ClientRequest {
   std::mutex mutex_;
   std::shared_ptr<TokenStream> stream_;  // Set once, before anybody else finds it. Guarded by mutex_, as is_cancelled_.
   bool is_cancelled_ = false;
+  UnreadRequests::Hold unread_;  // Once the engine has taken the request. Guarded by mutex_.
 };
 
 }  // namespace quire

@@ -227,6 +227,7 @@ void GenerateBatchCall::End(v1::GenerateBatchEntry entry, const absl::Status& st
     member = std::move(it->second);
     running_.erase(it);
     AddEnd(std::move(entry), status);
+    if (!is_cancelled_) messages_.back().ended.push_back(member);
   }
   LimitWrites();
   Flush();
@@ -266,6 +267,7 @@ void GenerateBatchCall::Flush() {
 
 void GenerateBatchCall::OnWriteDone(bool ok) {
   const Members authors = std::exchange(written_.authors, {});
+  const Members ended = std::exchange(written_.ended, {});
   bool reads_on;
   {
     std::lock_guard lock(mutex_);

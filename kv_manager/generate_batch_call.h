@@ -55,6 +55,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     size_t num_bytes = 0;  // About.
     size_t num_ends = 0;
     Members authors;  // Of its responses; they wait until it is written.
+    Members ended;    // Those whose ends it has, kept until then.
   };
 
   GenerateBatchCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context)

@@ -130,6 +130,10 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
  private:
   absl::Status Take(const v1::StepsResponse& response) {
     if (response.has_result()) return TakeResult(response.result());
+    if (is_open_ && response.has_draining()) {
+      client_->listener_->OnDraining(epoch_);
+      return absl::OkStatus();
+    }
     if (is_open_ || !response.has_opened()) return absl::InternalError("worker sent no answer but something else");
     if (response.opened().epoch() != epoch_) {
       return absl::InternalError(

@@ -46,6 +46,7 @@ InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServic
       registry_(options.max_requests),
       environment_{.engine = engine,
                    .registry = &registry_,
+                   .unread = &unread_,
                    .output_threads = &output_threads_,
                    .random = &random_,
                    .clock = clock,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "kv_manager/client_request.h"
@@ -18,6 +19,7 @@
 #include "kv_manager/request_registry.h"
 #include "kv_manager/rpc_counts.h"
 #include "kv_manager/thread_pool.h"
+#include "kv_manager/unread_requests.h"
 #include "quire/v1/inference.grpc.pb.h"
 
 namespace quire {
@@ -52,6 +54,9 @@ class InferenceServiceImpl : public RawInferenceService {
   // Of the calls that have ended.
   const RpcCounts& counts() const { return counts_; }
 
+  // Waits until the clients have the ends of the requests that the engine took. False at the timeout.
+  bool WaitForReaders(absl::Duration timeout) { return unread_.WaitForNone(timeout); }
+
   // For services beside this one:
 
   // The request that runs under this name, or whose last response is not read yet.
@@ -80,6 +85,7 @@ class InferenceServiceImpl : public RawInferenceService {
   RpcCounts counts_;
   RandomSource random_;
   RequestRegistry registry_;
+  UnreadRequests unread_;
   GenerateEnvironment environment_;
   ThreadPool output_threads_;
   ThreadPool input_threads_;

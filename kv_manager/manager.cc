@@ -18,7 +18,7 @@ namespace {
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a silent connection, which a long prefill is.
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
-// After the last request has ended, for its last message to leave.
+// After the drain, for what is on its way to arrive.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
 
 StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
@@ -91,7 +91,8 @@ void Manager::Stop() {
   engine_.StartDrain();
   QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
                    << " to finish";
-  const bool all_done = engine_.Drain(options_.drain_timeout);
+  const absl::Time end = absl::Now() + options_.drain_timeout;
+  const bool all_done = engine_.Drain(options_.drain_timeout) && inference_.WaitForReaders(end - absl::Now());
   QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
   engine_.Stop();
   server_->Shutdown(kShutdownTimeout);

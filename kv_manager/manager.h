@@ -23,8 +23,8 @@ class Manager {
 
   ~Manager();
 
-  // Refuses new requests, waits for those that run, ends what is left at the drain timeout and stops listening. Call it
-  // once.
+  // Refuses new requests, waits until those that run have ended and their clients have read them, ends what is left at
+  // the drain timeout and stops listening. Call it once.
   void Stop();
 
   // Where it listens, one address per line.

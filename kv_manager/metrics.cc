@@ -194,7 +194,7 @@ void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
   }
   page->Begin(MetricType::Gauge, "quire_worker_epoch", "Epoch of the session, or of the last attempt to open one");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
-  page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that ended");
+  page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that were lost, not drained");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
   page->Begin(MetricType::Gauge, "quire_worker_plans_in_flight", "Plans sent to the worker and not yet answered");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.num_plans_in_flight; });

@@ -130,13 +130,6 @@ absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 <<
   return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
 }
 
-absl::StatusOr<absl::Duration> PositiveDuration(const absl::Flag<absl::Duration>& flag) {
-  const absl::Duration value = absl::GetFlag(flag);
-  if (value > absl::ZeroDuration() && value <= absl::Hours(24)) return value;
-  return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(flag.Name()), " is ", absl::FormatDuration(value),
-                                                 ", it must be more than 0 and at most 24h"));
-}
-
 absl::StatusOr<std::vector<std::string>> Workers() {
   const std::string value = absl::GetFlag(FLAGS_workers);
   std::vector<std::string> workers = absl::StrSplit(value, ',');
@@ -227,7 +220,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
-  QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, PositiveDuration(FLAGS_last_write_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
   return options;
 }
 
@@ -275,10 +268,10 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   }
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
-  QUIRE_ASSIGN_OR_RETURN(options.step_timeout, PositiveDuration(FLAGS_step_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.worker_grace, PositiveDuration(FLAGS_worker_grace));
-  QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, PositiveDuration(FLAGS_worker_keepalive_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, PositiveDuration(FLAGS_drain_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }

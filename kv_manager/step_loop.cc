@@ -137,22 +137,6 @@ absl::Status StepLoop::Ask(Question question) {
   return absl::OkStatus();
 }
 
-void StepLoop::OnDescribed(uint64_t epoch, WorkerDescription description) {
-  Post(Described{epoch, std::move(description)});
-}
-
-void StepLoop::OnOpened(uint64_t epoch) {
-  Post(Opened{epoch});
-}
-
-void StepLoop::OnResult(uint64_t epoch, StepResult result, int64_t duration_us) {
-  Post(Answered{epoch, std::move(result), duration_us});
-}
-
-void StepLoop::OnLost(uint64_t epoch, absl::Status reason) {
-  Post(Lost{epoch, std::move(reason)});
-}
-
 void StepLoop::Post(Event event) {
   const std::lock_guard lock(mutex_);
   inbox_.push_back(std::move(event));
@@ -214,6 +198,7 @@ int64_t StepLoop::RunOnce() {
   ExpireDeadlines();
   if (blocks_ != nullptr) blocks_->ExpirePins(now_us_);
   PlanSteps();
+  EndDrainedSession();
   AnswerQuestions(scheduler_.get(), blocks_.get());
   Publish();
   return NextWake();
@@ -297,6 +282,12 @@ void StepLoop::Handle(Answered event) {
   live_.Deliver(scheduler_->Commit(std::move(event.result)), plan.sent_us, now_us_);
 }
 
+void StepLoop::Handle(Draining event) {
+  if (!link_.is_current(event.epoch)) return;
+  link_.OnDraining();
+  QUIRE_LOG(kInfo) << "worker " << options_.address << " drains; " << live_.size() << " requests end there";
+}
+
 void StepLoop::Handle(Lost event) {
   if (link_.is_current(event.epoch)) LoseWorker(std::move(event.reason));
 }
@@ -308,21 +299,13 @@ bool StepLoop::MayReturn() const {
 
 // A worker that comes back with another pool cannot take its requests back: the scheduler has promised them blocks.
 void StepLoop::AdoptPool(const WorkerDescription& description) {
-  const bool same_pool = description_.has_value() && description_->num_blocks == description.num_blocks &&
-                         description_->block_size == description.block_size &&
-                         description_->num_host_blocks == description.num_host_blocks &&
-                         description_->max_sequences == description.max_sequences &&
-                         description_->max_tokens_per_step == description.max_tokens_per_step;
+  const bool same_pool = description_.has_value() && description_->HasPoolOf(description);
   description_ = description;
   description_->tokenizer_files.clear();
   if (same_pool) return;
 
   FailAll(absl::UnavailableError(absl::StrCat("worker ", options_.address, " came back with another pool")));
-  SchedulerOptions scheduler = options_.scheduler;
-  scheduler.max_sequences = description.max_sequences;
-  scheduler.max_tokens_per_step = std::min(scheduler.max_tokens_per_step, description.max_tokens_per_step);
-  scheduler.max_chunk_tokens = std::min(scheduler.max_chunk_tokens, scheduler.max_tokens_per_step);
-  scheduler.max_context_tokens = std::min(scheduler.max_context_tokens, description.max_context_tokens);
+  const SchedulerOptions scheduler = NarrowedTo(description, options_.scheduler);
   CountSchedulerWork();
   counted_ = {};
   counted_evictions_ = 0;
@@ -358,6 +341,16 @@ void StepLoop::LoseWorker(absl::Status reason) {
     LogFailedAttempt(reason);
   }
   link_.Lose(std::move(reason), now_us_);
+}
+
+// Who was placed here by what load() said before it told of the drain has come in by the round after: on_change waits
+// for them.
+void StepLoop::EndDrainedSession() {
+  if (!drain_is_public_ || !link_.is_draining() || live_.size() > 0 || link_.num_plans_in_flight() > 0) return;
+  QUIRE_LOG(kInfo) << "worker " << options_.address << " has drained; its session ends";
+  lost_since_us_ = now_us_;
+  scheduler_->AbandonAll();
+  link_.Lose(absl::UnavailableError("the worker has drained"), now_us_);
 }
 
 // Every reason once, and that nobody is there yet at first only as what it is.
@@ -447,12 +440,12 @@ void StepLoop::CountSchedulerWork() {
 
 void StepLoop::Publish() {
   CountSchedulerWork();
-  WorkerLoad load{.is_ready = link_.is_ready(),
+  WorkerLoad load{.is_ready = link_.is_ready() && !link_.is_draining(),
                   .may_return = MayReturn(),
                   .wanted_blocks = live_.wanted_blocks(),
                   .num_requests = live_.size()};
   current_.is_ready = link_.is_ready();
-  current_.last_error = std::string(link_.last_error().message());
+  current_.last_error = link_.is_draining() ? "the worker is draining" : std::string(link_.last_error().message());
   current_.epoch = link_.epoch();
   current_.steps = link_.num_steps();
   current_.num_plans_in_flight = link_.num_plans_in_flight();
@@ -483,9 +476,11 @@ void StepLoop::Publish() {
     }
   }
   if (has_changed) hooks_.on_change();
+  drain_is_public_ = link_.is_draining();
 }
 
 int64_t StepLoop::NextWake() const {
+  if (link_.is_draining() && live_.size() == 0 && link_.num_plans_in_flight() == 0) return now_us_;
   int64_t wake_us = std::min(link_.next_poll_us(), live_.next_deadline_us());
   if (blocks_ != nullptr) wake_us = std::min(wake_us, blocks_->next_pin_expiry_us());
   if (!link_.is_ready() && live_.size() > 0) wake_us = std::min(wake_us, lost_since_us_ + options_.worker_grace_us);

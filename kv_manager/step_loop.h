@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -129,17 +130,25 @@ class StepLoop : private WorkerClient::Listener {
     StepResult result;
     int64_t duration_us;
   };
+  struct Draining {
+    uint64_t epoch;
+  };
   struct Lost {
     uint64_t epoch;
     absl::Status reason;
   };
-  using Event = std::variant<Submitted, Cancelled, SampleCancelled, Described, Opened, Answered, Lost>;
+  using Event = std::variant<Submitted, Cancelled, SampleCancelled, Described, Opened, Answered, Draining, Lost>;
 
   // WorkerClient::Listener, on the client's threads.
-  void OnDescribed(uint64_t epoch, WorkerDescription description) override;
-  void OnOpened(uint64_t epoch) override;
-  void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
-  void OnLost(uint64_t epoch, absl::Status reason) override;
+  void OnDescribed(uint64_t epoch, WorkerDescription description) override {
+    Post(Described{epoch, std::move(description)});
+  }
+  void OnOpened(uint64_t epoch) override { Post(Opened{epoch}); }
+  void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override {
+    Post(Answered{epoch, std::move(result), duration_us});
+  }
+  void OnDraining(uint64_t epoch) override { Post(Draining{epoch}); }
+  void OnLost(uint64_t epoch, absl::Status reason) override { Post(Lost{epoch, std::move(reason)}); }
 
   void Post(Event event);
   absl::Status Post(Request request, std::shared_ptr<RequestSink> sink);
@@ -153,12 +162,14 @@ class StepLoop : private WorkerClient::Listener {
   void Handle(Described event);
   void Handle(Opened event);
   void Handle(Answered event);
+  void Handle(Draining event);
   void Handle(Lost event);
 
   absl::Status Queue(Submitted* event);
   bool MayReturn() const;
   void AdoptPool(const WorkerDescription& description);
   void LoseWorker(absl::Status reason);
+  void EndDrainedSession();
   void LogFailedAttempt(const absl::Status& reason);
   void CountFruitlessSession();
   void FailAll(const absl::Status& status);
@@ -206,6 +217,7 @@ class StepLoop : private WorkerClient::Listener {
   absl::Status logged_reason_;                    // Why it cannot be used; OK: nothing was logged since it was lost.
   int64_t lost_since_us_ = 0;                     // While no session is open.
   int64_t tokens_at_open_ = 0;                    // stats.generated_tokens when the session was opened.
+  bool drain_is_public_ = false;                  // load_ says that no requests are wanted, for the worker drains.
   int num_fruitless_sessions_ = 0;                // In a row: lost with plans in flight, before they gave a token.
   WorkerLink link_;                               // Last: its client calls us until it is gone.
 

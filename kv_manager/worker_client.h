@@ -2,44 +2,12 @@
 #define QUIRE_KV_MANAGER_WORKER_CLIENT_H_
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "base/ids.h"
+#include "kv_manager/worker_description.h"
 #include "scheduler/step_plan.h"
 
 namespace quire {
-
-// A file of the checkpoint, whole.
-struct ModelFile {
-  std::string name;
-  std::string content;
-
-  bool operator==(const ModelFile&) const = default;
-};
-
-// A worker as it describes itself: its constants, and where its sessions stand.
-struct WorkerDescription {
-  std::string model_name;
-  std::string architecture;
-  int vocab_size = 0;
-  int max_context_tokens = 0;
-  std::vector<TokenId> eos_token_ids;
-  std::optional<TokenId> bos_token_id;
-  std::vector<ModelFile> tokenizer_files;
-  int block_size = 0;
-  int num_blocks = 0;
-  int num_host_blocks = 0;      // Of the host tier; 0: there is none.
-  int max_sequences = 0;        // Rows.
-  int max_tokens_per_step = 0;  // Largest plan.
-  std::string numerics_fingerprint;
-  std::string device;
-  uint64_t last_epoch = 0;   // The greatest it has seen.
-  bool has_session = false;  // Perhaps another manager's.
-};
 
 // The connection of one step loop to its worker. Every call names the attempt it belongs to by its epoch, and so does
 // every answer: what arrives from an attempt that was given up is recognised and dropped. No call waits.
@@ -56,6 +24,8 @@ class WorkerClient {
     virtual void OnOpened(uint64_t epoch) = 0;
     // The answer to a plan, in the order of the plans; it fits the plan. The worker was busy for `duration_us` with it.
     virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
+    // The worker is told to stop: it wants no new requests. Plans go on as before.
+    virtual void OnDraining(uint64_t epoch) = 0;
     // The attempt or session is over, for whatever reason; nothing follows for this epoch.
     virtual void OnLost(uint64_t epoch, absl::Status reason) = 0;
   };

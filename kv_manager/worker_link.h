@@ -40,6 +40,8 @@ class WorkerLink {
   // that has had a session and finds another manager's open does not take it back.
   void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
+  // The worker of the session wants no new requests; until the session is lost. REQUIRES: is_ready().
+  void OnDraining() { is_draining_ = true; }
   // Ends the attempt or session; the next one starts after the backoff, with the next epoch.
   void Lose(absl::Status reason, int64_t now_us);
 
@@ -51,6 +53,7 @@ class WorkerLink {
   SentPlan OnResult(int64_t now_us);  // A result has arrived: of the plan that returns.
 
   bool is_ready() const { return state_ == State::kReady; }
+  bool is_draining() const { return is_draining_; }  // And ready.
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
   int num_plans_in_flight() const { return num_in_flight_; }
@@ -67,6 +70,7 @@ class WorkerLink {
   State state_ = State::kWaiting;
   uint64_t epoch_;
   bool has_been_ready_ = false;
+  bool is_draining_ = false;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;

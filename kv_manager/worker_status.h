@@ -36,7 +36,7 @@ struct StepLoopStats {
   int64_t cow_copies = 0;
   int64_t forks = 0;          // Sequences that began as a copy of another.
   int64_t evictions = 0;      // Blocks that the prefix cache gave up.
-  int64_t worker_losses = 0;  // Sessions that ended.
+  int64_t worker_losses = 0;  // Sessions that ended, but for those of workers that had drained.
   int64_t interruptions = 0;  // Requests that ran when a session ended, and waited to be recomputed.
   int64_t preemptions = 0;    // Because blocks were short.
   int64_t swap_outs = 0;      // Preemptions that moved blocks to the host tier.
@@ -65,7 +65,7 @@ struct StepLoopStats {
 struct WorkerStatus {
   std::string address;
   bool is_ready = false;   // A session is open.
-  std::string last_error;  // Why it is not ready.
+  std::string last_error;  // Why it is not ready, or gets no new requests.
   uint64_t epoch = 0;
   uint64_t steps = 0;  // Committed in this session.
   int num_plans_in_flight = 0;

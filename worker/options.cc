@@ -55,6 +55,8 @@ ABSL_FLAG(bool, exact_gpu, false,
 ABSL_FLAG(std::string, gpu_tuning_cache, "",
           "File that keeps the fastest way to multiply each shape on this GPU, so that later starts need not look for "
           "it; empty: none.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "How long the manager's requests may go on after SIGTERM or Ctrl-C; no new ones come.");
 ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
@@ -74,6 +76,7 @@ const ProgramFlags& Flags() {
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
        {"Log, on standard error:", {"log_level"}}}};
   return *flags;
 }
@@ -191,6 +194,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
+  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
   return options;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log.h"
@@ -35,6 +36,7 @@ struct WorkerOptions {
   int max_tokens_per_step;
   int threads;                          // 0: one per core.
   std::optional<cpu::Isa> cpu_kernels;  // One that the machine has; none: the best.
+  absl::Duration drain_timeout;         // Of the session, after the first signal to stop.
   LogLevel log_level;
 };
 

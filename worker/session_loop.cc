@@ -40,6 +40,7 @@ SessionLoop::~SessionLoop() {
 absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epoch) {
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return absl::UnavailableError("the worker is stopping");
+  if (is_draining_) return absl::UnavailableError("the worker is draining");
   if (epoch <= last_epoch_) {
     return absl::FailedPreconditionError(
         absl::StrCat("epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_));
@@ -90,6 +91,19 @@ uint64_t SessionLoop::last_epoch() const {
 bool SessionLoop::has_session() const {
   const std::lock_guard lock(mutex_);
   return current_ != nullptr;
+}
+
+bool SessionLoop::is_draining() const {
+  const std::lock_guard lock(mutex_);
+  return is_draining_;
+}
+
+bool SessionLoop::Drain(absl::Duration timeout) {
+  std::unique_lock lock(mutex_);
+  // One that is not greeted yet is told after its greeting.
+  if (!std::exchange(is_draining_, true) && served_ != nullptr && served_ == current_) served_->SendDraining();
+  return session_over_.wait_for(lock, absl::ToChronoMicroseconds(timeout),
+                                [this] { return served_ == nullptr && current_ == nullptr; });
 }
 
 void SessionLoop::Stop() {
@@ -145,6 +159,9 @@ void SessionLoop::SwitchSession() {
   if (served_ != nullptr) {
     QUIRE_LOG(kInfo) << "session of epoch " << last_epoch_ << " opened";
     served_->SendOpened(last_epoch_);
+    if (is_draining_) served_->SendDraining();
+  } else {
+    session_over_.notify_all();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
@@ -30,7 +31,7 @@ class SessionLoop {
   SessionLoop& operator=(const SessionLoop&) = delete;
 
   // The session takes over: the one before ends with ABORTED after its running step, the rows are dropped, then
-  // SendOpened. FAILED_PRECONDITION when `epoch` is not greater than every epoch seen.
+  // SendOpened. FAILED_PRECONDITION when `epoch` is not greater than every epoch seen; UNAVAILABLE while draining.
   absl::Status Open(std::shared_ptr<StepStream> session, uint64_t epoch);
   // SendResult follows, or End. FAILED_PRECONDITION when kMaxPlansInFlight plans are unanswered. A plan of a session
   // that was replaced is dropped.
@@ -42,6 +43,10 @@ class SessionLoop {
   // The greatest epoch seen, 0 before the first; and whether a session of it is open.
   uint64_t last_epoch() const;
   bool has_session() const;
+  bool is_draining() const;
+  // Refuses new sessions and tells the open one, which goes on until its manager has ended it. False when it was still
+  // there at the timeout.
+  bool Drain(absl::Duration timeout);
   // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
   void Stop();
 
@@ -67,7 +72,9 @@ class SessionLoop {
   std::deque<v1::StepPlan> plans_;  // Of current_, not yet running.
   int in_flight_ = 0;               // Of current_, running and waiting.
   bool is_closing_ = false;         // current_ sends no more plans.
+  bool is_draining_ = false;
   bool is_stopping_ = false;
+  std::condition_variable session_over_;  // Nobody is to be served, and nobody is.
 
   std::mutex join_mutex_;
   std::thread thread_;

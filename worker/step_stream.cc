@@ -44,6 +44,12 @@ void StepStream::SendResult(v1::StepResult result) {
   Send(std::move(response));
 }
 
+void StepStream::SendDraining() {
+  v1::StepsResponse response;
+  response.mutable_draining();
+  Send(std::move(response));
+}
+
 void StepStream::Send(v1::StepsResponse response) {
   const std::lock_guard lock(mutex_);
   if (is_ending_) return;

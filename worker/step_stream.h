@@ -28,6 +28,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   // Called by the loop. After the stream has ended they do nothing.
   void SendOpened(uint64_t epoch);
   void SendResult(v1::StepResult result);
+  void SendDraining();
   // The stream ends with `status` once everything sent before is written.
   void End(const absl::Status& status);
 

@@ -72,11 +72,18 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
 }
 
 Worker::~Worker() {
-  Stop();
+  StopServing();
 }
 
 void Worker::Stop() {
-  if (server_ != nullptr) server_->SetReady(false);
+  server_->SetReady(false);
+  QUIRE_LOG(kInfo) << "draining: the manager's session has " << absl::FormatDuration(drain_timeout_) << " to end";
+  const bool has_drained = loop_->Drain(drain_timeout_);
+  QUIRE_LOG(kInfo) << (has_drained ? "drained" : "the drain timeout has passed; ending the session");
+  StopServing();
+}
+
+void Worker::StopServing() {
   if (loop_ != nullptr) loop_->Stop();
   if (server_ != nullptr) server_->Shutdown(kShutdownTimeout);
 }
@@ -91,6 +98,7 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
 
 absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
   model_name_ = options.model_name;
+  drain_timeout_ = options.drain_timeout;
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, open_device));
   } else {

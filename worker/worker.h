@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/open_device.h"
 #include "serving/grpc_server.h"
@@ -32,7 +33,8 @@ class Worker {
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options, DeviceOpener open_device);
   ~Worker();
 
-  // Finishes the running step, ends the session with UNAVAILABLE and stops listening. Later calls do nothing.
+  // Tells the manager to place no more requests here and waits until it has ended its session; at the drain timeout
+  // finishes the running step and ends the session with UNAVAILABLE. Then stops listening. Call it once.
   void Stop();
 
   // What started, one fact per line.
@@ -46,7 +48,9 @@ class Worker {
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
   void Serve();
+  void StopServing();
 
+  absl::Duration drain_timeout_;
   // Each stands on those before it; they are destroyed in the opposite order.
   std::string model_name_;
   std::unique_ptr<Backend> backend_;

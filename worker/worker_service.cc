@@ -7,8 +7,14 @@
 namespace quire {
 namespace {
 
-grpc::Status Loading() {
-  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is loading its model");
+grpc::Status Unavailable(const char* why) {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, why);
+}
+
+// OK when it takes part in sessions.
+grpc::Status StatusOf(const SessionLoop* loop) {
+  if (loop == nullptr) return Unavailable("the worker is loading its model");
+  return loop->is_draining() ? Unavailable("the worker is draining") : grpc::Status::OK;
 }
 
 // A stream that ends at once.
@@ -29,18 +35,19 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
                                                   v1::DescribeResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const SessionLoop* const loop = loop_;
-  if (loop != nullptr) {
+  const grpc::Status status = StatusOf(loop);
+  if (status.ok()) {
     *response = description_;
     response->set_last_epoch(loop->last_epoch());
     response->set_has_session(loop->has_session());
   }
-  reactor->Finish(loop != nullptr ? grpc::Status::OK : Loading());
+  reactor->Finish(status);
   return reactor;
 }
 
 grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>* WorkerService::Steps(grpc::CallbackServerContext*) {
   SessionLoop* const loop = loop_;
-  if (loop == nullptr) return new RefusedStream(Loading());
+  if (const grpc::Status status = StatusOf(loop); !status.ok()) return new RefusedStream(status);
   return StepStream::Serve(loop, open_timeout_);
 }
 

@@ -15,7 +15,8 @@ namespace quire {
 inline constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 
 // WorkerService on gRPC's callback API: answers Describe from a constant and hands Steps streams to the loop. Refuses
-// both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model. Thread-safe.
+// both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model, and again once the
+// loop drains. Thread-safe.
 class WorkerService : public v1::WorkerService::CallbackService {
  public:
   explicit WorkerService(absl::Duration open_timeout = kOpenTimeout) : open_timeout_(open_timeout) {}

@@ -38,13 +38,14 @@ class Cluster {
   // Starts worker `i` again after its process has ended.
   void RestartWorker(int i);
 
+  // Polls GetStatus until all workers have joined. False when that takes over a minute.
+  bool WaitUntilReady();
   // Polls GetStatus until no worker has used blocks, running or waiting requests. False when that takes over
   // `timeout_ms`.
   bool WaitUntilIdle(int timeout_ms = 10'000);
 
  private:
   std::vector<std::string> WorkerCommand(int i) const;
-  bool WaitUntilReady();
 
   const ClusterOptions options_;
   std::string directory_;

@@ -66,6 +66,7 @@ class FakeWorker::Client : public WorkerClient {
   void Close() override {
     const std::lock_guard lock(worker_->mutex_);
     worker_->epoch_.reset();
+    if (std::exchange(worker_->is_draining_, false)) worker_->worker_.reset();
   }
 
  private:
@@ -94,6 +95,12 @@ void FakeWorker::Start(WorkerDescription description) {
   worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 
+void FakeWorker::Drain() {
+  const std::lock_guard lock(mutex_);
+  is_draining_ = true;
+  if (epoch_.has_value()) listener_->OnDraining(*epoch_);
+}
+
 void FakeWorker::HoldBack() {
   const std::lock_guard lock(mutex_);
   holds_back_ = true;
@@ -113,6 +120,11 @@ void FakeWorker::Answer() {
 void FakeWorker::AnswerNextPlanWrongly() {
   const std::lock_guard lock(mutex_);
   answers_wrongly_ = true;
+}
+
+bool FakeWorker::is_gone() const {
+  const std::lock_guard lock(mutex_);
+  return !worker_.has_value();
 }
 
 absl::Status FakeWorker::error() const {

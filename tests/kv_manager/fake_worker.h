@@ -29,6 +29,9 @@ class FakeWorker {
   void Kill();
   void Start(WorkerDescription description);
 
+  // It is told to stop: says so in the session, which must be open, and is gone when the manager has ended it.
+  void Drain();
+
   // Plans are taken but not executed until Answer().
   void HoldBack();
   void Answer();
@@ -39,6 +42,7 @@ class FakeWorker {
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
 
+  bool is_gone() const;  // Killed, or drained.
   // What the first broken rule was; OK as long as every plan was right.
   absl::Status error() const;
   int num_plans() const;                 // Received.
@@ -57,6 +61,7 @@ class FakeWorker {
   WorkerClient::Listener* listener_ = nullptr;
   std::optional<uint64_t> epoch_;  // Of the attempt or session, if there is one.
   std::deque<StepPlan> held_back_;
+  bool is_draining_ = false;
   bool holds_back_ = false;
   bool dies_of_plans_ = false;
   bool answers_wrongly_ = false;

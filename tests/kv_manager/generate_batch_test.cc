@@ -231,6 +231,18 @@ TEST(GenerateBatchTest, DrainingRefusesRequestsAndLeavesTheStream) {
   EXPECT_TRUE(batch.Finish().ok());
 }
 
+TEST(GenerateBatchTest, RequestsWhoseEndsAreNotReadAreWaitedForAndTheStreamIsNot) {
+  ServiceHarness harness(ToyModel());
+  BatchClient batch(&harness);
+  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, Request("a", 50));
+  harness.engine.WaitForRequests(8);
+  harness.engine.WaitUntilIdle();
+  EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
+  for (int tag = 1; tag <= 8; ++tag) batch.ReadUntilEnd(tag);
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_TRUE(batch.Finish().ok());
+}
+
 TEST(GenerateBatchTest, SlowReaderLosesTheRequests) {
   InferenceServiceOptions options;
   options.max_outbox_tokens = 4;

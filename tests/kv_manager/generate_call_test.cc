@@ -52,6 +52,31 @@ TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
   EXPECT_EQ(result.tokens().size(), 3u);
 }
 
+TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
+  ServiceHarness harness(ToyModel());
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::ZeroDuration()));
+  grpc::ClientContext context;
+  const auto reader = harness.stub->Generate(&context, Request(2));
+  harness.engine.WaitForRequests(1);
+  harness.engine.WaitUntilIdle();
+  EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
+  v1::GenerateResponse response;
+  while (reader->Read(&response)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+}
+
+TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.submit_status = absl::UnavailableError("draining");
+  grpc::ClientContext context;
+  const auto reader = harness.stub->Generate(&context, Request(2));
+  harness.engine.WaitUntilIdle();
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 // An Abort finds the request as soon as it has a name, also before the engine has it.
 TEST(GenerateCallTest, AbortAtAnyTimeEndsTheCallOnce) {
   ServiceHarness harness(ToyModel());

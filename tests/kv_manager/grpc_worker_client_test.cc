@@ -33,6 +33,9 @@ class Events : public WorkerClient::Listener {
     EXPECT_EQ(duration_us, 99);
     Set([&] { result_ = std::move(result); });
   }
+  void OnDraining(uint64_t epoch) override {
+    Set([&] { draining_ = epoch; });
+  }
   void OnLost(uint64_t epoch, absl::Status reason) override {
     Set([&] { lost_ = {epoch, std::move(reason)}; });
   }
@@ -40,6 +43,7 @@ class Events : public WorkerClient::Listener {
   std::pair<uint64_t, WorkerDescription> Described() { return Take(&described_); }
   uint64_t Opened() { return Take(&opened_); }
   StepResult Result() { return Take(&result_); }
+  uint64_t Draining() { return Take(&draining_); }
   std::pair<uint64_t, absl::Status> Lost() { return Take(&lost_); }
 
  private:
@@ -60,6 +64,7 @@ class Events : public WorkerClient::Listener {
   std::optional<std::pair<uint64_t, WorkerDescription>> described_;
   std::optional<uint64_t> opened_;
   std::optional<StepResult> result_;
+  std::optional<uint64_t> draining_;
   std::optional<std::pair<uint64_t, absl::Status>> lost_;
 };
 
@@ -96,6 +101,10 @@ class ScriptedWorker : public v1::WorkerService::Service {
         }
       }
       stream->Write(response);
+      if (drains && response.has_opened()) {
+        response.mutable_draining();
+        stream->Write(response);
+      }
       if (answer_twice && response.has_result()) stream->Write(response);
     }
     return grpc::Status::OK;
@@ -105,6 +114,7 @@ class ScriptedWorker : public v1::WorkerService::Service {
   uint32_t token = 3;
   bool refuse_epoch = false;
   bool end_at_plan = false;
+  bool drains = false;
   bool answer_twice = false;
 };
 
@@ -204,6 +214,14 @@ TEST_F(GrpcWorkerClientTest, AWorkerThatEndsTheStreamIsLost) {
   client_->Send(Plan(1));
   EXPECT_EQ(events_.Lost().second.message(), "the worker ended the session");
   client_->Send(Plan(2));  // Nobody is there any more, which the caller learns from OnLost.
+}
+
+TEST_F(GrpcWorkerClientTest, AWorkerThatDrainsSaysSoAndStillAnswers) {
+  worker_.drains = true;
+  Open();
+  EXPECT_EQ(events_.Draining(), 7u);
+  client_->Send(Plan(1));
+  EXPECT_EQ(events_.Result().step, StepId{1});
 }
 
 TEST_F(GrpcWorkerClientTest, AnotherProtocolVersionIsRefused) {

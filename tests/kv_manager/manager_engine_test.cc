@@ -321,6 +321,54 @@ TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   EXPECT_EQ(sink->reason(), FinishReason::kLength);
 }
 
+TEST_F(ManagerEngineTest, WorkersThatDrainOneAfterTheOtherCostNoRequest) {
+  StepLoopOptions options = Options();
+  options.link.min_backoff_us = 1000;
+  options.link.max_backoff_us = 5000;
+  Make(2, options);
+  WaitForAllReady();
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> clients;
+  for (uint64_t client = 0; client < 4; ++client) {
+    clients.emplace_back([&, client] {
+      for (uint64_t i = 0; !is_over || i < 10; ++i) {
+        const Request request = MakeRequest(1 + client + 4 * i, 6, 12);
+        const auto sink = std::make_shared<RecordingSink>();
+        const absl::Status status = engine_->Submit(request, sink);
+        ASSERT_TRUE(status.ok()) << status;
+        sink->WaitForEnd();
+        ASSERT_EQ(sink->tokens(), SoloTokens({}, request));
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    FakeWorker* const worker = workers_[i % 2].get();
+    worker->Drain();
+    WaitFor([&] { return worker->is_gone() && !engine_->status().workers[i % 2]->is_ready; }, "the worker to drain");
+    worker->Start(Worker());
+    WaitForAllReady();
+  }
+  is_over = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(engine_->status().totals.worker_losses, 0);
+}
+
+TEST_F(ManagerEngineTest, TheOnlyWorkerDrainsAndNewRequestsAreRefused) {
+  Make(1);
+  WaitForReady(true);
+  workers_[0]->HoldBack();
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(MakeRequest(1, 4, 8), sink).ok());
+  workers_[0]->Drain();
+  WaitForReady(false);
+  const absl::Status refused = engine_->Submit(MakeRequest(2, 4, 8), std::make_shared<RecordingSink>());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("0: the worker is draining"));
+  workers_[0]->Answer();
+  sink->WaitForEnd();
+  EXPECT_EQ(sink->reason(), FinishReason::kLength);
+}
+
 TEST_F(ManagerEngineTest, StopFailsWhatStillRuns) {
   Make(1);
   WaitForReady(true);

@@ -76,6 +76,7 @@ class ServiceHarness {
   }
 
   const RpcCounts& counts() const { return service_.counts(); }
+  InferenceServiceImpl& service() { return service_; }
 
   FakeEngine engine;
   std::unique_ptr<v1::InferenceService::Stub> stub;

@@ -2,6 +2,7 @@
 #define QUIRE_TESTS_KV_MANAGER_STEP_LOOP_HARNESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -31,7 +32,11 @@ class StepLoopTest : public ::testing::Test {
     loop_ = std::make_unique<StepLoop>(
         options, worker_.NewClient(),
         StepLoop::Hooks{.admit_worker = [this](const WorkerDescription&) { return admission_; },
-                        .on_change = [this] { ++num_changes_; }},
+                        .on_change =
+                            [this] {
+                              ++num_changes_;
+                              if (on_change_) on_change_();
+                            }},
         &clock_);
   }
   void Join(const StepLoopOptions& options = Options()) {
@@ -71,6 +76,7 @@ class StepLoopTest : public ::testing::Test {
   FakeWorker worker_;
   absl::Status admission_;
   int num_changes_ = 0;
+  std::function<void()> on_change_;
   uint64_t last_id_ = 0;
   std::unique_ptr<StepLoop> loop_;
 };

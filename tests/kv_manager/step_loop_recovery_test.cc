@@ -261,5 +261,46 @@ TEST_F(StepLoopRecoveryTest, CountersNeverFallWhenThePoolChanges) {
   EXPECT_EQ(loop_->status()->stats.recomputed_tokens, recomputed_tokens);
 }
 
+TEST_F(StepLoopRecoveryTest, AWorkerThatDrainsEndsWhatItHasAndGetsNothingNew) {
+  Join();
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 20);
+  const auto sink = Submit(request);
+  loop_->RunOnce();
+  worker_.Drain();
+  Run();
+  EXPECT_FALSE(loop_->load().is_ready);
+  EXPECT_FALSE(loop_->load().may_return) << "that would be to wait for what is still there";
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->last_error, "the worker is draining");
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  EXPECT_EQ(loop_->status()->last_error, "the worker has drained");
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 0);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_TRUE(loop_->load().may_return);
+  worker_.Start(SmallWorker());
+  Advance(100 * kMillisecond);
+  EXPECT_TRUE(loop_->load().is_ready);
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101));
+  EXPECT_TRUE(worker_.error().ok()) << worker_.error();
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestThatWasPlacedBeforeTheDrainShowedIsServed) {
+  Join();
+  const Request request = MakeRequest(5, 20);
+  std::shared_ptr<RecordingSink> sink;
+  // Whoever placed it holds the lock that on_change waits for.
+  on_change_ = [&] {
+    if (sink == nullptr) sink = Submit(request);
+  };
+  worker_.Drain();
+  Run();
+  ASSERT_NE(sink, nullptr);
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100));
+}
+
 }  // namespace
 }  // namespace quire

@@ -56,8 +56,8 @@ TEST(WorkerProcessTest, ItSaysWhereItListensServesAndStopsOnSigterm) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-TEST(WorkerProcessTest, AnOpenSessionEndsWithUnavailableOnSigint) {
-  Process process(Command({"--prefault"}));
+TEST(WorkerProcessTest, AnOpenSessionIsToldOnSigintAndEndsWithUnavailableAtTheDrainTimeout) {
+  Process process(Command({"--prefault", "--drain-timeout=100ms"}));
   const std::string address = After(&process, "listening on ");
   const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
@@ -68,6 +68,8 @@ TEST(WorkerProcessTest, AnOpenSessionEndsWithUnavailableOnSigint) {
   v1::StepsResponse response;
   ASSERT_TRUE(stream->Read(&response));
   process.Signal(SIGINT);
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(response.has_draining());
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(process.Wait(), 0);
@@ -120,7 +122,7 @@ TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
 }
 
 TEST(WorkerProcessTest, ABadAddressIsToldBeforeTheModelIsTouched) {
-  Process process(Command({"--listen=192.0.2.1:1", "--model=/nonexistent"}));
+  Process process(Command({"--listen=192.0.2.1:1", "--insecure", "--model=/nonexistent"}));
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("192.0.2.1 is not an address of this machine")));
 }

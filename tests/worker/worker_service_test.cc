@@ -315,6 +315,29 @@ TEST_F(WorkerServiceTest, StoppingFinishesTheStepAndEndsTheSession) {
   EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST_F(WorkerServiceTest, ADrainTellsTheManagerAndLastsUntilItHasEndedTheSession) {
+  SessionClient session(stub_.get());
+  session.Begin(1);
+  EXPECT_FALSE(loop_.Drain(absl::Milliseconds(1)));
+  EXPECT_TRUE(session.Receive().has_draining());
+  session.Send(FirstPlan());
+  EXPECT_EQ(session.Receive().result().step(), 1u);
+
+  SessionClient late(stub_.get());
+  late.Open(2);
+  EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  grpc::ClientContext context;
+  v1::DescribeResponse description;
+  EXPECT_EQ(stub_->Describe(&context, {}, &description).error_message(), "the worker is draining");
+
+  session.Cancel();
+  EXPECT_TRUE(loop_.Drain(absl::Seconds(60)));
+}
+
+TEST_F(WorkerServiceTest, WithoutASessionADrainIsOverAtOnce) {
+  EXPECT_TRUE(loop_.Drain(absl::ZeroDuration()));
+}
+
 TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
   const TestDirectory directory;
   WorkerService service;
