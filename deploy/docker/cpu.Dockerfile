@@ -1,0 +1,30 @@
+# Manager, CPU worker and quirectl on Debian 12, with the model in the box.
+#   docker build -f deploy/docker/cpu.Dockerfile -t quire-cpu:0.1 .
+
+FROM debian:12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends \
+      g++ cmake ninja-build pkg-config \
+      libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
+      libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+RUN cmake --preset release -DQUIRE_CUDA=OFF \
+    && ninja -C build/release quire_manager quire_worker quirectl \
+    && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl
+
+FROM debian:12-slim
+# What the three programs load, and nothing else.
+RUN apt-get update && apt-get install -y --no-install-recommends \
+      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-pull1.0 \
+      libprotobuf32 libssl3 libutf8proc2 \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
+     /src/build/release/bin/quirectl /opt/quire/bin/
+COPY models/tales /usr/share/quire/models/tales
+COPY LICENSE /usr/share/doc/quire/LICENSE
+ENV PATH=/opt/quire/bin:/usr/bin:/bin
+# No name in the container's list of users, and none is needed. Nothing is written: run it with --read-only.
+USER 10001:10001
+STOPSIGNAL SIGTERM
+CMD ["quire-manager", "--help"]

@@ -1,0 +1,46 @@
+# The same with a worker for NVIDIA GPUs of sm_80 and newer. CUDA is not in Debian's main archive: it comes from NVIDIA's
+# for Debian 12. The driver's libraries come from the host, through the NVIDIA container toolkit.
+#   docker build -f deploy/docker/cuda.Dockerfile -t quire-cuda:0.1 .
+
+ARG CUDA=13-0
+
+FROM debian:12-slim AS nvidia
+ADD https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/cuda-keyring_1.1-1_all.deb /tmp/keyring.deb
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates \
+    && dpkg -i /tmp/keyring.deb \
+    && rm -rf /tmp/keyring.deb /var/lib/apt/lists/*
+
+FROM nvidia AS build
+ARG CUDA
+RUN apt-get update && apt-get install -y --no-install-recommends \
+      g++ cmake ninja-build pkg-config \
+      libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
+      libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev \
+      cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA} libcublas-dev-${CUDA} \
+    && rm -rf /var/lib/apt/lists/*
+ENV PATH=/usr/local/cuda/bin:/usr/bin:/bin
+WORKDIR /src
+COPY . .
+RUN cmake --preset release -DQUIRE_CUDA=ON \
+    && ninja -C build/release quire_manager quire_worker quire_cuda quirectl \
+    && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl
+
+FROM nvidia
+ARG CUDA
+# What the three programs and the worker's library for GPUs load, and nothing else.
+RUN apt-get update && apt-get install -y --no-install-recommends \
+      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-pull1.0 \
+      libprotobuf32 libssl3 libutf8proc2 \
+      libcublas-${CUDA} \
+    && rm -rf /var/lib/apt/lists/*
+# The worker looks for the library beside itself.
+COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
+     /src/build/release/bin/libquire_cuda.so /src/build/release/bin/quirectl /opt/quire/bin/
+COPY models/tales /usr/share/quire/models/tales
+COPY LICENSE /usr/share/doc/quire/LICENSE
+ENV PATH=/opt/quire/bin:/usr/bin:/bin \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+USER 10001:10001
+STOPSIGNAL SIGTERM
+CMD ["quire-manager", "--help"]

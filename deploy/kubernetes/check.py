@@ -1,0 +1,490 @@
+#!/usr/bin/env python3
+"""Checks what `kubectl apply` does not: that the objects fit each other and the programs they start.
+
+  check.py [--programs DIRECTORY] [KUSTOMIZATION ...]
+
+Renders each kustomization (all in this folder when none is named) together with what it stands beside, and prints a
+line per mistake: the kind of mistake, the object, what is wrong. Exit code 1 when there is one, 77 when kubectl or
+PyYAML is missing. The flags of containers are compared with --help of the programs in DIRECTORY.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+HERE = pathlib.Path(__file__).resolve().parent
+OVERLAYS = ["overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu"]
+# Applied beside any of the overlays.
+ADDITIONS = ["monitoring", "autoscaling/hpa", "autoscaling/keda"]
+# Pods that come and go by hand; rendered only.
+TOOLS = ["model-loader"]
+SKIPPED = 77
+
+PROGRAMS = ("quire-manager", "quire-worker", "quirectl")
+WORKLOADS = ("Deployment", "StatefulSet")
+FILE_FLAGS = {"--model", "--gpu-tuning-cache"} | {
+    f"--{whose}tls-{what}" for whose in ("", "worker-") for what in ("cert", "key", "ca")
+}
+HEALTH_SERVICES = ("", "liveness", "readiness")
+# What a process needs beyond its drain timeout to leave.
+EXIT_MARGIN_S = 5
+# How often the manager looks its workers up, twice: an answer of DNS may be as old.
+DISCOVERY_S = 10
+
+
+class Kubernetes:
+    """The objects of one deployment, by what the checks ask for."""
+
+    def __init__(self, objects):
+        self.objects = objects
+        self.workloads = self.of_kind(*WORKLOADS)
+
+    def of_kind(self, *kinds):
+        return [o for o in self.objects if o["kind"] in kinds]
+
+    def named(self, kind, name):
+        return next((o for o in self.of_kind(kind) if o["metadata"]["name"] == name), None)
+
+    def selected(self, labels):
+        """The workloads whose pods a selector's matchLabels choose."""
+        return [w for w in self.workloads if matches(labels, pod_labels(w))]
+
+
+def name_of(thing):
+    return f"{thing['kind']}/{thing['metadata']['name']}"
+
+
+def matches(selector, labels):
+    return all(labels.get(key) == value for key, value in (selector or {}).items())
+
+
+def pod_labels(workload):
+    return workload["spec"]["template"]["metadata"].get("labels", {})
+
+
+def pod_spec(workload):
+    return workload["spec"]["template"]["spec"]
+
+
+def containers(workload):
+    return pod_spec(workload)["containers"]
+
+
+def ports_of(workload):
+    """Both names and numbers."""
+    ports = set()
+    for container in containers(workload):
+        for port in container.get("ports", []):
+            ports |= {port["containerPort"], port.get("name")}
+    return ports - {None}
+
+
+def flags_of(container):
+    """--flag=value as a dictionary; a flag without a value has None."""
+    flags = {}
+    for arg in container.get("args", []):
+        name, _, value = arg.partition("=")
+        flags[name] = value if "=" in arg else None
+    return flags
+
+
+def seconds(text):
+    """Of a duration as absl reads it: 1m30s."""
+    units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
+    parts = re.findall(r"([0-9.]+)(ms|h|m|s)", text)
+    return sum(float(number) * units[unit] for number, unit in parts)
+
+
+def flags_in_help(program):
+    """The flags of one of our programs."""
+    text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=30).stdout
+    return set(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)", text, re.MULTILINE))
+
+
+def asked(probe):
+    """Port and service of a health probe: kubelet's own through gRPC, or by quirectl. Nothing when it is neither."""
+    if "grpc" in probe:
+        return probe["grpc"]["port"], probe["grpc"].get("service", "")
+    command = probe.get("exec", {}).get("command", [""])
+    port = re.search(r":([0-9]+)$", flags_of({"args": command}).get("--endpoint") or "")
+    if command[0] == "quirectl" and "health" in command and port:
+        return int(port[1]), command[-1]
+    return None
+
+
+# Each check yields (object, what is wrong).
+
+
+def check_selectors(k8s, _programs):
+    for workload in k8s.workloads:
+        selector = workload["spec"]["selector"]["matchLabels"]
+        if not matches(selector, pod_labels(workload)):
+            yield workload, f"its selector {selector} does not choose its own pods, {pod_labels(workload)}"
+        for other in k8s.selected(selector):
+            if other is not workload:
+                yield workload, f"its selector chooses the pods of {name_of(other)} too"
+
+
+def check_services(k8s, _programs):
+    for service in k8s.of_kind("Service"):
+        targets = k8s.selected(service["spec"]["selector"])
+        if len(targets) != 1:
+            yield service, f"its selector chooses {len(targets)} workloads, it must be 1"
+        for port in service["spec"]["ports"]:
+            target = port.get("targetPort", port["port"])
+            for workload in targets:
+                if target not in ports_of(workload):
+                    yield service, f"its target port {target} is none of {name_of(workload)}"
+    for workload in k8s.of_kind("StatefulSet"):
+        service = k8s.named("Service", workload["spec"]["serviceName"])
+        if service is None or service["spec"].get("clusterIP") != "None":
+            yield workload, f"its serviceName {workload['spec']['serviceName']} is no headless service"
+
+
+def check_probes(k8s, _programs):
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            declared = {port["containerPort"] for port in container.get("ports", [])}
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                question = asked(container.get(kind, {}))
+                if question is None:
+                    yield workload, f"{container['name']} has no {kind} that asks for its health"
+                    continue
+                port, service = question
+                if port not in declared:
+                    yield workload, f"{kind} asks port {port}, which {container['name']} does not declare"
+                listen = flags_of(container).get("--listen") or ""
+                if not listen.endswith(f":{port}"):
+                    yield workload, f"{kind} asks port {port}, health is served where gRPC is: {listen}"
+                if service not in HEALTH_SERVICES:
+                    yield workload, f"{kind} asks for '{service}', which is none of {HEALTH_SERVICES}"
+            # One that is not ready, for it waits or drains, must not be killed.
+            if (asked(container.get("livenessProbe", {})) or (0, ""))[1] != "liveness":
+                yield workload, "livenessProbe does not ask for 'liveness'"
+
+
+def check_grace(k8s, _programs):
+    for workload in k8s.workloads:
+        grace = pod_spec(workload).get("terminationGracePeriodSeconds", 30)
+        for container in containers(workload):
+            command = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
+            if command[0] != "sleep":
+                yield workload, f"preStop is {command}, it must be sleep"
+                continue
+            drain = flags_of(container).get("--drain-timeout")
+            if drain is None:
+                yield workload, f"{container['name']} has no --drain-timeout"
+                continue
+            need = float(command[1]) + seconds(drain) + EXIT_MARGIN_S
+            if grace < need:
+                yield workload, f"terminationGracePeriodSeconds is {grace}, preStop, drain and exit need {need:g}"
+
+
+def check_disruption(k8s, _programs):
+    covered = []
+    for budget in k8s.of_kind("PodDisruptionBudget"):
+        targets = k8s.selected(budget["spec"]["selector"]["matchLabels"])
+        covered += targets
+        if len(targets) != 1:
+            yield budget, f"its selector chooses {len(targets)} workloads, it must be 1"
+        replicas = sum(w["spec"].get("replicas", 1) for w in targets)
+        if budget["spec"].get("maxUnavailable") == 0 or budget["spec"].get("minAvailable", -1) in ("100%", replicas):
+            yield budget, "it allows no disruption: nodes could never be drained"
+    for workload in k8s.workloads:
+        if workload not in covered:
+            yield workload, "no PodDisruptionBudget has it"
+
+
+def check_network(k8s, _programs):
+    closed = []
+    for policy in k8s.of_kind("NetworkPolicy"):
+        targets = k8s.selected(policy["spec"]["podSelector"].get("matchLabels", {}))
+        if not targets:
+            yield policy, "its podSelector chooses nothing"
+        if "Ingress" in policy["spec"]["policyTypes"]:
+            closed += targets
+        for rule in policy["spec"].get("ingress") or []:
+            yield from check_ingress(k8s, policy, rule, targets)
+        for rule in policy["spec"].get("egress") or []:
+            for peer in rule["to"]:
+                if "podSelector" not in peer:
+                    continue
+                peers = k8s.selected(peer["podSelector"].get("matchLabels", {}))
+                for port in rule["ports"]:
+                    if not any(port["port"] in ports_of(w) for w in peers):
+                        yield policy, f"it lets out to port {port['port']}, which its peers do not have"
+    for workload in k8s.workloads:
+        if workload not in closed:
+            yield workload, "no NetworkPolicy guards it"
+
+
+def check_ingress(k8s, policy, rule, targets):
+    for port in rule.get("ports") or [{"port": None}]:
+        for workload in targets:
+            if port["port"] not in ports_of(workload):
+                yield policy, f"it lets in to port {port['port']}, which {name_of(workload)} does not have"
+            if not is_worker_port(workload, port["port"]):
+                continue
+            for peer in rule.get("from") or [{}]:
+                peers = k8s.selected(peer.get("podSelector", {}).get("matchLabels"))
+                is_narrow = set(peer) == {"podSelector"} and peer["podSelector"].get("matchLabels")
+                if not is_narrow or not peers or any(component(w) != "manager" for w in peers):
+                    yield policy, f"others than managers reach the workers' port {port['port']}: {peer}"
+
+
+def component(workload):
+    return pod_labels(workload).get("app.kubernetes.io/component")
+
+
+def is_worker_port(workload, port):
+    listens = [flags_of(container).get("--listen") or "" for container in containers(workload)]
+    return component(workload) == "worker" and any(listen.endswith(f":{port}") for listen in listens)
+
+
+def check_args(k8s, programs):
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            program = container["command"][0]
+            if program not in programs:
+                yield workload, f"{container['name']} starts {program}, which is none of {sorted(programs)}"
+                continue
+            flags = flags_of(container)
+            for flag in flags:
+                if flag not in programs[program]:
+                    yield workload, f"{program} has no flag {flag}"
+            for command in commands_of(container):
+                for flag in flags_of({"args": command}):
+                    if flag.startswith("-") and flag not in programs["quirectl"]:
+                        yield workload, f"quirectl has no flag {flag}"
+            if program == "quire-worker" and not flags.get("--model"):
+                yield workload, "quire-worker needs --model"
+            declared = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+            for flag, name in (("--listen", "grpc"), ("--metrics-listen", "metrics")):
+                if flags.get(flag) != f"0.0.0.0:{declared.get(name)}":
+                    yield workload, f"{flag} is {flags.get(flag)}, the port named {name} is {declared.get(name)}"
+
+
+def commands_of(container):
+    """Those of its probes."""
+    probes = [container.get(kind, {}) for kind in ("startupProbe", "livenessProbe", "readinessProbe")]
+    return [probe["exec"]["command"] for probe in probes if "exec" in probe]
+
+
+def check_transport(k8s, _programs):
+    flags = {component(w): flags_of(container) for w in k8s.workloads for container in containers(w)}
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            mine = flags_of(container)
+            with_tls = {"--tls-cert", "--tls-key", "--tls-ca"} <= set(mine)
+            if with_tls == ("--insecure" in mine):
+                yield workload, f"{container['name']} has neither all of TLS nor --insecure, or both"
+            if with_tls != bool(commands_of(container)):
+                yield workload, f"{container['name']}: kubelet's probes speak no TLS, quirectl must ask with it alone"
+    if ("--worker-tls-ca" in flags.get("manager", {})) != ("--tls-ca" in flags.get("worker", {})):
+        yield k8s.workloads[0], "one of manager and workers speaks TLS to the other, which does not"
+
+
+def check_discovery(k8s, _programs):
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            target = flags_of(container).get("--workers")
+            if target is None:
+                continue
+            match = re.fullmatch(r"dns:///([a-z0-9-]+):([0-9]+)", target)
+            service = k8s.named("Service", match[1]) if match else None
+            if service is None or service["spec"].get("clusterIP") != "None":
+                yield workload, f"--workers is {target}, it must be the dns:/// name of a headless service"
+            elif int(match[2]) not in [port["port"] for port in service["spec"]["ports"]]:
+                yield workload, f"--workers has port {match[2]}, {name_of(service)} has another"
+    for workload in k8s.of_kind("StatefulSet"):
+        if workload["spec"].get("minReadySeconds", 0) < DISCOVERY_S:
+            yield workload, f"minReadySeconds is below {DISCOVERY_S}: the next would drain before the manager has this"
+
+
+def check_managers(k8s, _programs):
+    for workload in k8s.workloads:
+        if component(workload) != "manager":
+            continue
+        replicas, strategy = workload["spec"].get("replicas", 1), workload["spec"].get("strategy", {}).get("type")
+        if replicas != 1 or strategy != "Recreate":
+            yield workload, f"{replicas} managers, strategy {strategy}: a second one would take the first one's workers"
+
+
+def check_security(k8s, _programs):
+    for workload in k8s.workloads:
+        pod = pod_spec(workload)
+        security = pod.get("securityContext", {})
+        if not security.get("runAsNonRoot") or not security.get("runAsUser"):
+            yield workload, "it may run as root"
+        if security.get("seccompProfile", {}).get("type") != "RuntimeDefault":
+            yield workload, "it has no seccomp profile"
+        if pod.get("automountServiceAccountToken", True):
+            yield workload, "it gets a token of the cluster, which it does not need"
+        for container in pod["containers"]:
+            security = container.get("securityContext", {})
+            if security.get("allowPrivilegeEscalation", True):
+                yield workload, f"{container['name']} may escalate privileges"
+            if security.get("capabilities", {}).get("drop") != ["ALL"]:
+                yield workload, f"{container['name']} keeps capabilities"
+            if not security.get("readOnlyRootFilesystem") and not gpus(container):
+                yield workload, f"{container['name']} may write to its root file system"
+
+
+def gpus(container):
+    return int(container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0))
+
+
+def check_resources(k8s, _programs):
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            resources = container.get("resources", {})
+            requests, limits = resources.get("requests", {}), resources.get("limits", {})
+            if not {"cpu", "memory"} <= set(requests) or "memory" not in limits:
+                yield workload, f"{container['name']} lacks requests for cpu and memory or a limit for memory"
+            device = flags_of(container).get("--device") or "cpu"
+            if gpus(container) != (0 if device == "cpu" else 1):
+                yield workload, f"{container['name']} has {gpus(container)} GPUs and computes on {device}"
+
+
+def check_volumes(k8s, _programs):
+    for workload in k8s.workloads:
+        volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
+        for volume in volumes.values():
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if claim and k8s.named("PersistentVolumeClaim", claim) is None:
+                yield workload, f"there is no PersistentVolumeClaim {claim}"
+        for container in containers(workload):
+            mounts = container.get("volumeMounts", [])
+            for mount in mounts:
+                if mount["name"] not in volumes:
+                    yield workload, f"{container['name']} mounts {mount['name']}, which is no volume of the pod"
+            for flag, path in flags_of(container).items():
+                if flag not in FILE_FLAGS or not path:
+                    continue
+                in_volume = any(path.startswith(mount["mountPath"]) for mount in mounts)
+                if not in_volume and not path.startswith("/usr/share/quire/"):
+                    yield workload, f"{flag} is {path}, which no volume has"
+
+
+def check_spread(k8s, _programs):
+    for workload in k8s.workloads:
+        for constraint in pod_spec(workload).get("topologySpreadConstraints", []):
+            if not matches(constraint["labelSelector"]["matchLabels"], pod_labels(workload)):
+                yield workload, f"its spread over {constraint['topologyKey']} counts other pods"
+
+
+def check_monitors(k8s, _programs):
+    for monitor in k8s.of_kind("ServiceMonitor"):
+        labels = monitor["spec"]["selector"]["matchLabels"]
+        services = [s for s in k8s.of_kind("Service") if matches(labels, s["metadata"].get("labels", {}))]
+        for endpoint in monitor["spec"]["endpoints"]:
+            if not any(p["name"] == endpoint["port"] for s in services for p in s["spec"]["ports"]):
+                yield monitor, f"no service that it chooses has a port {endpoint['port']}"
+    for monitor in k8s.of_kind("PodMonitor"):
+        targets = k8s.selected(monitor["spec"]["selector"]["matchLabels"])
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            if not any(endpoint["port"] in ports_of(workload) for workload in targets):
+                yield monitor, f"no pod that it chooses has a port {endpoint['port']}"
+
+
+def check_scaling(k8s, _programs):
+    for scaler in k8s.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
+        spec = scaler["spec"]
+        target = spec["scaleTargetRef"]
+        workload = k8s.named(target.get("kind", "Deployment"), target["name"])
+        if workload is None or component(workload) != "worker":
+            yield scaler, f"{target.get('kind')}/{target['name']} is not what can be scaled, the workers"
+        least = spec.get("minReplicas", spec.get("minReplicaCount", 0))
+        most = spec.get("maxReplicas", spec.get("maxReplicaCount", 0))
+        if not 1 <= least <= most:
+            yield scaler, f"{least} to {most} replicas"
+
+
+def check_references(k8s, _programs):
+    seen = set()
+    for thing in k8s.objects:
+        if name_of(thing) in seen:
+            yield thing, "it is there twice"
+        seen.add(name_of(thing))
+        if thing["kind"] != "Namespace" and k8s.named("Namespace", thing["metadata"].get("namespace")) is None:
+            yield thing, f"there is no Namespace {thing['metadata'].get('namespace')}"
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            if ":" not in container["image"] or container["image"].endswith(":latest"):
+                yield workload, f"image {container['image']} has no version"
+
+
+CHECKS = {
+    "selector": check_selectors,
+    "service": check_services,
+    "probe": check_probes,
+    "grace": check_grace,
+    "disruption": check_disruption,
+    "network": check_network,
+    "args": check_args,
+    "transport": check_transport,
+    "discovery": check_discovery,
+    "managers": check_managers,
+    "security": check_security,
+    "resources": check_resources,
+    "volumes": check_volumes,
+    "spread": check_spread,
+    "monitor": check_monitors,
+    "scaling": check_scaling,
+    "reference": check_references,
+}
+
+
+def problems(objects, programs):
+    """(kind, object, what is wrong) of everything that does not fit. `programs`: flags of each program."""
+    k8s = Kubernetes(objects)
+    return [
+        (kind, name_of(thing), what) for kind, check in CHECKS.items() for thing, what in check(k8s, programs)
+    ]
+
+
+def render(kustomization):
+    result = subprocess.run(
+        ["kubectl", "kustomize", str(HERE / kustomization)], capture_output=True, text=True, timeout=60
+    )
+    if result.returncode != 0:
+        raise SystemExit(f"kubectl kustomize {kustomization} failed: {result.stderr}")
+    return [thing for thing in yaml.safe_load_all(result.stdout) if thing]
+
+
+def missing_tool():
+    """What has to be installed, or nothing."""
+    if yaml is None:
+        return "PyYAML (Debian: python3-yaml)"
+    return None if shutil.which("kubectl") else "kubectl (Debian: kubernetes-client)"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", default=HERE.parents[1] / "build/release/bin", type=pathlib.Path)
+    parser.add_argument("kustomizations", nargs="*", default=OVERLAYS)
+    arguments = parser.parse_args()
+    if missing_tool():
+        print(f"skipped: {missing_tool()} is missing")
+        return SKIPPED
+    programs = {name: flags_in_help(arguments.programs / name) for name in PROGRAMS}
+    additions = [thing for addition in ADDITIONS for thing in render(addition)]
+    found = 0
+    for kustomization in arguments.kustomizations:
+        for kind, thing, what in problems(render(kustomization) + additions, programs):
+            print(f"{kustomization}: {kind}: {thing}: {what}")
+            found += 1
+    print(f"{len(arguments.kustomizations)} kustomizations, {found} mistakes")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

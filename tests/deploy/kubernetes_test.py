@@ -1,0 +1,188 @@
+"""Renders every overlay, finds no mistake in it, and every mistake that is planted."""
+
+import copy
+import pathlib
+import sys
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "deploy/kubernetes"))
+import check  # pylint: disable=wrong-import-position
+
+MANAGER, WORKERS = ("Deployment", "quire-manager"), ("StatefulSet", "quire-workers")
+
+
+def pod(thing):
+    return thing["spec"]["template"]["spec"]
+
+
+def container(thing):
+    return pod(thing)["containers"][0]
+
+
+def volume(thing, name):
+    return next(volume for volume in pod(thing)["volumes"] if volume["name"] == name)
+
+
+def replace_arg(thing, old, new):
+    args = container(thing)["args"]
+    assert old in args, (old, args)
+    args[args.index(old)] = new
+
+
+def set_at(thing, path, value):
+    """The value at a path of keys and indices; None removes it."""
+    for key in path[:-1]:
+        thing = thing[key]
+    assert not isinstance(thing, dict) or path[-1] in thing, path
+    if value is None:
+        del thing[path[-1]]
+    else:
+        thing[path[-1]] = value
+
+
+def at(*path, value):
+    return lambda thing: set_at(thing, path, value)
+
+
+TEMPLATE = ("spec", "template", "spec")
+CONTAINER = TEMPLATE + ("containers", 0)
+PROBE = CONTAINER + ("livenessProbe", "exec", "command")
+
+# Kind of the mistake, where it is planted, how, and what the message says of it.
+MISTAKES = [
+    ("selector", WORKERS, at("spec", "selector", "matchLabels", "app.kubernetes.io/component", value="workers"),
+     "does not choose its own pods"),
+    ("selector", MANAGER, at("spec", "selector", "matchLabels", value={"app.kubernetes.io/name": "quire"}),
+     "chooses the pods of StatefulSet/quire-workers too"),
+    ("service", ("Service", "quire-manager"), at("spec", "ports", 0, "targetPort", value="http"), "target port http"),
+    ("service", ("Service", "quire-manager"), at("spec", "selector", "app.kubernetes.io/component", value="front"),
+     "chooses 0 workloads"),
+    ("service", ("Service", "quire-workers"), at("spec", "clusterIP", value="10.0.0.7"), "no headless service"),
+    ("probe", MANAGER, at(*CONTAINER, "readinessProbe", value={"grpc": {"port": 50052}}), "does not declare"),
+    ("probe", MANAGER, at(*CONTAINER, "livenessProbe", value={"grpc": {"port": 9460}}),
+     "health is served where gRPC is"),
+    ("probe", WORKERS, at(*CONTAINER, "startupProbe", value=None), "no startupProbe"),
+    ("probe", WORKERS, at(*PROBE, -1, value="readiness"), "ask for 'liveness'"),
+    ("probe", WORKERS, at(*PROBE, -1, value="ready"), "none of"),
+    ("probe", WORKERS, at(*PROBE, 1, value="--endpoint=127.0.0.1:50051"), "does not declare"),
+    ("args", WORKERS, at(*PROBE, 2, value="--ca=/etc/quire/tls/ca.crt"), "quirectl has no flag --ca"),
+    ("transport", WORKERS, lambda w: container(w)["args"].remove("--tls-ca=/etc/quire/tls/ca.crt"),
+     "neither all of TLS nor --insecure"),
+    ("transport", MANAGER, lambda m: container(m)["args"].append("--insecure"), "or both"),
+    ("transport", MANAGER, lambda m: container(m)["args"].remove("--worker-tls-ca=/etc/quire/tls/ca.crt"),
+     "speaks TLS to the other, which does not"),
+    ("transport", MANAGER, lambda m: [container(m).update({kind: {"grpc": {"port": 50051, "service": "liveness"}}})
+                                      for kind in ("startupProbe", "livenessProbe", "readinessProbe")],
+     "kubelet's probes speak no TLS"),
+    ("grace", MANAGER, at(*TEMPLATE, "terminationGracePeriodSeconds", value=65), "need 75"),
+    ("grace", WORKERS, at(*TEMPLATE, "terminationGracePeriodSeconds", value=None), "is 30"),
+    ("grace", WORKERS, lambda w: replace_arg(w, "--drain-timeout=60s", "--drain-timeout=2m"), "need 125"),
+    ("grace", MANAGER, at(*CONTAINER, "lifecycle", "preStop", "exec", "command", value=["sleep", "60"]), "need 125"),
+    ("disruption", ("PodDisruptionBudget", "quire-workers"),
+     at("spec", "selector", "matchLabels", "app.kubernetes.io/component", value="manager"), "no PodDisruptionBudget"),
+    ("disruption", ("PodDisruptionBudget", "quire-manager"), at("spec", "maxUnavailable", value=0), "no disruption"),
+    ("network", ("NetworkPolicy", "quire-workers"), at("spec", "ingress", 0, "ports", 0, "port", value=50051),
+     "lets in to port 50051"),
+    ("network", ("NetworkPolicy", "quire-workers"), at("spec", "ingress", 0, "from", 0, "podSelector", value={}),
+     "others than managers"),
+    ("network", ("NetworkPolicy", "quire-workers"), at("spec", "ingress", 0, "from", value=None),
+     "others than managers"),
+    ("network", ("NetworkPolicy", "quire-manager"), at("spec", "egress", 0, "ports", 0, "port", value=50062),
+     "lets out to port 50062"),
+    ("network", ("NetworkPolicy", "quire-workers"), at("spec", "policyTypes", value=["Egress"]), "no NetworkPolicy"),
+    ("args", WORKERS, lambda w: replace_arg(w, "--drain-timeout=60s", "--drain-timeot=60s"), "no flag --drain-timeot"),
+    ("args", MANAGER, lambda m: replace_arg(m, "--listen=0.0.0.0:50051", "--listen=127.0.0.1:50051"),
+     "the port named grpc is 50051"),
+    ("args", MANAGER, at(*CONTAINER, "command", value=["quire-server"]), "none of"),
+    ("discovery", MANAGER, lambda m: replace_arg(m, "--workers=dns:///quire-workers:50061",
+                                                 "--workers=dns:///quire-worker:50061"), "headless service"),
+    ("discovery", MANAGER, lambda m: replace_arg(m, "--workers=dns:///quire-workers:50061",
+                                                 "--workers=dns:///quire-workers:50051"), "port 50051"),
+    ("discovery", WORKERS, at("spec", "minReadySeconds", value=1), "minReadySeconds"),
+    ("managers", MANAGER, at("spec", "replicas", value=2), "2 managers"),
+    ("managers", MANAGER, at("spec", "strategy", "type", value="RollingUpdate"), "strategy RollingUpdate"),
+    ("security", MANAGER, at(*TEMPLATE, "securityContext", "runAsNonRoot", value=False), "root"),
+    ("security", MANAGER, at(*CONTAINER, "securityContext", "readOnlyRootFilesystem", value=False), "root file system"),
+    ("security", WORKERS, at(*CONTAINER, "securityContext", "capabilities", value=None), "capabilities"),
+    ("security", WORKERS, at(*TEMPLATE, "securityContext", "seccompProfile", value=None), "seccomp"),
+    ("security", WORKERS, at(*CONTAINER, "securityContext", "allowPrivilegeEscalation", value=None), "escalate"),
+    ("security", WORKERS, at(*TEMPLATE, "automountServiceAccountToken", value=None), "token"),
+    ("resources", MANAGER, at(*CONTAINER, "resources", "limits", value=None), "limit for memory"),
+    ("resources", WORKERS, at(*CONTAINER, "resources", "limits", "nvidia.com/gpu", value=None), "0 GPUs"),
+    ("volumes", WORKERS, lambda w: volume(w, "model")["persistentVolumeClaim"].update(claimName="weights"),
+     "no PersistentVolumeClaim weights"),
+    ("volumes", WORKERS, at(*CONTAINER, "volumeMounts", 0, "name", value="weights"), "no volume of the pod"),
+    ("volumes", WORKERS, lambda w: replace_arg(w, "--model=/models/model", "--model=/model"), "no volume has"),
+    ("spread", WORKERS, at(*TEMPLATE, "topologySpreadConstraints", 0, "labelSelector", "matchLabels",
+                           value={"app": "quire"}), "counts other pods"),
+    ("monitor", ("ServiceMonitor", "quire-manager"), at("spec", "endpoints", 0, "port", value="http"), "port http"),
+    ("monitor", ("PodMonitor", "quire-workers"), at("spec", "podMetricsEndpoints", 0, "port", value="http"),
+     "port http"),
+    ("scaling", ("HorizontalPodAutoscaler", "quire-workers"), at("spec", "scaleTargetRef", "name", value="workers"),
+     "not what can be scaled"),
+    ("scaling", ("ScaledObject", "quire-workers"), at("spec", "minReplicaCount", value=0), "0 to 8"),
+    ("reference", MANAGER, at(*CONTAINER, "image", value="quire-cuda:latest"), "no version"),
+    ("reference", ("Service", "quire-manager"), at("metadata", "namespace", value="default"), "no Namespace default"),
+]
+
+
+class KubernetesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = {name: check.flags_in_help(BINARIES / name) for name in check.PROGRAMS}
+        cls.additions = [thing for addition in check.ADDITIONS for thing in check.render(addition)]
+        cls.overlays = {overlay: check.render(overlay) + cls.additions for overlay in check.OVERLAYS}
+
+    def test_no_overlay_has_a_mistake(self):
+        for overlay, objects in self.overlays.items():
+            with self.subTest(overlay):
+                self.assertEqual(check.problems(objects, self.programs), [])
+
+    def test_the_model_goes_where_the_workers_look_for_it(self):
+        worker = pod(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))
+        (loader,) = [thing["spec"] for tool in check.TOOLS for thing in check.render(tool)]
+        claims = [v["persistentVolumeClaim"]["claimName"] for spec in (worker, loader) for v in spec["volumes"]
+                  if v["name"] == "model"]
+        self.assertEqual(claims, ["quire-model"] * 2)
+        paths = [spec["containers"][0]["volumeMounts"][0]["mountPath"] for spec in (worker, loader)]
+        self.assertEqual(paths[0], paths[1])
+
+    def test_every_planted_mistake_is_found(self):
+        original = self.overlays["overlays/multi-gpu"]
+        for kind, where, plant, words in MISTAKES:
+            with self.subTest(kind, words=words):
+                objects = copy.deepcopy(original)
+                plant(check.Kubernetes(objects).named(*where))
+                found = [what for found_kind, _, what in check.problems(objects, self.programs) if found_kind == kind]
+                self.assertTrue(any(words in what for what in found), found)
+
+    def test_the_rules_are_those_of_deploy_prometheus(self):
+        (rule,) = check.Kubernetes(self.additions).of_kind("PrometheusRule")
+        groups = [check.yaml.safe_load((SOURCE / "deploy/prometheus" / name).read_text())["groups"]
+                  for name in ("recording.yml", "alerts.yml")]
+        self.assertEqual(rule["spec"]["groups"], groups[0] + groups[1],
+                         "run deploy/kubernetes/prometheus_rule.py >deploy/kubernetes/monitoring/rules.yaml")
+
+    def test_every_kind_of_mistake_is_planted(self):
+        self.assertEqual({kind for kind, *_ in MISTAKES}, set(check.CHECKS))
+
+    def test_a_worker_on_the_cpu_that_holds_a_gpu_is_found(self):
+        objects = copy.deepcopy(self.overlays["overlays/cpu-dev"])
+        worker = container(check.Kubernetes(objects).named(*WORKERS))
+        worker["resources"]["limits"]["nvidia.com/gpu"] = "1"
+        found = check.problems(objects, self.programs)
+        self.assertEqual([kind for kind, _, _ in found], ["resources"])
+
+    def test_durations_are_read_as_the_programs_do(self):
+        self.assertEqual(check.seconds("1m30s"), 90)
+        self.assertEqual(check.seconds("500ms"), 0.5)
+        self.assertEqual(check.seconds("1h"), 3600)
+
+
+if __name__ == "__main__":
+    BINARIES = pathlib.Path(sys.argv.pop(1))
+    if check.missing_tool():
+        print(f"skipped: {check.missing_tool()} is missing")
+        sys.exit(check.SKIPPED)
+    unittest.main()

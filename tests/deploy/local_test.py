@@ -1,0 +1,96 @@
+"""Brings Quire up on this machine, generates, looks at its metrics and stops it."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 60
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
+
+
+def processes_with(path):
+    """Command lines of the processes that were started with it."""
+    found = []
+    for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = command.read_bytes().decode(errors="replace")
+        except OSError:  # It has just ended.
+            continue
+        if str(path) in line:
+            found.append(line)
+    return found
+
+
+class LocalTest(unittest.TestCase):
+    def setUp(self):
+        environment = os.environ | {"QUIRE_BIN": str(BINARIES), "QUIRE_ANY_PORTS": "1"}
+        # In a group of its own, as a terminal would have it.
+        self.up = subprocess.Popen([SOURCE / "deploy/local/up"], env=environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(self.end)
+        self.output = ""
+        for line in self.up.stdout:
+            self.output += line
+            if line.startswith("Ctrl-C"):
+                break
+
+    def end(self):
+        if self.up.poll() is None:
+            self.up.send_signal(signal.SIGTERM)
+        self.output += self.up.stdout.read()
+        self.up.stdout.close()
+        self.up.wait(TIMEOUT_S)
+
+    def said(self, title):
+        match = re.search(rf"^  {title} +(.*\S) *$", self.output, re.MULTILINE)
+        self.assertIsNotNone(match, self.output)
+        return match[1]
+
+    def quirectl(self, *arguments):
+        command = [BINARIES / "quirectl", "--endpoint", self.said("gRPC"), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+
+    def targets_of_prometheus(self):
+        """How each of them is, once all have been asked."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            targets = json.loads(read(self.said("Prometheus") + "/api/v1/targets"))["data"]["activeTargets"]
+            answers = [target["health"] for target in targets]
+            if len(answers) == 3 and "unknown" not in answers or time.monotonic() > deadline:
+                return answers
+            time.sleep(0.2)
+
+    def test_it_comes_up_serves_and_leaves_nothing_behind(self):
+        self.assertNotEqual(self.quirectl("generate", "Once upon a time", "-n", "20"), "")
+        self.assertEqual(self.quirectl("status").count(" ready "), 2)
+        for url in self.said("metrics").split():
+            self.assertIn("quire_", read(url))
+        if shutil.which("prometheus"):
+            self.assertEqual(self.targets_of_prometheus(), ["up"] * 3)
+        else:
+            print("no prometheus here: not asked")
+
+        logs = pathlib.Path(self.said("logs"))
+        self.assertEqual(len(processes_with(logs)), 4 if shutil.which("prometheus") else 3)
+        os.killpg(self.up.pid, signal.SIGINT)
+        self.assertEqual(self.up.wait(TIMEOUT_S), 0)
+        self.assertFalse(logs.exists())
+        self.assertEqual(processes_with(logs), [])
+
+
+if __name__ == "__main__":
+    BINARIES = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
