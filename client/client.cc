@@ -1,5 +1,8 @@
 #include "client/client.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -7,6 +10,7 @@
 #include "base/status.h"
 #include "client/utf8.h"
 #include "google/rpc/error_details.pb.h"
+#include "grpcpp/support/client_interceptor.h"
 #include "security/credentials.h"
 
 namespace quire {
@@ -18,17 +22,47 @@ void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
 }
 
+// Adds the token to every call. gRPC's own call credentials would do so on TLS alone, not on unix sockets.
+class TokenSender : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenSender(const std::string& token) : authorization_(absl::StrCat("Bearer ", token)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace("authorization", authorization_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string authorization_;
+};
+
+class TokenSenderFactory : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenSenderFactory(std::string token) : token_(std::move(token)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* /*call*/) override {
+    return new TokenSender(token_);
+  }
+
+ private:
+  const std::string token_;
+};
+
 std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
   // A server that vanished without closing its connections is noticed within 40 seconds.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  if (options.tls.authority.empty()) {
-    return grpc::CreateCustomChannel(options.endpoint, grpc::InsecureChannelCredentials(), arguments);
-  }
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
-  return grpc::CreateCustomChannel(options.endpoint, TlsChannelCredentials(options.tls), arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!options.token.empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(options.token));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials, arguments,
+                                                                 std::move(interceptors));
 }
 
 }  // namespace

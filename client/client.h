@@ -54,6 +54,7 @@ struct ClientOptions {
   std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
   TlsFiles tls = {};                           // Without an authority: plain text.
+  std::string token = "";                      // Bearer token; empty: none.
   std::string server_name = "";                // That the manager's certificate must have; empty: the endpoint's host.
 };
 

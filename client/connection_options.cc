@@ -1,6 +1,7 @@
 #include "client/connection_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/local_address.h"
 #include "base/status.h"
 #include "client/endpoint.h"
 #include "security/tls_files.h"
@@ -25,6 +26,10 @@ void AddConnectionOptions(CLI::App* app, ClientOptions* options) {
                   "The DNS name that the manager's certificate must have; also $QUIRE_TLS_NAME")
       ->envname("QUIRE_TLS_NAME")
       ->option_text("NAME [the endpoint's host]");
+  app->add_option("--token", options->token,
+                  "Bearer token that says who calls; better in $QUIRE_TOKEN, which other users cannot see")
+      ->envname("QUIRE_TOKEN")
+      ->option_text("TOKEN");
 }
 
 absl::Status CheckConnection(const ClientOptions& options) {
@@ -32,6 +37,10 @@ absl::Status CheckConnection(const ClientOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.tls, "--tls-"));
   if (!options.tls.certificate.empty() && options.tls.authority.empty()) {
     return absl::InvalidArgumentError("--tls-ca is missing: --tls-cert and --tls-key mean nothing without it");
+  }
+  if (!options.token.empty() && options.tls.authority.empty() && !IsLocalAddress(options.endpoint)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-ca is missing: a token is not sent to ", options.endpoint, " in plain text"));
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "kv_manager/message_bytes.h"
 #include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
+#include "kv_manager/tenancy.h"
 #include "kv_manager/wait_report.h"
 
 namespace quire {
@@ -63,13 +64,15 @@ v1::GenerateRequest AsGenerate(const PinRequest& in) {
 }
 
 template <typename PinRequest>
-absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const Engine& engine, const RequestLimits& limits) {
+absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const std::optional<Caller>& caller, const Engine& engine,
+                                        const RequestLimits& limits) {
   FieldErrors errors;
   CheckUnknownFields(in, "", &errors);
   if (!errors.empty()) return errors.ToStatus();
   const std::shared_ptr<const ServedModel> model = engine.model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
   QUIRE_ASSIGN_OR_RETURN(ValidRequest valid, ValidateGenerate(AsGenerate(in), *model, limits, /*drawn_seed=*/0));
+  QUIRE_RETURN_IF_ERROR(AssumeTenant(caller, &valid.request));
   return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
 }
 
@@ -156,7 +159,8 @@ void AdminServiceImpl::StartExplain(const grpc::ByteBuffer& bytes, const Call& c
   FieldErrors errors;
   CheckUnknownFields(request, "", &errors);
   if (!errors.empty()) return call.Finish(errors.ToStatus());
-  const std::optional<RequestId> id = inference_->FindRequest(request.request_id());
+  const std::optional<RequestId> id =
+      inference_->FindRequest(inference_->CallerOf(*call.context), request.request_id());
   if (!id.has_value()) {
     return call.Finish(WithReason(
         absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " waits or runs")),
@@ -189,7 +193,8 @@ void AdminServiceImpl::StartOnText(const grpc::ByteBuffer& bytes, const Call& ca
 void AdminServiceImpl::StartPin(const v1::PinPrefixRequest& request, const Call& call) {
   const absl::StatusOr<uint32_t> ttl_seconds = ReadTtl(request);
   if (!ttl_seconds.ok()) return call.Finish(ttl_seconds.status());
-  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, *engine_, inference_->limits());
+  absl::StatusOr<PinnedPrompt> read =
+      ReadPrompt(request, inference_->CallerOf(*call.context), *engine_, inference_->limits());
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
   const auto pins = std::make_shared<std::map<std::string, v1::WorkerPin>>();
@@ -211,7 +216,8 @@ void AdminServiceImpl::StartPin(const v1::PinPrefixRequest& request, const Call&
 }
 
 void AdminServiceImpl::StartUnpin(const v1::UnpinPrefixRequest& request, const Call& call) {
-  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, *engine_, inference_->limits());
+  absl::StatusOr<PinnedPrompt> read =
+      ReadPrompt(request, inference_->CallerOf(*call.context), *engine_, inference_->limits());
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
   const auto response = std::make_shared<v1::UnpinPrefixResponse>();

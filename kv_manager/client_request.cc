@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "kv_manager/response_set.h"
 #include "kv_manager/stop_string_condition.h"
+#include "kv_manager/tenancy.h"
 
 namespace quire {
 
@@ -49,6 +50,7 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
   auto valid = ValidateGenerate(request_, *model, environment_->limits, environment_->random->Next());
   if (!valid.ok()) return valid.status();
+  QUIRE_RETURN_IF_ERROR(AssumeTenant(caller_, &valid->request));
 
   std::string name = request_.request_id();
   if (name.empty()) name = absl::StrFormat("%016x", environment_->random->Next());
@@ -61,15 +63,17 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
         std::make_shared<StopStringCondition>(std::move(tokenizer), valid->request.prompt, valid->output);
   }
 
-  TokenStream::Environment stream_environment{environment_->engine, run_later_,
-                                              [registry = environment_->registry, name] { registry->Remove(name); },
-                                              environment_->max_outbox_tokens};
+  const std::string owner = OwnerOf(caller_);
+  TokenStream::Environment stream_environment{
+      environment_->engine, run_later_,
+      [registry = environment_->registry, owner, name] { registry->Remove(owner, name); },
+      environment_->max_outbox_tokens};
   auto stream = std::make_shared<TokenStream>(std::move(stream_environment), valid->request.id,
                                               ResponseSet(model, name, *valid), writer_);
   *request = std::move(valid->request);
   // Under the lock: once it is registered, an Abort may make it write.
   std::lock_guard lock(mutex_);
-  const absl::Status added = environment_->registry->Add(name, stream);
+  const absl::Status added = environment_->registry->Add(owner, name, stream);
   if (absl::IsResourceExhausted(added)) environment_->counts->Count(RpcRefusal::kTooManyRequests);
   QUIRE_RETURN_IF_ERROR(added);
   stream_ = std::move(stream);

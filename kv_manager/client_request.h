@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "kv_manager/token_stream.h"
 #include "kv_manager/unread_requests.h"
 #include "quire/v1/inference.pb.h"
+#include "security/token_file.h"
 
 namespace quire {
 
@@ -31,6 +33,7 @@ struct GenerateEnvironment {
   Engine* engine;
   RequestRegistry* registry;
   UnreadRequests* unread;
+  TokenFile* tokens;  // Null: callers need none.
   ThreadPool* output_threads;
   RandomSource* random;
   const Clock* clock;
@@ -52,10 +55,15 @@ int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& cloc
 // until the client has its last response, or never will. Thread-safe.
 class ClientRequest {
  public:
-  // `writer` lives until the call of its EndCall, and `this` as long; `run_later` is that of TokenStream.
-  ClientRequest(GenerateEnvironment* environment, v1::GenerateRequest request, ResponseWriter* writer,
-                std::function<void(std::function<void()>)> run_later)
-      : environment_(environment), request_(std::move(request)), writer_(writer), run_later_(std::move(run_later)) {}
+  // `caller` is who calls, if tokens say so. `writer` lives until the call of its EndCall, and `this` as long;
+  // `run_later` is that of TokenStream.
+  ClientRequest(GenerateEnvironment* environment, std::optional<Caller> caller, v1::GenerateRequest request,
+                ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
+      : environment_(environment),
+        caller_(std::move(caller)),
+        request_(std::move(request)),
+        writer_(writer),
+        run_later_(std::move(run_later)) {}
 
   // Validates and submits the request, or ends it by EndCall. May tokenize a long text. Called once, on any thread;
   // `this` must outlive it.
@@ -74,6 +82,7 @@ class ClientRequest {
   bool IsCancelled();
 
   GenerateEnvironment* const environment_;
+  const std::optional<Caller> caller_;
   const v1::GenerateRequest request_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;

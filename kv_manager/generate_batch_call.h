@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,6 +20,7 @@
 #include "kv_manager/client_request.h"
 #include "kv_manager/token_stream.h"
 #include "quire/v1/inference.pb.h"
+#include "security/authorizer.h"
 
 namespace quire {
 
@@ -59,7 +61,10 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   };
 
   GenerateBatchCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context)
-      : environment_(environment), context_(context), canceller_(context) {}
+      : environment_(environment),
+        context_(context),
+        caller_(CallerOf(*context, environment->tokens)),
+        canceller_(context) {}
 
   // --- What the client sends.
   // An error when it concerns the whole stream.
@@ -96,6 +101,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
+  const std::optional<Caller> caller_;  // Of all its requests.
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
   grpc::ByteBuffer read_;                    // Used by whoever reads, and handles what was read.

@@ -13,6 +13,7 @@
 #include "kv_manager/client_request.h"
 #include "kv_manager/token_stream.h"
 #include "quire/v1/inference.pb.h"
+#include "security/authorizer.h"
 
 namespace quire {
 
@@ -48,7 +49,7 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       : environment_(environment),
         context_(context),
         canceller_(context),
-        request_(environment, std::move(request), this,
+        request_(environment, CallerOf(*context, environment->tokens), std::move(request), this,
                  [threads = environment->output_threads](auto job) { threads->Schedule(std::move(job)); }) {}
 
   GenerateEnvironment* const environment_;

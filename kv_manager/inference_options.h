@@ -2,10 +2,13 @@
 #define QUIRE_KV_MANAGER_INFERENCE_OPTIONS_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "absl/time/time.h"
 
 namespace quire {
+
+class TokenFile;
 
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Of a text to be tokenized.
@@ -20,7 +23,9 @@ struct InferenceServiceOptions {
   // How long a client may take to read what is under way when generation has ended, before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
-  int num_text_threads = 2;       // Tokenize long texts; as many again make the text of generated tokens.
+  // Who callers are and what belongs to them; null: callers need no token, and all belongs to all.
+  std::shared_ptr<TokenFile> tokens;
+  int num_text_threads = 2;  // Tokenize long texts; as many again make the text of generated tokens.
 };
 
 }  // namespace quire

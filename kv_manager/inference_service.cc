@@ -13,6 +13,8 @@
 #include "kv_manager/message_bytes.h"
 #include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
+#include "kv_manager/tenancy.h"
+#include "security/authorizer.h"
 
 namespace quire {
 namespace {
@@ -47,6 +49,7 @@ InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServic
       environment_{.engine = engine,
                    .registry = &registry_,
                    .unread = &unread_,
+                   .tokens = options.tokens.get(),
                    .output_threads = &output_threads_,
                    .random = &random_,
                    .clock = clock,
@@ -104,7 +107,7 @@ template <typename Request, typename Response>
 grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
     RpcMethod method, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request_bytes,
     grpc::ByteBuffer* response_bytes, size_t (*num_bytes)(const Request&),
-    absl::Status (InferenceServiceImpl::*handle)(const Request&, Response*) const) {
+    absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&, const Request&, Response*) const) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto finish = [=, this](const absl::Status& status) {
     const grpc::Status wire = ToGrpcStatus(status, context);
@@ -114,9 +117,9 @@ grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
   const auto request = std::make_shared<Request>();
   absl::Status status = FromBytes(request_bytes, request.get());
   if (status.ok()) {
-    status = RunOnText(num_bytes(*request), [=, this] {
+    status = RunOnText(num_bytes(*request), [=, this, caller = CallerOf(*context)] {
       Response response;
-      const absl::Status handled = (this->*handle)(*request, &response);
+      const absl::Status handled = (this->*handle)(caller, *request, &response);
       *response_bytes = ToBytes(response);
       finish(handled);
     });
@@ -125,8 +128,19 @@ grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
   return reactor;
 }
 
-std::optional<RequestId> InferenceServiceImpl::FindRequest(const std::string& name) const {
-  const std::shared_ptr<TokenStream> stream = registry_.Find(name);
+std::optional<Caller> InferenceServiceImpl::CallerOf(const grpc::ServerContextBase& context) const {
+  return quire::CallerOf(context, options_.tokens.get());
+}
+
+std::shared_ptr<TokenStream> InferenceServiceImpl::FindStream(const std::optional<Caller>& caller,
+                                                              const std::string& name) const {
+  std::shared_ptr<TokenStream> stream = registry_.Find(OwnerOf(caller), name);
+  return stream == nullptr && caller.has_value() && caller->is_admin ? registry_.FindOfAnybody(name) : stream;
+}
+
+std::optional<RequestId> InferenceServiceImpl::FindRequest(const std::optional<Caller>& caller,
+                                                           const std::string& name) const {
+  const std::shared_ptr<TokenStream> stream = FindStream(caller, name);
   return stream == nullptr ? std::nullopt : std::optional(stream->id());
 }
 
@@ -144,7 +158,8 @@ absl::Status InferenceServiceImpl::RunOnText(size_t num_bytes, std::function<voi
       /*delay_ms=*/500);
 }
 
-absl::Status InferenceServiceImpl::DoTokenize(const v1::TokenizeRequest& request,
+absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*caller*/,
+                                              const v1::TokenizeRequest& request,
                                               v1::TokenizeResponse* response) const {
   QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
   QUIRE_RETURN_IF_ERROR(ValidateTokenize(request, *model, options_.limits));
@@ -159,7 +174,8 @@ absl::Status InferenceServiceImpl::DoTokenize(const v1::TokenizeRequest& request
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoDetokenize(const v1::DetokenizeRequest& request,
+absl::Status InferenceServiceImpl::DoDetokenize(const std::optional<Caller>& /*caller*/,
+                                                const v1::DetokenizeRequest& request,
                                                 v1::DetokenizeResponse* response) const {
   QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
   QUIRE_RETURN_IF_ERROR(ValidateDetokenize(request, *model));
@@ -169,7 +185,8 @@ absl::Status InferenceServiceImpl::DoDetokenize(const v1::DetokenizeRequest& req
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoGetModel(const v1::GetModelRequest& /*request*/,
+absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*caller*/,
+                                              const v1::GetModelRequest& /*request*/,
                                               v1::GetModelResponse* response) const {
   QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
   response->set_name(model->name);
@@ -182,8 +199,9 @@ absl::Status InferenceServiceImpl::DoGetModel(const v1::GetModelRequest& /*reque
   return absl::OkStatus();
 }
 
-absl::Status InferenceServiceImpl::DoAbort(const v1::AbortRequest& request, v1::AbortResponse* /*response*/) const {
-  const std::shared_ptr<TokenStream> stream = registry_.Find(request.request_id());
+absl::Status InferenceServiceImpl::DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
+                                           v1::AbortResponse* /*response*/) const {
+  const std::shared_ptr<TokenStream> stream = FindStream(caller, request.request_id());
   if (stream != nullptr && stream->Abort()) return absl::OkStatus();
   return WithReason(
       absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " is running")),

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "kv_manager/thread_pool.h"
 #include "kv_manager/unread_requests.h"
 #include "quire/v1/inference.grpc.pb.h"
+#include "security/token_file.h"
 
 namespace quire {
 
@@ -59,8 +61,12 @@ class InferenceServiceImpl : public RawInferenceService {
 
   // For services beside this one:
 
-  // The request that runs under this name, or whose last response is not read yet.
-  std::optional<RequestId> FindRequest(const std::string& name) const;
+  // Who calls; nothing when callers need no token.
+  std::optional<Caller> CallerOf(const grpc::ServerContextBase& context) const;
+
+  // The caller's request that runs under this name, or whose last response is not read yet. An operator finds
+  // anybody's.
+  std::optional<RequestId> FindRequest(const std::optional<Caller>& caller, const std::string& name) const;
 
   // Runs `job` on the spot when `num_bytes` are few, else on an input thread; RESOURCE_EXHAUSTED when too many wait.
   absl::Status RunOnText(size_t num_bytes, std::function<void()> job);
@@ -74,12 +80,18 @@ class InferenceServiceImpl : public RawInferenceService {
   grpc::ServerUnaryReactor* Answer(RpcMethod method, grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer& request_bytes, grpc::ByteBuffer* response_bytes,
                                    size_t (*num_bytes)(const Request&),
-                                   absl::Status (InferenceServiceImpl::*handle)(const Request&, Response*) const);
+                                   absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&,
+                                                                                const Request&, Response*) const);
 
-  absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response) const;
-  absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response) const;
-  absl::Status DoGetModel(const v1::GetModelRequest& request, v1::GetModelResponse* response) const;
-  absl::Status DoAbort(const v1::AbortRequest& request, v1::AbortResponse* response) const;
+  std::shared_ptr<TokenStream> FindStream(const std::optional<Caller>& caller, const std::string& name) const;
+  absl::Status DoTokenize(const std::optional<Caller>& caller, const v1::TokenizeRequest& request,
+                          v1::TokenizeResponse* response) const;
+  absl::Status DoDetokenize(const std::optional<Caller>& caller, const v1::DetokenizeRequest& request,
+                            v1::DetokenizeResponse* response) const;
+  absl::Status DoGetModel(const std::optional<Caller>& caller, const v1::GetModelRequest& request,
+                          v1::GetModelResponse* response) const;
+  absl::Status DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
+                       v1::AbortResponse* response) const;
 
   const InferenceServiceOptions options_;
   RpcCounts counts_;

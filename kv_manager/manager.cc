@@ -45,11 +45,24 @@ auto WorkerClientMaker(const ManagerOptions& options) {
   };
 }
 
+AccessRules RulesFor(const ManagerOptions& options) {
+  return {.has_certificates = !options.transport.tls.authority.empty(),
+          .client_names = options.client_names,
+          .admin_names = options.admin_names,
+          .tokens = options.inference.tokens};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.worker_tls, "--worker-tls-"));
-  std::unique_ptr<Manager> manager(new Manager(options));
+  ManagerOptions opened = options;
+  if (!options.tokens.empty()) {
+    absl::StatusOr<std::shared_ptr<TokenFile>> tokens = TokenFile::Open(options.tokens);
+    if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", tokens.status().message()));
+    opened.inference.tokens = *std::move(tokens);
+  }
+  std::unique_ptr<Manager> manager(new Manager(opened));
   QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
   manager->discovery_ = std::make_unique<WorkerDiscovery>(
@@ -76,7 +89,8 @@ absl::Status Manager::Listen() {
   const GrpcServerLimits limits{.max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
                                 .max_streams_per_connection = kMaxStreamsPerConnection,
                                 .min_ping_interval_ms = kMinPingIntervalMs};
-  QUIRE_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options_.transport));
+  QUIRE_ASSIGN_OR_RETURN(const auto credentials,
+                         MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, credentials, limits,
                                                     {{v1::InferenceService::service_full_name(), &inference_},
                                                      {v1::AdminService::service_full_name(), &admin_}}));

@@ -29,6 +29,16 @@ ABSL_FLAG(std::string, worker_tls_cert, "",
 ABSL_FLAG(std::string, worker_tls_key, "", "PEM file with the private key of --worker-tls-cert, without a password.");
 ABSL_FLAG(std::string, worker_name, "quire-worker",
           "DNS name that the certificates of workers must have. Empty: the host in the address of each.");
+ABSL_FLAG(
+    std::string, tokens, "",
+    "File of bearer tokens: per line a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if it is an "
+    "operator's. With it every call needs a token; requests, their names and what is cached of them belong to its "
+    "tenant. The file is read again when it changes.");
+ABSL_FLAG(
+    std::string, client_names, "quire-client",
+    "With --tls-ca: DNS names or URIs, separated by commas, one of which a client's certificate must have. *: any.");
+ABSL_FLAG(std::string, admin_names, "quire-admin",
+          "The same for clients that may also call what is for operators, such as quirectl status.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
 ABSL_FLAG(int32_t, max_tenant_labels, 32,
@@ -112,6 +122,7 @@ const ProgramFlags& Flags() {
       {{"Addresses:", {"workers", "listen", "metrics_listen"}},
        {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
        TransportFlagGroup(),
+       {"Who may call:", {"tokens", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
        {"Requests:",
@@ -142,6 +153,21 @@ absl::StatusOr<std::vector<std::string>> Workers() {
     }
   }
   return workers;
+}
+
+std::vector<std::string> Names(const absl::Flag<std::string>& flag) {
+  return absl::StrSplit(absl::GetFlag(flag), ',', absl::SkipEmpty());
+}
+
+absl::Status ReadCallers(ManagerOptions* options) {
+  options->tokens = absl::GetFlag(FLAGS_tokens);
+  options->client_names = Names(FLAGS_client_names);
+  options->admin_names = Names(FLAGS_admin_names);
+  const bool is_open_text = options->transport.tls.certificate.empty() && !IsLocalAddress(options->listen);
+  if (options->tokens.empty() || !is_open_text) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tokens is set and --listen is '", options->listen,
+                   "': tokens are not taken over a network without TLS, give --tls-cert"));
 }
 
 absl::Status ReadWorkerTls(ManagerOptions* options) {
@@ -252,7 +278,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   ManagerOptions options;
   QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
-  QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
+  QUIRE_ASSIGN_OR_RETURN(options.transport,
+                         ReadTransportFlags(options.listen, /*has_other_proof=*/!absl::GetFlag(FLAGS_tokens).empty()));
+  QUIRE_RETURN_IF_ERROR(ReadCallers(&options));
   QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());

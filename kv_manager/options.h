@@ -22,6 +22,9 @@ struct ManagerOptions {
   std::string worker_name;           // In the certificates of workers; empty: the host by which each is reached.
   std::string listen;
   Transport transport;
+  std::string tokens;                     // File; empty: callers need none.
+  std::vector<std::string> client_names;  // In the certificates of clients, if they show any.
+  std::vector<std::string> admin_names;
   std::string metrics_listen;  // Empty: no metrics.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

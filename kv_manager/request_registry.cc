@@ -7,9 +7,10 @@
 
 namespace quire {
 
-absl::Status RequestRegistry::Add(const std::string& name, std::shared_ptr<TokenStream> stream) {
+absl::Status RequestRegistry::Add(const std::string& owner, const std::string& name,
+                                  std::shared_ptr<TokenStream> stream) {
   std::lock_guard lock(mutex_);
-  if (streams_.contains(name)) {
+  if (streams_.contains({owner, name})) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(name), " is running")),
                       "REQUEST_RUNNING");
   }
@@ -19,19 +20,27 @@ absl::Status RequestRegistry::Add(const std::string& name, std::shared_ptr<Token
                    "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
         /*delay_ms=*/500);
   }
-  streams_.emplace(name, std::move(stream));
+  streams_.emplace(std::pair(owner, name), std::move(stream));
   return absl::OkStatus();
 }
 
-void RequestRegistry::Remove(const std::string& name) {
+void RequestRegistry::Remove(const std::string& owner, const std::string& name) {
   std::lock_guard lock(mutex_);
-  streams_.erase(name);
+  streams_.erase({owner, name});
 }
 
-std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& name) const {
+std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& owner, const std::string& name) const {
   std::lock_guard lock(mutex_);
-  const auto it = streams_.find(name);
+  const auto it = streams_.find({owner, name});
   return it == streams_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<TokenStream> RequestRegistry::FindOfAnybody(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [owner_and_name, stream] : streams_) {
+    if (owner_and_name.second == name) return stream;
+  }
+  return nullptr;
 }
 
 }  // namespace quire

@@ -1,5 +1,10 @@
 #include "security/credentials.h"
 
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "base/local_address.h"
 #include "base/status.h"
 #include "grpc/grpc_security_constants.h"
 #include "grpcpp/security/tls_certificate_provider.h"
@@ -28,10 +33,23 @@ std::shared_ptr<grpc::ServerCredentials> TlsServerCredentials(const TlsFiles& fi
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Transport& transport) {
-  if (transport.tls.certificate.empty()) return grpc::InsecureServerCredentials();
-  QUIRE_RETURN_IF_ERROR(CheckTlsFiles(transport.tls, "--tls-"));
-  return TlsServerCredentials(transport.tls);
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Transport& transport,
+                                                                               const std::string& address,
+                                                                               AccessRules rules) {
+  const bool has_rules = rules.ask_for_anything();
+  if (transport.tls.certificate.empty() && !has_rules) return grpc::InsecureServerCredentials();
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (transport.tls.certificate.empty()) {
+    // Plain text on the wire, too; but those of InsecureServerCredentials take no rules.
+    QUIRE_CHECK(IsLocalAddress(address)) << address;
+    const bool is_unix = absl::StartsWith(address, "unix");
+    credentials = grpc::experimental::LocalServerCredentials(is_unix ? UDS : LOCAL_TCP);
+  } else {
+    QUIRE_RETURN_IF_ERROR(CheckTlsFiles(transport.tls, "--tls-"));
+    credentials = TlsServerCredentials(transport.tls);
+  }
+  if (has_rules) credentials->SetAuthMetadataProcessor(MakeAuthorizer(std::move(rules)));
+  return credentials;
 }
 
 std::shared_ptr<grpc::ChannelCredentials> TlsChannelCredentials(const TlsFiles& files) {

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -21,6 +22,9 @@ ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Where the manager connects with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 "
     "as the host listens on all networks of the machine, which needs TLS.");
+ABSL_FLAG(
+    std::string, manager_names, "quire-manager",
+    "With --tls-ca: DNS names or URIs, separated by commas, one of which the manager's certificate must have. *: any.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9461",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
 ABSL_FLAG(std::string, kv_bytes, "", "Size of the pool in bytes, such as 1073741824, 512MiB or 1.5GiB.");
@@ -70,6 +74,7 @@ const ProgramFlags& Flags() {
       {{"Model:", {"model", "model_name"}},
        {"Addresses:", {"listen", "metrics_listen"}},
        TransportFlagGroup(),
+       {"Who may call:", {"manager_names"}},
        {"Size of the KV pool: one of these, or none for half of the available memory, but no more than\n"
         "--max-sequences sequences of the model's full context can fill:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
@@ -173,6 +178,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
+  options.manager_names = absl::StrSplit(absl::GetFlag(FLAGS_manager_names), ',', absl::SkipEmpty());
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
   QUIRE_RETURN_IF_ERROR(CheckBlockSize(absl::GetFlag(FLAGS_block_size)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_sequences, 1, kMaxWorkerRows));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -23,7 +24,8 @@ struct WorkerOptions {
   std::string model_name;  // The directory's last part when not given.
   std::string listen;
   Transport transport;
-  std::string metrics_listen;  // Empty: no metrics.
+  std::vector<std::string> manager_names;  // In the certificate of the manager, if it shows one.
+  std::string metrics_listen;              // Empty: no metrics.
   int block_size;
   PoolRequest pool;
   int64_t swap_bytes = 0;  // Of the host tier; 0: none.

@@ -89,7 +89,10 @@ void Worker::StopServing() {
 }
 
 absl::Status Worker::Listen(const WorkerOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options.transport));
+  QUIRE_ASSIGN_OR_RETURN(const auto credentials,
+                         MakeServerCredentials(options.transport, options.listen,
+                                               {.has_certificates = !options.transport.tls.authority.empty(),
+                                                .manager_names = options.manager_names}));
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options.listen, credentials, kServerLimits,
                                                     {{v1::WorkerService::service_full_name(), &service_}}));
   // The metrics server comes last, because it takes two seconds to go again when the model cannot be loaded.

@@ -2,6 +2,7 @@
 """Streams a generation from a Quire manager with stock gRPC: pip install grpcio grpcio-tools protobuf"""
 
 import argparse
+import os
 import pathlib
 import sys
 
@@ -29,7 +30,9 @@ def main() -> int:
     parser.add_argument("--tls-cert", help="PEM file of the certificate to show")
     parser.add_argument("--tls-key", help="PEM file of its private key")
     parser.add_argument("--tls-name", help="name in the manager's certificate, if it is not the endpoint's host")
+    parser.add_argument("--token", default=os.environ.get("QUIRE_TOKEN"), help="who calls; also $QUIRE_TOKEN")
     args = parser.parse_args()
+    metadata = [("authorization", f"Bearer {args.token}")] if args.token else []
     request = inference.GenerateRequest(
         text=args.prompt,
         sampling=common.SamplingParams(temperature=0.7, top_p=0.95),
@@ -37,7 +40,7 @@ def main() -> int:
     )
     with connect(args) as channel:
         try:
-            for response in services.InferenceServiceStub(channel).Generate(request, timeout=60):
+            for response in services.InferenceServiceStub(channel).Generate(request, timeout=60, metadata=metadata):
                 print(response.text_delta, end="", flush=True)
         except grpc.RpcError as error:
             print(f"{error.code().name}: {error.details()}", file=sys.stderr)

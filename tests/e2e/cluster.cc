@@ -34,7 +34,7 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   std::vector<std::string> addresses;
   for (int i = 0; i < options_.num_workers; ++i) {
     workers_.push_back(std::make_unique<Process>(WorkerCommand(i)));
-    addresses.push_back(absl::StrCat("unix:", directory_, "/worker", i, ".sock"));
+    addresses.push_back(worker_endpoint(i));
   }
   std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
                                       absl::StrCat("--workers=", absl::StrJoin(addresses, ",")), "--metrics-listen="};
@@ -42,7 +42,7 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   manager_ = std::make_unique<Process>(command);
   QUIRE_CHECK(!manager_->WaitForLine("listening on").empty()) << manager_->Output();
   client_ = std::make_unique<Client>(client_options());
-  QUIRE_CHECK(WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
+  QUIRE_CHECK(!options_.waits_for_workers || WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
 }
 
 Cluster::~Cluster() {
@@ -54,11 +54,15 @@ Cluster::~Cluster() {
 std::vector<std::string> Cluster::WorkerCommand(int i) const {
   std::vector<std::string> command = {
       IsGpuEmulated() ? QUIRE_BINARY_DIR "/tests/quire-worker-emulated-gpu" : Binary("quire-worker"),
-      absl::StrCat("--model=", options_.model), absl::StrCat("--listen=unix:", directory_, "/worker", i, ".sock"),
+      absl::StrCat("--model=", options_.model), absl::StrCat("--listen=", worker_endpoint(i)),
       "--metrics-listen=", "--threads=1"};
   if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=256"});
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
+}
+
+std::string Cluster::worker_endpoint(int i) const {
+  return absl::StrCat("unix:", directory_, "/worker", i, ".sock");
 }
 
 ClientOptions Cluster::client_options() const {

@@ -19,6 +19,7 @@ struct ClusterOptions {
   int num_workers = 1;
   std::vector<std::string> worker_flags = {};
   std::vector<std::string> manager_flags = {};
+  bool waits_for_workers = true;
   ClientOptions client = {};  // Of the client; the endpoint is the cluster's.
 };
 
@@ -26,12 +27,13 @@ struct ClusterOptions {
 // goes out of scope.
 class Cluster {
  public:
-  // Starts everything and waits until all workers have joined.
+  // Starts everything and waits until all workers have joined, unless they are not expected to.
   explicit Cluster(const ClusterOptions& options);
   ~Cluster();
 
   Client& client() { return *client_; }
   const std::string& endpoint() const { return endpoint_; }
+  std::string worker_endpoint(int i) const;
   ClientOptions client_options() const;  // Of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }

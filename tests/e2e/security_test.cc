@@ -2,72 +2,27 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/installation.h"
 #include "tests/e2e/quirectl.h"
-#include "tests/security/certificates.h"
 
 namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
 
-// Certificates of a whole installation. They are renewed as Kubernetes does it: all files are made in a new directory,
-// and a link to it replaces the link to the old one.
-class Certificates {
- public:
-  Certificates() : directory_(), authority_(directory_, "ca") { Renew(); }
-
-  void Renew() {
-    const std::string version = absl::StrCat("v", ++version_);
-    for (const char* name : {"quire-manager", "quire-worker", "quire-client"}) {
-      authority_.Issue(absl::StrCat(version, "/", name), name, /*is_expired=*/false);
-    }
-    std::filesystem::create_directory_symlink(version, directory_ / "draft");
-    std::filesystem::rename(directory_ / "draft", directory_ / "live");
-  }
-
-  TlsFiles Of(const std::string& name) const {
-    return {.certificate = directory_ / absl::StrCat("live/", name, ".crt"),
-            .key = directory_ / absl::StrCat("live/", name, ".key"),
-            .authority = authority_.file()};
-  }
-
-  static std::vector<std::string> Flags(const TlsFiles& files, const std::string& prefix = "--tls-") {
-    return {absl::StrCat(prefix, "cert=", files.certificate), absl::StrCat(prefix, "key=", files.key),
-            absl::StrCat(prefix, "ca=", files.authority)};
-  }
-
- private:
-  const TemporaryDirectory directory_;
-  TestAuthority authority_;
-  int version_ = 0;
-};
-
-ClusterOptions MutualTls(const Certificates& certificates) {
-  ClusterOptions options{.model = BundledModel()};
-  options.worker_flags = Certificates::Flags(certificates.Of("quire-worker"));
-  options.manager_flags = Certificates::Flags(certificates.Of("quire-manager"));
-  for (std::string& flag : Certificates::Flags(certificates.Of("quire-manager"), "--worker-tls-")) {
-    options.manager_flags.push_back(std::move(flag));
-  }
-  options.client.tls = certificates.Of("quire-client");
-  options.client.server_name = "quire-manager";
-  return options;
-}
-
 TEST(MutualTlsTest, QuirectlShowsItsCertificate) {
-  const Certificates certificates;
-  Cluster cluster(MutualTls(certificates));
-  std::vector<std::string> arguments = Certificates::Flags(certificates.Of("quire-client"));
+  const Installation installation;
+  Cluster cluster(installation.MutualTls());
+  std::vector<std::string> arguments = Installation::Flags(installation.Of("quire-client"));
   arguments.insert(arguments.end(), {"--tls-name=quire-manager", "generate", "Once", "-n", "3", "-t", "0"});
   const Ended with = Quirectl(cluster.endpoint(), arguments);
   EXPECT_EQ(with.exit_code, 0) << with.output;
@@ -78,10 +33,10 @@ TEST(MutualTlsTest, QuirectlShowsItsCertificate) {
   EXPECT_THAT(half.output, HasSubstr("--tls-key is missing: a certificate and its key belong together"));
 }
 
-// New connections all the time, and streams that go on, while every certificate is renewed.
+// New connections all the time, and one that goes on, while every certificate is renewed.
 TEST(MutualTlsTest, RenewalUnderLoadLosesNoRequest) {
-  Certificates certificates;
-  Cluster cluster(MutualTls(certificates));
+  Installation installation;
+  Cluster cluster(installation.MutualTls());
   std::atomic<bool> is_over = false;
   std::atomic<int> num_done = 0;
   const auto load = [&](bool connects_anew) {
@@ -98,11 +53,81 @@ TEST(MutualTlsTest, RenewalUnderLoadLosesNoRequest) {
   for (int i = 0; i < 3; ++i) threads.emplace_back(load, /*connects_anew=*/i > 0);
   for (int i = 0; i < 4; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1300));  // The files are looked at every second.
-    certificates.Renew();
+    installation.Renew();
   }
   is_over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(num_done, 10);
+}
+
+TEST(TokenTest, QuirectlSendsItsTokenWhereNobodyElseReadsIt) {
+  Installation installation;
+  installation.WriteTokens({"acme"});
+  Cluster cluster({.model = BundledModel(),
+                   .manager_flags = {"--tokens=" + installation.tokens()},
+                   .client = {.token = Installation::TokenOf("ops")}});
+  const Ended with = Quirectl(cluster.endpoint(), {"--token=token-of-acme", "generate", "Once", "-n", "3", "-t", "0"});
+  EXPECT_EQ(with.exit_code, 0) << with.output;
+  const Ended variable =
+      Shell(cluster.endpoint(), "QUIRE_TOKEN=token-of-acme quirectl generate Once -n 3 -t 0 --tenant acme");
+  EXPECT_EQ(variable.exit_code, 0) << variable.output;
+  const Ended without = Quirectl(cluster.endpoint(), {"generate", "Once"});
+  EXPECT_EQ(without.exit_code, 4) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("no bearer token"));
+  const Ended far = Quirectl("node1:50051", {"--token=token-of-acme", "status"});
+  EXPECT_EQ(far.exit_code, 2);
+  EXPECT_THAT(far.output, HasSubstr("a token is not sent to node1:50051 in plain text"));
+}
+
+// Withdrawn and added while the manager runs.
+TEST(TokenTest, AChangedFileIsTakenUp) {
+  Installation installation;
+  installation.WriteTokens({"acme"});
+  Cluster cluster({.model = BundledModel(),
+                   .manager_flags = {"--tokens=" + installation.tokens()},
+                   .client = {.token = Installation::TokenOf("ops")}});
+  ClientOptions options = cluster.client_options();
+  options.token = Installation::TokenOf("acme");
+  Client acme(options);
+  EXPECT_TRUE(acme.GetModel().ok());
+  installation.WriteTokens({});
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    status = acme.GetModel().status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated);
+}
+
+TEST(LogTest, PromptsAreInNoLog) {
+  Installation installation;
+  installation.WriteTokens({"acme"});
+  Cluster cluster({.model = BundledModel(),
+                   .worker_flags = {"--log-level=debug"},
+                   .manager_flags = {"--log-level=debug", "--tokens=" + installation.tokens()},
+                   .client = {.token = Installation::TokenOf("ops")}});
+  const std::string secret = "Xylophone quadrille";
+  v1::GenerateRequest good = GreedyRequest(secret, 8);
+  good.set_cache_salt("salty");
+  EXPECT_TRUE(Generate(cluster.client(), good).status.ok());
+  v1::GenerateRequest bad = good;
+  bad.mutable_sampling()->set_temperature(-1);
+  EXPECT_FALSE(Generate(cluster.client(), bad).status.ok());
+  v1::GenerateRequest huge = GreedyRequest(std::string(2000, 'z') + secret, 900);
+  EXPECT_FALSE(Generate(cluster.client(), huge).status.ok());
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(secret);
+  EXPECT_TRUE(cluster.client().Tokenize(tokenize).ok());
+  cluster.manager().Signal(SIGTERM);
+  cluster.worker(0).Signal(SIGTERM);
+  cluster.manager().Wait();
+  cluster.worker(0).Wait();
+  for (const std::string& log : {cluster.manager().Output(), cluster.worker(0).Output()}) {
+    EXPECT_THAT(log, HasSubstr("told to stop")) << "the log is empty";
+    for (const char* word : {"Xylophone", "quadrille", "zzzz", "salty", "token-of-"}) {
+      EXPECT_THAT(log, testing::Not(HasSubstr(word)));
+    }
+  }
 }
 
 }  // namespace

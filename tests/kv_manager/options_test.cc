@@ -168,6 +168,18 @@ TEST(OptionsTest, OtherMachinesAreServedWithTlsOnly) {
   EXPECT_TRUE(Parse({"--listen=0.0.0.0:50051", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}).ok());
 }
 
+TEST(OptionsTest, TokensDoNotTravelInPlainText) {
+  EXPECT_EQ(Error({"--tokens=t", "--listen=0.0.0.0:1", "--insecure"}),
+            "--tokens is set and --listen is '0.0.0.0:1': tokens are not taken over a network without TLS, give "
+            "--tls-cert");
+  EXPECT_TRUE(Parse({"--tokens=t", "--listen=0.0.0.0:1", "--tls-cert=c", "--tls-key=k"}).ok());
+  const absl::StatusOr<ManagerOptions> options = Parse({"--tokens=t", "--admin-names=ops,spiffe://a/b"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->tokens, "t");
+  EXPECT_THAT(options->client_names, ElementsAre("quire-client"));
+  EXPECT_THAT(options->admin_names, ElementsAre("ops", "spiffe://a/b"));
+}
+
 TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {
   EXPECT_THAT(Error({"--wrokers=a:1"}), HasSubstr("--wrokers"));
   EXPECT_THAT(Error({"workers"}), HasSubstr("'workers'"));

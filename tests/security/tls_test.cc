@@ -33,7 +33,7 @@ class TlsTest : public ::testing::Test {
   }
 
   std::unique_ptr<GrpcServer> Serve(const TlsFiles& files) {
-    const auto credentials = MakeServerCredentials({.tls = files});
+    const auto credentials = MakeServerCredentials({.tls = files}, "127.0.0.1:0", {});
     EXPECT_TRUE(credentials.ok()) << credentials.status();
     auto server = GrpcServer::Start("127.0.0.1:0", *credentials, kLimits, {});
     EXPECT_TRUE(server.ok()) << server.status();

@@ -36,6 +36,7 @@ TEST(WorkerOptionsTest, AModelIsEnough) {
   EXPECT_EQ(options.model_name, "tiny");
   EXPECT_EQ(options.listen, "127.0.0.1:50061");
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:9461");
+  EXPECT_EQ(options.manager_names, std::vector<std::string>({"quire-manager"}));
   EXPECT_EQ(options.block_size, 16);
   EXPECT_EQ(options.max_sequences, 256);
   EXPECT_EQ(options.max_tokens_per_step, 2048);

@@ -1,0 +1,127 @@
+#include "security/token_file.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kLookEveryUs = 1'000'000;
+constexpr size_t kMaxTenantBytes = 128;
+constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
+
+static_assert(SHA256_DIGEST_LENGTH == 32);
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+bool IsTenant(absl::string_view name) {
+  return name.size() <= kMaxTenantBytes && std::all_of(name.begin(), name.end(), absl::ascii_isgraph);
+}
+
+}  // namespace
+
+absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
+  TokenTable table;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = absl::StripAsciiWhitespace(line);
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    const bool is_admin = words.size() == 3 && words[2] == "admin";
+    if (words.size() != 2 && !is_admin) return Bad("line ", number, " has ", words.size(), " words, ", kForm);
+    if (!IsTenant(words[0])) {
+      return Bad("line ", number, " has a tenant of ", words[0].size(), " bytes, it must be at most ", kMaxTenantBytes,
+                 " visible ASCII characters");
+    }
+    const absl::string_view hex = words[1];
+    Entry entry{.digest = {}, .caller = {.tenant = std::string(words[0]), .is_admin = is_admin}};
+    if (hex.size() != 2 * entry.digest.size() || !std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit)) {
+      return Bad("line ", number, " has a digest of ", hex.size(), " characters, it must be 64 hexadecimal digits");
+    }
+    const std::string bytes = absl::HexStringToBytes(hex);
+    std::copy(bytes.begin(), bytes.end(), entry.digest.begin());
+    if (table.entries_.size() == kMaxTokens) return Bad("line ", number, " is one too many, the limit is ", kMaxTokens);
+    table.entries_.push_back(std::move(entry));
+  }
+  return table;
+}
+
+std::optional<Caller> TokenTable::Find(absl::string_view token) const {
+  std::array<uint8_t, 32> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), digest.data());
+  // All entries are compared, in full.
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {
+    if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+  }
+  return found == nullptr ? std::nullopt : std::optional(found->caller);
+}
+
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path, const Clock* clock) {
+  std::shared_ptr<TokenFile> file(new TokenFile(path, clock));
+  file->version_ = file->ReadVersion();
+  QUIRE_ASSIGN_OR_RETURN(TokenTable table, file->Read());
+  file->table_ = std::make_shared<const TokenTable>(std::move(table));
+  file->next_look_us_ = clock->NowMicros() + kLookEveryUs;
+  return file;
+}
+
+std::optional<Caller> TokenFile::Find(absl::string_view token) {
+  return Current()->Find(token);
+}
+
+TokenFile::Version TokenFile::ReadVersion() const {
+  struct stat file = {};
+  if (stat(path_.c_str(), &file) != 0) return {};
+  return {static_cast<int64_t>(file.st_dev), static_cast<int64_t>(file.st_ino), file.st_size, file.st_mtim.tv_sec,
+          file.st_mtim.tv_nsec};
+}
+
+absl::StatusOr<TokenTable> TokenFile::Read() const {
+  std::ifstream in(path_, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in || text.fail()) return Bad("cannot read ", path_, ": ", std::strerror(errno));
+  absl::StatusOr<TokenTable> table = TokenTable::Parse(text.str());
+  if (!table.ok()) return Bad(path_, ": ", table.status().message());
+  return table;
+}
+
+std::shared_ptr<const TokenTable> TokenFile::Current() {
+  const std::lock_guard lock(mutex_);
+  const int64_t now_us = clock_->NowMicros();
+  if (now_us < next_look_us_) return table_;
+  next_look_us_ = now_us + kLookEveryUs;
+  const Version version = ReadVersion();
+  if (version == version_) return table_;
+  version_ = version;
+  absl::StatusOr<TokenTable> table = Read();
+  if (table.ok()) {
+    table_ = std::make_shared<const TokenTable>(*std::move(table));
+    QUIRE_LOG(kInfo) << "tokens read again from " << path_;
+  } else {
+    QUIRE_LOG(kError) << "--tokens: " << table.status().message() << "; the tokens stay as they were";
+  }
+  return table_;
+}
+
+}  // namespace quire
