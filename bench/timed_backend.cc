@@ -62,9 +62,9 @@ std::unique_ptr<PackedMatrix> TimedBackend::PackGated(const MatrixView& gate, co
   return backend_->PackGated(gate, up);
 }
 
-const BatchView& TimedBackend::PrepareBatch(const BatchView& batch) {
+const BatchView& TimedBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
   const Timer timer(Kernel::kOther, &seconds_);
-  return backend_->PrepareBatch(batch);
+  return backend_->PrepareBatch(batch, max_tokens);
 }
 
 void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {

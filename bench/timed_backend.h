@@ -30,6 +30,10 @@ class TimedBackend : public Backend {
   std::string Description() const override { return backend_->Description(); }
   std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
 
+  bool IsAsynchronous() const override { return backend_->IsAsynchronous(); }
+  uint64_t Mark() override { return backend_->Mark(); }
+  bool IsDone(uint64_t mark) override { return backend_->IsDone(mark); }
+  void Wait(uint64_t mark) override { backend_->Wait(mark); }
   std::string WhyNot(const KvLayout& layout) const override { return backend_->WhyNot(layout); }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
@@ -43,7 +47,10 @@ class TimedBackend : public Backend {
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
-  const BatchView& PrepareBatch(const BatchView& batch) override;
+  void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
+  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
+  bool BeginLayers(const void* model) override { return backend_->BeginLayers(model); }
+  void EndLayers() override { backend_->EndLayers(); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;

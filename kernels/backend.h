@@ -20,14 +20,23 @@
 namespace quire {
 
 // A device: its memory and the operations that a dense decoder needs, in the order of one stream. One implementation
-// for CPUs, one for GPUs. Owned by the executor
-// thread. Results do not depend on the batch: every output element is accumulated in a fixed order.
+// for CPUs, one for GPUs. Owned by the executor thread. Results do not depend on the batch: every output element is
+// accumulated in a fixed order.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string Description() const = 0;          // For example "cpu avx512_bf16, 8 threads".
   virtual std::string NumericsFingerprint() const = 0;  // Equal fingerprints give equal bits.
+
+  // Whether operations may be under way when their calls return. The host may then queue a step while the one before it
+  // runs. Otherwise they are done when the call returns.
+  virtual bool IsAsynchronous() const = 0;
+  // Names this point of the work; marks grow.
+  virtual uint64_t Mark() = 0;
+  // Whether everything before the mark is done, so that what it writes in memory of the host is there.
+  virtual bool IsDone(uint64_t mark) = 0;
+  virtual void Wait(uint64_t mark) = 0;  // Until it is.
 
   // Why the backend cannot work on K and V of that layout; empty when it can.
   virtual std::string WhyNot(const KvLayout& layout) const = 0;
@@ -55,9 +64,17 @@ class Backend {
   // What the input of a multiplication by `w` has to be: its producers round to this type as they write it.
   virtual DataType InputType(const PackedMatrix& w) const = 0;
 
+  // Makes places for drawn tokens; REQUIRES: IsAsynchronous(). Those there were are forgotten.
+  virtual void KeepDrawnTokens(int num_places) = 0;
+
   // Makes the arrays of a step, in host memory, ready for the operations below: they take the answer, which is valid
-  // until the next call.
-  virtual const BatchView& PrepareBatch(const BatchView& batch) = 0;
+  // until the next call. It may have more tokens, up to `max_tokens`, without meaning: their K and V go nowhere.
+  virtual const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) = 0;
+  // Stand around the operations of a prepared batch from Embed to the last layer. True: they have been queued as they
+  // were recorded for an earlier batch, and the caller leaves them out. `model` stands for the caller, whose operations
+  // and addresses may differ by the number of tokens only.
+  virtual bool BeginLayers(const void* model) = 0;
+  virtual void EndLayers() = 0;
 
   // y[i, :] = table[token_ids[i], :], ids of the prepared batch. `table` was packed from the embedding matrix.
   virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) = 0;
@@ -69,9 +86,8 @@ class Backend {
   // y[i, :] = x[rows[i], :]; rows in host memory.
   virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
   virtual void CopyBlocks(const BlockCopyArgs& args) = 0;
-  // Need not be finished when it returns; what follows sees its result, as with every operation.
   virtual void SwapBlocks(const BlockSwapArgs& args) = 0;
-  // Reads logits [num_rows, vocab_size] float32 in backend memory; writes host memory. Waits for the result.
+  // Reads logits [num_rows, vocab_size] float32 in backend memory; writes host memory, by a later mark.
   virtual void Sample(const SamplingArgs& args) = 0;
 };
 

@@ -13,7 +13,8 @@ namespace quire {
 struct BatchView {
   int num_tokens;
   int num_sequences;
-  const int32_t* token_ids;      // [num_tokens]
+  // [num_tokens]. Below 0: the token that was drawn last for place -1 - id (SamplingRow::drawn_place).
+  const int32_t* token_ids;
   const int32_t* positions;      // [num_tokens]
   const int64_t* slots;          // [num_tokens], slot = block * block_size + offset
   const int32_t* query_starts;   // [num_sequences + 1], first row of each sequence in the token arrays

@@ -64,6 +64,9 @@ struct SamplingRow {
   int num_top;          // -1: no logprobs; k: the chosen token's and the k best, k <= max_top.
   int32_t given_token;  // -1: draw. Otherwise only score this token (prompt logprobs).
   int num_candidates;   // 0: draw. Otherwise list this many, at most max_top; num_top and given_token are -1.
+  // Where the backend keeps the drawn token for batches that come before the host knows it (kernels/batch.h): one of
+  // Backend::KeepDrawnTokens. -1: nowhere.
+  int32_t drawn_place = -1;
 };
 
 // Scores are of the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.
@@ -75,6 +78,8 @@ struct SamplingResult {
   int32_t rank;   // 1 + number of tokens with a larger raw logit (equal logits: with a smaller id).
 };
 
+// The arrays of the host are read by the time that Backend::Sample returns; results and top are written later, and best
+// lie in memory of Backend::AllocateHost.
 struct SamplingArgs {
   const float* logits;        // [number of rows of logits, vocab_size], backend memory.
   const int32_t* logit_rows;  // [num_rows], the row of logits that each row reads; null: its own.

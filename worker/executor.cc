@@ -46,24 +46,60 @@ Executor::Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& 
       rows_(limits.max_sequences) {}
 
 void Executor::Reset() {
+  backend_->Wait(backend_->Mark());
+  sampler_->Reset();
+  begun_.clear();
   rows_ = std::vector<SequenceRow>(limits_.max_sequences);
   last_step_ = 0;
 }
 
-absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
+bool Executor::CanBegin(const v1::StepPlan& plan) const {
+  if (begun_.empty()) return true;
+  if (!backend_->IsAsynchronous() || num_begun() == StepSampler::kMaxSteps) return false;
+  const auto is_pending = [this](uint32_t row) { return row < rows_.size() && rows_[row].num_pending() > 0; };
+  for (const v1::SequenceStart& start : plan.starts()) {
+    if (is_pending(start.row())) return false;
+  }
+  for (const auto* rows : {&plan.fork_rows(), &plan.fork_parents(), &plan.append_rows()}) {
+    if (std::any_of(rows->begin(), rows->end(), is_pending)) return false;
+  }
+  return std::none_of(plan.slice_rows().begin(), plan.slice_rows().end(), [&](uint32_t row) {
+    return is_pending(row) && rows_[row].sampling().NeedsTokens();
+  });
+}
+
+absl::Status Executor::Begin(const v1::StepPlan& plan) {
   const int64_t start_us = SteadyClock().NowMicros();
   QUIRE_RETURN_IF_ERROR(check_.Check(plan, last_step_ + 1));
   last_step_ = plan.step();
-  result->set_step(plan.step());
   QUIRE_RETURN_IF_ERROR(ChangeRows(plan));
   QUIRE_RETURN_IF_ERROR(batch_.Build(plan, absl::MakeSpan(rows_)));
   MoveBlocks(plan);
-  if (!batch_.slices().empty()) {
+  const bool has_slices = !batch_.slices().empty();
+  if (has_slices) {
     transformer_->Forward(batch_.view(), storage_->layout(), storage_->pools());
-    QUIRE_RETURN_IF_ERROR(sampler_->Run(batch_.slices(), result));
+    QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_.slices()));
   }
-  result->set_duration_us(static_cast<uint32_t>(SteadyClock().NowMicros() - start_us));
+  begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices});
   return absl::OkStatus();
+}
+
+absl::Status Executor::Finish(v1::StepResult* result) {
+  const BegunStep step = begun_.front();
+  begun_.erase(begun_.begin());
+  backend_->Wait(step.mark);
+  result->set_step(step.step);
+  if (step.has_slices) QUIRE_RETURN_IF_ERROR(sampler_->Finish(result));
+  // A step that waited for the one before it has taken no time until then.
+  const int64_t now_us = SteadyClock().NowMicros();
+  result->set_duration_us(static_cast<uint32_t>(now_us - std::max(step.start_us, last_finish_us_)));
+  last_finish_us_ = now_us;
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
+  QUIRE_RETURN_IF_ERROR(Begin(plan));
+  return Finish(result);
 }
 
 void Executor::MoveBlocks(const v1::StepPlan& plan) {

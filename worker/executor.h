@@ -25,6 +25,9 @@ int LogitRowsFor(const WorkerLimits& limits);
 
 // Runs plans, one after the other: rows, swaps, copies, forward, sample. Holds the rows of one session. Knows no
 // network: benchmarks and tests call it directly. Used by one thread at a time.
+//
+// On a backend that is asynchronous a second plan may begin before the first is finished, so that the device never waits
+// for the host. Tokens that the first is still drawing go from step to step on the device.
 class Executor {
  public:
   // Takes the scratch memory of the largest step. Everything pointed to must outlive the executor; `storage` has the
@@ -33,11 +36,23 @@ class Executor {
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Backend* backend, const Model* model, BlockStorage* storage,
                                                           const WorkerLimits& limits, int max_logit_rows);
 
-  // Forgets all rows. The next plan is step 1. Blocks keep their contents.
+  // Forgets all rows, and plans that are not finished. The next plan is step 1. Blocks keep their contents.
   void Reset();
 
-  // Fills `result`, which must be empty. INVALID_ARGUMENT for a plan that breaks the contract, INTERNAL for logits that
-  // are not numbers. After an error only Reset may follow.
+  // Whether the plan may begin now; after every Finish of those before it may. Not while the device draws tokens that
+  // the host has to know for it, as for penalties.
+  bool CanBegin(const v1::StepPlan& plan) const;
+  // Queues the plan. INVALID_ARGUMENT when it breaks the contract, RESOURCE_EXHAUSTED without memory for the answers.
+  // After an error only Reset may follow. REQUIRES: CanBegin.
+  absl::Status Begin(const v1::StepPlan& plan);
+  // Of plans that were begun and not finished.
+  int num_begun() const { return static_cast<int>(begun_.size()); }
+  // Whether Finish would not wait. REQUIRES: num_begun() > 0.
+  bool IsDone() const { return backend_->IsDone(begun_.front().mark); }
+  // Waits for the oldest plan that was begun, and fills `result`, which must be empty. INTERNAL for logits that are not
+  // numbers; then only Reset may follow. REQUIRES: num_begun() > 0.
+  absl::Status Finish(v1::StepResult* result);
+  // Begins a plan and finishes it. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
 
   const WorkerLimits& limits() const { return limits_; }
@@ -50,6 +65,13 @@ class Executor {
   // Swaps and copies.
   void MoveBlocks(const v1::StepPlan& plan);
 
+  struct BegunStep {
+    uint64_t step;
+    int64_t start_us;
+    uint64_t mark;
+    bool has_slices;
+  };
+
   Backend* const backend_;
   BlockStorage* const storage_;
   const WorkerLimits limits_;
@@ -61,6 +83,8 @@ class Executor {
   // State of the session.
   std::vector<SequenceRow> rows_;  // [max_sequences]
   uint64_t last_step_ = 0;
+  std::vector<BegunStep> begun_;  // Not finished, the oldest first.
+  int64_t last_finish_us_ = 0;
 };
 
 }  // namespace quire

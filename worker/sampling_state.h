@@ -22,12 +22,15 @@ class SamplingState {
   // seed + i would.
   void SetSampleIndex(uint32_t sample_index) { params_.seed = seed_ + sample_index; }
 
-  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's). Bad words are sought in
+  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's, known as far as NeedsTokens). Bad words are sought in
   // generated tokens only, so that nothing is masked because of how the prompt ends. Masks that would leave no token at
   // all are dropped. The arrays are valid until the next call of this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
   // The row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
+
+  // Whether a draw depends on what the tokens before it are, and not on their number alone.
+  bool NeedsTokens() const { return HasPenalties() || !bad_words_.empty(); }
 
   int num_top() const { return num_top_; }                // Of drawn tokens; -1: no logprobs.
   int num_prompt_top() const { return num_prompt_top_; }  // The same for tokens of the prompt.

@@ -6,6 +6,7 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   sequence_ = SequenceId{start.sequence()};
   prompt_length_ = static_cast<int>(start.prompt_length());
   num_computed_ = -1;
+  num_pending_ = 0;
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();
   sampling_.Start(start, vocab_size);
@@ -19,6 +20,17 @@ void SequenceRow::Fork(const SequenceRow& parent, SequenceId sequence, uint32_t 
 
 void SequenceRow::Append(TokenId token) {
   tokens_.push_back(token);
+  sampling_.Append(token);
+}
+
+void SequenceRow::AppendPending() {
+  tokens_.push_back(0);
+  ++num_pending_;
+}
+
+void SequenceRow::Resolve(TokenId token) {
+  tokens_[tokens_.size() - num_pending_] = token;
+  --num_pending_;
   sampling_.Append(token);
 }
 

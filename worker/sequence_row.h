@@ -22,8 +22,11 @@ class SequenceRow {
   // Costs a copy of what the parent holds; nothing is counted again. REQUIRES: parent.is_started().
   void Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index);
 
-  // A token that the worker drew or the manager chose.
+  // A token that the manager chose. REQUIRES: no token is pending.
   void Append(TokenId token);
+  // A token that is being drawn: what it is comes with Resolve, in the same order.
+  void AppendPending();
+  void Resolve(TokenId token);
   // Entries from `first_changed` on become `tail`; an empty tail changes nothing. REQUIRES: first_changed is at most
   // the table's length.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
@@ -37,7 +40,9 @@ class SequenceRow {
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
   // -1 until the first slice, which may begin anywhere: the blocks before it came from the prefix cache.
   int num_computed() const { return num_computed_; }
+  // The last num_pending() of them are not known yet, and 0.
   absl::Span<const TokenId> tokens() const { return tokens_; }
+  int num_pending() const { return num_pending_; }
   absl::Span<const uint32_t> block_table() const { return block_table_; }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }
@@ -47,6 +52,7 @@ class SequenceRow {
   int prompt_length_ = 0;
   int num_computed_ = -1;
   std::vector<TokenId> tokens_;
+  int num_pending_ = 0;
   std::vector<uint32_t> block_table_;
   SamplingState sampling_;
 };

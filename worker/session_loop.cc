@@ -1,5 +1,6 @@
 #include "worker/session_loop.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,9 @@
 
 namespace quire {
 namespace {
+
+// How long the loop sleeps between two looks at a device that is busy.
+constexpr std::chrono::microseconds kPollInterval(20);
 
 StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
   StepCounts counts;
@@ -126,15 +130,25 @@ void SessionLoop::SetCurrent(std::shared_ptr<StepStream> session) {
 void SessionLoop::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [this] { return is_stopping_ || served_ != current_ || !plans_.empty() || is_closing_; });
-    if (is_stopping_) break;
-    if (served_ != current_) {
+    const bool may_begin = !is_stopping_ && served_ == current_ && !plans_.empty();
+    if (may_begin && executor_->CanBegin(plans_.front())) {
+      BeginPlan(&lock);
+    } else if (!begun_.empty()) {
+      // While there is nothing else to do a plan may still come that can begin before this one is done.
+      if (may_begin || executor_->num_begun() > 1 || executor_->IsDone()) {
+        FinishPlan(&lock);
+      } else {
+        wake_.wait_for(lock, kPollInterval);
+      }
+    } else if (is_stopping_) {
+      break;
+    } else if (served_ != current_) {
       SwitchSession();
-    } else if (!plans_.empty()) {
-      RunPlan(&lock);
-    } else {
+    } else if (is_closing_) {
       current_->End(absl::OkStatus());
       SetCurrent(nullptr);
+    } else {
+      wake_.wait(lock);
     }
   }
   for (const std::shared_ptr<StepStream>& session : {served_, current_}) {
@@ -165,24 +179,42 @@ void SessionLoop::SwitchSession() {
   }
 }
 
-void SessionLoop::RunPlan(std::unique_lock<std::mutex>* lock) {
-  const v1::StepPlan plan = std::move(plans_.front());
+void SessionLoop::BeginPlan(std::unique_lock<std::mutex>* lock) {
+  begun_.push_back(std::move(plans_.front()));
   plans_.pop_front();
   lock->unlock();
+  const absl::Status status = executor_->Begin(begun_.back());
+  lock->lock();
+  if (status.ok()) return;
+  const v1::StepPlan plan = std::move(begun_.back());
+  begun_.pop_back();
+  while (!begun_.empty()) FinishPlan(lock);
+  Fail(plan, status);
+}
+
+void SessionLoop::FinishPlan(std::unique_lock<std::mutex>* lock) {
+  const v1::StepPlan plan = std::move(begun_.front());
+  begun_.pop_front();
+  lock->unlock();
   v1::StepResult result;
-  const absl::Status status = executor_->Run(plan, &result);
+  const absl::Status status = executor_->Finish(&result);
   if (status.ok()) stats_->RecordStep(CountStep(plan, result));
   lock->lock();
-  if (served_ != current_) return;
-  if (status.ok()) {
+  if (!status.ok()) {
+    begun_.clear();  // What came after it is good for nothing.
+    Fail(plan, status);
+  } else if (served_ == current_) {
     --in_flight_;
     current_->SendResult(std::move(result));
-  } else {
-    QUIRE_LOG(kWarning) << "step " << plan.step() << " of epoch " << served_epoch_ << " failed: " << status;
-    stats_->RecordFailure();
-    current_->End(status);
-    SetCurrent(nullptr);
   }
+}
+
+void SessionLoop::Fail(const v1::StepPlan& plan, const absl::Status& status) {
+  if (served_ != current_) return;
+  QUIRE_LOG(kWarning) << "step " << plan.step() << " of epoch " << served_epoch_ << " failed: " << status;
+  stats_->RecordFailure();
+  current_->End(status);
+  SetCurrent(nullptr);
 }
 
 }  // namespace quire

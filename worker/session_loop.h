@@ -54,8 +54,12 @@ class SessionLoop {
   void Run();
   // Ends the session served, empties the rows, greets the current session. REQUIRES: mutex_ is held.
   void SwitchSession();
-  // Runs the first waiting plan with the lock released.
-  void RunPlan(std::unique_lock<std::mutex>* lock);
+  // Begins the first waiting plan, with the lock released.
+  void BeginPlan(std::unique_lock<std::mutex>* lock);
+  // Waits for the oldest plan that was begun, with the lock released, and answers it.
+  void FinishPlan(std::unique_lock<std::mutex>* lock);
+  // The session ends with the error of a plan. REQUIRES: mutex_ is held.
+  void Fail(const v1::StepPlan& plan, const absl::Status& status);
   // REQUIRES: mutex_ is held.
   void SetCurrent(std::shared_ptr<StepStream> session);
 
@@ -69,12 +73,14 @@ class SessionLoop {
   std::shared_ptr<StepStream> served_;   // Whose rows the executor holds. Changed by the loop thread only.
   uint64_t last_epoch_ = 0;
   uint64_t served_epoch_ = 0;
-  std::deque<v1::StepPlan> plans_;  // Of current_, not yet running.
-  int in_flight_ = 0;               // Of current_, running and waiting.
+  std::deque<v1::StepPlan> plans_;  // Of current_, not yet begun.
+  int in_flight_ = 0;               // Of current_, begun and waiting.
   bool is_closing_ = false;         // current_ sends no more plans.
   bool is_draining_ = false;
   bool is_stopping_ = false;
   std::condition_variable session_over_;  // Nobody is to be served, and nobody is.
+
+  std::deque<v1::StepPlan> begun_;  // Of served_; touched by the loop thread only.
 
   std::mutex join_mutex_;
   std::thread thread_;

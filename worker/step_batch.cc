@@ -33,6 +33,7 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
     row.ChangeTable(plan.slice_first_changed_blocks(i), absl::MakeConstSpan(tail, plan.slice_tail_lengths(i)));
     tail += plan.slice_tail_lengths(i);
     slices_.push_back({.row = &row,
+                       .row_index = static_cast<int>(plan.slice_rows(i)),
                        .first_position = static_cast<int>(plan.slice_first_positions(i)),
                        .num_tokens = static_cast<int>(plan.slice_num_tokens(i)),
                        .first_token = first_token,
@@ -126,10 +127,11 @@ absl::Status StepBatch::ClaimWrites(int index) {
 absl::Status StepBatch::Append(int index) {
   const BatchSlice& slice = slices_[index];
   const absl::Span<const TokenId> tokens = slice.row->tokens();
+  const int num_known = slice.row->num_tokens() - slice.row->num_pending();
   const absl::Span<const uint32_t> table = slice.row->block_table();
   const int block_size = limits_.block_size;
   for (int position = slice.first_position; position < slice.end_position(); ++position) {
-    token_ids_.push_back(tokens[position]);
+    token_ids_.push_back(position < num_known ? tokens[position] : -1 - slice.row_index);
     positions_.push_back(position);
     slots_.push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status.h"
 
 namespace quire {
@@ -11,24 +12,29 @@ StepSampler::StepSampler(Backend* backend, Transformer* transformer, const Worke
     : backend_(backend),
       transformer_(transformer),
       vocab_size_(limits.vocab_size),
-      row_marks_(limits.max_tokens_per_step) {}
+      steps_{Step(backend), Step(backend)},
+      row_marks_(limits.max_tokens_per_step) {
+  if (backend_->IsAsynchronous()) backend_->KeepDrawnTokens(limits.max_sequences);
+}
 
-absl::Status StepSampler::Run(absl::Span<const BatchSlice> slices, v1::StepResult* result) {
-  CollectJobs(slices);
-  const int num_jobs = static_cast<int>(jobs_.size());
+absl::Status StepSampler::Begin(absl::Span<const BatchSlice> slices) {
+  QUIRE_CHECK_LT(num_begun_ - num_finished_, uint64_t{kMaxSteps});
+  Step& step = steps_[num_begun_ % kMaxSteps];
+  CollectJobs(slices, &step);
+  const int num_jobs = static_cast<int>(step.jobs.size());
+  QUIRE_RETURN_IF_ERROR(step.results.Reserve(num_jobs));
+  QUIRE_RETURN_IF_ERROR(step.top.Reserve(size_t(num_jobs) * step.max_top));
+  ++num_begun_;
   const int chunk = transformer_->limits().max_logit_rows;
-  for (int begin = 0; begin < num_jobs; begin += chunk) {
-    const int end = std::min(begin + chunk, num_jobs);
-    Compute(begin, end);
-    QUIRE_RETURN_IF_ERROR(Deliver(slices, begin, end, result));
-  }
+  for (int begin = 0; begin < num_jobs; begin += chunk) Compute(step, begin, std::min(begin + chunk, num_jobs));
   return absl::OkStatus();
 }
 
-void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices) {
-  jobs_.clear();
+void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
+  step->jobs.clear();
+  step->has_scores = false;
+  step->max_top = 0;
   rows_.clear();
-  has_scores_ = false;
   for (int i = 0; i < static_cast<int>(slices.size()); ++i) {
     const BatchSlice& slice = slices[i];
     SequenceRow& row = *slice.row;
@@ -36,79 +42,97 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices) {
       // The logits after position p score the token at p + 1.
       const int end = std::min(slice.end_position(), row.prompt_length() - 1);
       for (int position = slice.first_position; position < end; ++position) {
-        jobs_.push_back({i, slice.first_token + position - slice.first_position, position, false});
-        rows_.push_back(row.sampling().Score(row.tokens()[position + 1]));
+        AddJob(slice, i, slice.first_token + position - slice.first_position, position, false,
+               row.sampling().Score(row.tokens()[position + 1]), step);
       }
     }
     if (slice.samples) {
-      jobs_.push_back({i, slice.last_token, slice.end_position() - 1, true});
-      rows_.push_back(row.sampling().Draw(row.tokens()));
-      has_scores_ |= row.sampling().num_top() >= 0;
+      SamplingRow draw = row.sampling().Draw(row.tokens());
+      if (draw.num_candidates == 0) {
+        draw.drawn_place = slice.row_index;
+        row.AppendPending();
+      }
+      AddJob(slice, i, slice.last_token, slice.end_position() - 1, true, draw, step);
+      step->has_scores |= row.sampling().num_top() >= 0;
     }
   }
 }
 
-void StepSampler::Compute(int begin, int end) {
-  const int num_jobs = end - begin;
+void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool samples,
+                         const SamplingRow& row, Step* step) {
+  step->jobs.push_back({.row = slice.row,
+                        .sequence = slice.row->sequence(),
+                        .slice = slice_index,
+                        .token_row = token_row,
+                        .position = position,
+                        .num_top = row.num_top,
+                        .num_candidates = row.num_candidates,
+                        .samples = samples});
+  step->max_top = std::max({step->max_top, row.num_top, row.num_candidates});
+  rows_.push_back(row);
+}
+
+void StepSampler::Compute(const Step& step, int begin, int end) {
   token_rows_.clear();
   row_marks_.Clear();
   logit_rows_.clear();
-  max_top_ = 0;
   for (int i = begin; i < end; ++i) {
-    const int token_row = jobs_[i].token_row;
+    const int token_row = step.jobs[i].token_row;
     if (row_marks_.Mark(token_row, token_rows_.size())) token_rows_.push_back(token_row);
     logit_rows_.push_back(static_cast<int32_t>(row_marks_.Owner(token_row)));
-    max_top_ = std::max({max_top_, rows_[i].num_top, rows_[i].num_candidates});
   }
-  results_.resize(num_jobs);
-  top_.resize(size_t(num_jobs) * max_top_);
   SamplingArgs args{};
   args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows_.size()));
   args.logit_rows = logit_rows_.data();
-  args.num_rows = num_jobs;
+  args.num_rows = end - begin;
   args.vocab_size = vocab_size_;
   args.rows = rows_.data() + begin;
-  args.results = results_.data();
-  args.top = max_top_ == 0 ? nullptr : top_.data();
-  args.max_top = max_top_;
+  args.results = step.results.data() + begin;
+  args.top = step.max_top == 0 ? nullptr : step.top.data() + size_t(begin) * step.max_top;
+  args.max_top = step.max_top;
   backend_->Sample(args);
 }
 
-absl::Status StepSampler::Deliver(absl::Span<const BatchSlice> slices, int begin, int end, v1::StepResult* result) {
-  for (int i = begin; i < end; ++i) {
-    const Job& job = jobs_[i];
-    const BatchSlice& slice = slices[job.slice];
-    const SamplingResult& drawn = results_[i - begin];
+absl::Status StepSampler::Finish(v1::StepResult* result) {
+  const Step& step = steps_[num_finished_ % kMaxSteps];
+  ++num_finished_;
+  for (int i = 0; i < static_cast<int>(step.jobs.size()); ++i) {
+    const Job& job = step.jobs[i];
+    const SamplingResult& drawn = step.results[i];
     if (drawn.token < 0) {
-      return absl::InternalError(absl::StrCat("logits of sequence ", Value(slice.row->sequence()), " after position ",
+      return absl::InternalError(absl::StrCat("logits of sequence ", Value(job.sequence), " after position ",
                                               job.position, " are not finite"));
     }
     if (!job.samples) {
-      AddPromptScore(i, i - begin, result);
-    } else if (rows_[i].num_candidates > 0) {
-      AddCandidates(i, i - begin, result);
+      AddPromptScore(step, i, result);
+    } else if (job.num_candidates > 0) {
+      AddCandidates(step, i, result);
     } else {
       result->add_token_ids(drawn.token);
-      if (has_scores_) AddScore(i, i - begin, result->mutable_scores());
-      slice.row->Append(drawn.token);
+      if (step.has_scores) AddScore(step, i, result->mutable_scores());
+      job.row->Resolve(drawn.token);
     }
   }
   return absl::OkStatus();
 }
 
-void StepSampler::AddPromptScore(int job, int job_in_chunk, v1::StepResult* result) const {
-  const uint32_t slice = static_cast<uint32_t>(jobs_[job].slice);
+void StepSampler::Reset() {
+  num_finished_ = num_begun_;
+}
+
+void StepSampler::AddPromptScore(const Step& step, int job, v1::StepResult* result) {
+  const uint32_t slice = static_cast<uint32_t>(step.jobs[job].slice);
   const int n = result->prompt_scores_size();
   const bool is_new = n == 0 || result->prompt_scores(n - 1).slice() != slice;
   v1::PromptScores* scores = is_new ? result->add_prompt_scores() : result->mutable_prompt_scores(n - 1);
   scores->set_slice(slice);
-  AddScore(job, job_in_chunk, scores->mutable_scores());
+  AddScore(step, job, scores->mutable_scores());
 }
 
-void StepSampler::AddCandidates(int job, int job_in_chunk, v1::StepResult* result) const {
-  const ScoredCandidate* candidates = &top_[size_t(job_in_chunk) * max_top_];
+void StepSampler::AddCandidates(const Step& step, int job, v1::StepResult* result) {
+  const ScoredCandidate* candidates = step.top.data() + size_t(job) * step.max_top;
   int length = 0;
-  while (length < rows_[job].num_candidates && candidates[length].token >= 0) {
+  while (length < step.jobs[job].num_candidates && candidates[length].token >= 0) {
     result->add_candidate_token_ids(candidates[length].token);
     result->add_candidate_logprobs(candidates[length].logprob);
     ++length;
@@ -116,14 +140,14 @@ void StepSampler::AddCandidates(int job, int job_in_chunk, v1::StepResult* resul
   result->add_candidate_lengths(length);
 }
 
-void StepSampler::AddScore(int job, int job_in_chunk, v1::ScoreColumns* scores) const {
-  const int num_top = rows_[job].num_top;
-  const SamplingResult& result = results_[job_in_chunk];
+void StepSampler::AddScore(const Step& step, int job, v1::ScoreColumns* scores) {
+  const int num_top = step.jobs[job].num_top;
+  const SamplingResult& result = step.results[job];
   scores->add_logprobs(num_top < 0 ? 0 : result.logprob);
   scores->add_ranks(num_top < 0 ? 0 : result.rank);
   scores->add_top_lengths(std::max(num_top, 0));
   for (int k = 0; k < num_top; ++k) {
-    const ScoredCandidate& candidate = top_[size_t(job_in_chunk) * max_top_ + k];
+    const ScoredCandidate& candidate = step.top[size_t(job) * step.max_top + k];
     scores->add_top_token_ids(candidate.token);
     scores->add_top_logprobs(candidate.logprob);
   }

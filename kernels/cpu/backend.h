@@ -29,6 +29,10 @@ class CpuBackend : public Backend {
   std::string Description() const override;
   std::string NumericsFingerprint() const override;
 
+  bool IsAsynchronous() const override { return false; }
+  uint64_t Mark() override { return 0; }
+  bool IsDone(uint64_t) override { return true; }
+  void Wait(uint64_t) override {}
   std::string WhyNot(const KvLayout&) const override { return ""; }
   std::optional<size_t> FreeBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;
@@ -42,7 +46,10 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;
-  const BatchView& PrepareBatch(const BatchView& batch) override { return batch_ = batch; }
+  void KeepDrawnTokens(int) override {}
+  const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }
+  bool BeginLayers(const void*) override { return false; }
+  void EndLayers() override {}
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;

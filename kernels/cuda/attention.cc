@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,18 @@ namespace {
 
 constexpr int kDecodeRows = 16;   // That the decode kernel takes.
 constexpr int kPrefillRows = 64;  // That the prefill kernel takes at a time.
+
+// Blocks of threads of a launch that is recorded, and does not know how many items it will have: a block does one after
+// the other. More than the device has at a time, so that blocks with little work make room for others.
+constexpr int kRecordedBlocksPerMultiprocessor = 8;
+
+// Makes room for `count` values, with some to spare. Returns whether there was too little.
+bool GrowCapacity(size_t count, size_t* capacity) {
+  constexpr size_t kLeast = 64;
+  if (count <= *capacity) return false;
+  *capacity = std::max(std::bit_ceil(count), kLeast);
+  return true;
+}
 
 }  // namespace
 
@@ -26,23 +39,39 @@ void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device
 
 void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& kernels) {
   const StepPlan& plan = PlanFor(args);
-  const int head_dim = args.layout->head_dim;
   AttentionArgs kernel_args = plan.args;
   kernel_args.q = static_cast<const uint16_t*>(args.q);
   kernel_args.q_stride = args.q_stride;
   kernel_args.out = static_cast<uint16_t*>(args.out);
   kernel_args.kv_pool = static_cast<const char*>(args.kv_pool);
   kernel_args.partial_states = partial_states_.Reserve<SoftmaxState>(plan.num_partials);
-  kernel_args.partial_values = partial_values_.Reserve<float>(size_t(plan.num_partials) * head_dim);
+  kernel_args.partial_values = partial_values_.Reserve<float>(size_t(plan.num_partials) * plan.kind.head_dim);
   kernel_args.scale_log2 = float(args.scale / std::log(2.0));
   for (const LaunchRange& launch : plan.launches) {
     kernel_args.range = launch.range;
-    device_->Launch(kernels.*launch.kernel, kernel_args, launch.count * plan.kind.num_kv_heads);
+    const int num_blocks = is_recording_ ? kRecordedBlocksPerMultiprocessor * device_->num_multiprocessors()
+                                         : launch.count * plan.kind.num_kv_heads;
+    device_->Launch(kernels.*launch.kernel, kernel_args, num_blocks);
   }
 }
 
+std::string CudaAttention::PlanForRecording() {
+  std::string launches;
+  for (const auto& plan : plans_) {
+    if (!plan->is_current) MakePlan(plan.get());
+    for (const LaunchRange& launch : plan->launches) {
+      launches += launch.kernel == &KernelTable::attention_decode    ? 'd'
+                  : launch.kernel == &KernelTable::attention_prefill ? 'p'
+                                                                     : 'm';
+    }
+    launches += ' ';
+  }
+  return launches;
+}
+
 const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs& args) {
-  const Kind kind = {.num_kv_heads = args.layout->num_kv_heads,
+  const Kind kind = {.head_dim = args.layout->head_dim,
+                     .num_kv_heads = args.layout->num_kv_heads,
                      .group_size = args.num_heads / args.layout->num_kv_heads,
                      .window = args.window,
                      .block_size = args.layout->block_size};
@@ -80,28 +109,41 @@ void CudaAttention::MakePlan(StepPlan* plan) {
   }
   add_launch(&KernelTable::attention_merge, 0, int(steps.merges.size()));
 
+  UploadPlan(steps, plan);
+  plan->num_partials = steps.num_partials;
+  // Before anything is recorded, for they may move.
+  partial_states_.Reserve<SoftmaxState>(plan->num_partials);
+  partial_values_.Reserve<float>(size_t(plan->num_partials) * kind.head_dim);
+  plan->is_current = true;
+}
+
+void CudaAttention::UploadPlan(const AttentionPlan& steps, StepPlan* plan) {
+  bool has_grown = GrowCapacity(steps.tokens.size(), &plan->token_capacity);
+  has_grown |= GrowCapacity(items_.size(), &plan->item_capacity);
+  has_grown |= GrowCapacity(steps.merges.size(), &plan->merge_capacity);
+  has_grown |= GrowCapacity(steps.places.size(), &plan->place_capacity);
+  if (has_grown) ++num_moves_;
   UploadArena& arena = plan->arena;
-  arena.Begin(
-      UploadArena::BytesFor<int32_t>(steps.tokens.size()) + UploadArena::BytesFor<AttentionItem>(items_.size()) +
-      UploadArena::BytesFor<AttentionMerge>(steps.merges.size()) +
-      UploadArena::BytesFor<PartialPlace>(steps.places.size()) + UploadArena::BytesFor<int32_t>(ranges_.size()));
+  arena.Begin(UploadArena::BytesFor<int32_t>(plan->token_capacity) +
+              UploadArena::BytesFor<AttentionItem>(plan->item_capacity) +
+              UploadArena::BytesFor<AttentionMerge>(plan->merge_capacity) +
+              UploadArena::BytesFor<PartialPlace>(plan->place_capacity) +
+              UploadArena::BytesFor<int32_t>(ranges_.size()));
   plan->args = {};
   plan->args.positions = on_device_.positions;
   plan->args.table_starts = on_device_.table_starts;
   plan->args.block_tables = on_device_.block_tables;
-  plan->args.tokens = arena.Add(steps.tokens.data(), steps.tokens.size());
-  plan->args.items = arena.Add(items_.data(), items_.size());
-  plan->args.merges = arena.Add(steps.merges.data(), steps.merges.size());
-  plan->args.places = arena.Add(steps.places.data(), steps.places.size());
-  plan->args.num_kv_heads = kind.num_kv_heads;
-  plan->args.group_size = kind.group_size;
-  plan->args.block_size = kind.block_size;
-  plan->args.window = kind.window;
+  plan->args.tokens = arena.Add(steps.tokens.data(), steps.tokens.size(), plan->token_capacity);
+  plan->args.items = arena.Add(items_.data(), items_.size(), plan->item_capacity);
+  plan->args.merges = arena.Add(steps.merges.data(), steps.merges.size(), plan->merge_capacity);
+  plan->args.places = arena.Add(steps.places.data(), steps.places.size(), plan->place_capacity);
+  plan->args.num_kv_heads = plan->kind.num_kv_heads;
+  plan->args.group_size = plan->kind.group_size;
+  plan->args.block_size = plan->kind.block_size;
+  plan->args.window = plan->kind.window;
   const int32_t* const ranges = arena.Add(ranges_.data(), ranges_.size());
   for (size_t i = 0; i < plan->launches.size(); ++i) plan->launches[i].range = ranges + 2 * i;
   arena.Upload();
-  plan->num_partials = steps.num_partials;
-  plan->is_current = true;
 }
 
 }  // namespace quire::cuda

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -28,6 +29,15 @@ class CudaAttention {
   // args.batch is the one of the step.
   void Run(const quire::AttentionArgs& args, const KernelTable& kernels);
 
+  // For launches that are recorded and repeated in other steps. Plans the step for all kinds of layers that have run so
+  // far; the answer names the launches of each kind. Launches that are recorded now are right for every step with the
+  // same answer and as many tokens: what differs between them is in memory, at the same addresses as long as num_moves
+  // and Device::num_frees stay the same.
+  std::string PlanForRecording();
+  int64_t num_moves() const { return num_moves_; }
+  // What is launched from now on is to be recorded, or is not.
+  void set_is_recording(bool is_recording) { is_recording_ = is_recording; }
+
  private:
   // Items, or merges, that one kernel does.
   struct LaunchRange {
@@ -37,6 +47,7 @@ class CudaAttention {
   };
   // What plans are the same for.
   struct Kind {
+    int head_dim;
     int num_kv_heads;
     int group_size;
     int window;
@@ -48,6 +59,8 @@ class CudaAttention {
 
     const Kind kind;
     bool is_current = false;  // Of this step.
+    // For how many values the arrays have room: more than one step needs, so that they stay where they are in the next.
+    size_t token_capacity = 0, item_capacity = 0, merge_capacity = 0, place_capacity = 0;
     UploadArena arena;
     AttentionArgs args = {};  // What all layers have in common.
     int num_partials = 0;
@@ -56,9 +69,13 @@ class CudaAttention {
 
   const StepPlan& PlanFor(const quire::AttentionArgs& args);
   void MakePlan(StepPlan* plan);
+  // Copies the plan to the device.
+  void UploadPlan(const AttentionPlan& steps, StepPlan* plan);
 
   Device* const device_;
   const bool exact_;
+  bool is_recording_ = false;
+  int64_t num_moves_ = 0;  // How often a plan's arrays were given more room, and so other addresses.
   BatchView batch_ = {};
   BatchView on_device_ = {};
   AttentionPlanner planner_;

@@ -63,13 +63,15 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
     : device_(std::move(device)),
       element_(options.element),
       exact_(options.exact),
+      has_graphs_(options.graphs),
       kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
       attention_(device_.get(), exact_),
       sampler_(device_.get(), &kernels_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get()),
       copies_arena_(device_.get()),
-      gate_up_(device_.get(), "MLP activations") {}
+      gate_up_(device_.get(), "MLP activations"),
+      graphs_(device_.get()) {}
 
 CudaBackend::~CudaBackend() {
   device_->Synchronize();
@@ -96,6 +98,7 @@ const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
 
 void CudaBackend::Free(void* memory) {
   device_->Synchronize();
+  graphs_.Reset();
   device_->Free(memory);
 }
 
@@ -148,25 +151,53 @@ int CudaBackend::NumBlocks(int64_t count, int per_block) {
   return int(std::clamp<int64_t>((count + per_block - 1) / per_block, 1, kMost));
 }
 
-const BatchView& CudaBackend::PrepareBatch(const BatchView& batch) {
-  const int num_tokens = batch.num_tokens, num_sequences = batch.num_sequences;
+const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
+  const int num_sequences = batch.num_sequences;
+  const bool is_decode = batch.num_tokens == num_sequences && batch.num_tokens <= LayerGraphs::kMaxTokens;
+  const int padded_tokens = is_decode ? LayerGraphs::PaddedTokens(batch.num_tokens) : 0;
+  is_padded_ = has_graphs_ && is_decode && padded_tokens <= max_tokens;
+  // All arrays but the last begin at addresses that depend on `num_tokens` alone if the step is padded.
+  const int num_tokens = is_padded_ ? padded_tokens : batch.num_tokens;
+  const int max_sequences = is_padded_ ? padded_tokens : num_sequences;
   const size_t num_entries = batch.table_starts[num_sequences];
   UploadArena& arena = batch_arena_;
   arena.Begin(2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
-              3 * UploadArena::BytesFor<int32_t>(num_sequences + 1) + UploadArena::BytesFor<uint32_t>(num_entries));
+              3 * UploadArena::BytesFor<int32_t>(max_sequences + 1) + UploadArena::BytesFor<uint32_t>(num_entries));
+  const auto add_padded = [&](const auto* values, auto padding) {
+    const auto room = arena.Add<decltype(padding)>(num_tokens);
+    std::copy_n(values, batch.num_tokens, room.host);
+    std::fill(room.host + batch.num_tokens, room.host + num_tokens, padding);
+    return room.device;
+  };
   batch_ = {.num_tokens = num_tokens,
             .num_sequences = num_sequences,
-            .token_ids = arena.Add(batch.token_ids, num_tokens),
-            .positions = arena.Add(batch.positions, num_tokens),
-            .slots = arena.Add(batch.slots, num_tokens),
-            .query_starts = arena.Add(batch.query_starts, num_sequences + 1),
-            .context_lens = arena.Add(batch.context_lens, num_sequences),
-            .table_starts = arena.Add(batch.table_starts, num_sequences + 1),
+            .token_ids = add_padded(batch.token_ids, int32_t{0}),
+            .positions = add_padded(batch.positions, int32_t{0}),
+            .slots = add_padded(batch.slots, int64_t{-1}),
+            .query_starts = arena.Add(batch.query_starts, num_sequences + 1, max_sequences + 1),
+            .context_lens = arena.Add(batch.context_lens, num_sequences, max_sequences + 1),
+            .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_sequences + 1),
             .block_tables = arena.Add(batch.block_tables, num_entries)};
   arena.Upload();
   num_positions_ = *std::max_element(batch.context_lens, batch.context_lens + num_sequences);
   attention_.BeginStep(batch, batch_);
   return batch_;
+}
+
+bool CudaBackend::BeginLayers(const void* model) {
+  if (!is_padded_ || !graphs_.HasRun(model, batch_.num_tokens)) return false;
+  // What the host does in the layers of a step, besides launching.
+  const std::string launches = attention_.PlanForRecording();
+  for (const auto& table : rotary_tables_) table->Get(num_positions_);
+  if (graphs_.ReplayOrRecord({model, batch_.num_tokens, launches}, attention_.num_moves())) return true;
+  attention_.set_is_recording(true);
+  return false;
+}
+
+void CudaBackend::EndLayers() {
+  if (!graphs_.is_recording()) return;
+  attention_.set_is_recording(false);
+  graphs_.EndRecording();
 }
 
 void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
@@ -175,7 +206,8 @@ void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int
                                  .rows = token_ids,
                                  .y = static_cast<uint16_t*>(y),
                                  .num_rows = num_tokens,
-                                 .dim = Matrix(table).cols()},
+                                 .dim = Matrix(table).cols(),
+                                 .written_rows = sampler_.drawn_tokens()},
                   NumBlocks(num_tokens, GatherRowsKernel::kRowsPerBlock));
 }
 
@@ -279,7 +311,8 @@ void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, i
                                  .rows = rows_on_device,
                                  .y = static_cast<uint16_t*>(y),
                                  .num_rows = num_rows,
-                                 .dim = dim},
+                                 .dim = dim,
+                                 .written_rows = nullptr},
                   NumBlocks(num_rows, GatherRowsKernel::kRowsPerBlock));
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/layer_graphs.h"
 #include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/sampler.h"
 #include "kernels/cuda/upload_arena.h"
@@ -20,10 +21,11 @@ struct CudaBackendOptions {
   DataType element = DataType::kBFloat16;
   // A row's result does not depend on the rows beside it, as on the CPU. Slower for prompts.
   bool exact = false;
+  // The layers of decode steps are recorded and repeated.
+  bool graphs = true;
 };
 
-// The backend for GPUs. Operations are queued in the order of the calls; Sample, CopyToHost and whatever must reuse
-// memory wait for them.
+// The backend for GPUs. Operations are queued in the order of the calls; CopyToHost and what frees memory wait for them.
 class CudaBackend : public Backend {
  public:
   CudaBackend(std::unique_ptr<Device> device, const CudaBackendOptions& options);
@@ -31,6 +33,10 @@ class CudaBackend : public Backend {
 
   std::string Description() const override { return device_->Description(); }
   std::string NumericsFingerprint() const override;
+  bool IsAsynchronous() const override { return true; }
+  uint64_t Mark() override { return device_->Mark(); }
+  bool IsDone(uint64_t mark) override { return device_->IsDone(mark); }
+  void Wait(uint64_t mark) override { device_->Wait(mark); }
   std::string WhyNot(const KvLayout& layout) const override;
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
@@ -46,7 +52,10 @@ class CudaBackend : public Backend {
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   DataType InputType(const PackedMatrix&) const override { return element_; }
 
-  const BatchView& PrepareBatch(const BatchView& batch) override;
+  void KeepDrawnTokens(int num_places) override { sampler_.KeepDrawnTokens(num_places); }
+  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
+  bool BeginLayers(const void* model) override;
+  void EndLayers() override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
@@ -70,16 +79,19 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Device> device_;
   const DataType element_;
   const bool exact_;
+  const bool has_graphs_;
   const KernelTable& kernels_;  // For all that does not depend on heads and blocks.
   CudaAttention attention_;
   Sampler sampler_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
   int num_positions_ = 0;                                    // Of the prepared batch: the largest, and one.
   BatchView batch_ = {};                                     // On the device.
+  bool is_padded_ = false;                                   // It is a decode step, of as many tokens as one recorded.
   UploadArena batch_arena_;
   UploadArena rows_arena_;
   UploadArena copies_arena_;
   DeviceBuffer gate_up_;  // [tokens, 2 * intermediate_size]
+  LayerGraphs graphs_;
   std::vector<CopyPiece> pieces_;
 };
 

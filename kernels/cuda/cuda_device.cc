@@ -76,6 +76,9 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
   CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   has_batch_copies_ = driver >= kBatchCopyVersion;
   CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  for (cudaEvent_t& event : events_) {
+    CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
   matmul_ = std::make_unique<Matmul>(stream_, MatmulOptions{.exact = options.exact,
                                                             .tuning_cache = options.tuning_cache,
                                                             .device_name = Description(),
@@ -86,6 +89,7 @@ CudaDevice::~CudaDevice() {
   MakeCurrent();
   CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize, of the last work of a device,");
   matmul_.reset();
+  for (const cudaEvent_t event : events_) CheckCuda(cudaEventDestroy(event), "cudaEventDestroy");
   CheckCuda(cudaStreamDestroy(stream_), "cudaStreamDestroy");
 }
 
@@ -119,6 +123,7 @@ void* CudaDevice::Allocate(size_t bytes) {
 void CudaDevice::Free(void* memory) {
   MakeCurrent();
   CheckCuda(cudaFree(memory), "cudaFree(%p)", memory);
+  ++num_frees_;
 }
 
 void* CudaDevice::AllocateHost(size_t bytes) {
@@ -193,6 +198,27 @@ void CudaDevice::Synchronize() {
   MakeCurrent();
   CheckCuda(cudaStreamSynchronize(stream_),
             "cudaStreamSynchronize, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+}
+
+uint64_t CudaDevice::Mark() {
+  MakeCurrent();
+  const uint64_t mark = num_marks_++;
+  CheckCuda(cudaEventRecord(EventOf(mark), stream_), "cudaEventRecord");
+  return mark;
+}
+
+bool CudaDevice::IsDone(uint64_t mark) {
+  MakeCurrent();
+  const cudaError_t error = cudaEventQuery(EventOf(mark));
+  if (error == cudaErrorNotReady) return false;
+  CheckCuda(error, "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+  return true;
+}
+
+void CudaDevice::Wait(uint64_t mark) {
+  MakeCurrent();
+  CheckCuda(cudaEventSynchronize(EventOf(mark)),
+            "cudaEventSynchronize, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
 }
 
 const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int block_size) const {

@@ -40,6 +40,9 @@ class CudaDevice : public Device {
   void Copy(void* to, const void* from, size_t bytes) override;
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
   void Synchronize() override;
+  uint64_t Mark() override;
+  bool IsDone(uint64_t mark) override;
+  void Wait(uint64_t mark) override;
 
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
   void Multiply(const MatmulArgs& args) override;
@@ -63,11 +66,18 @@ class CudaDevice : public Device {
   // What must be done once for a kernel. Returns whether it has WaitForPriorGrid() in it.
   bool Prepare(const void* entry, size_t shared_bytes);
 
+  // The event of a mark, or of a later one that took its place.
+  cudaEvent_t EventOf(uint64_t mark) const { return events_[mark % kNumEvents]; }
+
+  static constexpr int kNumEvents = 16;
+
   const CudaDeviceOptions options_;
   const cudaDeviceProp properties_;
   bool has_batch_copies_ = false;
   bool is_recording_ = false;
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t events_[kNumEvents] = {};
+  uint64_t num_marks_ = 0;
   std::unique_ptr<Matmul> matmul_;
   std::unordered_map<const void*, bool> kernel_waits_;  // What Prepare has returned.
 

@@ -55,6 +55,8 @@ class Device {
   // Zeroed memory of the device, aligned to 256 bytes; null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
+  // How often memory was freed. While it stays the same every recorded address is good.
+  int64_t num_frees() const { return num_frees_; }
   // Zeroed memory of the host that the device reads and writes directly (pinned); null when there is not enough.
   virtual void* AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
@@ -67,6 +69,10 @@ class Device {
   virtual void CopyBatch(const CopyPiece* pieces, int num_pieces) = 0;
   // Waits until everything queued is done.
   virtual void Synchronize() = 0;
+  // Names this point of the stream: marks grow.
+  virtual uint64_t Mark() = 0;
+  virtual bool IsDone(uint64_t mark) = 0;  // Whether everything queued before the mark is done.
+  virtual void Wait(uint64_t mark) = 0;    // Until it is.
 
   // The kernels for elements of that type, heads of that size and blocks of that many tokens; null when there are none.
   virtual const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const = 0;
@@ -88,6 +94,8 @@ class Device {
  protected:
   virtual void LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                             size_t args_bytes, int num_blocks) = 0;
+
+  int64_t num_frees_ = 0;  // Counted by Free.
 };
 
 }  // namespace quire::cuda

@@ -73,10 +73,42 @@ void* EmulatedDevice::Allocate(size_t bytes) {
 
 void EmulatedDevice::Free(void* memory) {
   allocations_.erase(static_cast<char*>(memory));
+  ++num_frees_;
 }
 
+bool EmulatedDevice::IsAllocated(const void* memory) const {
+  auto after = allocations_.upper_bound(static_cast<const char*>(memory));
+  if (after == allocations_.begin()) return false;
+  --after;
+  return memory < after->first + after->second.bytes;
+}
+
+void EmulatedDevice::Queue(std::function<void()> work) {
+  if (recording_ != nullptr) {
+    recording_->work.push_back(std::move(work));
+  } else {
+    queue_.push_back(std::move(work));
+    ++num_queued_;
+  }
+}
+
+void EmulatedDevice::Wait(uint64_t mark) {
+  for (; num_done_ < mark; ++num_done_) {
+    queue_.front()();
+    queue_.pop_front();
+  }
+}
+
+// As CUDA treats pageable memory: it is read before the call returns, and written.
 void EmulatedDevice::Copy(void* to, const void* from, size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  if (bytes == 0) return;
+  if (IsAllocated(from)) {
+    Queue([to, from, bytes] { std::memcpy(to, from, bytes); });
+  } else {
+    const char* const data = static_cast<const char*>(from);
+    Queue([to, kept = std::vector<char>(data, data + bytes)] { std::memcpy(to, kept.data(), kept.size()); });
+  }
+  if (!IsAllocated(to)) Synchronize();
 }
 
 void EmulatedDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
@@ -89,10 +121,10 @@ const KernelTable* EmulatedDevice::FindKernels(DataType element, int head_dim, i
 }
 
 void EmulatedDevice::Multiply(const MatmulArgs& args) {
-  if (recording_ != nullptr) {
-    recording_->work.push_back([this, args] { Multiply(args); });
-    return;
-  }
+  Queue([this, args] { MultiplyNow(args); });
+}
+
+void EmulatedDevice::MultiplyNow(const MatmulArgs& args) {
   const std::vector<float> x = Widened(args.x, size_t(args.num_rows) * args.depth, args.element);
   for (int column = 0; column < args.num_columns; ++column) {
     const std::vector<float> w = Widened(args.w + int64_t{column} * args.depth, args.depth, args.element);
@@ -120,18 +152,19 @@ std::unique_ptr<Graph> EmulatedDevice::EndRecording() {
 }
 
 void EmulatedDevice::Replay(const Graph& graph) {
-  for (const std::function<void()>& work : static_cast<const Recording&>(graph).work) work();
+  for (const std::function<void()>& work : static_cast<const Recording&>(graph).work) Queue(work);
 }
 
 void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                                   size_t args_bytes, int num_blocks) {
-  if (recording_ != nullptr) {
-    const std::vector<char> kept(static_cast<const char*>(args), static_cast<const char*>(args) + args_bytes);
-    recording_->work.push_back([this, entry, num_threads, shared_bytes, kept, num_blocks] {
-      LaunchKernel(entry, num_threads, shared_bytes, kept.data(), kept.size(), num_blocks);
-    });
-    return;
-  }
+  const char* const data = static_cast<const char*>(args);
+  Queue([=, this, kept = std::vector<char>(data, data + args_bytes)] {
+    LaunchNow(entry, num_threads, shared_bytes, kept.data(), num_blocks);
+  });
+}
+
+void EmulatedDevice::LaunchNow(const void* entry, int num_threads, size_t shared_bytes, const void* args,
+                               int num_blocks) {
   simt::LaunchConfig config;
   config.num_blocks = num_blocks;
   config.num_threads = num_threads;
@@ -140,7 +173,7 @@ void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t sha
   config.landing = simt::CopyLanding(num_launches_ % 3);  // All kinds in turn.
   for (const auto& [data, allocation] : allocations_) {
     if (allocation.bytes == 0) continue;
-    config.buffers.push_back(simt::WritableBuffer("memory", data, allocation.bytes).FromPriorGrid());
+    config.buffers.push_back(simt::WritableBuffer("memory", const_cast<char*>(data), allocation.bytes).FromPriorGrid());
     config.buffers.back().has_read_only_parts = true;  // Who writes what is the caller's business.
   }
   const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(entry));

@@ -1,6 +1,8 @@
 #ifndef QUIRE_KERNELS_CUDA_EMULATED_DEVICE_H_
 #define QUIRE_KERNELS_CUDA_EMULATED_DEVICE_H_
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,8 +13,8 @@
 namespace quire::cuda {
 
 // A device without a GPU: kernels run in the emulator of simt/, every one of them checked, everything else in plain
-// loops. What is queued is done when the call returns. A problem that the emulator finds ends the process with its
-// report. Slow, about a millisecond for each block of threads: for tests.
+// loops. What is queued is done as late as may be, when somebody waits for it. A problem that the emulator finds ends
+// the process with its report. Slow, about a millisecond for each block of threads: for tests.
 class EmulatedDevice : public Device {
  public:
   EmulatedDevice();
@@ -30,7 +32,10 @@ class EmulatedDevice : public Device {
 
   void Copy(void* to, const void* from, size_t bytes) override;
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
-  void Synchronize() override {}
+  void Synchronize() override { Wait(num_queued_); }
+  uint64_t Mark() override { return num_queued_; }
+  bool IsDone(uint64_t mark) override { return num_done_ >= mark; }
+  void Wait(uint64_t mark) override;
 
   // Elements of both types, heads of 16, 32, 64 and 128, blocks of all sizes.
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
@@ -52,8 +57,16 @@ class EmulatedDevice : public Device {
     size_t bytes;
   };
 
-  std::map<char*, Allocation> allocations_;  // By aligned address.
-  std::unique_ptr<Recording> recording_;     // Null: nothing is recorded.
+  void Queue(std::function<void()> work);
+  // Whether it lies in memory that was allocated here; other memory of the host is what CUDA calls pageable.
+  bool IsAllocated(const void* memory) const;
+  void MultiplyNow(const MatmulArgs& args);
+  void LaunchNow(const void* entry, int num_threads, size_t shared_bytes, const void* args, int num_blocks);
+
+  std::map<const char*, Allocation> allocations_;  // By aligned address.
+  std::unique_ptr<Recording> recording_;           // Null: nothing is recorded.
+  std::deque<std::function<void()>> queue_;        // Not done yet.
+  uint64_t num_queued_ = 0, num_done_ = 0;         // Since the beginning.
   uint64_t num_launches_ = 0;
 };
 

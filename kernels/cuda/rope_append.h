@@ -12,7 +12,7 @@ namespace quire::cuda {
 struct RopeAppendKernelArgs {
   uint16_t* qkv;              // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
   const int32_t* positions;   // [num_tokens]
-  const int64_t* slots;       // [num_tokens]
+  const int64_t* slots;       // [num_tokens]; below 0: K and V go nowhere.
   const float* rotary_table;  // [positions][2][head_dim / 2]: cosines, then sines, scaled.
   const float* q_norm;        // [head_dim] or null.
   const float* k_norm;        // [head_dim] or null.
@@ -72,9 +72,11 @@ class RopeAppendKernel {
       high.Store(row + kHalf + 8 * chunk);
       return;
     }
+    const int64_t slot = simt::LoadReadOnly(args.slots + token);
+    if (slot < 0) return;
     const int kv_head = (head - args.num_heads) % args.num_kv_heads;
-    Append(args, simt::LoadReadOnly(args.slots + token), kv_head, is_value, chunk, low);
-    Append(args, simt::LoadReadOnly(args.slots + token), kv_head, is_value, kHalfChunks + chunk, high);
+    Append(args, slot, kv_head, is_value, chunk, low);
+    Append(args, slot, kv_head, is_value, kHalfChunks + chunk, high);
   }
 
   static QUIRE_DEVICE void Normalize(const float* weight, float epsilon, int chunk, Vector8<Element>* low,

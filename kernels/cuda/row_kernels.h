@@ -12,10 +12,11 @@ namespace quire::cuda {
 // y[i, :] = x[rows[i], :]: token embeddings, and the rows whose logits are wanted.
 struct GatherRowsArgs {
   const uint16_t* x;    // [some rows, dim]
-  const int32_t* rows;  // [num_rows]
+  const int32_t* rows;  // [num_rows]; below 0: the row written_rows[-1 - row].
   uint16_t* y;          // [num_rows, dim]
   int32_t num_rows;
   int32_t dim;  // A multiple of 8.
+  const int32_t* written_rows;  // By a kernel before this one.
 };
 
 // A warp has a row at a time.
@@ -30,7 +31,9 @@ class GatherRowsKernel {
     simt::WaitForPriorGrid();
     for (int i = simt::BlockIndex() * kRowsPerBlock + simt::WarpIndex(); i < args.num_rows;
          i += simt::GridSize() * kRowsPerBlock) {
-      const uint16_t* const from = args.x + int64_t{simt::LoadReadOnly(args.rows + i)} * args.dim;
+      int64_t row = simt::LoadReadOnly(args.rows + i);
+      if (row < 0) row = simt::LoadGlobal(args.written_rows + (-1 - row));
+      const uint16_t* const from = args.x + row * args.dim;
       uint16_t* const to = args.y + int64_t{i} * args.dim;
       for (int d = 8 * simt::LaneIndex(); d < args.dim; d += 8 * simt::kWarpSize) {
         simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to + d),

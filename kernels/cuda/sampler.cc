@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
 
 namespace quire::cuda {
@@ -12,11 +9,6 @@ namespace {
 
 // Two blocks of threads may share a multiprocessor.
 constexpr int kBlocksPerMultiprocessor = 2;
-constexpr size_t kAlignment = 16;
-
-size_t Aligned(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 bool IsInVocabulary(int32_t token, int vocab_size) {
   return token >= 0 && token < vocab_size;
@@ -32,65 +24,61 @@ bool ChangesLogits(const PackedSamplingRow& row) {
 
 }  // namespace
 
-Sampler::Sampler(Device* device, const KernelTable* kernels) : device_(device), kernels_(kernels) {}
-
-Sampler::~Sampler() {
-  Release(&upload_);
-  Release(&results_);
-  Release(&scratch_);
-}
+Sampler::Sampler(Device* device, const KernelTable* kernels)
+    : device_(device),
+      kernels_(kernels),
+      arena_(device),
+      results_(device, "sampling"),
+      top_(device, "sampling"),
+      scratch_(device, "sampling"),
+      drawn_tokens_(device, "drawn tokens") {}
 
 void Sampler::Run(const SamplingArgs& args) {
   if (args.num_rows == 0) return;
-  SamplingKernelArgs kernel_args = Pack(args);
+  bool changes_logits = false;
+  SamplingKernelArgs kernel_args = Pack(args, &changes_logits);
   const int num_blocks = std::min(args.num_rows, kBlocksPerMultiprocessor * device_->num_multiprocessors());
-  const PackedSamplingRow* const rows = reinterpret_cast<const PackedSamplingRow*>(upload_.host);
-  if (std::any_of(rows, rows + args.num_rows, ChangesLogits)) {
+  if (changes_logits) {
     kernel_args.scratch_stride = (args.vocab_size + 3) / 4 * 4;
-    Reserve(sizeof(float) * kernel_args.scratch_stride * num_blocks, /*has_host=*/false, &scratch_);
-    kernel_args.scratch = reinterpret_cast<float*>(scratch_.device);
+    kernel_args.scratch = scratch_.Reserve<float>(size_t(kernel_args.scratch_stride) * num_blocks);
   }
-  const size_t top_start = Aligned(sizeof(SamplingResult) * args.num_rows);
-  const size_t top_bytes = sizeof(ScoredCandidate) * args.num_rows * args.max_top;
-  Reserve(top_start + top_bytes, /*has_host=*/true, &results_);
-  kernel_args.results = reinterpret_cast<SamplingResult*>(results_.device);
-  kernel_args.top = reinterpret_cast<ScoredCandidate*>(results_.device + top_start);
-
+  const size_t num_top = size_t(args.num_rows) * args.max_top;
+  kernel_args.results = results_.Reserve<SamplingResult>(args.num_rows);
+  kernel_args.top = top_.Reserve<ScoredCandidate>(num_top);
+  kernel_args.drawn_tokens = drawn_tokens_.Reserve<int32_t>(1);
   device_->Launch(kernels_->sampling, kernel_args, num_blocks);
-  device_->Copy(results_.host, results_.device, top_start + top_bytes);
-  device_->Synchronize();
-  std::memcpy(args.results, results_.host, sizeof(SamplingResult) * args.num_rows);
-  if (top_bytes > 0) std::memcpy(args.top, results_.host + top_start, top_bytes);
+  device_->Copy(args.results, kernel_args.results, sizeof(SamplingResult) * args.num_rows);
+  device_->Copy(args.top, kernel_args.top, sizeof(ScoredCandidate) * num_top);
 }
 
-SamplingKernelArgs Sampler::Pack(const SamplingArgs& args) {
-  int64_t num_counts = 0, num_biases = 0, num_masks = 0;
+SamplingKernelArgs Sampler::Pack(const SamplingArgs& args, bool* changes_logits) {
+  size_t num_counts = 0, num_biases = 0, num_masks = 0;
   for (int i = 0; i < args.num_rows; ++i) {
     const SamplingRow& row = args.rows[i];
     num_counts += row.num_counts;
     num_biases += row.num_biases;
     num_masks += std::max(row.num_allowed, row.num_masked);
   }
-  const size_t penalties_start = Aligned(sizeof(PackedSamplingRow) * args.num_rows);
-  const size_t biases_start = penalties_start + Aligned(sizeof(TokenPenalty) * num_counts);
-  const size_t masks_start = biases_start + Aligned(sizeof(TokenBias) * num_biases);
-  Reserve(masks_start + sizeof(int32_t) * num_masks, /*has_host=*/true, &upload_);
+  arena_.Begin(UploadArena::BytesFor<PackedSamplingRow>(args.num_rows) +
+               UploadArena::BytesFor<TokenPenalty>(num_counts) + UploadArena::BytesFor<TokenBias>(num_biases) +
+               UploadArena::BytesFor<int32_t>(num_masks));
+  Upload upload = {.rows = arena_.Add<PackedSamplingRow>(args.num_rows),
+                   .penalties = arena_.Add<TokenPenalty>(num_counts),
+                   .biases = arena_.Add<TokenBias>(num_biases),
+                   .masks = arena_.Add<int32_t>(num_masks)};
   if (is_masked_.size() < size_t(args.vocab_size)) is_masked_.resize(args.vocab_size);
-
-  Upload upload = {};
-  upload.rows = reinterpret_cast<PackedSamplingRow*>(upload_.host);
-  upload.penalties = reinterpret_cast<TokenPenalty*>(upload_.host + penalties_start);
-  upload.biases = reinterpret_cast<TokenBias*>(upload_.host + biases_start);
-  upload.masks = reinterpret_cast<int32_t*>(upload_.host + masks_start);
-  for (int i = 0; i < args.num_rows; ++i) PackRow(args, i, &upload);
-  device_->Copy(upload_.device, upload_.host, masks_start + sizeof(int32_t) * upload.num_masks);
+  for (int i = 0; i < args.num_rows; ++i) {
+    PackRow(args, i, &upload);
+    *changes_logits |= ChangesLogits(upload.rows.host[i]);
+  }
+  arena_.Upload();
 
   SamplingKernelArgs result = {};
   result.logits = args.logits;
-  result.rows = reinterpret_cast<const PackedSamplingRow*>(upload_.device);
-  result.penalties = reinterpret_cast<const TokenPenalty*>(upload_.device + penalties_start);
-  result.biases = reinterpret_cast<const TokenBias*>(upload_.device + biases_start);
-  result.masks = reinterpret_cast<const int32_t*>(upload_.device + masks_start);
+  result.rows = upload.rows.device;
+  result.penalties = upload.penalties.device;
+  result.biases = upload.biases.device;
+  result.masks = upload.masks.device;
   result.num_rows = args.num_rows;
   result.vocab_size = args.vocab_size;
   result.max_top = args.max_top;
@@ -112,13 +100,14 @@ void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
   // A row that asks for logprobs keeps asking where there is no room for a list.
   if (row.num_top >= 0) packed.num_top = std::max(packed.num_top, 0);
   packed.given_token = row.given_token;
+  packed.drawn_place = row.drawn_place;
   if (row.given_token < 0) {
     PackPenalties(row, args.vocab_size, &packed, upload);
     PackBiases(row, args.vocab_size, &packed, upload);
     PackMasks(row, args.vocab_size, &packed, upload);
   }
   packed.num_candidates = row.num_candidates > 0 ? std::min({row.num_candidates, packed.num_kept, args.max_top}) : -1;
-  upload->rows[index] = packed;
+  upload->rows.host[index] = packed;
 }
 
 void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
@@ -128,7 +117,7 @@ void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSampli
     const TokenCount& count = row.counts[i];
     if (!IsInVocabulary(count.token, vocab_size)) continue;
     const bool occurred = count.prompt_count > 0 || count.output_count > 0;
-    upload->penalties[upload->num_penalties++] = {count.token, occurred ? row.repetition_penalty : 1,
+    upload->penalties.host[upload->num_penalties++] = {count.token, occurred ? row.repetition_penalty : 1,
                                                   row.frequency_penalty * float(count.output_count),
                                                   count.output_count > 0 ? row.presence_penalty : 0};
   }
@@ -138,18 +127,18 @@ void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSampli
 void Sampler::PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
   packed->first_bias = upload->num_biases;
   for (int i = 0; i < row.num_biases; ++i) {
-    if (IsInVocabulary(row.biases[i].token, vocab_size)) upload->biases[upload->num_biases++] = row.biases[i];
+    if (IsInVocabulary(row.biases[i].token, vocab_size)) upload->biases.host[upload->num_biases++] = row.biases[i];
   }
   packed->num_biases = upload->num_biases - packed->first_bias;
   // The kernel adds the biases of one token in one thread.
   std::sort(
-      upload->biases + packed->first_bias, upload->biases + upload->num_biases,
+      upload->biases.host + packed->first_bias, upload->biases.host + upload->num_biases,
       [](const TokenBias& a, const TokenBias& b) { return a.token != b.token ? a.token < b.token : a.bias < b.bias; });
 }
 
 void Sampler::PackMasks(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
   packed->first_mask = upload->num_masks;
-  int32_t* const masks = upload->masks + upload->num_masks;
+  int32_t* const masks = upload->masks.host + upload->num_masks;
   int num_masked = 0;  // Different tokens.
   for (int i = 0; i < row.num_masked; ++i) {
     const int32_t token = row.masked[i];
@@ -181,25 +170,6 @@ void Sampler::PackMasks(const SamplingRow& row, int vocab_size, PackedSamplingRo
   for (int i = 0; i < row.num_masked; ++i) {
     if (IsInVocabulary(row.masked[i], vocab_size)) is_masked_[row.masked[i]] = 0;
   }
-}
-
-void Sampler::Reserve(size_t bytes, bool has_host, Buffer* buffer) {
-  if (bytes <= buffer->bytes) return;
-  const size_t grown = std::max(bytes, 2 * buffer->bytes);
-  Release(buffer);
-  buffer->device = static_cast<char*>(device_->Allocate(grown));
-  if (has_host) buffer->host = static_cast<char*>(device_->AllocateHost(grown));
-  if (buffer->device == nullptr || (has_host && buffer->host == nullptr)) {
-    std::fprintf(stderr, "no memory for sampling: %zu bytes\n", grown);
-    std::abort();
-  }
-  buffer->bytes = grown;
-}
-
-void Sampler::Release(Buffer* buffer) {
-  if (buffer->device != nullptr) device_->Free(buffer->device);
-  if (buffer->host != nullptr) device_->FreeHost(buffer->host);
-  *buffer = {};
 }
 
 }  // namespace quire::cuda

@@ -1,12 +1,13 @@
 #ifndef QUIRE_KERNELS_CUDA_SAMPLER_H_
 #define QUIRE_KERNELS_CUDA_SAMPLER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/sampling_args.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace quire::cuda {
 
@@ -16,43 +17,36 @@ class Sampler {
  public:
   // Both must outlive this.
   Sampler(Device* device, const KernelTable* kernels);
-  ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
 
-  // Waits for the results, and so for everything that was queued before.
+  // Makes places [0, num_places) for drawn tokens.
+  void KeepDrawnTokens(int num_places) { drawn_tokens_.Reserve<int32_t>(num_places); }
+  // On the device: the token drawn last for each place.
+  const int32_t* drawn_tokens() { return drawn_tokens_.Reserve<int32_t>(1); }
+
+  // Queues it all; the results are there at a later mark.
   void Run(const SamplingArgs& args);
 
  private:
-  // Memory of the device, and as much pinned memory of the host beside it.
-  struct Buffer {
-    char* device = nullptr;
-    char* host = nullptr;
-    size_t bytes = 0;
-  };
-  // Where the parts of the upload begin, and the ends of those that are filled so far.
+  // What is uploaded, and the ends of what is filled so far.
   struct Upload {
-    PackedSamplingRow* rows;
-    TokenPenalty* penalties;
-    TokenBias* biases;
-    int32_t* masks;
-    int32_t num_penalties, num_biases, num_masks;
+    UploadArena::Room<PackedSamplingRow> rows;
+    UploadArena::Room<TokenPenalty> penalties;
+    UploadArena::Room<TokenBias> biases;
+    UploadArena::Room<int32_t> masks;
+    int32_t num_penalties = 0, num_biases = 0, num_masks = 0;
   };
 
-  // Lays out and fills upload_; the arguments that say so on the device, without results and scratch.
-  SamplingKernelArgs Pack(const SamplingArgs& args);
+  // Queues the upload of the rows. The arguments that say where they are on the device, without results and scratch.
+  SamplingKernelArgs Pack(const SamplingArgs& args, bool* changes_logits);
   void PackRow(const SamplingArgs& args, int index, Upload* upload);
   void PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
   void PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
   void PackMasks(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
-  // Makes the buffer at least that large; its contents are lost then.
-  void Reserve(size_t bytes, bool has_host, Buffer* buffer);
-  void Release(Buffer* buffer);
 
   Device* const device_;
   const KernelTable* const kernels_;
-  Buffer upload_, results_;
-  Buffer scratch_;                  // Without host memory.
+  UploadArena arena_;
+  DeviceBuffer results_, top_, scratch_, drawn_tokens_;
   std::vector<uint8_t> is_masked_;  // [vocab_size], all 0 between rows.
 };
 

@@ -36,7 +36,7 @@ struct PackedSamplingRow {
   int32_t first_bias, num_biases;
   int32_t first_mask, num_masks;
   MaskKind mask_kind;
-  int32_t unused;
+  int32_t drawn_place;  // In drawn_tokens; -1: nowhere.
 };
 
 struct SamplingKernelArgs {
@@ -48,6 +48,7 @@ struct SamplingKernelArgs {
   const int32_t* masks;           // Tokens, each at most once in a row.
   SamplingResult* results;        // [num_rows]
   ScoredCandidate* top;           // [num_rows, max_top]
+  int32_t* drawn_tokens;          // Drawn tokens once more, 0 for a row without an answer.
   float* scratch;                 // [blocks of the grid, scratch_stride]; null when no row changes its logits.
   int32_t scratch_stride;         // A multiple of 4.
   int32_t num_rows;

@@ -87,6 +87,8 @@ class SamplingKernel {
       simt::StoreGlobal(&to->token, result.token);
       simt::StoreGlobal(&to->logprob, result.logprob);
       simt::StoreGlobal(&to->rank, result.rank);
+      const int drawn_place = simt::LoadGlobal(&packed->drawn_place);
+      if (drawn_place >= 0) simt::StoreGlobal(args.drawn_tokens + drawn_place, result.token < 0 ? 0 : result.token);
     }
   }
 

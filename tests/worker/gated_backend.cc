@@ -32,7 +32,10 @@ void GatedBackend::Sample(const SamplingArgs& args) {
     changed_.notify_all();
     changed_.wait(lock, [this] { return !is_closed_; });
     is_step_waiting_ = false;
-    if (is_spoiled_) const_cast<float*>(args.logits)[0] = std::numeric_limits<float>::infinity();
+    if (is_spoiled_) {
+      backend_->Wait(backend_->Mark());
+      const_cast<float*>(args.logits)[0] = std::numeric_limits<float>::infinity();
+    }
   }
   backend_->Sample(args);
 }

@@ -27,6 +27,10 @@ class GatedBackend : public Backend {
 
   std::string Description() const override { return backend_->Description(); }
   std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
+  bool IsAsynchronous() const override { return backend_->IsAsynchronous(); }
+  uint64_t Mark() override { return backend_->Mark(); }
+  bool IsDone(uint64_t mark) override { return backend_->IsDone(mark); }
+  void Wait(uint64_t mark) override { backend_->Wait(mark); }
   std::string WhyNot(const KvLayout& layout) const override { return backend_->WhyNot(layout); }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
@@ -47,7 +51,12 @@ class GatedBackend : public Backend {
     return backend_->PackGated(gate, up);
   }
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
-  const BatchView& PrepareBatch(const BatchView& batch) override { return backend_->PrepareBatch(batch); }
+  void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
+  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {
+    return backend_->PrepareBatch(batch, max_tokens);
+  }
+  bool BeginLayers(const void* model) override { return backend_->BeginLayers(model); }
+  void EndLayers() override { backend_->EndLayers(); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override {
     backend_->Embed(table, token_ids, num_tokens, y);
   }

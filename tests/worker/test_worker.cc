@@ -17,10 +17,10 @@ T ValueOrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-std::unique_ptr<Backend> MakeTestBackend() {
+std::unique_ptr<Backend> MakeTestBackend(bool repeats_layers) {
   if (!IsGpuEmulated()) return MakeCpuBackend(1);
   return std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(),
-                                             cuda::CudaBackendOptions{.exact = true});
+                                             cuda::CudaBackendOptions{.exact = true, .graphs = repeats_layers});
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ bool IsGpuEmulated() {
   return device != nullptr && std::string(device) == "emulated";
 }
 
-TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeTestBackend()) {
+TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeTestBackend(options.repeats_layers)) {
   const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" +
                                 (!options.model.empty() ? options.model
                                  : IsGpuEmulated()      ? "yarn"

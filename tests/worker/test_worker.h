@@ -27,6 +27,7 @@ struct TestWorkerOptions {
   int max_sequences = 4;
   int max_tokens_per_step = 64;
   int max_logit_rows = 64;
+  bool repeats_layers = true;  // CudaBackendOptions::graphs
 };
 
 // A tiny model with a pool and an executor, without a network.

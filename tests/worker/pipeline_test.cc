@@ -1,0 +1,147 @@
+// Two steps under way at once, which backends that are asynchronous allow.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "tests/worker/plan_builder.h"
+#include "tests/worker/test_worker.h"
+
+namespace quire {
+namespace {
+
+constexpr int kNumSteps = 14;
+
+v1::RowSampling Seeded(uint64_t seed) {
+  v1::RowSampling sampling = Greedy();
+  sampling.set_temperature(0.9f);
+  sampling.set_seed(seed);
+  sampling.set_num_logprobs_plus_one(3);
+  return sampling;
+}
+
+v1::RowSampling Penalised() {
+  v1::RowSampling sampling = Seeded(7);
+  sampling.set_frequency_penalty(0.7f);
+  return sampling;
+}
+
+// A prompt of 5 and one of 9 tokens; in step 4 a fork of the first, in step 8 a prompt of 6 tokens in the fork's place.
+std::vector<v1::StepPlan> Session(const v1::RowSampling& second) {
+  std::vector<v1::StepPlan> plans;
+  for (int step = 1; step <= kNumSteps; ++step) {
+    PlanBuilder plan(step);
+    if (step == 1) {
+      plan.Start(0, Tokens(3, 5), Seeded(1)).Slice(0, 0, 5, true, Blocks(0, 8));
+      plan.Start(1, Tokens(20, 9), second).Slice(1, 0, 9, true, Blocks(8, 8));
+    } else {
+      plan.Slice(0, 5 + step - 2, 1, true).Slice(1, 9 + step - 2, 1, true);
+    }
+    // The first position that the fork writes is 7, in a copy of the parent's second block.
+    if (step == 4) plan.Fork(2, 0, 1).Copy(1, 17).Slice(2, 5 + step - 2, 1, true, {0, 17, 18, 19, 20, 21});
+    if (step > 4 && step < 8) plan.Slice(2, 5 + step - 2, 1, true);
+    if (step == 8) plan.Start(2, Tokens(40, 6)).Slice(2, 0, 6, true, Blocks(24, 8));
+    if (step > 8) plan.Slice(2, 6 + step - 9, 1, true);
+    plans.push_back(plan.plan());
+  }
+  return plans;
+}
+
+std::vector<std::string> RunOneByOne(TestWorker* worker, const std::vector<v1::StepPlan>& plans) {
+  worker->executor().Reset();
+  std::vector<std::string> results;
+  for (const v1::StepPlan& plan : plans) {
+    absl::StatusOr<v1::StepResult> result = worker->Run(plan);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) break;
+    result->clear_duration_us();
+    results.push_back(result->SerializeAsString());
+  }
+  return results;
+}
+
+struct PipelinedRun {
+  std::vector<std::string> results;
+  int num_overlapping = 0;  // Plans that began before the one before them was finished.
+};
+
+PipelinedRun RunPipelined(TestWorker* worker, const std::vector<v1::StepPlan>& plans) {
+  Executor& executor = worker->executor();
+  executor.Reset();
+  PipelinedRun run;
+  const auto finish = [&] {
+    v1::StepResult result;
+    const absl::Status status = executor.Finish(&result);
+    EXPECT_TRUE(status.ok()) << status;
+    result.clear_duration_us();
+    run.results.push_back(result.SerializeAsString());
+  };
+  for (const v1::StepPlan& plan : plans) {
+    while (!executor.CanBegin(plan)) finish();
+    run.num_overlapping += executor.num_begun() > 0;
+    const absl::Status status = executor.Begin(plan);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  while (executor.num_begun() > 0) finish();
+  return run;
+}
+
+TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
+  TestWorker worker;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  const PipelinedRun run = RunPipelined(&worker, plans);
+  EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
+  // All but the first, the fork, whose parent's tokens have to be known, and the start in the place of a row that draws.
+  EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
+}
+
+TEST(PipelineTest, APlanWaitsForTokensThatPenaltiesCount) {
+  TestWorker worker;
+  const std::vector<v1::StepPlan> plans = Session(Penalised());
+  const PipelinedRun run = RunPipelined(&worker, plans);
+  EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
+  EXPECT_EQ(run.num_overlapping, 0);
+}
+
+TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
+  TestWorker launching({.repeats_layers = false});
+  TestWorker repeating;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+}
+
+TEST(PipelineTest, ResetForgetsPlansThatWereBegun) {
+  TestWorker worker;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  const std::vector<std::string> expected = RunOneByOne(&worker, plans);
+  worker.executor().Reset();
+  ASSERT_TRUE(worker.executor().Begin(plans[0]).ok());
+  if (worker.executor().CanBegin(plans[1])) {
+    ASSERT_TRUE(worker.executor().Begin(plans[1]).ok());
+    EXPECT_FALSE(worker.executor().CanBegin(plans[2])) << "two are under way";
+  }
+  worker.executor().Reset();
+  EXPECT_EQ(worker.executor().num_begun(), 0);
+  EXPECT_EQ(RunOneByOne(&worker, plans), expected);
+}
+
+TEST(PipelineTest, InfiniteLogitsFailTheirOwnStep) {
+  TestWorker worker;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  ASSERT_TRUE(worker.executor().Begin(plans[0]).ok());
+  worker.backend().SpoilLogits();
+  v1::StepResult first, second;
+  if (!worker.executor().CanBegin(plans[1])) {
+    ASSERT_TRUE(worker.executor().Finish(&first).ok());
+  }
+  ASSERT_TRUE(worker.executor().Begin(plans[1]).ok());
+  if (worker.executor().num_begun() == 2) {
+    ASSERT_TRUE(worker.executor().Finish(&first).ok());
+  }
+  EXPECT_EQ(worker.executor().Finish(&second).code(), absl::StatusCode::kInternal);
+  worker.executor().Reset();
+}
+
+}  // namespace
+}  // namespace quire
