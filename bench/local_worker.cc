@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWork
                                                                 limits.num_host_blocks, /*prefault=*/true));
   QUIRE_ASSIGN_OR_RETURN(worker->executor_, Executor::Create(worker->backend_.get(), worker->model_.get(),
                                                              worker->storage_.get(), limits, LogitRowsFor(limits)));
+  worker->executor_->BindThreads();
   return worker;
 }
 

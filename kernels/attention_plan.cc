@@ -67,10 +67,14 @@ void AttentionPlanner::PlanSharing() {
     }
     for (; next_range < prefixes_.ranges.size() && prefixes_.ranges[next_range].first == i; ++next_range) {
       const SharedRange& range = prefixes_.ranges[next_range];
-      open_ranges_.push_back({range.first + range.count, range.end, segments_.size()});
       int num_rows = 0;
       for (int j = i; j < i + range.count; ++j) num_rows += NumQueries(prefixes_.order[j]);
-      AddSharedRange(range, num_rows);
+      OpenRange open = {range.first + range.count, range.end, segments_.size(), false};
+      const bool is_inner = !open_ranges_.empty();
+      open.is_left_out = (is_inner && open_ranges_.back().is_left_out) || !HasRoom(num_rows, range.begin, range.end);
+      if (open.is_left_out) open.num_tokens = is_inner ? open_ranges_.back().num_tokens : 0;
+      open_ranges_.push_back(open);
+      if (!open.is_left_out) AddSharedRange(range, num_rows);
     }
     AddSequence(prefixes_.order[i], open_ranges_.empty() ? 0 : open_ranges_.back().num_tokens);
   }
@@ -150,6 +154,12 @@ void AttentionPlanner::AddRows(AttentionItem whole) {
   AddItem(whole, phase);
 }
 
+bool AttentionPlanner::HasRoom(int num_rows, int begin, int end) const {
+  const int64_t num_splits = (end - 1) / options_.split_tokens - begin / options_.split_tokens + 1;
+  const int64_t wanted = num_splits * num_rows * options_.group_size * options_.num_kv_heads;
+  return plan_.num_partials + wanted <= options_.max_partials;
+}
+
 void AttentionPlanner::CutLargeItems() {
   int64_t total_cost = 0;
   for (const PlannedItem& planned : planned_) total_cost += planned.cost * options_.num_kv_heads;
@@ -158,6 +168,7 @@ void AttentionPlanner::CutLargeItems() {
     const AttentionItem& item = planned_[i].item;
     const bool has_splits = item.begin / options_.split_tokens < (item.end - 1) / options_.split_tokens;
     if (!has_splits || planned_[i].cost * options_.min_items <= total_cost) continue;
+    if (!HasRoom(item.num_rows, item.begin, item.end)) continue;
     const PlannedItem whole = planned_[i];
     planned_[i].cost = -1;
     CutItem(whole);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kernels/batch.h"
@@ -74,6 +75,9 @@ struct AttentionPlanOptions {
   int split_tokens;  // Tokens per split, fixed for a backend.
   int item_rows;     // Query rows (tokens x group) that one item should not exceed; one token is the least.
   int min_items;     // An item that is more than 1/min_items of all work is cut at its splits.
+  // Partial results that a step may leave, about: beyond that nothing is cut and nothing shared is computed apart.
+  // (With kernels that do not go from split to split in one item, as those for GPUs, that changes bits.)
+  int64_t max_partials = std::numeric_limits<int64_t>::max();
 };
 
 // First token that a query at `position` sees.
@@ -103,8 +107,9 @@ class AttentionPlanner {
   };
   struct OpenRange {
     int32_t end;         // In the order of the sequences.
-    int32_t num_tokens;  // Where the range ends.
+    int32_t num_tokens;  // Where the range ends, or what was computed before it if it is left out.
     size_t num_segments_before;
+    bool is_left_out;  // No room for its partial results: the sequences compute it themselves.
   };
 
   int NumQueries(int sequence) const { return batch_->query_starts[sequence + 1] - batch_->query_starts[sequence]; }
@@ -112,6 +117,8 @@ class AttentionPlanner {
   // `place` counted from another row.
   PartialPlace PlaceOf(const Segment& segment, int row) const;
   void AddItem(const AttentionItem& item, int phase);
+  // Whether the splits of tokens [begin, end) may leave partial results for so many rows.
+  bool HasRoom(int num_rows, int begin, int end) const;
 
   void PlanSharing();
   void AddSharedRange(const SharedRange& range, int num_rows);

@@ -20,14 +20,17 @@
 namespace quire {
 
 // A device: its memory and the operations that a dense decoder needs, in the order of one stream. One implementation
-// for CPUs, one for GPUs. Owned by the executor thread. Results do not depend on the batch: every output element is
-// accumulated in a fixed order.
+// for CPUs, one for GPUs. Owned by the executor thread. Results do not depend on the batch, every output element being
+// accumulated in a fixed order, unless the fingerprint says "tuned".
 class Backend {
  public:
   virtual ~Backend() = default;
 
+  // The calling thread is the one that will call the operations: it and others that compute may be bound to cores.
+  virtual void BindThreads() = 0;
+
   virtual std::string Description() const = 0;          // For example "cpu avx512_bf16, 8 threads".
-  virtual std::string NumericsFingerprint() const = 0;  // Equal fingerprints give equal bits.
+  virtual std::string NumericsFingerprint() const = 0;  // Equal ones give equal bits, unless "tuned".
 
   // Whether operations may be under way when their calls return. The host may then queue a step while the one before it
   // runs. Otherwise they are done when the call returns.
@@ -38,8 +41,11 @@ class Backend {
   virtual bool IsDone(uint64_t mark) = 0;
   virtual void Wait(uint64_t mark) = 0;  // Until it is.
 
-  // Why the backend cannot work on K and V of that layout; empty when it can.
-  virtual std::string WhyNot(const KvLayout& layout) const = 0;
+  // Why the backend cannot work on K and V of that layout, with so many query heads; empty when it can.
+  virtual std::string WhyNot(const KvLayout& layout, int num_heads) const = 0;
+  // Takes the memory that steps of up to `max_tokens` in contexts of up to `max_context_tokens` may need, besides what
+  // Allocate is asked for. Why there is not enough; empty when there is. REQUIRES: WhyNot is empty.
+  virtual std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) = 0;
 
   // Memory that is left for Allocate; none: as much as the host has.
   virtual std::optional<size_t> FreeBytes() const = 0;
@@ -56,10 +62,10 @@ class Backend {
   // Of activations, but for inputs of matrices (InputType).
   virtual DataType ActivationType() const = 0;
 
-  // Several matrices with the same number of columns are stacked in row order (fused QKV). The packed
-  // form keeps the type of the sources (float32 when they differ). Null when there is not enough memory.
+  // Several matrices with the same number of columns are stacked in row order (fused QKV). The packed form has the type
+  // of the sources (float32 when they differ) on CPUs, the backend's on GPUs. Null when there is not enough memory.
   virtual std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) = 0;
-  // The two matrices of a gated MLP, of the same shape, for GatedLinear.
+  // The two matrices of a gated MLP, of the same shape, for GatedLinear. Null when there is not enough memory.
   virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
   // What the input of a multiplication by `w` has to be: its producers round to this type as they write it.
   virtual DataType InputType(const PackedMatrix& w) const = 0;

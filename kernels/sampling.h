@@ -26,8 +26,8 @@ struct ScoredCandidate {
 // steps, in order:
 //   1. bias: logit += bias.
 //   2. penalties. Repetition, over prompt and output, as Hugging Face: a positive logit is divided by it, a negative
-//   one
-//      multiplied. Then frequency * output_count and presence (if output_count > 0) are subtracted, as vLLM and OpenAI.
+//      one multiplied. Then frequency * output_count and presence (if output_count > 0) are subtracted, as vLLM and
+//      OpenAI.
 //   3. masks: tokens outside `allowed` (unless it is empty) and tokens in `masked` cannot be drawn. If that leaves no
 //      token, `masked` is not applied; if `allowed` leaves none, the draw is token 0.
 //   4. temperature 0: the largest logit, ties to the lowest id. Otherwise logits are divided by the temperature, and

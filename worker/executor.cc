@@ -63,9 +63,8 @@ bool Executor::CanBegin(const v1::StepPlan& plan) const {
   for (const auto* rows : {&plan.fork_rows(), &plan.fork_parents(), &plan.append_rows()}) {
     if (std::any_of(rows->begin(), rows->end(), is_pending)) return false;
   }
-  return std::none_of(plan.slice_rows().begin(), plan.slice_rows().end(), [&](uint32_t row) {
-    return is_pending(row) && rows_[row].sampling().NeedsTokens();
-  });
+  return std::none_of(plan.slice_rows().begin(), plan.slice_rows().end(),
+                      [&](uint32_t row) { return is_pending(row) && rows_[row].sampling().NeedsTokens(); });
 }
 
 absl::Status Executor::Begin(const v1::StepPlan& plan) {

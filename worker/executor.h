@@ -26,8 +26,8 @@ int LogitRowsFor(const WorkerLimits& limits);
 // Runs plans, one after the other: rows, swaps, copies, forward, sample. Holds the rows of one session. Knows no
 // network: benchmarks and tests call it directly. Used by one thread at a time.
 //
-// On a backend that is asynchronous a second plan may begin before the first is finished, so that the device never waits
-// for the host. Tokens that the first is still drawing go from step to step on the device.
+// On a backend that is asynchronous a second plan may begin before the first is finished, so that the device never
+// waits for the host. Tokens that the first is still drawing go from step to step on the device.
 class Executor {
  public:
   // Takes the scratch memory of the largest step. Everything pointed to must outlive the executor; `storage` has the
@@ -54,6 +54,9 @@ class Executor {
   absl::Status Finish(v1::StepResult* result);
   // Begins a plan and finishes it. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
+
+  // The calling thread is the one that will run plans (Backend::BindThreads).
+  void BindThreads() { backend_->BindThreads(); }
 
   const WorkerLimits& limits() const { return limits_; }
 

@@ -48,6 +48,9 @@ ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time, 1 t
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
           "Tokens that one step computes at most, 1 to 1048576, all sequences together. Sets the scratch memory.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that compute, up to 1024; 0: one per core.");
+ABSL_FLAG(bool, bind_threads, true,
+          "Bind each thread that computes to a core of its own, when there are as many threads as cores. Off is better "
+          "where other programs keep single cores busy.");
 ABSL_FLAG(std::string, cpu_kernels, "auto",
           "Instruction set of the kernels: auto (the best that the machine has), generic, avx2, avx512, avx512_bf16 or "
           "amx. Workers with equal kernels, weights and K/V precision compute equal bits, avx2 and avx512 the same. "
@@ -75,11 +78,11 @@ const ProgramFlags& Flags() {
        {"Addresses:", {"listen", "metrics_listen"}},
        TransportFlagGroup(),
        {"Who may call:", {"manager_names"}},
-       {"Size of the KV pool: one of these, or none for half of the available memory, but no more than\n"
-        "--max-sequences sequences of the model's full context can fill:",
+       {"Size of the KV pool: one of these, or none for half of the memory that is left (GPU: 0.9), but\n"
+        "no more than --max-sequences sequences of the model's full context can fill:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
-       {"Device:", {"device", "threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
+       {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
        {"Log, on standard error:", {"log_level"}}}};
@@ -189,6 +192,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_tokens_per_step = absl::GetFlag(FLAGS_max_tokens_per_step);
   options.threads = absl::GetFlag(FLAGS_threads);
+  options.bind_threads = absl::GetFlag(FLAGS_bind_threads);
   QUIRE_ASSIGN_OR_RETURN(options.pool, ReadPool());
   QUIRE_ASSIGN_OR_RETURN(options.swap_bytes, ReadSwapBytes());
   QUIRE_ASSIGN_OR_RETURN(options.kv_type,

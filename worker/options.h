@@ -37,6 +37,7 @@ struct WorkerOptions {
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0: one per core.
+  bool bind_threads;                    // To a core each, if there are as many.
   std::optional<cpu::Isa> cpu_kernels;  // One that the machine has; none: the best.
   absl::Duration drain_timeout;         // Of the session, after the first signal to stop.
   LogLevel log_level;

@@ -38,13 +38,13 @@ struct Wish {
 Wish WishOf(const PoolRequest& request, int64_t block_bytes, const WorkerLimits& limits, int64_t available_bytes) {
   if (request.num_blocks) return {*request.num_blocks, absl::StrCat("--num-blocks is ", *request.num_blocks), true};
   if (request.bytes) return {*request.bytes / block_bytes, absl::StrCat("--kv-bytes is ", Exact(*request.bytes)), true};
-  const auto bytes = static_cast<int64_t>(available_bytes * request.memory_fraction.value_or(kDefaultMemoryFraction));
+  const auto bytes = static_cast<int64_t>(available_bytes * request.memory_fraction.value_or(request.default_fraction));
   if (request.memory_fraction) {
     return {bytes / block_bytes, absl::StrCat("--memory-fraction=", *request.memory_fraction, " is ", Exact(bytes)),
             false};
   }
   return {std::min(bytes / block_bytes, UsefulBlocks(limits)),
-          absl::StrCat("half of the available memory is ", Exact(bytes)), false};
+          absl::StrCat(request.default_fraction, " of the available memory is ", Exact(bytes)), false};
 }
 
 // The wish's blocks, or which limit is in the way.

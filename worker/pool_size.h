@@ -12,15 +12,14 @@
 
 namespace quire {
 
-// How large the operator wants the pool; at most one of the three. With none of them the pool takes half of the
-// available memory, but not more than max_sequences sequences of max_context_tokens can ever fill.
+// How large the operator wants the pool; at most one of the first three. With none of them the pool takes a share of
+// the available memory, but not more than max_sequences sequences of max_context_tokens can ever fill.
 struct PoolRequest {
   std::optional<int64_t> num_blocks = {};
   std::optional<int64_t> bytes = {};
   std::optional<double> memory_fraction = {};  // (0, 1], of the memory available after the weights were loaded.
+  double default_fraction = 0.5;               // Where there is none of those.
 };
-
-inline constexpr double kDefaultMemoryFraction = 0.5;
 
 // The number of blocks, 1 to kMaxWorkerBlocks. limits.num_blocks is not read. A request that makes no block, or more
 // bytes than are available, is RESOURCE_EXHAUSTED; more blocks than a manager accepts are INVALID_ARGUMENT when they

@@ -22,9 +22,9 @@ class SamplingState {
   // seed + i would.
   void SetSampleIndex(uint32_t sample_index) { params_.seed = seed_ + sample_index; }
 
-  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's, known as far as NeedsTokens). Bad words are sought in
-  // generated tokens only, so that nothing is masked because of how the prompt ends. Masks that would leave no token at
-  // all are dropped. The arrays are valid until the next call of this object.
+  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's, known as far as NeedsTokens).
+  // Bad words are sought in generated tokens only, so that nothing is masked because of how the prompt ends. Masks that
+  // would leave no token at all are dropped. The arrays are valid until the next call of this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
   // The row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;

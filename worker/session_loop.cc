@@ -33,8 +33,12 @@ absl::Status TakenOver(uint64_t epoch) {
 
 }  // namespace
 
-SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats) : executor_(executor), stats_(stats) {
-  thread_ = std::thread([this] { Run(); });
+SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads)
+    : executor_(executor), stats_(stats) {
+  thread_ = std::thread([this, binds_threads] {
+    if (binds_threads) executor_->BindThreads();
+    Run();
+  });
 }
 
 SessionLoop::~SessionLoop() {

@@ -23,8 +23,8 @@ class StepStream;
 // Thread-safe.
 class SessionLoop {
  public:
-  // Starts the thread. Both must outlive the loop.
-  SessionLoop(Executor* executor, WorkerStats* stats);
+  // Starts the thread, which may bind the threads that compute to cores. Both must outlive the loop.
+  SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads);
   ~SessionLoop();
 
   SessionLoop(const SessionLoop&) = delete;

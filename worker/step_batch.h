@@ -30,8 +30,8 @@ struct BatchSlice {
 // A plan's slices as the flat arrays that the kernels read; those without tokens have no part in them. Memory is kept
 // from step to step. Owned by the executor thread.
 //
-// A token that is still being drawn has the id that kernels/batch.h gives the token drawn last for the place of its row,
-// its index.
+// A token that is still being drawn has the id that kernels/batch.h gives the token drawn last for the place of its
+// row, its index.
 //
 // Example: blocks of 4 tokens; one slice, position 5 of a row with tokens t0 .. t5 and the table (7, 2): one entry in
 // the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
@@ -11,28 +14,29 @@
 namespace quire {
 namespace {
 
-// As many prompts as it takes to fill a step, each in blocks of its own from block 0 on.
-v1::StepPlan LargestStep(const WorkerLimits& limits) {
+// As many prompts as there may be, or one for each token, each in blocks of its own from block 0 on.
+v1::StepPlan StepOf(int num_tokens, uint64_t step, const WorkerLimits& limits) {
   v1::StepPlan plan;
-  plan.set_step(1);
+  plan.set_step(step);
+  const int num_rows = std::min(num_tokens, limits.max_sequences);
   uint32_t next_block = 0;
-  int tokens_left = limits.max_tokens_per_step;
-  for (int row = 0; row < limits.max_sequences && tokens_left > 0; ++row) {
-    const int num_tokens = std::min(tokens_left, limits.max_context_tokens);
-    tokens_left -= num_tokens;
+  for (int row = 0; row < num_rows; ++row) {
+    // Rows may not have room for all of them.
+    const int share = num_tokens / num_rows + (row < num_tokens % num_rows ? 1 : 0);
+    const int length = std::min(share, limits.max_context_tokens);
     v1::SequenceStart* const start = plan.add_starts();
     start->set_row(row);
-    start->set_prompt_length(num_tokens);
-    start->mutable_token_ids()->Resize(num_tokens, 0);
+    start->set_prompt_length(length);
+    start->mutable_token_ids()->Resize(length, 0);
     start->mutable_sampling()->set_temperature(1);
     start->mutable_sampling()->set_top_p(1);
     start->mutable_sampling()->set_repetition_penalty(1);
     plan.add_slice_rows(row);
     plan.add_slice_first_positions(0);
-    plan.add_slice_num_tokens(num_tokens);
+    plan.add_slice_num_tokens(length);
     plan.add_slice_first_changed_blocks(0);
-    plan.add_slice_tail_lengths(limits.BlocksFor(num_tokens));
-    for (int i = 0; i < limits.BlocksFor(num_tokens); ++i) plan.add_block_tails(next_block++);
+    plan.add_slice_tail_lengths(limits.BlocksFor(length));
+    for (int i = 0; i < limits.BlocksFor(length); ++i) plan.add_block_tails(next_block++);
     plan.mutable_slice_samples()->push_back(1);
   }
   return plan;
@@ -41,16 +45,28 @@ v1::StepPlan LargestStep(const WorkerLimits& limits) {
 }  // namespace
 
 absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLayout& layout, WorkerLimits limits) {
-  const v1::StepPlan plan = LargestStep(limits);
-  limits.num_blocks = plan.block_tails_size();
+  std::vector<v1::StepPlan> plans;
+  limits.num_blocks = 0;
   limits.num_host_blocks = 0;
+  for (int num_tokens = 1;; num_tokens = std::min(2 * num_tokens, limits.max_tokens_per_step)) {
+    plans.push_back(StepOf(num_tokens, plans.size() + 1, limits));
+    limits.num_blocks = std::max<uint32_t>(limits.num_blocks, plans.back().block_tails_size());
+    if (num_tokens == limits.max_tokens_per_step) break;
+  }
+  const std::string missing =
+      backend->Reserve(layout, model.config.num_heads, limits.max_tokens_per_step, limits.max_context_tokens);
+  if (!missing.empty()) {
+    return absl::ResourceExhaustedError(absl::StrCat(missing, "; --max-tokens-per-step may be lower"));
+  }
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<BlockStorage> storage,
                          BlockStorage::Create(backend, layout, limits.num_blocks, /*num_host_blocks=*/0,
                                               /*prefault=*/false));
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor,
                          Executor::Create(backend, &model, storage.get(), limits, LogitRowsFor(limits)));
-  v1::StepResult result;
-  QUIRE_RETURN_IF_ERROR(executor->Run(plan, &result));
+  for (const v1::StepPlan& plan : plans) {
+    v1::StepResult result;
+    QUIRE_RETURN_IF_ERROR(executor->Run(plan, &result));
+  }
   return static_cast<int64_t>(*backend->FreeBytes() + storage->pool_bytes());
 }
 

@@ -37,8 +37,17 @@ DataType KvTypeOf(const ModelConfig& config) {
 }
 
 // GPUs compute in 16 bits: in those of K and V when they were asked for, otherwise in those of the checkpoint.
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, DeviceOpener open_device) {
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
+                                                        DeviceOpener open_device) {
+  constexpr int kMultiple = 8;  // Elements that kernels load at once.
+  const std::pair<const char*, int> sizes[] = {{"hidden_size", config.hidden_size},
+                                               {"intermediate_size", config.intermediate_size},
+                                               {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
+  for (const auto& [name, size] : sizes) {
+    if (size % kMultiple == 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("config.json: ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
+  }
   const DataType type = options.kv_type.value_or(KvTypeOf(config));
   if (options.kv_type && type == DataType::kFloat32) {
     return absl::InvalidArgumentError("--kv-type is float32, on a GPU it must be bfloat16 or float16");
@@ -53,6 +62,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
       std::move(device),
       cuda::CudaBackendOptions{.element = type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
                                .exact = options.exact_gpu});
+}
+
+KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
+  return {.num_layers = config.num_layers,
+          .num_kv_heads = config.num_kv_heads,
+          .head_dim = config.head_dim,
+          .block_size = options.block_size,
+          .type = options.gpu ? backend.ActivationType() : options.kv_type.value_or(KvTypeOf(config))};
 }
 
 }  // namespace
@@ -102,46 +119,50 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
 absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
   model_name_ = options.model_name;
   drain_timeout_ = options.drain_timeout;
+  binds_threads_ = options.bind_threads;
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
   if (options.gpu) {
-    QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, open_device));
+    QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
     backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
                                    : MakeCpuBackend(options.threads);
+  }
+  const std::string reason = backend_->WhyNot(LayoutOf(options, config, *backend_), config.num_heads);
+  if (!reason.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(backend_->Description(), " cannot run the model: ", reason));
   }
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get()));
   return absl::OkStatus();
 }
 
-absl::Status Worker::TakeMemory(const WorkerOptions& options) {
+absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, const KvLayout& layout) {
   const ModelConfig& config = model_->config;
-  const KvLayout layout{.num_layers = config.num_layers,
-                        .num_kv_heads = config.num_kv_heads,
-                        .head_dim = config.head_dim,
-                        .block_size = options.block_size,
-                        .type = options.gpu ? backend_->ActivationType() : options.kv_type.value_or(KvTypeOf(config))};
-  if (const std::string reason = backend_->WhyNot(layout); !reason.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(backend_->Description(), " cannot run the model: ", reason));
-  }
   WorkerLimits limits{.max_sequences = options.max_sequences,
                       .max_tokens_per_step = options.max_tokens_per_step,
                       .max_context_tokens = config.max_position_embeddings,
                       .vocab_size = config.vocab_size,
                       .block_size = options.block_size,
                       .num_blocks = 0};
-  int64_t available_bytes = AvailableHostMemory();
-  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, available_bytes));
-  available_bytes -= static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
+  const int64_t host_bytes = AvailableHostMemory();
+  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, host_bytes));
+  int64_t pool_bytes = host_bytes - static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
   PoolRequest pool = options.pool;
   if (backend_->FreeBytes()) {
-    QUIRE_ASSIGN_OR_RETURN(available_bytes, WarmUp(backend_.get(), *model_, layout, limits));
-    if (!pool.num_blocks && !pool.bytes && !pool.memory_fraction) pool.memory_fraction = kGpuMemoryFraction;
+    QUIRE_ASSIGN_OR_RETURN(pool_bytes, WarmUp(backend_.get(), *model_, layout, limits));
+    pool.default_fraction = kGpuMemoryFraction;
   }
-  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(pool, layout, limits, available_bytes));
+  QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(pool, layout, limits, pool_bytes));
   const int full_context = limits.BlocksFor(limits.max_context_tokens);
   if (limits.num_blocks < static_cast<uint32_t>(full_context)) {
     QUIRE_LOG(kWarning) << "the pool has " << limits.num_blocks << " blocks; a sequence of the model's full context, "
                         << limits.max_context_tokens << " tokens, needs " << full_context;
   }
+  return limits;
+}
+
+absl::Status Worker::TakeMemory(const WorkerOptions& options) {
+  const KvLayout layout = LayoutOf(options, model_->config, *backend_);
+  QUIRE_ASSIGN_OR_RETURN(const WorkerLimits limits, PlanLimits(options, layout));
   QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks,
                                                         limits.num_host_blocks, options.prefault));
   QUIRE_ASSIGN_OR_RETURN(executor_,
@@ -166,7 +187,7 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
 }
 
 void Worker::Serve() {
-  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_);
+  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_, binds_threads_);
   service_.Begin(MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits()),
                  loop_.get());
   server_->SetReady(true);

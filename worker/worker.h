@@ -45,6 +45,7 @@ class Worker {
 
   absl::Status Listen(const WorkerOptions& options);
   absl::Status Load(const WorkerOptions& options, DeviceOpener open_device);
+  absl::StatusOr<WorkerLimits> PlanLimits(const WorkerOptions& options, const KvLayout& layout);
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
   void Serve();
@@ -53,6 +54,7 @@ class Worker {
   absl::Duration drain_timeout_;
   // Each stands on those before it; they are destroyed in the opposite order.
   std::string model_name_;
+  bool binds_threads_ = false;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<BlockStorage> storage_;

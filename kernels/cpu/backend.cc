@@ -17,6 +17,11 @@ CpuBackend::CpuBackend(int num_threads, Isa isa)
       attention_(&kernels_, &pool_),
       sampler_(&kernels_, &pool_) {}
 
+std::string CpuBackend::WhyNot(const KvLayout& layout, int /*num_heads*/) const {
+  if (layout.head_dim <= kMaxHeadDim) return "";
+  return "heads of " + std::to_string(layout.head_dim) + ", the most is " + std::to_string(kMaxHeadDim);
+}
+
 std::string CpuBackend::Description() const {
   return std::string("cpu ") + Name(isa_) + ", " + std::to_string(pool_.num_threads()) + " threads";
 }

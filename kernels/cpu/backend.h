@@ -26,6 +26,7 @@ class CpuBackend : public Backend {
   // REQUIRES: num_threads >= 1, isa is one of SupportedIsas().
   CpuBackend(int num_threads, Isa isa);
 
+  void BindThreads() override { pool_.BindToCores(); }
   std::string Description() const override;
   std::string NumericsFingerprint() const override;
 
@@ -33,7 +34,8 @@ class CpuBackend : public Backend {
   uint64_t Mark() override { return 0; }
   bool IsDone(uint64_t) override { return true; }
   void Wait(uint64_t) override {}
-  std::string WhyNot(const KvLayout&) const override { return ""; }
+  std::string WhyNot(const KvLayout& layout, int num_heads) const override;
+  std::string Reserve(const KvLayout&, int, int, int) override { return ""; }
   std::optional<size_t> FreeBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;

@@ -1,5 +1,8 @@
 #include "kernels/cpu/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -41,6 +44,23 @@ ThreadPool::~ThreadPool() {
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+bool ThreadPool::BindToCores() {
+  cpu_set_t allowed;
+  if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return false;
+  if (CPU_COUNT(&allowed) != num_threads()) return false;
+  int core = -1;
+  for (int thread = 0; thread < num_threads(); ++thread) {
+    do ++core;
+    while (!CPU_ISSET(core, &allowed));
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(core, &own);
+    // It can only fail when cores are being taken away; the thread then stays as it was.
+    pthread_setaffinity_np(thread == 0 ? pthread_self() : threads_[thread - 1].native_handle(), sizeof own, &own);
+  }
+  return true;
 }
 
 void ThreadPool::Run(int num_items, Function function, void* context) {

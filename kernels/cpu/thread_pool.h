@@ -18,6 +18,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Binds every thread, the calling one as thread 0, to a core of its own, so that none waits for a core while another
+  // is idle. Does nothing, and returns false, unless there are as many threads as cores that the calling thread may
+  // use: with fewer the system does better. Threads that the calling one starts later share its core.
+  bool BindToCores();
+
   int num_threads() const { return int(threads_.size()) + 1; }
 
   // Calls body(item, thread) for every item in [0, num_items), thread in [0, num_threads()), and waits for all.

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kDecodeRows = 16;   // That the decode kernel takes.
-constexpr int kPrefillRows = 64;  // That the prefill kernel takes at a time.
+constexpr int64_t kPartialBytes = int64_t{256} << 20;  // Of partial results in a step, when not exact.
+// Blocks of threads that a step should have for each multiprocessor, when not exact.
+constexpr int kWantedBlocksPerMultiprocessor = 2;
+
+constexpr int64_t BytesPerPartial(int head_dim) {
+  return int64_t{head_dim} * int64_t{sizeof(float)} + int64_t{sizeof(SoftmaxState)};
+}
 
 // Blocks of threads of a launch that is recorded, and does not know how many items it will have: a block does one after
 // the other. More than the device has at a time, so that blocks with little work make room for others.
@@ -31,6 +35,21 @@ CudaAttention::CudaAttention(Device* device, bool exact)
       partial_states_(device, "partial results of attention"),
       partial_values_(device, "partial results of attention") {}
 
+int64_t CudaAttention::MaxPartials(int head_dim) {
+  return kPartialBytes / BytesPerPartial(head_dim);
+}
+
+size_t CudaAttention::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
+  const int64_t num_splits = (int64_t{max_context_tokens} + kSplitTokens - 1) / kSplitTokens;
+  int64_t num_partials = num_splits * max_tokens * num_heads;
+  if (!exact_) num_partials = std::min(num_partials, MaxPartials(layout.head_dim));
+  const size_t bytes = num_partials * BytesPerPartial(layout.head_dim), free_bytes = device_->FreeBytes();
+  if (bytes > free_bytes) return bytes - free_bytes;
+  partial_states_.Reserve<SoftmaxState>(num_partials);
+  partial_values_.Reserve<float>(num_partials * layout.head_dim);
+  return 0;
+}
+
 void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device) {
   batch_ = batch;
   on_device_ = on_device;
@@ -47,10 +66,11 @@ void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& ker
   kernel_args.partial_states = partial_states_.Reserve<SoftmaxState>(plan.num_partials);
   kernel_args.partial_values = partial_values_.Reserve<float>(size_t(plan.num_partials) * plan.kind.head_dim);
   kernel_args.scale_log2 = float(args.scale / std::log(2.0));
-  for (const LaunchRange& launch : plan.launches) {
-    kernel_args.range = launch.range;
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    const AttentionLaunch& launch = plan.launches[i];
+    kernel_args.range = plan.ranges + 2 * i;
     const int num_blocks = is_recording_ ? kRecordedBlocksPerMultiprocessor * device_->num_multiprocessors()
-                                         : launch.count * plan.kind.num_kv_heads;
+                                         : (launch.end - launch.begin) * plan.kind.num_kv_heads;
     device_->Launch(kernels.*launch.kernel, kernel_args, num_blocks);
   }
 }
@@ -59,7 +79,7 @@ std::string CudaAttention::PlanForRecording() {
   std::string launches;
   for (const auto& plan : plans_) {
     if (!plan->is_current) MakePlan(plan.get());
-    for (const LaunchRange& launch : plan->launches) {
+    for (const AttentionLaunch& launch : plan->launches) {
       launches += launch.kernel == &KernelTable::attention_decode    ? 'd'
                   : launch.kernel == &KernelTable::attention_prefill ? 'p'
                                                                      : 'm';
@@ -83,32 +103,19 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
 
 void CudaAttention::MakePlan(StepPlan* plan) {
   const Kind& kind = plan->kind;
-  const AttentionPlan& steps = planner_.Plan(batch_, {.num_kv_heads = kind.num_kv_heads,
-                                                      .group_size = kind.group_size,
-                                                      .window = kind.window,
-                                                      .block_size = kind.block_size,
-                                                      .tile_tokens = kSplitTokens,
-                                                      .split_tokens = kSplitTokens,
-                                                      .item_rows = exact_ ? kDecodeRows : kPrefillRows,
-                                                      .min_items = std::numeric_limits<int>::max()});
-  plan->launches.clear();
-  ranges_.clear();
-  items_.assign(steps.items.begin(), steps.items.end());
-  const auto add_launch = [&](Kernel<AttentionArgs> KernelTable::*kernel, int begin, int end) {
-    if (begin == end) return;
-    plan->launches.push_back({kernel, nullptr, end - begin});
-    ranges_.insert(ranges_.end(), {begin, end});
-  };
-  const auto is_small = [&](const AttentionItem& item) { return item.num_rows * kind.group_size <= kDecodeRows; };
-  int begin = 0;
-  for (const int end : steps.phase_ends) {
-    const int middle = int(std::partition(items_.begin() + begin, items_.begin() + end, is_small) - items_.begin());
-    add_launch(&KernelTable::attention_decode, begin, middle);
-    add_launch(&KernelTable::attention_prefill, middle, end);
-    begin = end;
+  AttentionPlanOptions options = CuttingPlanOptions({.num_kv_heads = kind.num_kv_heads,
+                                                     .group_size = kind.group_size,
+                                                     .window = kind.window,
+                                                     .block_size = kind.block_size},
+                                                    exact_ ? kDecodeRows : kPrefillRows);
+  if (!exact_) {
+    options.min_items = kWantedBlocksPerMultiprocessor * device_->num_multiprocessors();
+    options.max_partials = MaxPartials(kind.head_dim);
   }
-  add_launch(&KernelTable::attention_merge, 0, int(steps.merges.size()));
-
+  const AttentionPlan& steps = planner_.Plan(batch_, options);
+  ListLaunches(steps, kind.group_size, &items_, &plan->launches);
+  ranges_.clear();
+  for (const AttentionLaunch& launch : plan->launches) ranges_.insert(ranges_.end(), {launch.begin, launch.end});
   UploadPlan(steps, plan);
   plan->num_partials = steps.num_partials;
   // Before anything is recorded, for they may move.
@@ -124,11 +131,10 @@ void CudaAttention::UploadPlan(const AttentionPlan& steps, StepPlan* plan) {
   has_grown |= GrowCapacity(steps.places.size(), &plan->place_capacity);
   if (has_grown) ++num_moves_;
   UploadArena& arena = plan->arena;
-  arena.Begin(UploadArena::BytesFor<int32_t>(plan->token_capacity) +
-              UploadArena::BytesFor<AttentionItem>(plan->item_capacity) +
-              UploadArena::BytesFor<AttentionMerge>(plan->merge_capacity) +
-              UploadArena::BytesFor<PartialPlace>(plan->place_capacity) +
-              UploadArena::BytesFor<int32_t>(ranges_.size()));
+  arena.Begin(
+      UploadArena::BytesFor<int32_t>(plan->token_capacity) + UploadArena::BytesFor<AttentionItem>(plan->item_capacity) +
+      UploadArena::BytesFor<AttentionMerge>(plan->merge_capacity) +
+      UploadArena::BytesFor<PartialPlace>(plan->place_capacity) + UploadArena::BytesFor<int32_t>(ranges_.size()));
   plan->args = {};
   plan->args.positions = on_device_.positions;
   plan->args.table_starts = on_device_.table_starts;
@@ -141,8 +147,7 @@ void CudaAttention::UploadPlan(const AttentionPlan& steps, StepPlan* plan) {
   plan->args.group_size = plan->kind.group_size;
   plan->args.block_size = plan->kind.block_size;
   plan->args.window = plan->kind.window;
-  const int32_t* const ranges = arena.Add(ranges_.data(), ranges_.size());
-  for (size_t i = 0; i < plan->launches.size(); ++i) plan->launches[i].range = ranges + 2 * i;
+  plan->ranges = arena.Add(ranges_.data(), ranges_.size());
   arena.Upload();
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/attention_args.h"
+#include "kernels/cuda/attention_launches.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/upload_arena.h"
@@ -19,9 +20,14 @@ namespace quire::cuda {
 // by the executor thread.
 class CudaAttention {
  public:
-  // Items of many rows go to a kernel of their own, which adds in another order; with `exact` they do not, so that a
-  // row's result does not depend on the rows beside it. The device must outlive this object.
+  // With `exact` a row's result does not depend on the rows beside it: every item is cut at its splits, and one kernel
+  // does them all. Otherwise as many are cut as it takes to fill the device, and items of many rows go to a kernel of
+  // their own, which adds in another order. The device must outlive this object.
   CudaAttention(Device* device, bool exact);
+
+  // Takes the memory that a step of `max_tokens` in contexts of at most `max_context_tokens` can need. The bytes that
+  // are missing, or 0.
+  size_t Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens);
 
   // The next step's batch in host memory, and on the device. Both stay valid until the next call.
   void BeginStep(const BatchView& batch, const BatchView& on_device);
@@ -39,12 +45,6 @@ class CudaAttention {
   void set_is_recording(bool is_recording) { is_recording_ = is_recording; }
 
  private:
-  // Items, or merges, that one kernel does.
-  struct LaunchRange {
-    Kernel<AttentionArgs> KernelTable::*kernel;
-    const int32_t* range;  // On the device.
-    int count;
-  };
   // What plans are the same for.
   struct Kind {
     int head_dim;
@@ -64,9 +64,12 @@ class CudaAttention {
     UploadArena arena;
     AttentionArgs args = {};  // What all layers have in common.
     int num_partials = 0;
-    std::vector<LaunchRange> launches;
+    std::vector<AttentionLaunch> launches;
+    const int32_t* ranges = nullptr;  // [launches][2], on the device.
   };
 
+  // How many partial results steps are planned with, as far as that is a choice.
+  static int64_t MaxPartials(int head_dim);
   const StepPlan& PlanFor(const quire::AttentionArgs& args);
   void MakePlan(StepPlan* plan);
   // Copies the plan to the device.

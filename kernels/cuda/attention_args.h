@@ -8,9 +8,8 @@
 
 namespace quire::cuda {
 
-// The planner's options for these kernels. A tile of the plan is a whole split: what sequences share is computed in
-// whole splits, so that no item goes on where another has stopped, and every item has the tokens of one split at most
-// (`min_items` is large).
+// Of the plans for these kernels. A tile of the plan is a whole split: what sequences share is computed in whole
+// splits, so that no item goes on where another has stopped.
 constexpr int kSplitTokens = 256;
 
 // What the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.

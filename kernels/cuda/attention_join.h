@@ -12,8 +12,11 @@ struct JoinedElement {
 
   QUIRE_DEVICE void Join(SoftmaxState from, float from_value) {
     if (from.sum == 0) return;
-    const MergeWeights weights = Merge(&state, from, [](float x) { return simt::Exp2(x); });
-    value = value * weights.into + from_value * weights.from;
+    // As Merge() of softmax_state.h, but where to round is said: kernels that join the same parts get the same bits.
+    const float max = state.max > from.max ? state.max : from.max;
+    const float into = simt::Exp2(state.max - max), weight = simt::Exp2(from.max - max);
+    state = {max, __builtin_fmaf(state.sum, into, from.sum * weight)};
+    value = __builtin_fmaf(value, into, from_value * weight);
   }
 
   // Partial result `index` of `args`, element d.
@@ -24,7 +27,8 @@ struct JoinedElement {
     Join(from, simt::LoadGlobal(args.partial_values + int64_t{index} * kHeadDim + d));
   }
 
-  QUIRE_DEVICE float Output() const { return state.sum > 0 ? value / state.sum : 0; }
+  // What saw nothing is 0. What is not a number stays that, so that somebody notices.
+  QUIRE_DEVICE float Output() const { return state.sum == 0 ? 0 : value / state.sum; }
 };
 
 // The output element d of a row; d and d + 1 are written by neighbours, so a pair at a time.

@@ -1,6 +1,7 @@
 #include "kernels/cuda/backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "kernels/cuda/copy_blocks.h"
@@ -51,6 +52,10 @@ float ValueAt(const MatrixView& matrix, size_t i) {
 
 // Elements [begin, end) of the matrix as `element`.
 void Convert(const MatrixView& matrix, DataType element, size_t begin, size_t end, uint16_t* to) {
+  if (matrix.type == element) {
+    std::memcpy(to, static_cast<const uint16_t*>(matrix.data) + begin, (end - begin) * sizeof(uint16_t));
+    return;
+  }
   for (size_t i = begin; i < end; ++i) {
     const float value = ValueAt(matrix, i);
     *to++ = element == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
@@ -81,7 +86,11 @@ std::string CudaBackend::NumericsFingerprint() const {
   return "cuda 1 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
 }
 
-std::string CudaBackend::WhyNot(const KvLayout& layout) const {
+std::string CudaBackend::WhyNot(const KvLayout& layout, int num_heads) const {
+  if (num_heads > kPrefillRows * layout.num_kv_heads) {
+    return std::to_string(num_heads) + " query heads share " + std::to_string(layout.num_kv_heads) +
+           " heads of K and V, at most " + std::to_string(kPrefillRows) + " may share one";
+  }
   if (layout.type != element_) {
     return "K and V are " + std::string(Name(layout.type)) + ", on this device they must be " + Name(element_);
   }
@@ -90,6 +99,14 @@ std::string CudaBackend::WhyNot(const KvLayout& layout) const {
            std::to_string(layout.block_size) + " tokens of " + Name(element_);
   }
   return "";
+}
+
+std::string CudaBackend::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
+  num_positions_ = std::max(num_positions_, max_context_tokens);
+  const size_t missing = attention_.Reserve(layout, num_heads, max_tokens, max_context_tokens);
+  if (missing == 0) return "";
+  return "attention over " + std::to_string(max_context_tokens) + " tokens needs " + std::to_string(missing) +
+         " bytes more for partial results of " + std::to_string(max_tokens) + " tokens per step";
 }
 
 const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
@@ -117,6 +134,7 @@ void CudaBackend::CopyToHost(void* destination, const void* source, size_t bytes
   device_->Synchronize();
 }
 
+// A worker refuses models with other sizes before it comes to this.
 std::unique_ptr<PackedMatrix> CudaBackend::Pack(const MatrixView* matrices, int num_matrices) {
   constexpr size_t kPieceElements = size_t{1} << 20;
   const int cols = matrices[0].cols;
@@ -179,7 +197,7 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
             .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_sequences + 1),
             .block_tables = arena.Add(batch.block_tables, num_entries)};
   arena.Upload();
-  num_positions_ = *std::max_element(batch.context_lens, batch.context_lens + num_sequences);
+  num_positions_ = std::max(num_positions_, *std::max_element(batch.context_lens, batch.context_lens + num_sequences));
   attention_.BeginStep(batch, batch_);
   return batch_;
 }
@@ -231,6 +249,10 @@ void CudaBackend::AddBias(const float* bias, int num_rows, int dim, void* y) {
                   NumBlocks(int64_t{num_rows} * dim / kVectorElements, kernels_.add_bias.num_threads));
 }
 
+void CudaBackend::CheckOutput(DataType type) const {
+  if (type != element_) Fatal("an output of %s, of a backend of %s", Name(type), Name(element_));
+}
+
 void CudaBackend::Linear(const LinearArgs& args) {
   const int dim = Matrix(*args.w).rows();
   if (args.residual != nullptr && args.residual != args.y) {
@@ -243,6 +265,7 @@ void CudaBackend::Linear(const LinearArgs& args) {
 }
 
 void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
+  CheckOutput(args.y_type);
   const int dim = Matrix(*args.w).rows() / 2;
   uint16_t* const gate_up = gate_up_.Reserve<uint16_t>(size_t(args.num_tokens) * 2 * dim);
   Multiply(args.x, *args.w, args.num_tokens, gate_up, element_, /*adds_to_y=*/false);
@@ -254,6 +277,7 @@ void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
 }
 
 void CudaBackend::RmsNorm(const RmsNormArgs& args) {
+  CheckOutput(args.y_type);
   device_->Launch(kernels_.rms_norm,
                   RmsNormKernelArgs{.x = static_cast<const uint16_t*>(args.x),
                                     .weight = args.weight,
@@ -299,6 +323,7 @@ void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
 }
 
 void CudaBackend::Attention(const quire::AttentionArgs& args) {
+  CheckOutput(args.out_type);
   attention_.Run(args, KernelsFor(*args.layout));
 }
 

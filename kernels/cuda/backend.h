@@ -25,19 +25,22 @@ struct CudaBackendOptions {
   bool graphs = true;
 };
 
-// The backend for GPUs. Operations are queued in the order of the calls; CopyToHost and what frees memory wait for them.
+// The backend for GPUs. Operations are queued in the order of the calls; CopyToHost and what frees memory wait for
+// them.
 class CudaBackend : public Backend {
  public:
   CudaBackend(std::unique_ptr<Device> device, const CudaBackendOptions& options);
   ~CudaBackend() override;
 
+  void BindThreads() override {}
   std::string Description() const override { return device_->Description(); }
   std::string NumericsFingerprint() const override;
   bool IsAsynchronous() const override { return true; }
   uint64_t Mark() override { return device_->Mark(); }
   bool IsDone(uint64_t mark) override { return device_->IsDone(mark); }
   void Wait(uint64_t mark) override { device_->Wait(mark); }
-  std::string WhyNot(const KvLayout& layout) const override;
+  std::string WhyNot(const KvLayout& layout, int num_heads) const override;
+  std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override;
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return device_->Allocate(bytes); }
@@ -71,6 +74,7 @@ class CudaBackend : public Backend {
   // Those for the layout of K and V. REQUIRES: WhyNot is empty.
   const KernelTable& KernelsFor(const KvLayout& layout) const;
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
+  void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write that type.
   void AddBias(const float* bias, int num_rows, int dim, void* y);
   const float* Rotary(const RopeAppendArgs& args);
   // Blocks of threads that do `count` pieces of work, `per_block` in each.
@@ -84,7 +88,7 @@ class CudaBackend : public Backend {
   CudaAttention attention_;
   Sampler sampler_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
-  int num_positions_ = 0;                                    // Of the prepared batch: the largest, and one.
+  int num_positions_ = 0;                                    // That rotary tables have to have.
   BatchView batch_ = {};                                     // On the device.
   bool is_padded_ = false;                                   // It is a decode step, of as many tokens as one recorded.
   UploadArena batch_arena_;

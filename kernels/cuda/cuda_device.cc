@@ -1,10 +1,13 @@
 #include "kernels/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "kernels/cuda/compiled_kernels.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/fatal.h"
 
 namespace quire::cuda {
 namespace {
@@ -13,6 +16,11 @@ constexpr int kMinMajor = 8;                    // sm_80.
 constexpr size_t kPlainSharedBytes = 48 << 10;  // What a kernel may have without being asked.
 constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
 constexpr int kBatchCopyVersion = 12080;        // Of toolkit and driver.
+
+// How Wait looks at the device: all the time in the beginning, then now and then.
+constexpr std::chrono::seconds kMostWaiting(45);  // The manager gives a step up after 60.
+constexpr std::chrono::milliseconds kBusyWaiting(2);
+constexpr std::chrono::microseconds kSleep(20);
 
 class CudaGraph : public Graph {
  public:
@@ -195,9 +203,7 @@ void CudaDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
 }
 
 void CudaDevice::Synchronize() {
-  MakeCurrent();
-  CheckCuda(cudaStreamSynchronize(stream_),
-            "cudaStreamSynchronize, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+  Wait(Mark());
 }
 
 uint64_t CudaDevice::Mark() {
@@ -215,10 +221,17 @@ bool CudaDevice::IsDone(uint64_t mark) {
   return true;
 }
 
+// Looks instead of waiting in CUDA, which knows no limit: a device that hangs must not keep its worker, and with it the
+// worker's sequences.
 void CudaDevice::Wait(uint64_t mark) {
-  MakeCurrent();
-  CheckCuda(cudaEventSynchronize(EventOf(mark)),
-            "cudaEventSynchronize, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  while (!IsDone(mark)) {
+    const Clock::duration waited = Clock::now() - start;
+    if (waited > kMostWaiting)
+      Fatal("%s has not finished its work in %d s", properties_.name, int(kMostWaiting.count()));
+    if (waited > kBusyWaiting) std::this_thread::sleep_for(kSleep);
+  }
 }
 
 const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int block_size) const {

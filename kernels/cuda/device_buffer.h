@@ -33,6 +33,7 @@ class DeviceBuffer {
     if (memory_ != nullptr) device_->Free(memory_);
     capacity_ = std::max(bytes, 2 * capacity_);
     memory_ = device_->Allocate(capacity_);
+    if (memory_ == nullptr) memory_ = device_->Allocate(capacity_ = bytes);  // Without any to spare.
     if (memory_ == nullptr) Fatal("no memory for %s: %zu bytes", what_, capacity_);
   }
 

@@ -71,7 +71,9 @@ void* EmulatedDevice::Allocate(size_t bytes) {
   return data;
 }
 
+// Waits, as CUDA does.
 void EmulatedDevice::Free(void* memory) {
+  Synchronize();
   allocations_.erase(static_cast<char*>(memory));
   ++num_frees_;
 }
@@ -92,11 +94,19 @@ void EmulatedDevice::Queue(std::function<void()> work) {
   }
 }
 
+void EmulatedDevice::DoNext() {
+  queue_.front()();
+  queue_.pop_front();
+  ++num_done_;
+}
+
+bool EmulatedDevice::IsDone(uint64_t mark) {
+  if (num_done_ < mark) DoNext();
+  return num_done_ >= mark;
+}
+
 void EmulatedDevice::Wait(uint64_t mark) {
-  for (; num_done_ < mark; ++num_done_) {
-    queue_.front()();
-    queue_.pop_front();
-  }
+  while (num_done_ < mark) DoNext();
 }
 
 // As CUDA treats pageable memory: it is read before the call returns, and written.

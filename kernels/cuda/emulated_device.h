@@ -13,8 +13,9 @@
 namespace quire::cuda {
 
 // A device without a GPU: kernels run in the emulator of simt/, every one of them checked, everything else in plain
-// loops. What is queued is done as late as may be, when somebody waits for it. A problem that the emulator finds ends
-// the process with its report. Slow, about a millisecond for each block of threads: for tests.
+// loops. What is queued is done as late as may be: when somebody waits for it, and piece by piece when somebody looks.
+// A problem that the emulator finds ends the process with its report. Slow, about a millisecond for each block of
+// threads: for tests.
 class EmulatedDevice : public Device {
  public:
   EmulatedDevice();
@@ -34,7 +35,7 @@ class EmulatedDevice : public Device {
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;
   void Synchronize() override { Wait(num_queued_); }
   uint64_t Mark() override { return num_queued_; }
-  bool IsDone(uint64_t mark) override { return num_done_ >= mark; }
+  bool IsDone(uint64_t mark) override;
   void Wait(uint64_t mark) override;
 
   // Elements of both types, heads of 16, 32, 64 and 128, blocks of all sizes.
@@ -58,6 +59,7 @@ class EmulatedDevice : public Device {
   };
 
   void Queue(std::function<void()> work);
+  void DoNext();
   // Whether it lies in memory that was allocated here; other memory of the host is what CUDA calls pageable.
   bool IsAllocated(const void* memory) const;
   void MultiplyNow(const MatmulArgs& args);

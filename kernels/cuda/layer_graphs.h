@@ -13,7 +13,8 @@
 namespace quire::cuda {
 
 // The layers of decode steps, recorded once for each number of tokens and repeated: one call of the driver instead of
-// some ten for each layer. A step is padded to the next number of tokens that is recorded. Owned by the executor thread.
+// some ten for each layer. A step is padded to the next number of tokens that is recorded. Owned by the executor
+// thread.
 class LayerGraphs {
  public:
   static constexpr int kMaxTokens = 256;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_args.h"
-#include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/attention_launches.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/repack_blocks.h"
 #include "kernels/paged_attention.h"
@@ -75,21 +75,15 @@ class PagedAttentionRun {
     if (step_.rows.empty()) return {};
     Launch(repack_, repack, (repack.num_blocks * int64_t{repack.num_kv_heads} * repack.block_size + 7) / 8);
     for (size_t i = 0; i < launches_.size(); ++i) {
+      const AttentionLaunch& launch = launches_[i];
       attention.range = ranges_on_device_ + 2 * i;
-      Launch(*launches_[i].kernel, attention, int64_t{launches_[i].count} * attention.num_kv_heads);
+      Launch(kernels_->*launch.kernel, attention, int64_t{launch.end - launch.begin} * attention.num_kv_heads);
     }
     return {};
   }
 
  private:
-  static constexpr int kDecodeRows = kTileRows;  // Of items that attention_decode takes.
-  static constexpr int kItemRows = 64;           // That attention_prefill takes.
-  static constexpr int64_t kMaxGrid = 1 << 16;   // Kernels go round.
-
-  struct AttentionLaunch {
-    const Kernel<AttentionArgs>* kernel;
-    int count;  // Items, or merges.
-  };
+  static constexpr int64_t kMaxGrid = 1 << 16;  // Kernels go round.
 
   int group_size() const { return int(args_.num_heads / args_.num_kv_heads); }
   int64_t row_elements() const { return args_.num_heads * args_.head_dim; }
@@ -106,9 +100,9 @@ class PagedAttentionRun {
                                            ", must be 32, 64, 80, 96, 128 or 256 on a GPU (256 needs more shared "
                                            "memory than some have)");
     }
-    if (group_size() > kItemRows) {
+    if (group_size() > kPrefillRows) {
       return PagedAttentionStatus::Invalid("num_heads is " + std::to_string(args_.num_heads) + ", must be at most " +
-                                           std::to_string(kItemRows) + " times num_kv_heads " +
+                                           std::to_string(kPrefillRows) + " times num_kv_heads " +
                                            std::to_string(args_.num_kv_heads) + " on a GPU");
     }
     return {};
@@ -167,16 +161,14 @@ class PagedAttentionRun {
                              .context_lens = step_.context_lens.data(),
                              .table_starts = step_.table_starts.data(),
                              .block_tables = step_.block_tables.data()};
-    const AttentionPlan& plan = planner_.Plan(batch, {.num_kv_heads = int(args_.num_kv_heads),
-                                                      .group_size = group_size(),
-                                                      .window = 0,
-                                                      .block_size = int(args_.block_size),
-                                                      .tile_tokens = kSplitTokens,
-                                                      .split_tokens = kSplitTokens,
-                                                      .item_rows = kItemRows,
-                                                      .min_items = std::numeric_limits<int>::max()});
-    std::vector<AttentionItem> items = plan.items;
-    ListLaunches(plan, &items);
+    const AttentionPlan& plan = planner_.Plan(batch, CuttingPlanOptions({.num_kv_heads = int(args_.num_kv_heads),
+                                                                         .group_size = group_size(),
+                                                                         .window = 0,
+                                                                         .block_size = int(args_.block_size)},
+                                                                        kPrefillRows));
+    std::vector<AttentionItem> items;
+    ListLaunches(plan, group_size(), &items, &launches_);
+    for (const AttentionLaunch& launch : launches_) ranges_.insert(ranges_.end(), {launch.begin, launch.end});
     // Of the plan's rows, which are sequences with a context, to those of query and out.
     std::vector<int32_t> tokens = plan.tokens;
     for (int32_t& token : tokens) token = step_.rows[token];
@@ -202,25 +194,6 @@ class PagedAttentionRun {
     attention.window = 0;
     attention.scale_log2 = float(args_.scale / std::log(2.0));
     return attention;
-  }
-
-  // Puts the items of a phase in the order of the kernels that take them.
-  void ListLaunches(const AttentionPlan& plan, std::vector<AttentionItem>* items) {
-    int begin = 0;
-    for (const int end : plan.phase_ends) {
-      const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size() <= kDecodeRows; };
-      const auto middle = std::stable_partition(items->begin() + begin, items->begin() + end, is_small);
-      AddLaunch(kernels_->attention_decode, begin, int(middle - items->begin()));
-      AddLaunch(kernels_->attention_prefill, int(middle - items->begin()), end);
-      begin = end;
-    }
-    AddLaunch(kernels_->attention_merge, 0, int(plan.merges.size()));
-  }
-
-  void AddLaunch(const Kernel<AttentionArgs>& kernel, int begin, int end) {
-    if (begin == end) return;
-    launches_.push_back({&kernel, end - begin});
-    ranges_.insert(ranges_.end(), {begin, end});
   }
 
   // The kernels read pairs of elements of rows whose heads follow each other: others are copied, head by head.

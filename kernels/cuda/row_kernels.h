@@ -15,8 +15,8 @@ struct GatherRowsArgs {
   const int32_t* rows;  // [num_rows]; below 0: the row written_rows[-1 - row].
   uint16_t* y;          // [num_rows, dim]
   int32_t num_rows;
-  int32_t dim;  // A multiple of 8.
-  const int32_t* written_rows;  // By a kernel before this one.
+  int32_t dim;                            // A multiple of 8.
+  const int32_t* written_rows = nullptr;  // By a kernel before this one.
 };
 
 // A warp has a row at a time.

@@ -118,8 +118,8 @@ void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSampli
     if (!IsInVocabulary(count.token, vocab_size)) continue;
     const bool occurred = count.prompt_count > 0 || count.output_count > 0;
     upload->penalties.host[upload->num_penalties++] = {count.token, occurred ? row.repetition_penalty : 1,
-                                                  row.frequency_penalty * float(count.output_count),
-                                                  count.output_count > 0 ? row.presence_penalty : 0};
+                                                       row.frequency_penalty * float(count.output_count),
+                                                       count.output_count > 0 ? row.presence_penalty : 0};
   }
   packed->num_penalties = upload->num_penalties - packed->first_penalty;
 }

@@ -56,7 +56,7 @@ std::vector<std::string> Cluster::WorkerCommand(int i) const {
       IsGpuEmulated() ? QUIRE_BINARY_DIR "/tests/quire-worker-emulated-gpu" : Binary("quire-worker"),
       absl::StrCat("--model=", options_.model), absl::StrCat("--listen=", worker_endpoint(i)),
       "--metrics-listen=", "--threads=1"};
-  if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=256"});
+  if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64"});
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

@@ -283,7 +283,7 @@ v1::GenerateRequest MixedRequest(int i) {
 
 // Beams, samples, greedy and drawn ones in turn.
 int NumMixed() {
-  return IsGpuEmulated() ? 8 : 32;
+  return IsGpuEmulated() ? 10 : 32;
 }
 
 std::vector<Generations> RunMixedAlone() {

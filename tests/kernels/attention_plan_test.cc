@@ -224,6 +224,7 @@ TEST(AttentionPlanTest, RandomTreesOfSharedPrefixesAreCoveredExactlyOnce) {
     options.item_rows = random.Int(8, 40);
     options.window = i % 5 == 0 ? random.Int(30, 200) : 0;
     options.min_items = random.Int(1, 30);
+    if (i % 2 == 0) options.max_partials = random.Int(0, 2000);
     Step step;
     std::vector<std::vector<uint32_t>> tables;
     for (int n = random.Int(2, 20); n > 0; --n) {
@@ -239,6 +240,7 @@ TEST(AttentionPlanTest, RandomTreesOfSharedPrefixesAreCoveredExactlyOnce) {
     }
     const AttentionPlan plan = Plan(step, options);
     PlanChecker(step, options, plan).Check();
+    EXPECT_LE(plan.num_partials, options.max_partials);
   }
 }
 

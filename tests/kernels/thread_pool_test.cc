@@ -1,8 +1,12 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <atomic>
+#include <set>
+#include <thread>
 #include <vector>
 
 namespace quire::cpu {
@@ -35,6 +39,31 @@ TEST(ThreadPoolTest, ALoopSeesWhatTheOneBeforeWrote) {
     values.swap(next);
   }
   EXPECT_EQ(values, std::vector<int>(100, 500));
+}
+
+TEST(ThreadPoolTest, BindsEachThreadToACoreOfItsOwn) {
+  std::thread owner([] {  // Not the test's own thread, which would stay bound.
+    const int num_cores = int(std::thread::hardware_concurrency());
+    ThreadPool one_too_many(num_cores + 1);
+    EXPECT_FALSE(one_too_many.BindToCores());
+    ThreadPool pool(num_cores);
+    EXPECT_TRUE(pool.BindToCores());
+    std::vector<int> cores(num_cores, -1);
+    std::atomic<int> num_waiting = 0;
+    pool.ForEach(num_cores, [&](int item, int) {
+      cpu_set_t own;
+      ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof own, &own), 0);
+      EXPECT_EQ(CPU_COUNT(&own), 1);
+      for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &own)) cores[item] = core;
+      }
+      // Until every thread has an item.
+      ++num_waiting;
+      while (num_waiting < num_cores) std::this_thread::yield();
+    });
+    EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
+  });
+  owner.join();
 }
 
 TEST(ThreadPoolTest, WakesUpAfterSleeping) {

@@ -25,13 +25,19 @@ class GatedBackend : public Backend {
   // The first logit of every later step is infinite.
   void SpoilLogits();
 
+  void BindThreads() override { backend_->BindThreads(); }
   std::string Description() const override { return backend_->Description(); }
   std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
   bool IsAsynchronous() const override { return backend_->IsAsynchronous(); }
   uint64_t Mark() override { return backend_->Mark(); }
   bool IsDone(uint64_t mark) override { return backend_->IsDone(mark); }
   void Wait(uint64_t mark) override { backend_->Wait(mark); }
-  std::string WhyNot(const KvLayout& layout) const override { return backend_->WhyNot(layout); }
+  std::string WhyNot(const KvLayout& layout, int num_heads) const override {
+    return backend_->WhyNot(layout, num_heads);
+  }
+  std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override {
+    return backend_->Reserve(layout, num_heads, max_tokens, max_context_tokens);
+  }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
   void Free(void* memory) override { backend_->Free(memory); }

@@ -92,7 +92,8 @@ TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
   const std::vector<v1::StepPlan> plans = Session(Greedy());
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
-  // All but the first, the fork, whose parent's tokens have to be known, and the start in the place of a row that draws.
+  // All but the first, the fork, whose parent's tokens have to be known, and the start in the place of a row that
+  // draws.
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
 

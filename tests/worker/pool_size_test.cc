@@ -46,9 +46,9 @@ TEST(PoolSizeTest, APoolWithoutABlockSaysWhatWasAskedAndTheLeast) {
   EXPECT_EQ(Refusal({.memory_fraction = 0.125}, 4096),
             absl::ResourceExhaustedError(
                 "--memory-fraction=0.125 is 512 bytes, the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
-  EXPECT_EQ(Refusal({}, 2048), absl::ResourceExhaustedError(
-                                   "half of the available memory is 1024 bytes (1.0 KiB), the least is 2048 bytes "
-                                   "(2.0 KiB): one block of 16 tokens"));
+  EXPECT_EQ(Refusal({}, 2048),
+            absl::ResourceExhaustedError("0.5 of the available memory is 1024 bytes (1.0 KiB), the least is 2048 bytes "
+                                         "(2.0 KiB): one block of 16 tokens"));
 }
 
 TEST(PoolSizeTest, APoolBeyondTheMemoryIsRefused) {

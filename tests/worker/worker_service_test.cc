@@ -97,7 +97,7 @@ class WorkerServiceTest : public ::testing::Test {
   TestDirectory directory_;
   TestWorker worker_{{.num_host_blocks = 7}};
   WorkerStats stats_;
-  SessionLoop loop_{&worker_.executor(), &stats_};
+  SessionLoop loop_{&worker_.executor(), &stats_, /*binds_threads=*/false};
   WorkerService service_;
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "kernels/kv_layout.h"
 
 namespace quire {
 namespace {
@@ -17,7 +18,6 @@ constexpr int64_t kMaxHiddenSize = 65536;
 constexpr int64_t kMaxIntermediateSize = 1 << 20;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxVocabSize = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 24;
 constexpr const char* kFile = "config.json";

@@ -17,7 +17,7 @@ namespace quire {
 // spelled out in the fields, so that nobody asks for the family's name later.
 struct ModelConfig {
   std::string architecture;
-  std::string torch_dtype;  // As written; for display. Each tensor knows its own type.
+  std::string torch_dtype;  // As written. Chooses the type of K and V; each tensor knows its own.
   int hidden_size;
   int intermediate_size;
   int num_layers;

@@ -1,14 +1,9 @@
 #include "tests/kernels/cuda/device_attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kDecodeRows = 16;
-constexpr int kItemRows = 64;
 
 template <typename T>
 std::unique_ptr<DeviceArray<T>> Upload(Device* device, const T* values, size_t count) {
@@ -26,33 +21,19 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
     : device_(device) {
   const int group_size = shape.num_heads / shape.num_kv_heads;
   AttentionPlanner planner;
-  const AttentionPlan& plan = planner.Plan(batch, {.num_kv_heads = shape.num_kv_heads,
-                                                   .group_size = group_size,
-                                                   .window = shape.window,
-                                                   .block_size = shape.block_size,
-                                                   .tile_tokens = kSplitTokens,
-                                                   .split_tokens = kSplitTokens,
-                                                   .item_rows = kItemRows,
-                                                   .min_items = std::numeric_limits<int>::max()});
-  const KernelTable* const kernels = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
-  std::vector<AttentionItem> items = plan.items;
+  const AttentionPlan& plan = planner.Plan(batch, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
+                                                                      .group_size = group_size,
+                                                                      .window = shape.window,
+                                                                      .block_size = shape.block_size},
+                                                                     kPrefillRows));
+  kernels_ = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
+  std::vector<AttentionItem> items;
+  ListLaunches(plan, group_size, &items, &launches_);
   std::vector<int32_t> ranges;
-  const auto add = [&](const Kernel<AttentionArgs>& kernel, int begin, int end) {
-    if (begin == end) return;
-    steps_.push_back({&kernel, end - begin});
-    ranges.insert(ranges.end(), {begin, end});
-  };
-  int begin = 0;
-  for (const int end : plan.phase_ends) {
-    const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
-    const int middle = int(std::stable_partition(items.begin() + begin, items.begin() + end, is_small) - items.begin());
-    add(kernels->attention_decode, begin, middle);
-    add(kernels->attention_prefill, middle, end);
-    num_decode_items_ += middle - begin;
-    num_prefill_items_ += end - middle;
-    begin = end;
+  for (const AttentionLaunch& launch : launches_) {
+    ranges.insert(ranges.end(), {launch.begin, launch.end});
+    if (launch.kernel == &KernelTable::attention_prefill) num_prefill_items_ += launch.end - launch.begin;
   }
-  add(kernels->attention_merge, 0, int(plan.merges.size()));
 
   positions_ = Upload(device, batch.positions, batch.num_tokens);
   table_starts_ = Upload(device, batch.table_starts, batch.num_sequences + 1);
@@ -86,10 +67,12 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
 }
 
 void DeviceAttention::Launch(int num_blocks) const {
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    const AttentionLaunch& launch = launches_[i];
     AttentionArgs args = args_;
     args.range = ranges_->data() + 2 * i;
-    device_->Launch(*steps_[i].kernel, args, num_blocks > 0 ? num_blocks : steps_[i].count * args.num_kv_heads);
+    device_->Launch(kernels_->*launch.kernel, args,
+                    num_blocks > 0 ? num_blocks : (launch.end - launch.begin) * args.num_kv_heads);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/attention_args.h"
+#include "kernels/cuda/attention_launches.h"
 #include "tests/kernels/attention_steps.h"
 #include "tests/kernels/cuda/device_array.h"
 
@@ -22,19 +22,14 @@ class DeviceAttention {
   void Launch(int num_blocks = 0) const;
   void set_kv_pool(const char* kv_pool) { args_.kv_pool = kv_pool; }
 
-  int num_decode_items() const { return num_decode_items_; }
   int num_prefill_items() const { return num_prefill_items_; }
 
  private:
-  struct Step {
-    const Kernel<AttentionArgs>* kernel;
-    int count;  // Items, or merges.
-  };
-
   Device* const device_;
   AttentionArgs args_{};
-  int num_decode_items_ = 0, num_prefill_items_ = 0;
-  std::vector<Step> steps_;
+  const KernelTable* kernels_ = nullptr;
+  int num_prefill_items_ = 0;
+  std::vector<AttentionLaunch> launches_;
   std::unique_ptr<DeviceArray<int32_t>> positions_, table_starts_, tokens_, ranges_;
   std::unique_ptr<DeviceArray<uint32_t>> block_tables_;
   std::unique_ptr<DeviceArray<AttentionItem>> items_;

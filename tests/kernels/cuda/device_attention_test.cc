@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/kernels/cuda/attention_cases.h"
@@ -30,6 +32,27 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
     EXPECT_LT(RelativeError(result.out, ReferenceAttention(c.shape, slices)), kTolerance);
   }
   EXPECT_GE(num_cases, 10);
+}
+
+// An overflow must not become a number on its way: whoever sees it has to end with something that is none.
+TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
+  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
+  const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
+  Random random(13);
+  PagedPool pool(LayoutOf(shape), 60, &random);
+  std::vector<Sequence> sequences;
+  const std::vector<Slice> slices = MakeSlices(shape, {{300, 1}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
+  for (const int spoiled : {0, 1}) {  // Token 5, the first KV head.
+    sequences[spoiled].k[5 * kv_row_size] = std::numeric_limits<float>::quiet_NaN();
+    StoreTokens(shape, {{&sequences[spoiled], slices[spoiled].table, 0, sequences[spoiled].num_tokens}}, &pool);
+  }
+  const std::vector<float> out = AttendOnDevice(device(), shape, slices, &pool).out;
+  for (int row = 0; row < 32; ++row) {
+    SCOPED_TRACE(row);
+    const float* const first_group = &out[size_t(row) * row_size];
+    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence is whole";
+    EXPECT_FALSE(std::isnan(first_group[row_size / 2])) << "the heads of the other KV head do not see it";
+  }
 }
 
 TEST_F(DeviceAttentionTest, GridAndPlacementChangeNoBit) {

@@ -1,13 +1,10 @@
 #include "tests/kernels/cuda/emulated_attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 
-#include "kernels/cuda/attention_decode.h"
-#include "kernels/cuda/attention_merge.h"
-#include "kernels/cuda/attention_prefill.h"
+#include "kernels/cuda/attention_launches.h"
+#include "kernels/cuda/emulated_entry.h"
+#include "kernels/cuda/make_kernel_table.h"
 
 namespace quire::cuda {
 namespace {
@@ -15,32 +12,6 @@ namespace {
 using simt::LaunchConfig;
 using simt::ReadOnlyBuffer;
 using simt::WritableBuffer;
-
-constexpr int kDecodeRows = 16;
-constexpr int kItemRows = 64;
-constexpr int kStages = 3;
-
-struct Kernel {
-  void (*run)(const AttentionArgs&);
-  int num_threads;
-  size_t shared_bytes;
-};
-
-struct Kernels {
-  Kernel decode, prefill, merge;
-};
-
-template <typename K>
-Kernel Of() {
-  return {K::Run, K::kThreads, K::kSharedBytes};
-}
-
-template <typename Element, UnitSize kSize, int kHeadDim>
-Kernels Choose() {
-  return {.decode = Of<AttentionDecode<Element, kSize, kHeadDim, kStages>>(),
-          .prefill = Of<AttentionPrefill<Element, kSize, kHeadDim, 2>>(),
-          .merge = Of<AttentionMergeKernel<Element, kHeadDim>>()};
-}
 
 // Calls f.operator()<kHeadDim>().
 template <typename F>
@@ -59,13 +30,15 @@ auto ForHeads(int head_dim, F f) {
   }
 }
 
-Kernels KernelsFor(const Shape& shape) {
+KernelTable KernelsFor(const Shape& shape) {
   const bool is_small = shape.block_size < KvLayout::kUnitTokens;
   return ForHeads(shape.head_dim, [&]<int kHeadDim>() {
     if (shape.type == DataType::kFloat16) {
-      return is_small ? Choose<F16, UnitSize::kSmall, kHeadDim>() : Choose<F16, UnitSize::kFull, kHeadDim>();
+      return is_small ? MakeKernelTable<EmulatedEntry, F16, UnitSize::kSmall, kHeadDim>()
+                      : MakeKernelTable<EmulatedEntry, F16, UnitSize::kFull, kHeadDim>();
     }
-    return is_small ? Choose<Bf16, UnitSize::kSmall, kHeadDim>() : Choose<Bf16, UnitSize::kFull, kHeadDim>();
+    return is_small ? MakeKernelTable<EmulatedEntry, Bf16, UnitSize::kSmall, kHeadDim>()
+                    : MakeKernelTable<EmulatedEntry, Bf16, UnitSize::kFull, kHeadDim>();
   });
 }
 
@@ -84,19 +57,18 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   const BatchView view = batch.View();
   const int group_size = shape.num_heads / shape.num_kv_heads;
   AttentionPlanner planner;
-  const AttentionPlan& plan = planner.Plan(view, {.num_kv_heads = shape.num_kv_heads,
-                                                  .group_size = group_size,
-                                                  .window = shape.window,
-                                                  .block_size = shape.block_size,
-                                                  .tile_tokens = kSplitTokens,
-                                                  .split_tokens = kSplitTokens,
-                                                  .item_rows = kItemRows,
-                                                  .min_items = std::numeric_limits<int>::max()});
+  const AttentionPlan& plan = planner.Plan(view, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
+                                                                     .group_size = group_size,
+                                                                     .window = shape.window,
+                                                                     .block_size = shape.block_size},
+                                                                    kPrefillRows));
+  std::vector<AttentionItem> items;
+  std::vector<AttentionLaunch> launches;
+  ListLaunches(plan, group_size, &items, &launches);
   const std::vector<char> q_bits = Encoded(q, shape.type);
   std::vector<char> out(size_t(view.num_tokens) * row_size * 2, char(0xff));
   std::vector<SoftmaxState> states(plan.num_partials, {NAN, NAN});
   std::vector<float> values(size_t(plan.num_partials) * shape.head_dim, NAN);
-  std::vector<AttentionItem> items = plan.items;
 
   AttentionArgs args{};
   args.q = reinterpret_cast<const uint16_t*>(q_bits.data());
@@ -118,11 +90,11 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   args.window = shape.window;
   args.scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0));
 
-  const Kernels kernels = KernelsFor(shape);
+  const KernelTable kernels = KernelsFor(shape);
   EmulatedRun result;
-  const auto launch = [&](const Kernel& kernel, int first, int end) {
-    if (first == end) return;
-    const int32_t range[] = {first, end};
+  for (const AttentionLaunch& launch : launches) {
+    const Kernel<AttentionArgs>& kernel = kernels.*launch.kernel;
+    const int32_t range[] = {launch.begin, launch.end};
     args.range = range;
     LaunchConfig config;
     config.num_blocks = options.num_blocks;
@@ -143,20 +115,10 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
                       ReadOnlyBuffer("range", range, 2),
                       WritableBuffer("states", states.data(), states.size()),
                       WritableBuffer("values", values.data(), values.size())};
-    result.reports.push_back(simt::Launch(config, [&] { kernel.run(args); }));
-  };
-  int begin = 0;
-  for (const int end : plan.phase_ends) {
-    const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
-    const int middle = int(std::stable_partition(items.begin() + begin, items.begin() + end, is_small) - items.begin());
-    launch(kernels.decode, begin, middle);
-    launch(kernels.prefill, middle, end);
-    result.num_decode_items += middle - begin;
-    result.num_prefill_items += end - middle;
-    begin = end;
+    const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(kernel.entry));
+    result.reports.push_back(simt::Launch(config, [&] { run(&args); }));
+    if (launch.kernel == &KernelTable::attention_prefill) result.num_prefill_items += launch.end - launch.begin;
   }
-  result.num_merges = int(plan.merges.size());
-  launch(kernels.merge, 0, result.num_merges);
   result.out = Decoded(out, shape.type);
   return result;
 }

@@ -15,9 +15,7 @@ namespace quire::cuda {
 struct EmulatedRun {
   std::vector<float> out;  // [num_tokens, num_heads * head_dim]
   std::vector<simt::LaunchReport> reports;
-  int num_decode_items = 0;
   int num_prefill_items = 0;
-  int num_merges = 0;
 };
 
 struct EmulationOptions {

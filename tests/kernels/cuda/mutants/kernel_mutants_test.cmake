@@ -1,6 +1,9 @@
 # Runs no_bug, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left out, for these
 # programs have few, and what needs no kernel.
 function(run name)
+  if(NOT EXISTS ${FOLDER}/${name})
+    message(FATAL_ERROR "${FOLDER}/${name} was not built")
+  endif()
   execute_process(
     COMMAND ${FOLDER}/${name} --gtest_brief=1 --gtest_filter=-*EveryShape*:*Multiply*:*CopiesReach*:*NewMemory*
     TIMEOUT 60 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)

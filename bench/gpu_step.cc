@@ -1,0 +1,210 @@
+#include "bench/gpu_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/random.h"
+#include "bench/samples.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/half_float.h"
+#include "worker/block_storage.h"
+#include "worker/executor.h"
+#include "worker/model/model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kBlockSize = 16;
+constexpr int kWarmUpSteps = 4;  // The second of a shape is recorded.
+
+// Hands out matrices that all lie in the same memory: as much as the largest needs.
+class MadeUpWeights {
+ public:
+  MadeUpWeights(const ModelConfig& config, Backend* backend) : config_(config), backend_(backend) {
+    const size_t largest = size_t(std::max(config.vocab_size, config.intermediate_size)) * config.hidden_size;
+    BenchRandom random(1);
+    values_.resize(std::max(largest, size_t(config.qkv_rows()) * config.hidden_size));
+    for (BFloat16& value : values_) value = ToBFloat16(static_cast<float>(random.Next() % 2048) / 65536 - 1.0f / 64);
+  }
+
+  absl::StatusOr<ModelWeights> Make() {
+    ModelWeights weights;
+    const int hidden = config_.hidden_size, heads = config_.num_heads * config_.head_dim;
+    QUIRE_ASSIGN_OR_RETURN(weights.embedding, Matrix(config_.vocab_size, hidden));
+    for (int i = 0; i < config_.num_layers; ++i) {
+      LayerWeights layer;
+      QUIRE_ASSIGN_OR_RETURN(layer.input_norm, Ones(hidden));
+      QUIRE_ASSIGN_OR_RETURN(layer.qkv, Matrix(config_.qkv_rows(), hidden));
+      QUIRE_ASSIGN_OR_RETURN(layer.attention_output, Matrix(hidden, heads));
+      QUIRE_ASSIGN_OR_RETURN(layer.mlp_norm, Ones(hidden));
+      const MatrixView gate = View(config_.intermediate_size, hidden);
+      layer.gate_up = backend_->PackGated(gate, gate);
+      QUIRE_ASSIGN_OR_RETURN(layer.down, Matrix(hidden, config_.intermediate_size));
+      if (layer.gate_up == nullptr) return NoMemory();
+      weights.layers.push_back(std::move(layer));
+    }
+    QUIRE_ASSIGN_OR_RETURN(weights.final_norm, Ones(hidden));
+    QUIRE_ASSIGN_OR_RETURN(weights.lm_head, Matrix(config_.vocab_size, hidden));
+    std::vector<float> inv_freq(config_.head_dim / 2);
+    for (size_t i = 0; i < inv_freq.size(); ++i) {
+      inv_freq[i] = static_cast<float>(std::pow(5e5, -2.0 * static_cast<double>(i) / config_.head_dim));
+    }
+    QUIRE_ASSIGN_OR_RETURN(weights.inv_freq, Vector(inv_freq));
+    return weights;
+  }
+
+ private:
+  static absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the weights"); }
+  MatrixView View(int rows, int cols) const {
+    return {.data = values_.data(), .rows = rows, .cols = cols, .type = DataType::kBFloat16};
+  }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Matrix(int rows, int cols) {
+    const MatrixView view = View(rows, cols);
+    std::unique_ptr<PackedMatrix> matrix = backend_->Pack(&view, 1);
+    if (matrix == nullptr) return NoMemory();
+    return matrix;
+  }
+  absl::StatusOr<BackendBuffer> Vector(const std::vector<float>& values) {
+    QUIRE_ASSIGN_OR_RETURN(BackendBuffer buffer,
+                           BackendBuffer::Allocate(backend_, values.size() * sizeof(float), "a vector"));
+    backend_->CopyToDevice(buffer.get(), values.data(), values.size() * sizeof(float));
+    return buffer;
+  }
+  absl::StatusOr<BackendBuffer> Ones(int size) { return Vector(std::vector<float>(size, 1.0f)); }
+
+  const ModelConfig& config_;
+  Backend* const backend_;
+  std::vector<BFloat16> values_;
+};
+
+// Step `step` of sequences that begin with `context_tokens`, whose K and V are what the pool happens to hold.
+v1::StepPlan DecodeStep(const GpuStepOptions& options, int step, int blocks_per_sequence) {
+  v1::StepPlan plan;
+  plan.set_step(step);
+  for (int row = 0; row < options.num_sequences; ++row) {
+    if (step == 1) {
+      v1::SequenceStart* const start = plan.add_starts();
+      start->set_row(row);
+      start->set_sequence(row + 1);
+      start->set_prompt_length(options.context_tokens);
+      start->mutable_token_ids()->Resize(options.context_tokens, row % options.config.vocab_size);
+      start->mutable_sampling()->set_top_p(1);
+      start->mutable_sampling()->set_repetition_penalty(1);
+    }
+    plan.add_slice_rows(row);
+    plan.add_slice_first_positions(options.context_tokens + step - 2);
+    plan.add_slice_num_tokens(1);
+    plan.add_slice_first_changed_blocks(0);
+    plan.add_slice_tail_lengths(step == 1 ? blocks_per_sequence : 0);
+    for (int i = 0; step == 1 && i < blocks_per_sequence; ++i) plan.add_block_tails(row * blocks_per_sequence + i);
+    plan.mutable_slice_samples()->push_back(1);
+  }
+  return plan;
+}
+
+int64_t WeightBytes(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t layer =
+      hidden * config.qkv_rows() + hidden * config.num_heads * config.head_dim + 3 * hidden * config.intermediate_size;
+  return 2 * (config.num_layers * layer + hidden * config.vocab_size);
+}
+
+}  // namespace
+
+ModelConfig Llama8B() {
+  ModelConfig config{};
+  config.architecture = "LlamaForCausalLM";
+  config.torch_dtype = "bfloat16";
+  config.hidden_size = 4096;
+  config.intermediate_size = 14336;
+  config.num_layers = 32;
+  config.num_heads = 32;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.vocab_size = 128256;
+  config.max_position_embeddings = 8192;
+  config.rms_norm_eps = 1e-5f;
+  config.rope.attention_factor = 1;
+  config.sliding_windows.assign(config.num_layers, 0);
+  return config;
+}
+
+absl::StatusOr<GpuStepTime> MeasureGpuStep(const GpuStepOptions& options, std::unique_ptr<cuda::Device> device) {
+  const ModelConfig& config = options.config;
+  cuda::CudaBackend backend(std::move(device), {.graphs = options.repeats_layers});
+  Model model{.config = config, .weights = {}, .tokenizer_files = {}};
+  QUIRE_ASSIGN_OR_RETURN(model.weights, MadeUpWeights(config, &backend).Make());
+  const KvLayout layout = {.num_layers = config.num_layers,
+                           .num_kv_heads = config.num_kv_heads,
+                           .head_dim = config.head_dim,
+                           .block_size = kBlockSize,
+                           .type = DataType::kBFloat16};
+  const int num_steps = kWarmUpSteps + options.num_steps;
+  const int blocks_per_sequence = (options.context_tokens + num_steps) / kBlockSize + 1;
+  const WorkerLimits limits = {.max_sequences = options.num_sequences,
+                               .max_tokens_per_step = 512,
+                               .max_context_tokens = config.max_position_embeddings,
+                               .vocab_size = config.vocab_size,
+                               .block_size = kBlockSize,
+                               .num_blocks = static_cast<uint32_t>(options.num_sequences * blocks_per_sequence)};
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<BlockStorage> storage,
+                         BlockStorage::Create(&backend, layout, limits.num_blocks, /*num_host_blocks=*/0,
+                                              /*prefault=*/false));
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor,
+                         Executor::Create(&backend, &model, storage.get(), limits, LogitRowsFor(limits)));
+  GpuStepTime time;
+  double start = 0;
+  const auto finish = [&]() -> absl::Status {
+    while (!executor->IsDone()) {
+    }
+    v1::StepResult result;
+    const double before = WallSeconds();
+    QUIRE_RETURN_IF_ERROR(executor->Finish(&result));
+    time.host_us += 1e6 * (WallSeconds() - before);
+    return absl::OkStatus();
+  };
+  for (int step = 1; step <= num_steps; ++step) {
+    if (step == kWarmUpSteps + 1) {
+      while (executor->num_begun() > 0) QUIRE_RETURN_IF_ERROR(finish());
+      time.host_us = 0;
+      start = WallSeconds();
+    }
+    const v1::StepPlan plan = DecodeStep(options, step, blocks_per_sequence);
+    while (!executor->CanBegin(plan) || (!options.overlaps_steps && executor->num_begun() > 0)) {
+      QUIRE_RETURN_IF_ERROR(finish());
+    }
+    const double before = WallSeconds();
+    QUIRE_RETURN_IF_ERROR(executor->Begin(plan));
+    time.host_us += 1e6 * (WallSeconds() - before);
+  }
+  while (executor->num_begun() > 0) QUIRE_RETURN_IF_ERROR(finish());
+  time.step_us = 1e6 * (WallSeconds() - start) / options.num_steps;
+  time.host_us /= options.num_steps;
+  const int64_t context = options.context_tokens + kWarmUpSteps + options.num_steps / 2;
+  time.step_bytes = WeightBytes(config) + options.num_sequences * context *
+                                              static_cast<int64_t>(layout.block_bytes_all_layers()) / kBlockSize;
+  return time;
+}
+
+double CopyBandwidth(cuda::Device* device, size_t bytes) {
+  constexpr int kCopies = 20;
+  void* const from = device->Allocate(bytes);
+  void* const to = device->Allocate(bytes);
+  double bandwidth = 0;
+  if (from != nullptr && to != nullptr) {
+    device->Copy(to, from, bytes);
+    device->Synchronize();
+    const double start = WallSeconds();
+    for (int i = 0; i < kCopies; ++i) device->Copy(to, from, bytes);
+    device->Synchronize();
+    bandwidth = 2.0 * kCopies * static_cast<double>(bytes) / (WallSeconds() - start);
+  }
+  if (from != nullptr) device->Free(from);
+  if (to != nullptr) device->Free(to);
+  return bandwidth;
+}
+
+}  // namespace quire

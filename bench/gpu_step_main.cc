@@ -1,0 +1,105 @@
+// How long a decode step of a model of 8 B parameters takes on a GPU, against the time in which the GPU's memory can be
+// read: layers launched or repeated, steps one by one or two under way.
+
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "base/flags.h"
+#include "base/status.h"
+#include "bench/bench_main.h"
+#include "bench/gpu_step.h"
+#include "kernels/cuda/open_device.h"
+
+ABSL_FLAG(int32_t, gpu, 0, "Which GPU.");
+ABSL_FLAG(int32_t, context, 1024, "Tokens of every sequence before the measured steps.");
+ABSL_FLAG(int32_t, steps, 64, "Steps that are measured.");
+ABSL_FLAG(std::string, tuning_cache, "", "File with the multiplications that were the fastest; empty: none.");
+ABSL_FLAG(std::string, json, "", "File for the figures; empty: none.");
+
+namespace quire {
+namespace {
+
+// Whether layers are repeated, and steps overlap.
+constexpr std::pair<bool, bool> kModes[] = {{false, false}, {true, false}, {true, true}};
+constexpr size_t kCopyBytes = size_t{1} << 30;
+
+const ProgramFlags& Flags() {
+  static const auto* const flags =
+      new ProgramFlags{"gpu_step",
+                       "times decode steps of a model of 8 B parameters on a GPU.",
+                       "[flags]",
+                       {{"GPU:", {"gpu", "tuning_cache"}}, {"Load:", {"context", "steps"}}, {"Report:", {"json"}}}};
+  return *flags;
+}
+
+absl::StatusOr<std::unique_ptr<cuda::Device>> Open() {
+  std::string why_not;
+  std::unique_ptr<cuda::Device> device = cuda::OpenDevice(
+      {.ordinal = absl::GetFlag(FLAGS_gpu), .exact = false, .tuning_cache = absl::GetFlag(FLAGS_tuning_cache)},
+      &why_not);
+  if (device == nullptr) return absl::UnavailableError(absl::StrCat("no GPU here: ", why_not));
+  return device;
+}
+
+absl::Status Run() {
+  GpuStepOptions options;
+  options.config = Llama8B();
+  options.context_tokens = absl::GetFlag(FLAGS_context);
+  options.num_steps = absl::GetFlag(FLAGS_steps);
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("steps", options.num_steps, 1, 1024));
+  QUIRE_RETURN_IF_ERROR(
+      CheckFlagRange("context", options.context_tokens, 2, options.config.max_position_embeddings - 2048));
+  double bandwidth = 0;
+  std::string description;
+  {
+    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device, Open());
+    bandwidth = CopyBandwidth(device.get(), kCopyBytes);
+    description = device->Description();
+  }
+  if (bandwidth == 0) return absl::ResourceExhaustedError("no memory for the copy that gives the bandwidth");
+  std::printf("%s, copies %.0f GB/s; Llama 3 8B, bfloat16, contexts of %d tokens\n", description.c_str(),
+              bandwidth / 1e9, options.context_tokens);
+  std::printf("%9s  %-9s %-10s %10s %9s %8s %9s\n", "sequences", "layers", "steps", "step us", "host us", "floor us",
+              "x floor");
+  nlohmann::ordered_json json = {{"device", description}, {"copy_bytes_per_s", bandwidth}, {"steps", {}}};
+  for (const int num_sequences : {1, 16, 64}) {
+    for (const auto& [repeats, overlaps] : kModes) {
+      options.num_sequences = num_sequences;
+      options.repeats_layers = repeats;
+      options.overlaps_steps = overlaps;
+      QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, Open());
+      QUIRE_ASSIGN_OR_RETURN(const GpuStepTime time, MeasureGpuStep(options, std::move(device)));
+      const double floor_us = 1e6 * static_cast<double>(time.step_bytes) / bandwidth;
+      const char* const layers = repeats ? "repeated" : "launched";
+      const char* const steps = overlaps ? "two" : "one by one";
+      std::printf("%9d  %-9s %-10s %10.0f %9.0f %8.0f %9.2f\n", num_sequences, layers, steps, time.step_us,
+                  time.host_us, floor_us, time.step_us / floor_us);
+      json["steps"].push_back({{"sequences", num_sequences},
+                               {"layers", layers},
+                               {"steps", steps},
+                               {"step_us", time.step_us},
+                               {"host_us", time.host_us},
+                               {"floor_us", floor_us}});
+    }
+  }
+  const std::string file = absl::GetFlag(FLAGS_json);
+  if (file.empty()) return absl::OkStatus();
+  std::ofstream out(file);
+  out << json.dump(2) << "\n";
+  out.close();
+  return out ? absl::OkStatus() : absl::InternalError(absl::StrCat("--json=", file, " cannot be written"));
+}
+
+}  // namespace
+}  // namespace quire
+
+int main(int argc, char** argv) {
+  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+}

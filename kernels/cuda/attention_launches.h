@@ -1,0 +1,68 @@
+#ifndef QUIRE_KERNELS_CUDA_ATTENTION_LAUNCHES_H_
+#define QUIRE_KERNELS_CUDA_ATTENTION_LAUNCHES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/attention_plan.h"
+#include "kernels/cuda/attention_args.h"
+#include "kernels/cuda/kernel_table.h"
+
+namespace quire::cuda {
+
+constexpr int kDecodeRows = 16;   // Query rows of an item that attention_decode takes.
+constexpr int kPrefillRows = 64;  // That attention_prefill takes.
+
+// What the planner has to know of these kernels.
+struct AttentionShape {
+  int num_kv_heads;
+  int group_size;  // Query heads per KV head, at most kPrefillRows.
+  int window;
+  int block_size;
+};
+
+// Every item is cut at its splits, so that a row's result does not depend on what is beside it. `item_rows` is
+// kPrefillRows, or kDecodeRows for one kernel to do it all: the two add in different orders.
+inline AttentionPlanOptions CuttingPlanOptions(const AttentionShape& shape, int item_rows) {
+  return {.num_kv_heads = shape.num_kv_heads,
+          .group_size = shape.group_size,
+          .window = shape.window,
+          .block_size = shape.block_size,
+          .tile_tokens = kSplitTokens,
+          .split_tokens = kSplitTokens,
+          .item_rows = item_rows,
+          .min_items = std::numeric_limits<int>::max()};
+}
+
+// One launch: items, or merges, [begin, end).
+struct AttentionLaunch {
+  Kernel<AttentionArgs> KernelTable::*kernel;
+  int begin;
+  int end;
+};
+
+// The launches of a plan, one after the other. `items` becomes the plan's items, those of a phase in the order of the
+// kernels that take them.
+inline void ListLaunches(const AttentionPlan& plan, int group_size, std::vector<AttentionItem>* items,
+                         std::vector<AttentionLaunch>* launches) {
+  items->assign(plan.items.begin(), plan.items.end());
+  launches->clear();
+  const auto add = [&](Kernel<AttentionArgs> KernelTable::*kernel, int begin, int end) {
+    if (begin < end) launches->push_back({kernel, begin, end});
+  };
+  const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
+  int begin = 0;
+  for (const int end : plan.phase_ends) {
+    const auto middle = std::stable_partition(items->begin() + begin, items->begin() + end, is_small);
+    add(&KernelTable::attention_decode, begin, int(middle - items->begin()));
+    add(&KernelTable::attention_prefill, int(middle - items->begin()), end);
+    begin = end;
+  }
+  add(&KernelTable::attention_merge, 0, int(plan.merges.size()));
+}
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ATTENTION_LAUNCHES_H_
