@@ -24,7 +24,7 @@ struct InferenceServiceOptions {
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
   // Who callers are and what belongs to them; null: callers need no token, and all belongs to all.
-  std::shared_ptr<TokenFile> tokens;
+  std::shared_ptr<TokenFile> tokens = nullptr;
   int num_text_threads = 2;  // Tokenize long texts; as many again make the text of generated tokens.
 };
 
