@@ -43,6 +43,8 @@ class Round {
     const int num_cached = options_.context_tokens - options_.block_size;
     times->adopt.Add(PerSequence([&](int i) { blocks_.AdoptPrefix(Other(i), kNoSalt, prompts_[i], num_cached); }));
     ForEach([&](int i) { blocks_.Free(Other(i)); });
+    times->copy_states.Add(PerRound([&] { blocks_.CopyStates(&states_); }));
+    times->audit.Add(PerRound([&] { QUIRE_CHECK(blocks_.Audit().is_clean()); }));
     times->free_last.Add(PerSequence([&](int i) { blocks_.Free(Sequence(i)); }));
     QUIRE_CHECK_EQ(blocks_.counts().free, 0);
     times->evict_block.Add(Time([&](int i) { Grow(Other(i)); }) / num_blocks);
@@ -59,6 +61,11 @@ class Round {
   double Time(absl::FunctionRef<void(int)> call) const {
     const double start = ThreadCpuSeconds();
     ForEach(call);
+    return ThreadCpuSeconds() - start;
+  }
+  static double PerRound(absl::FunctionRef<void()> call) {
+    const double start = ThreadCpuSeconds();
+    call();
     return ThreadCpuSeconds() - start;
   }
   double PerSequence(absl::FunctionRef<void(int)> call) const { return Time(call) / options_.num_sequences; }
@@ -90,6 +97,7 @@ class Round {
   const BlockOperationsOptions options_;
   const int blocks_per_sequence_;
   PagedBlockManager blocks_;
+  std::string states_;
   std::vector<std::vector<TokenId>> prompts_;
   std::vector<std::vector<TokenId>> misses_;
 };

@@ -22,6 +22,8 @@ struct BlockOperations {
   Samples find_miss;       // One that differs from all in its first token.
   Samples adopt;           // The cached prompt's blocks become a sequence's.
   Samples free_last;       // The last owner of context_tokens tokens goes; the cache keeps the blocks.
+  Samples copy_states;     // The states of all blocks, for those who look on: the step loop waits for it.
+  Samples audit;           // All references are counted anew, and compared.
   Samples evict_block;     // A sequence grows by a block that must be evicted first.
 };
 

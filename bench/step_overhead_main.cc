@@ -79,6 +79,8 @@ void MeasureOperations(const BlockOperationsOptions& options) {
   PrintOperation("prefix match, all but the last block cached", times.find_hit);
   PrintOperation("prefix match, nothing cached", times.find_miss);
   PrintOperation("adopt a cached prefix", times.adopt);
+  PrintOperation("copy the states of all blocks for a watch", times.copy_states);
+  PrintOperation("audit all blocks", times.audit);
 }
 
 absl::Status Run() {

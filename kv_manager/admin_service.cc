@@ -44,6 +44,13 @@ void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_preemptions(in.stats.preemptions);
   out->set_device(in.device);
   out->set_numerics_fingerprint(in.numerics_fingerprint);
+  out->set_is_draining(in.is_draining);
+}
+
+void EncodeHistogram(const Histogram& in, v1::LatencyHistogram* out) {
+  out->mutable_upper_bounds_seconds()->Add(in.bounds().begin(), in.bounds().end());
+  for (const int64_t count : in.counts()) out->add_counts(count);
+  out->set_sum_seconds(in.sum());
 }
 
 // What a pin is of.
@@ -112,6 +119,8 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   out->set_cached_prompt_tokens(status.totals.cached_tokens);
   out->set_completion_tokens(status.totals.generated_tokens);
   out->set_is_draining(status.is_draining);
+  EncodeHistogram(status.totals.first_token_seconds, out->mutable_time_to_first_token());
+  EncodeHistogram(status.totals.inter_token_seconds, out->mutable_inter_token_latency());
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::GetStatus(grpc::CallbackServerContext* context,

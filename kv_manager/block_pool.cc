@@ -15,7 +15,8 @@ BlockRef BlockRef::Share() const {
   return BlockRef(pool_, id_);
 }
 
-BlockPool::BlockPool(int num_blocks) : states_(num_blocks), num_free_(num_blocks) {
+BlockPool::BlockPool(int num_blocks)
+    : states_(num_blocks), shown_(num_blocks, BlockState::kFree), num_free_(num_blocks) {
   for (int i = num_blocks - 1; i >= 0; --i) {
     states_[i].next_free = first_free_;
     first_free_ = i;
@@ -32,25 +33,36 @@ BlockRef BlockPool::Take() {
   State& state = states_[first_free_];
   first_free_ = state.next_free;
   state.num_owners = 1;
+  shown_[Value(block)] = BlockState::kUsed;
   --num_free_;
   return BlockRef(this, block);
 }
 
 void BlockPool::AddReference(BlockId block) {
   const int num_owners = ++states_[Value(block)].num_owners;
-  if (num_owners == 2) ++num_shared_;
-  if (num_owners == 1) --num_evictable_;  // Only the cache held it.
+  if (num_owners > 2) return;
+  if (num_owners == 2) {
+    ++num_shared_;
+    shown_[Value(block)] = BlockState::kShared;
+  } else {
+    --num_evictable_;  // Only the cache held it.
+    shown_[Value(block)] = BlockState::kUsed;
+  }
 }
 
 void BlockPool::DropReference(BlockId block) {
   State& state = states_[Value(block)];
   QUIRE_CHECK_GT(state.num_owners, 0) << block << " is free or its cache has not cleared the mark";
-  if (--state.num_owners == 1) --num_shared_;
+  if (--state.num_owners == 1) {
+    --num_shared_;
+    shown_[Value(block)] = BlockState::kUsed;
+  }
   if (state.num_owners > 0) return;
   if (state.is_cached) {
     OnEvictable(block);
     return;
   }
+  shown_[Value(block)] = BlockState::kFree;
   state.next_free = first_free_;
   first_free_ = Value(block);
   ++num_free_;
@@ -59,6 +71,7 @@ void BlockPool::DropReference(BlockId block) {
 void BlockPool::OnEvictable(BlockId block) {
   State& state = states_[Value(block)];
   ++num_evictable_;
+  shown_[Value(block)] = BlockState::kEvictable;
   if (state.is_newly_evictable) return;
   state.is_newly_evictable = true;
   newly_evictable_.push_back(block);
@@ -73,7 +86,10 @@ void BlockPool::SetCached(BlockId block, bool is_cached) {
     AddReference(block);
     return;
   }
-  if (--state.num_owners == 1) --num_shared_;
+  if (--state.num_owners == 1) {
+    --num_shared_;
+    shown_[Value(block)] = BlockState::kUsed;
+  }
   if (state.num_owners == 0) OnEvictable(block);
 }
 
@@ -81,6 +97,29 @@ void BlockPool::TakeNewlyEvictable(std::vector<BlockId>* blocks) {
   blocks->clear();
   blocks->swap(newly_evictable_);
   for (BlockId block : *blocks) states_[Value(block)].is_newly_evictable = false;
+}
+
+BlockState BlockPool::StateOf(const State& state) {
+  if (state.num_owners > 0) return state.num_owners > 1 ? BlockState::kShared : BlockState::kUsed;
+  return state.is_cached ? BlockState::kEvictable : BlockState::kFree;
+}
+
+void BlockPool::Repair(absl::Span<const Recount> blocks) {
+  QUIRE_CHECK_EQ(blocks.size(), states_.size());
+  num_free_ = num_evictable_ = num_shared_ = 0;
+  first_free_ = kNone;
+  for (int i = num_blocks() - 1; i >= 0; --i) {
+    State& state = states_[i];
+    state.num_owners = blocks[i].num_owners;
+    state.is_cached = blocks[i].is_cached;
+    if (state.num_owners > 1) ++num_shared_;
+    if (state.num_owners == 0 && state.is_cached) OnEvictable(BlockId{static_cast<uint32_t>(i)});
+    shown_[i] = StateOf(state);
+    if (state.ref_count() > 0) continue;
+    state.next_free = first_free_;
+    first_free_ = i;
+    ++num_free_;
+  }
 }
 
 absl::Status BlockPool::CheckIntegrity() const {
@@ -94,6 +133,11 @@ absl::Status BlockPool::CheckIntegrity() const {
           absl::StrCat("block ", block, " is on the free list with ", states_[block].ref_count(), " references"));
     }
     if (++listed > num_blocks()) return absl::InternalError("the free list is a circle");
+  }
+  for (int i = 0; i < num_blocks(); ++i) {
+    if (shown_[i] == StateOf(states_[i])) continue;
+    return absl::InternalError(absl::StrCat("block ", i, " is shown in state ", static_cast<int>(shown_[i]),
+                                            " and is in ", static_cast<int>(StateOf(states_[i]))));
   }
   int unreferenced = 0;
   int evictable = 0;

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/ids.h"
+#include "kv_manager/block_state.h"
 
 namespace quire {
 
@@ -77,11 +79,24 @@ class BlockPool {
   // did. Some may be so no more.
   void TakeNewlyEvictable(std::vector<BlockId>* blocks);
 
+  // Of every block, by its id; pins are not known here. Kept at all times: to make it takes a hundred microseconds for
+  // 100,000 blocks, to copy it five. Valid until the next non-const call.
+  absl::Span<const BlockState> states() const { return shown_; }  // [num_blocks()]
+
   // Recomputes the free list and the counts from the states of the blocks; the error names the first contradiction.
   absl::Status CheckIntegrity() const;
 
+  // What a recount has found for one block.
+  struct Recount {
+    int num_owners = 0;
+    bool is_cached = false;
+  };
+  // Takes the recount of every block as true. The free list is made anew, the smallest id first. O(blocks).
+  void Repair(absl::Span<const Recount> blocks);  // [num_blocks()]
+
  private:
   friend class BlockRef;
+  friend class BlockManagerPeer;  // Of tests, which plant mistakes.
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -95,11 +110,13 @@ class BlockPool {
     uint32_t next_free = kNone;      // Link of the free list; meaningless while the block is not free.
   };
 
+  static BlockState StateOf(const State& state);
   void AddReference(BlockId block);
   void DropReference(BlockId block);
   void OnEvictable(BlockId block);
 
-  std::vector<State> states_;  // By block id.
+  std::vector<State> states_;      // By block id.
+  std::vector<BlockState> shown_;  // By block id: StateOf(states_[i]).
   uint32_t first_free_ = kNone;
   std::vector<BlockId> newly_evictable_;
   int num_free_ = 0;

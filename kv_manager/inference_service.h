@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -67,6 +68,9 @@ class InferenceServiceImpl : public RawInferenceService {
   // The caller's request that runs under this name, or whose last response is not read yet. An operator finds
   // anybody's.
   std::optional<RequestId> FindRequest(const std::optional<Caller>& caller, const std::string& name) const;
+
+  // The names under which requests run, or have just run.
+  absl::flat_hash_map<RequestId, std::string> RequestNames() const { return registry_.Names(); }
 
   // Runs `job` on the spot when `num_bytes` are few, else on an input thread; RESOURCE_EXHAUSTED when too many wait.
   absl::Status RunOnText(size_t num_bytes, std::function<void()> job);

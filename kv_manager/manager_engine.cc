@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "kv_manager/status_reason.h"
 #include "scheduler/admission.h"
@@ -67,9 +69,22 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) AddWorker(address);
 }
 
+const ManagerEngine::Worker* ManagerEngine::FindWorker(const std::string& address) const {
+  const auto it = std::find_if(workers_.begin(), workers_.end(),
+                               [&address](const Worker& worker) { return worker.address == address; });
+  return it == workers_.end() ? nullptr : &*it;
+}
+
+absl::Status ManagerEngine::NoSuchWorker(const std::string& address) const {
+  const std::string known = absl::StrJoin(
+      workers_, ", ", [](std::string* out, const Worker& worker) { absl::StrAppend(out, worker.address); });
+  return absl::NotFoundError(absl::StrCat("worker: none has the address \"", absl::CHexEscape(address.substr(0, 64)),
+                                          "\"; there ", workers_.size() == 1 ? "is " : "are ",
+                                          workers_.empty() ? "none" : known));
+}
+
 void ManagerEngine::AddWorker(const std::string& address) {
-  const auto has_address = [&address](const Worker& worker) { return worker.address == address; };
-  if (std::any_of(workers_.begin(), workers_.end(), has_address)) return;
+  if (FindWorker(address) != nullptr) return;
   StepLoopOptions options = options_;
   options.address = address;
   options.tenants = &tenants_;
@@ -108,7 +123,8 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
 absl::Status ManagerEngine::NoWorker() const {
   std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
   for (const Worker& worker : workers_) {
-    absl::StrAppend(&message, "; ", worker.address, ": ", worker.loop->status()->last_error);
+    const std::shared_ptr<const WorkerStatus> status = worker.loop->status();
+    absl::StrAppend(&message, "; ", worker.address, ": ", status->is_draining ? "drains" : status->last_error);
   }
   return absl::UnavailableError(message);
 }
@@ -156,6 +172,28 @@ void ManagerEngine::AskAll(StepLoop::Question question, std::function<void(const
   }
 }
 
+void ManagerEngine::AskWorker(const std::string& address, StepLoop::Question question,
+                              std::function<void(const absl::Status&)> done) {
+  const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
+  const std::lock_guard lock(mutex_);
+  const Worker* worker = FindWorker(address);
+  if (worker == nullptr) return round->Fail(NoSuchWorker(address));
+  round->Fail(worker->loop->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
+}
+
+absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining) {
+  int num_requests;
+  {
+    const std::lock_guard lock(mutex_);
+    const Worker* worker = FindWorker(address);
+    if (worker == nullptr) return NoSuchWorker(address);
+    worker->loop->SetDraining(is_draining);
+    num_requests = worker->loop->load().num_requests;
+  }
+  OnLoopChange();
+  return num_requests;
+}
+
 ManagerStatus ManagerEngine::status() const {
   ManagerStatus status;
   const std::shared_ptr<const ServedModel> model = registry_.model();
@@ -176,7 +214,10 @@ ManagerStatus ManagerEngine::status() const {
 }
 
 bool ManagerEngine::HasReadyWorker() const {
-  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.loop->load().is_ready; });
+  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    const WorkerLoad load = worker.loop->load();
+    return load.is_ready && !load.is_draining;
+  });
 }
 
 int ManagerEngine::NumRequests() const {

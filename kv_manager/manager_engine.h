@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
@@ -38,7 +39,7 @@ struct ManagerStatus {
   int64_t now_us = 0;  // Clock of the step loops.
   int64_t uptime_us = 0;
   std::string model_name;  // Empty until a worker joined.
-  bool is_ready = false;   // A worker is ready and the manager is not draining.
+  bool is_ready = false;   // A worker is ready and does not drain, and the manager is not draining either.
   bool is_draining = false;
   // In the order in which they came.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
@@ -84,6 +85,12 @@ class ManagerEngine : public Engine {
   // Calls `question` once for each step loop, on its thread, one call at a time; afterwards `done`, on the last one's
   // thread or within this call. `done` gets the first error of a loop that cannot be asked.
   void AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done);
+  // The same for the loop of one worker. NOT_FOUND when there is none of this address.
+  void AskWorker(const std::string& address, StepLoop::Question question,
+                 std::function<void(const absl::Status&)> done);
+
+  // From now on the worker gets no new requests, or gets them again. Returns how many it has; NOT_FOUND as above.
+  absl::StatusOr<int> SetWorkerDraining(const std::string& address, bool is_draining);
 
   ManagerStatus status() const;
 
@@ -94,6 +101,8 @@ class ManagerEngine : public Engine {
   };
 
   void AddWorker(const std::string& address);
+  const Worker* FindWorker(const std::string& address) const;
+  absl::Status NoSuchWorker(const std::string& address) const;
   absl::Status NoWorker() const;
   bool HasReadyWorker() const;
   int NumRequests() const;

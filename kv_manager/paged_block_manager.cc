@@ -274,53 +274,6 @@ BlockCounts PagedBlockManager::counts() const {
           .live_tokens = num_live_tokens_};
 }
 
-absl::Status PagedBlockManager::CheckIntegrity() const {
-  QUIRE_RETURN_IF_ERROR(pool_.CheckIntegrity());
-  QUIRE_RETURN_IF_ERROR(host_pool_.CheckIntegrity());
-  QUIRE_RETURN_IF_ERROR(tree_.CheckIntegrity());
-  std::vector<int> by_copies(pool_.num_blocks(), 0);
-  for (const CopyInFlight& copy : copies_) {
-    ++by_copies[Value(copy.source.id())];
-    ++by_copies[Value(copy.destination.id())];
-  }
-  std::vector<int> references = by_copies;
-  std::vector<int> host_references(host_pool_.num_blocks(), 0);
-  for (const SwapInFlight& swap : swaps_) ++host_references[Value(swap.host.id())];
-  int64_t table_entries = 0;
-  int64_t live_tokens = 0;
-  for (const auto& [sequence, holding] : holdings_) {
-    std::vector<int>& counts = holding.is_swapped ? host_references : references;
-    for (BlockId block : holding.table.ids()) ++counts[Value(block)];
-    if (holding.num_tokens > holding.table.num_slots()) {
-      return absl::InternalError(
-          absl::StrCat("a table of ", holding.table.num_slots(), " slots counts ", holding.num_tokens, " tokens"));
-    }
-    if (holding.is_swapped) continue;
-    table_entries += holding.table.num_blocks();
-    live_tokens += holding.num_tokens;
-  }
-  if (table_entries != num_table_entries_ || live_tokens != num_live_tokens_) {
-    return absl::InternalError(absl::StrCat("tables have ", table_entries, " entries for ", live_tokens,
-                                            " tokens, counted ", num_table_entries_, " for ", num_live_tokens_));
-  }
-  for (int i = 0; i < pool_.num_blocks(); ++i) {
-    const BlockId block{static_cast<uint32_t>(i)};
-    references[i] += tree_.Contains(block) + pins_.NumPins(block);
-    if (pool_.ref_count(block) != references[i] || num_copies_[i] != by_copies[i]) {
-      return absl::InternalError(absl::StrCat("block ", i, " counts ", pool_.ref_count(block), " references and has ",
-                                              references[i], ", counts ", num_copies_[i], " copies and has ",
-                                              by_copies[i]));
-    }
-  }
-  for (int i = 0; i < host_pool_.num_blocks(); ++i) {
-    const int count = host_pool_.ref_count(BlockId{static_cast<uint32_t>(i)});
-    if (count == host_references[i]) continue;
-    return absl::InternalError(
-        absl::StrCat("host block ", i, " counts ", count, " references and has ", host_references[i]));
-  }
-  return absl::OkStatus();
-}
-
 const PagedBlockManager::CopyInFlight* PagedBlockManager::FindFilling(BlockId block) const {
   if (num_copies_[Value(block)] == 0) return nullptr;
   const auto it = std::find_if(copies_.begin(), copies_.end(), [&](const CopyInFlight& copy) {
@@ -354,14 +307,25 @@ void PagedBlockManager::Count(const Holding& holding) {
 
 BlockRef PagedBlockManager::Take() {
   if (pool_.num_free() == 0) {
-    const bool has_evicted = tree_.EvictOne().has_value();
+    const bool has_evicted = EvictOne();
     QUIRE_CHECK(has_evicted) << "a block was promised and none is free";
-    for (const BlockId block : tree_.last_evicted()) {
-      if (options_.index != nullptr) options_.index->Set(block, std::nullopt);
-    }
-    ++num_evictions_;
   }
   return pool_.Take();
+}
+
+bool PagedBlockManager::EvictOne() {
+  if (!tree_.EvictOne().has_value()) return false;
+  for (const BlockId block : tree_.last_evicted()) {
+    if (options_.index != nullptr) options_.index->Set(block, std::nullopt);
+  }
+  ++num_evictions_;
+  return true;
+}
+
+int PagedBlockManager::EvictCached(int max_blocks) {
+  int num_evicted = 0;
+  while (num_evicted < max_blocks && EvictOne()) ++num_evicted;
+  return num_evicted;
 }
 
 // Entry `block_index` of the table, with these tokens, is in the cache now.

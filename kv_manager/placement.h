@@ -12,9 +12,10 @@ namespace quire {
 // What placement knows of one worker.
 struct WorkerLoad {
   bool is_ready = false;
-  bool may_return = false;  // Lost, but not for so long that requests do not wait for it.
-  int block_size = 1;       // Tokens per block.
-  int num_blocks = 0;       // Of the pool.
+  bool may_return = false;   // Lost, but not for so long that requests do not wait for it.
+  bool is_draining = false;  // Gets no new requests.
+  int block_size = 1;        // Tokens per block.
+  int num_blocks = 0;        // Of the pool.
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;  // By requests that were placed there and have not started yet.
   int num_requests = 0;       // Placed there and not ended.
@@ -39,8 +40,8 @@ struct PlacementRequest {
 //
 // the load being the share of its blocks that are taken once everybody who was placed there has started, or that of its
 // rows if it is larger: a whole prompt is worth as much as a whole worker. Equal ones are told apart by fewer requests,
-// then by the lower index. When no pool can hold it, the largest one, which refuses it with the numbers. Nothing when
-// no worker is ready or may return.
+// then by the lower index. When no pool can hold it, the largest one, which refuses it with the numbers. One that
+// drains is never chosen. Nothing when no other worker is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
 }  // namespace quire

@@ -44,6 +44,8 @@ class PrefixPins {
   int num_blocks() const { return static_cast<int>(num_pins_.size()); }  // Different ones.
   int num_pins() const { return static_cast<int>(pins_.size()); }
   int NumPins(BlockId block) const;  // References that pins hold to the block.
+  // The different blocks, and how often each is pinned.
+  const absl::flat_hash_map<BlockId, int>& blocks() const { return num_pins_; }
 
  private:
   using Key = std::pair<std::string, std::vector<TokenId>>;  // Salt and tokens.

@@ -68,6 +68,10 @@ class PrefixTree {
   // What has left the tree with it. Valid until the next call of EvictOne.
   const std::vector<BlockId>& last_evicted() const { return last_evicted_; }
 
+  // Of a cached block: 1 for the first of a prefix, and the step that last used it or one below it.
+  int depth(BlockId block) const { return static_cast<int>(nodes_[Value(block)].depth); }
+  StepId last_step(BlockId block) const { return nodes_[Value(block)].last_step; }
+
   // All of them can be evicted one after the other.
   int num_evictable() const { return pool_->num_evictable(); }
   int num_blocks() const { return num_blocks_; }  // Cached ones.

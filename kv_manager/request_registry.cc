@@ -29,6 +29,14 @@ void RequestRegistry::Remove(const std::string& owner, const std::string& name) 
   streams_.erase({owner, name});
 }
 
+absl::flat_hash_map<RequestId, std::string> RequestRegistry::Names() const {
+  absl::flat_hash_map<RequestId, std::string> names;
+  std::lock_guard lock(mutex_);
+  names.reserve(streams_.size());
+  for (const auto& [owner_and_name, stream] : streams_) names.emplace(stream->id(), owner_and_name.second);
+  return names;
+}
+
 std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& owner, const std::string& name) const {
   std::lock_guard lock(mutex_);
   const auto it = streams_.find({owner, name});

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "base/ids.h"
 #include "kv_manager/token_stream.h"
 
 namespace quire {
@@ -24,6 +25,9 @@ class RequestRegistry {
 
   // The request is over: its name is free. No other stream may run under the name.
   void Remove(const std::string& owner, const std::string& name);
+
+  // The names of all, by the numbers that the engine knows them by.
+  absl::flat_hash_map<RequestId, std::string> Names() const;
 
   // Null when no such request runs.
   std::shared_ptr<TokenStream> Find(const std::string& owner, const std::string& name) const;

@@ -137,6 +137,14 @@ absl::Status StepLoop::Ask(Question question) {
   return absl::OkStatus();
 }
 
+void StepLoop::SetDraining(bool is_draining) {
+  const std::lock_guard lock(mutex_);
+  is_draining_ = is_draining;
+  auto status = std::make_shared<WorkerStatus>(*status_);
+  status->is_draining = is_draining;
+  status_ = std::move(status);
+}
+
 void StepLoop::Post(Event event) {
   const std::lock_guard lock(mutex_);
   inbox_.push_back(std::move(event));
@@ -154,14 +162,10 @@ void StepLoop::TakeInbox() {
   inbox_wanted_blocks_ = 0;
 }
 
-std::shared_ptr<const WorkerStatus> StepLoop::status() const {
-  const std::lock_guard lock(mutex_);
-  return status_;
-}
-
 WorkerLoad StepLoop::load() const {
   const std::lock_guard lock(mutex_);
   WorkerLoad load = load_;
+  load.is_draining = is_draining_;
   load.num_requests += inbox_requests_;
   load.wanted_blocks += inbox_wanted_blocks_;
   return load;
@@ -178,11 +182,6 @@ std::shared_ptr<PrefixIndex> StepLoop::IndexFor(const Request& request) const {
   if (request.bypass_prefix_cache) return nullptr;
   const std::lock_guard lock(mutex_);
   return prefix_index_;
-}
-
-int StepLoop::inbox_size() const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<int>(inbox_.size());
 }
 
 // The rounds.
@@ -463,12 +462,15 @@ void StepLoop::Publish() {
     load.max_sequences = description_->max_sequences;
     load.num_free_blocks = current_.blocks.free + current_.blocks.evictable;
   }
-  auto status = std::make_shared<const WorkerStatus>(current_);
+  auto made = std::make_shared<WorkerStatus>(current_);
+  std::shared_ptr<const WorkerStatus> status;  // The old one goes without the lock.
   bool has_changed;
   {
     const std::lock_guard lock(mutex_);
     has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
     load_ = load;
+    made->is_draining = is_draining_;
+    status = std::move(made);
     status_.swap(status);
     for (const RequestId request : live_.TakeEnded()) {
       cancellable_.erase(request);

@@ -91,14 +91,22 @@ class StepLoop : private WorkerClient::Listener {
   // or Stop does. It must be quick. RESOURCE_EXHAUSTED when too many wait already, UNAVAILABLE when the loop has
   // stopped; then it is not called.
   absl::Status Ask(Question question);
+  // Whether load() says that the worker gets no new requests, and status() that it drains. At once.
+  void SetDraining(bool is_draining);
   // As of the end of the last round of the loop; one consistent value. Never null.
-  std::shared_ptr<const WorkerStatus> status() const;
+  std::shared_ptr<const WorkerStatus> status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
   // Includes what was submitted since.
   WorkerLoad load() const;
   // With what is cached of this request's prompt. `hashes` are those of its salt and prompt.
   WorkerLoad load(const Request& request, PromptHashes* hashes) const;
   // Events that the loop has not taken yet.
-  int inbox_size() const;
+  int inbox_size() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(inbox_.size());
+  }
 
   // One round: takes the inbox, does all that is due, publishes. Returns when to call again at the latest, in time of
   // the clock. REQUIRES: no thread was started, or it is the thread.
@@ -197,6 +205,7 @@ class StepLoop : private WorkerClient::Listener {
   absl::flat_hash_set<RequestId> cancellable_;  // In the inbox or the loop, and not cancelled.
   std::vector<Question> asked_;
   bool stopping_ = false;
+  bool is_draining_ = false;
   WorkerLoad load_;  // Without the inbox.
   std::shared_ptr<const WorkerStatus> status_;
   std::shared_ptr<PrefixIndex> prefix_index_;  // Of the pool; null until the worker has joined, or without a cache.

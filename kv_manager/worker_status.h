@@ -64,8 +64,9 @@ struct StepLoopStats {
 // One consistent look at a worker and its step loop.
 struct WorkerStatus {
   std::string address;
-  bool is_ready = false;   // A session is open.
-  std::string last_error;  // Why it is not ready, or gets no new requests.
+  bool is_ready = false;     // A session is open.
+  bool is_draining = false;  // The operator has it get no new requests.
+  std::string last_error;    // Why it is not ready, or gets no new requests.
   uint64_t epoch = 0;
   uint64_t steps = 0;  // Committed in this session.
   int num_plans_in_flight = 0;

@@ -289,6 +289,11 @@ SchedulerCounts Scheduler::counts() const {
   return counts;
 }
 
+void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {
+  for (const SequenceGroup* group : running_) call(*group);
+  waiting_.ForEach([&](SequenceGroup* group) { call(*group); });
+}
+
 void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
   if (group->num_sequences() == 1) return Remove(group);
   const SequenceId id = sequence->id();

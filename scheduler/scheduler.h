@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "scheduler/beam_search.h"
@@ -121,6 +122,13 @@ class Scheduler {
   std::optional<WaitReason> ExplainWait(RequestId request);
 
   int num_plans_in_flight() const { return static_cast<int>(plans_in_flight_.size()); }
+
+  // For those who look on; groups are valid until the next non-const call.
+
+  // Null when it is not known.
+  const SequenceGroup* FindGroup(RequestId request) const { return Find(request); }
+  // All: those that run, in the order of service, then those that wait.
+  void ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const;
 
  private:
   // Walks over running sequences fetch so many ahead.

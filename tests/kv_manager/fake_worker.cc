@@ -117,6 +117,11 @@ void FakeWorker::Answer() {
   for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
 }
 
+void FakeWorker::AnswerOnce() {
+  const std::lock_guard lock(mutex_);
+  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+}
+
 void FakeWorker::AnswerNextPlanWrongly() {
   const std::lock_guard lock(mutex_);
   answers_wrongly_ = true;

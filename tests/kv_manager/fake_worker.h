@@ -35,6 +35,8 @@ class FakeWorker {
   // Plans are taken but not executed until Answer().
   void HoldBack();
   void Answer();
+  // The same, and later ones are held back too.
+  void AnswerOnce();
   // Every plan kills it from now on; it starts again by itself.
   void DieOfEveryPlan();
   // Says that steps took so long; no time passes.
