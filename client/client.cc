@@ -129,6 +129,32 @@ absl::Status GenerateStream::Finish() {
   return *finished_;
 }
 
+WatchBlocksStream::WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request,
+                                     absl::Duration timeout) {
+  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+    finished_ = valid;
+    return;
+  }
+  SetTimeout(&context_, timeout);
+  reader_ = stub->WatchBlocks(&context_, request);
+}
+
+WatchBlocksStream::~WatchBlocksStream() {
+  static_cast<void>(Finish());
+}
+
+bool WatchBlocksStream::Next(v1::WatchBlocksResponse* message) {
+  has_ended_ = reader_ == nullptr || !reader_->Read(message);
+  return !has_ended_;
+}
+
+absl::Status WatchBlocksStream::Finish() {
+  if (finished_.has_value()) return *finished_;
+  if (!has_ended_) context_.TryCancel();
+  finished_ = FromGrpcStatus(reader_->Finish());
+  return *finished_;
+}
+
 Client::Client(const ClientOptions& options)
     : options_(options),
       channel_(Connect(options)),
@@ -201,6 +227,57 @@ absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixReque
 absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
   v1::UnpinPrefixResponse response;
   QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::UnpinPrefix, request, &response));
+  return response;
+}
+
+std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout) {
+  return std::make_unique<WatchBlocksStream>(admin_.get(), request, timeout);
+}
+
+absl::StatusOr<v1::DescribeBlockResponse> Client::DescribeBlock(const v1::DescribeBlockRequest& request) {
+  v1::DescribeBlockResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeBlock, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::ListRequestsResponse> Client::ListRequests(const v1::ListRequestsRequest& request) {
+  v1::ListRequestsResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ListRequests, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DescribeRequestResponse> Client::DescribeRequest(const std::string& request_id) {
+  v1::DescribeRequestRequest request;
+  request.set_request_id(request_id);
+  v1::DescribeRequestResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeRequest, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request) {
+  v1::AuditResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Audit, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker) {
+  v1::DrainRequest request;
+  request.set_worker(worker);
+  v1::DrainResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Drain, request, &response));
+  return response;
+}
+
+absl::Status Client::Undrain(const std::string& worker) {
+  v1::UndrainRequest request;
+  request.set_worker(worker);
+  v1::UndrainResponse response;
+  return Call(admin_.get(), &v1::AdminService::Stub::Undrain, request, &response);
+}
+
+absl::StatusOr<v1::FlushPrefixCacheResponse> Client::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request) {
+  v1::FlushPrefixCacheResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::FlushPrefixCache, request, &response));
   return response;
 }
 

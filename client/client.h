@@ -50,6 +50,25 @@ class GenerateStream {
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 };
 
+// One running WatchBlocks call. Destruction ends it. Not thread-safe.
+class WatchBlocksStream {
+ public:
+  WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request, absl::Duration timeout);
+  ~WatchBlocksStream();
+
+  // Waits for the next message. Returns false at the end of the stream; then Finish says how it ended.
+  bool Next(v1::WatchBlocksResponse* message);
+
+  // How the call has ended; ends it with CANCELLED if it has not.
+  absl::Status Finish();
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::WatchBlocksResponse>> reader_;
+  bool has_ended_ = false;                // As Next has said.
+  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
+};
+
 struct ClientOptions {
   std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
@@ -79,6 +98,16 @@ class Client {
   absl::StatusOr<v1::ExplainWaitResponse> ExplainWait(const std::string& request_id);
   absl::StatusOr<v1::PinPrefixResponse> PinPrefix(const v1::PinPrefixRequest& request);
   absl::StatusOr<v1::UnpinPrefixResponse> UnpinPrefix(const v1::UnpinPrefixRequest& request);
+
+  // The whole call ends by `timeout`.
+  std::unique_ptr<WatchBlocksStream> WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout);
+  absl::StatusOr<v1::DescribeBlockResponse> DescribeBlock(const v1::DescribeBlockRequest& request);
+  absl::StatusOr<v1::ListRequestsResponse> ListRequests(const v1::ListRequestsRequest& request);
+  absl::StatusOr<v1::DescribeRequestResponse> DescribeRequest(const std::string& request_id);
+  absl::StatusOr<v1::AuditResponse> Audit(const v1::AuditRequest& request);
+  absl::StatusOr<v1::DrainResponse> Drain(const std::string& worker);
+  absl::Status Undrain(const std::string& worker);
+  absl::StatusOr<v1::FlushPrefixCacheResponse> FlushPrefixCache(const v1::FlushPrefixCacheRequest& request);
 
   // True when the service ("", "liveness", "readiness" or a full service name) is SERVING.
   absl::StatusOr<bool> IsServing(const std::string& service);

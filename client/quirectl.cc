@@ -17,6 +17,7 @@
 #include "client/connection_options.h"
 #include "client/generate_command.h"
 #include "client/input.h"
+#include "client/look_commands.h"
 #include "client/output.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -31,6 +32,8 @@ constexpr char kDescription[] =
     "  quirectl generate - -n 50 -o json < prompt.txt\n"
     "  quirectl tokenize \"Once upon a time\"\n"
     "  quirectl status\n"
+    "  quirectl top\n"
+    "  quirectl blocks --map\n"
     "  quirectl pin --ttl 3600 - < system_prompt.txt\n"
     "  quirectl health readiness && echo ready\n";
 
@@ -184,6 +187,7 @@ int Main(int argc, char** argv) {
 
   CLI::App* model = app.add_subcommand("model", "Describe the model that is served.");
   AdminCommands admin(&app);
+  LookCommands look(&app);
 
   try {
     app.parse(argc, argv);
@@ -202,6 +206,7 @@ int Main(int argc, char** argv) {
   if (*health) return RunHealth(client, options.endpoint, format, service);
   if (*model) return RunModel(client, options.endpoint, format);
   if (*abort) return RunAbort(client, options.endpoint, request_id);
+  if (look.is_chosen()) return look.Run(client, {options.endpoint, format, options.timeout});
   return admin.Run(client, options.endpoint, format);
 }
 

@@ -1,0 +1,128 @@
+// `quirectl blocks`.
+
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "client/block_drawing.h"
+#include "client/block_map.h"
+#include "client/look_commands.h"
+
+namespace quire {
+namespace {
+
+unsigned long long Big(uint64_t value) {
+  return value;
+}
+
+// The first message about each of the workers.
+absl::StatusOr<std::map<std::string, v1::WatchBlocksResponse>> TakeSnapshots(Client& client, const std::string& worker,
+                                                                             std::set<std::string> wanted,
+                                                                             absl::Duration timeout) {
+  std::map<std::string, v1::WatchBlocksResponse> snapshots;
+  if (wanted.empty()) return snapshots;
+  v1::WatchBlocksRequest request;
+  request.set_worker(worker);
+  const auto stream = client.WatchBlocks(request, timeout);
+  v1::WatchBlocksResponse message;
+  while (!wanted.empty()) {
+    if (!stream->Next(&message)) {
+      const absl::Status status = stream->Finish();
+      return status.ok() ? absl::DataLossError("the manager has ended the watch") : status;
+    }
+    wanted.erase(message.worker());
+    snapshots.emplace(message.worker(), message);
+  }
+  return snapshots;
+}
+
+void PrintCounts(const std::map<std::string, v1::WatchBlocksResponse>& snapshots) {
+  std::printf("%-28s %10s %9s %9s %9s %9s %9s %9s\n", "WORKER", "STEP", "BLOCKS", "FREE", "CACHED", "USED", "SHARED",
+              "PINNED");
+  for (const auto& [address, message] : snapshots) {
+    const std::vector<uint64_t> counts = CountStates(message.snapshot().states());
+    std::printf("%-28s %10llu %9zu %9llu %9llu %9llu %9llu %9llu\n", address.c_str(), Big(message.step()),
+                message.snapshot().states().size(), Big(counts[v1::BLOCK_STATE_FREE]),
+                Big(counts[v1::BLOCK_STATE_EVICTABLE]), Big(counts[v1::BLOCK_STATE_USED]),
+                Big(counts[v1::BLOCK_STATE_SHARED]), Big(counts[v1::BLOCK_STATE_PINNED]));
+  }
+  std::printf("\nA block counts once: as pinned, else as shared by several, else as used by one, else as cached.\n");
+}
+
+void PrintMaps(const std::map<std::string, v1::WatchBlocksResponse>& snapshots) {
+  const Terminal terminal = DescribeTerminal();
+  for (const auto& [address, message] : snapshots) {
+    const std::string& states = message.snapshot().states();
+    const DrawnMap map = DrawMap(states, terminal);
+    std::printf("worker %s, step %llu: %zu blocks of %u tokens, %d for each character\n%s", address.c_str(),
+                Big(message.step()), states.size(), message.snapshot().block_size(), map.blocks_per_cell,
+                map.lines.c_str());
+  }
+  std::printf("%s\n", DrawLegend(terminal).c_str());
+}
+
+void PrintBlock(const v1::DescribeBlockResponse& block) {
+  static constexpr const char* kNames[] = {"unknown", "free", "cached", "used", "shared", "pinned"};
+  const bool is_known = block.state() >= 0 && block.state() < static_cast<int>(std::size(kNames));
+  std::printf("block %u of worker %s, step %llu: %s, %u references\n", block.block(), block.worker().c_str(),
+              Big(block.step()), kNames[is_known ? block.state() : 0], block.references());
+  for (const v1::BlockOwner& owner : block.owners()) {
+    const unsigned long long first = uint64_t{owner.table_index()} * block.block_size();
+    std::printf("  request %s, sample %u: tokens %llu .. %llu\n", absl::Utf8SafeCHexEscape(owner.request_id()).c_str(),
+                owner.sample_index(), first, first + block.block_size() - 1);
+  }
+  if (block.num_owners() > static_cast<uint32_t>(block.owners_size())) {
+    std::printf("  and %u more sequences\n", block.num_owners() - block.owners_size());
+  }
+  if (block.num_pins() > 0) std::printf("  %u pins\n", block.num_pins());
+  if (block.num_copies() > 0) std::printf("  %u copies in flight\n", block.num_copies());
+  if (!block.is_cached()) return;
+  std::printf("  the prefix cache: block %u of prefix %016llx, last used %llu steps ago\n", block.prefix_depth(),
+              Big(block.prefix_hash()), Big(block.age_steps()));
+}
+
+}  // namespace
+
+int LookCommands::RunBlocks(Client& client, const CommandContext& context) const {
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return ReportError(status.status(), context.endpoint);
+  std::set<std::string> wanted;
+  bool is_known = worker_.empty();
+  for (const v1::WorkerStatus& worker : status->workers()) {
+    if (!worker_.empty() && worker.address() != worker_) continue;
+    is_known = true;
+    if (worker.state() == v1::WORKER_STATE_READY) {
+      wanted.insert(worker.address());
+    } else {
+      std::fprintf(stderr, "quirectl: worker %s is not ready: %s\n", worker.address().c_str(),
+                   worker.last_error().c_str());
+    }
+  }
+  // The manager says which there are.
+  if (!is_known) wanted.insert(worker_);
+  const auto snapshots = TakeSnapshots(client, worker_, wanted, context.timeout);
+  if (!snapshots.ok()) return ReportError(snapshots.status(), context.endpoint);
+  if (context.format == OutputFormat::kJson) {
+    for (const auto& [address, message] : *snapshots) PrintJson(message);
+  } else {
+    draws_map_ ? PrintMaps(*snapshots) : PrintCounts(*snapshots);
+  }
+  return wanted.empty() ? kExitUnavailable : kExitOk;
+}
+
+int LookCommands::RunBlock(Client& client, const CommandContext& context) const {
+  v1::DescribeBlockRequest request;
+  request.set_worker(worker_);
+  request.set_block(*block_);
+  const absl::StatusOr<v1::DescribeBlockResponse> block = client.DescribeBlock(request);
+  if (!block.ok()) return ReportError(block.status(), context.endpoint);
+  context.format == OutputFormat::kJson ? PrintJson(*block) : PrintBlock(*block);
+  return kExitOk;
+}
+
+}  // namespace quire
