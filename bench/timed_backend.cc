@@ -46,75 +46,67 @@ double Sum(const KernelSeconds& seconds) {
 
 void TimedBackend::CopyToDevice(void* destination, const void* source, size_t bytes) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->CopyToDevice(destination, source, bytes);
+  ForwardingBackend::CopyToDevice(destination, source, bytes);
 }
 
 void TimedBackend::CopyToHost(void* destination, const void* source, size_t bytes) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->CopyToHost(destination, source, bytes);
-}
-
-std::unique_ptr<PackedMatrix> TimedBackend::Pack(const MatrixView* matrices, int num_matrices) {
-  return backend_->Pack(matrices, num_matrices);
-}
-
-std::unique_ptr<PackedMatrix> TimedBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
-  return backend_->PackGated(gate, up);
+  ForwardingBackend::CopyToHost(destination, source, bytes);
 }
 
 const BatchView& TimedBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
   const Timer timer(Kernel::kOther, &seconds_);
-  return backend_->PrepareBatch(batch, max_tokens);
+  return ForwardingBackend::PrepareBatch(batch, max_tokens);
 }
 
 void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->Embed(table, token_ids, num_tokens, y);
+  ForwardingBackend::Embed(table, token_ids, num_tokens, y);
 }
 
 void TimedBackend::Linear(const LinearArgs& args) {
   const Timer timer(Kernel::kLinear, &seconds_);
-  backend_->Linear(args);
+  ForwardingBackend::Linear(args);
 }
 
 void TimedBackend::GatedLinear(const GatedLinearArgs& args) {
   const Timer timer(Kernel::kGatedLinear, &seconds_);
-  backend_->GatedLinear(args);
+  ForwardingBackend::GatedLinear(args);
 }
 
 void TimedBackend::RmsNorm(const RmsNormArgs& args) {
   const Timer timer(Kernel::kRmsNorm, &seconds_);
-  backend_->RmsNorm(args);
+  ForwardingBackend::RmsNorm(args);
 }
 
 void TimedBackend::RopeAppend(const RopeAppendArgs& args) {
   const Timer timer(Kernel::kRopeAppend, &seconds_);
-  backend_->RopeAppend(args);
+  ForwardingBackend::RopeAppend(args);
 }
 
 void TimedBackend::Attention(const AttentionArgs& args) {
   const Timer timer(Kernel::kAttention, &seconds_);
-  backend_->Attention(args);
+  ForwardingBackend::Attention(args);
 }
 
 void TimedBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->GatherRows(x, rows, num_rows, dim, y);
+  ForwardingBackend::GatherRows(x, rows, num_rows, dim, y);
 }
 
 void TimedBackend::CopyBlocks(const BlockCopyArgs& args) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->CopyBlocks(args);
+  ForwardingBackend::CopyBlocks(args);
 }
 
 void TimedBackend::SwapBlocks(const BlockSwapArgs& args) {
   const Timer timer(Kernel::kOther, &seconds_);
-  backend_->SwapBlocks(args);
+  ForwardingBackend::SwapBlocks(args);
 }
 
 void TimedBackend::Sample(const SamplingArgs& args) {
   const Timer timer(Kernel::kSample, &seconds_);
-  backend_->Sample(args);
+  ForwardingBackend::Sample(args);
 }
 
 }  // namespace quire

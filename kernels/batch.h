@@ -6,7 +6,7 @@
 namespace quire {
 
 // The tokens of one step in flat arrays, sequence after sequence. The arrays are in host memory, or where
-// Backend::PrepareBatch has put them.
+// Backend::PrepareBatch has put them; it may leave out those that no operation reads (null).
 //
 // The new tokens of a sequence are consecutive and end its context: row i of the n rows of a sequence has position
 // context_len - n + i. A decode is one row, a prefill chunk many.

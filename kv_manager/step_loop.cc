@@ -141,7 +141,7 @@ void StepLoop::SetDraining(bool is_draining) {
   const std::lock_guard lock(mutex_);
   is_draining_ = is_draining;
   auto status = std::make_shared<WorkerStatus>(*status_);
-  status->is_draining = is_draining;
+  status->is_draining = is_draining || worker_drains_;
   status_ = std::move(status);
 }
 
@@ -469,7 +469,8 @@ void StepLoop::Publish() {
     const std::lock_guard lock(mutex_);
     has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
     load_ = load;
-    made->is_draining = is_draining_;
+    worker_drains_ = link_.is_draining();
+    made->is_draining = is_draining_ || worker_drains_;
     status = std::move(made);
     status_.swap(status);
     for (const RequestId request : live_.TakeEnded()) {

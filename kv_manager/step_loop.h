@@ -205,8 +205,9 @@ class StepLoop : private WorkerClient::Listener {
   absl::flat_hash_set<RequestId> cancellable_;  // In the inbox or the loop, and not cancelled.
   std::vector<Question> asked_;
   bool stopping_ = false;
-  bool is_draining_ = false;
-  WorkerLoad load_;  // Without the inbox.
+  bool is_draining_ = false;    // The operator's wish.
+  bool worker_drains_ = false;  // The worker's own.
+  WorkerLoad load_;             // Without the inbox.
   std::shared_ptr<const WorkerStatus> status_;
   std::shared_ptr<PrefixIndex> prefix_index_;  // Of the pool; null until the worker has joined, or without a cache.
 

@@ -65,7 +65,7 @@ struct StepLoopStats {
 struct WorkerStatus {
   std::string address;
   bool is_ready = false;     // A session is open.
-  bool is_draining = false;  // The operator has it get no new requests.
+  bool is_draining = false;  // It gets no new requests: by the operator, or by its own wish.
   std::string last_error;    // Why it is not ready, or gets no new requests.
   uint64_t epoch = 0;
   uint64_t steps = 0;  // Committed in this session.

@@ -16,6 +16,10 @@ namespace {
 
 constexpr int kVectorElements = 8;  // Kernels load so many at once.
 
+// That rotary tables have from the start, if the context is as long: 64 MiB with heads of 128. They grow when a
+// sequence gets there, which takes a moment.
+constexpr int kReservedPositions = 1 << 17;
+
 // Rows of all matrices, one after the other, row-major on the device.
 class CudaMatrix : public PackedMatrix {
  public:
@@ -102,7 +106,7 @@ std::string CudaBackend::WhyNot(const KvLayout& layout, int num_heads) const {
 }
 
 std::string CudaBackend::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
-  num_positions_ = std::max(num_positions_, max_context_tokens);
+  num_positions_ = std::max(num_positions_, std::min(max_context_tokens, kReservedPositions));
   const size_t missing = attention_.Reserve(layout, num_heads, max_tokens, max_context_tokens);
   if (missing == 0) return "";
   return "attention over " + std::to_string(max_context_tokens) + " tokens needs " + std::to_string(missing) +
@@ -176,11 +180,11 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
   is_padded_ = has_graphs_ && is_decode && padded_tokens <= max_tokens;
   // All arrays but the last begin at addresses that depend on `num_tokens` alone if the step is padded.
   const int num_tokens = is_padded_ ? padded_tokens : batch.num_tokens;
-  const int max_sequences = is_padded_ ? padded_tokens : num_sequences;
+  const int max_starts = (is_padded_ ? padded_tokens : num_sequences) + 1;
   const size_t num_entries = batch.table_starts[num_sequences];
   UploadArena& arena = batch_arena_;
   arena.Begin(2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
-              3 * UploadArena::BytesFor<int32_t>(max_sequences + 1) + UploadArena::BytesFor<uint32_t>(num_entries));
+              UploadArena::BytesFor<int32_t>(max_starts) + UploadArena::BytesFor<uint32_t>(num_entries));
   const auto add_padded = [&](const auto* values, auto padding) {
     const auto room = arena.Add<decltype(padding)>(num_tokens);
     std::copy_n(values, batch.num_tokens, room.host);
@@ -192,9 +196,9 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
             .token_ids = add_padded(batch.token_ids, int32_t{0}),
             .positions = add_padded(batch.positions, int32_t{0}),
             .slots = add_padded(batch.slots, int64_t{-1}),
-            .query_starts = arena.Add(batch.query_starts, num_sequences + 1, max_sequences + 1),
-            .context_lens = arena.Add(batch.context_lens, num_sequences, max_sequences + 1),
-            .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_sequences + 1),
+            .query_starts = nullptr,  // Read by the planner alone, on the host.
+            .context_lens = nullptr,
+            .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_starts),
             .block_tables = arena.Add(batch.block_tables, num_entries)};
   arena.Upload();
   num_positions_ = std::max(num_positions_, *std::max_element(batch.context_lens, batch.context_lens + num_sequences));

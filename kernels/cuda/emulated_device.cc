@@ -162,6 +162,7 @@ std::unique_ptr<Graph> EmulatedDevice::EndRecording() {
 }
 
 void EmulatedDevice::Replay(const Graph& graph) {
+  ++num_replays_;
   for (const std::function<void()>& work : static_cast<const Recording&>(graph).work) Queue(work);
 }
 

@@ -38,6 +38,9 @@ class EmulatedDevice : public Device {
   bool IsDone(uint64_t mark) override;
   void Wait(uint64_t mark) override;
 
+  // How often recorded work was queued.
+  int num_replays() const { return num_replays_; }
+
   // Elements of both types, heads of 16, 32, 64 and 128, blocks of all sizes.
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
   void Multiply(const MatmulArgs& args) override;
@@ -70,6 +73,7 @@ class EmulatedDevice : public Device {
   std::deque<std::function<void()>> queue_;        // Not done yet.
   uint64_t num_queued_ = 0, num_done_ = 0;         // Since the beginning.
   uint64_t num_launches_ = 0;
+  int num_replays_ = 0;
 };
 
 }  // namespace quire::cuda

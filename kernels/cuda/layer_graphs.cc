@@ -12,13 +12,14 @@ int LayerGraphs::PaddedTokens(int num_tokens) {
 
 bool LayerGraphs::ReplayOrRecord(Key key, int64_t num_moves) {
   const std::pair generation = {device_->num_frees(), num_moves};
-  if (generation != generation_ || graphs_.size() >= kMaxGraphs) Clear();
+  if (generation != generation_) Clear();
   generation_ = generation;
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) {
     device_->Replay(*found->second);
     return true;
   }
+  if (graphs_.size() == kMaxGraphs) Clear();
   recorded_key_ = std::move(key);
   is_recording_ = true;
   device_->BeginRecording();

@@ -18,6 +18,7 @@ namespace quire::cuda {
 class LayerGraphs {
  public:
   static constexpr int kMaxTokens = 256;
+  static constexpr size_t kMaxGraphs = 128;  // One more, and those before it are forgotten.
   // 1, 2, 4, 8, 16, 24, 32 and so on. REQUIRES: 1 <= num_tokens <= kMaxTokens.
   static int PaddedTokens(int num_tokens);
 
@@ -47,8 +48,6 @@ class LayerGraphs {
   void Reset();
 
  private:
-  static constexpr size_t kMaxGraphs = 128;
-
   void Clear();
 
   Device* const device_;

@@ -21,11 +21,6 @@ void SleepBriefly() {
 
 }  // namespace
 
-bool IsGpuEmulated() {
-  const char* const device = getenv("QUIRE_TEST_DEVICE");
-  return device != nullptr && std::string(device) == "emulated";
-}
-
 Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   char directory[] = "/tmp/quire-e2e.XXXXXX";
   QUIRE_CHECK(mkdtemp(directory) != nullptr);

@@ -7,12 +7,9 @@
 
 #include "client/client.h"
 #include "tests/e2e/process.h"
+#include "tests/test_device.h"
 
 namespace quire {
-
-// Whether the environment has QUIRE_TEST_DEVICE=emulated: workers then compute on the emulated GPU, a thousand times
-// slower. On the CPU otherwise.
-bool IsGpuEmulated();
 
 struct ClusterOptions {
   std::string model;  // Directory of the checkpoint.

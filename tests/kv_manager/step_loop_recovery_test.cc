@@ -273,6 +273,7 @@ TEST_F(StepLoopRecoveryTest, AWorkerThatDrainsEndsWhatItHasAndGetsNothingNew) {
   EXPECT_FALSE(loop_->load().may_return) << "that would be to wait for what is still there";
   EXPECT_TRUE(loop_->status()->is_ready);
   EXPECT_EQ(loop_->status()->last_error, "the worker is draining");
+  EXPECT_TRUE(loop_->status()->is_draining);
   worker_.Answer();
   Run();
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));

@@ -33,11 +33,11 @@ void GatedBackend::Sample(const SamplingArgs& args) {
     changed_.wait(lock, [this] { return !is_closed_; });
     is_step_waiting_ = false;
     if (is_spoiled_) {
-      backend_->Wait(backend_->Mark());
+      Wait(Mark());
       const_cast<float*>(args.logits)[0] = std::numeric_limits<float>::infinity();
     }
   }
-  backend_->Sample(args);
+  ForwardingBackend::Sample(args);
 }
 
 }  // namespace quire

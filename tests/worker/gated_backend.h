@@ -2,20 +2,17 @@
 #define QUIRE_TESTS_WORKER_GATED_BACKEND_H_
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <utility>
 
-#include "kernels/backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace quire {
 
 // A backend with a gate in front of Sample, so that a test can hold a step while it runs, and with logits that
 // can be made infinite.
-class GatedBackend : public Backend {
+class GatedBackend : public ForwardingBackend {
  public:
-  explicit GatedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  using ForwardingBackend::ForwardingBackend;
 
   // From now on steps wait in Sample until Open. Thread-safe, like all four.
   void Close();
@@ -25,61 +22,9 @@ class GatedBackend : public Backend {
   // The first logit of every later step is infinite.
   void SpoilLogits();
 
-  void BindThreads() override { backend_->BindThreads(); }
-  std::string Description() const override { return backend_->Description(); }
-  std::string NumericsFingerprint() const override { return backend_->NumericsFingerprint(); }
-  bool IsAsynchronous() const override { return backend_->IsAsynchronous(); }
-  uint64_t Mark() override { return backend_->Mark(); }
-  bool IsDone(uint64_t mark) override { return backend_->IsDone(mark); }
-  void Wait(uint64_t mark) override { backend_->Wait(mark); }
-  std::string WhyNot(const KvLayout& layout, int num_heads) const override {
-    return backend_->WhyNot(layout, num_heads);
-  }
-  std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override {
-    return backend_->Reserve(layout, num_heads, max_tokens, max_context_tokens);
-  }
-  std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
-  void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
-  void Free(void* memory) override { backend_->Free(memory); }
-  void* AllocateHost(size_t bytes) override { return backend_->AllocateHost(bytes); }
-  void FreeHost(void* memory) override { backend_->FreeHost(memory); }
-  void CopyToDevice(void* destination, const void* source, size_t bytes) override {
-    backend_->CopyToDevice(destination, source, bytes);
-  }
-  void CopyToHost(void* destination, const void* source, size_t bytes) override {
-    backend_->CopyToHost(destination, source, bytes);
-  }
-  DataType ActivationType() const override { return backend_->ActivationType(); }
-  std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override {
-    return backend_->Pack(matrices, num_matrices);
-  }
-  std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override {
-    return backend_->PackGated(gate, up);
-  }
-  DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
-  void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
-  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {
-    return backend_->PrepareBatch(batch, max_tokens);
-  }
-  bool BeginLayers(const void* model) override { return backend_->BeginLayers(model); }
-  void EndLayers() override { backend_->EndLayers(); }
-  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override {
-    backend_->Embed(table, token_ids, num_tokens, y);
-  }
-  void Linear(const LinearArgs& args) override { backend_->Linear(args); }
-  void GatedLinear(const GatedLinearArgs& args) override { backend_->GatedLinear(args); }
-  void RmsNorm(const RmsNormArgs& args) override { backend_->RmsNorm(args); }
-  void RopeAppend(const RopeAppendArgs& args) override { backend_->RopeAppend(args); }
-  void Attention(const AttentionArgs& args) override { backend_->Attention(args); }
-  void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override {
-    backend_->GatherRows(x, rows, num_rows, dim, y);
-  }
-  void CopyBlocks(const BlockCopyArgs& args) override { backend_->CopyBlocks(args); }
-  void SwapBlocks(const BlockSwapArgs& args) override { backend_->SwapBlocks(args); }
   void Sample(const SamplingArgs& args) override;
 
  private:
-  const std::unique_ptr<Backend> backend_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.

@@ -110,6 +110,9 @@ TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
   TestWorker repeating;
   const std::vector<v1::StepPlan> plans = Session(Greedy());
   EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+  if (!IsGpuEmulated()) return;  // On the CPU both launch.
+  EXPECT_EQ(launching.device()->num_replays(), 0);
+  EXPECT_GE(repeating.device()->num_replays(), kNumSteps / 2);
 }
 
 TEST(PipelineTest, ResetForgetsPlansThatWereBegun) {

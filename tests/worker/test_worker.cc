@@ -1,12 +1,10 @@
 #include "tests/worker/test_worker.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
-#include "kernels/cuda/emulated_device.h"
 
 namespace quire {
 namespace {
@@ -17,20 +15,17 @@ T ValueOrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-std::unique_ptr<Backend> MakeTestBackend(bool repeats_layers) {
+}  // namespace
+
+std::unique_ptr<Backend> TestWorker::MakeBackend(bool repeats_layers) {
   if (!IsGpuEmulated()) return MakeCpuBackend(1);
-  return std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(),
+  auto device = std::make_unique<cuda::EmulatedDevice>();
+  device_ = device.get();
+  return std::make_unique<cuda::CudaBackend>(std::move(device),
                                              cuda::CudaBackendOptions{.exact = true, .graphs = repeats_layers});
 }
 
-}  // namespace
-
-bool IsGpuEmulated() {
-  const char* const device = std::getenv("QUIRE_TEST_DEVICE");
-  return device != nullptr && std::string(device) == "emulated";
-}
-
-TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeTestBackend(options.repeats_layers)) {
+TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options.repeats_layers)) {
   const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" +
                                 (!options.model.empty() ? options.model
                                  : IsGpuEmulated()      ? "yarn"

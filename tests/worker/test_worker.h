@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/emulated_device.h"
+#include "tests/test_device.h"
 #include "tests/worker/gated_backend.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"
@@ -12,10 +14,6 @@
 #include "worker/worker_limits.h"
 
 namespace quire {
-
-// Whether the environment has QUIRE_TEST_DEVICE=emulated: the tests of the executor then run on the backend for GPUs,
-// exact, on the emulated device. On the CPU otherwise.
-bool IsGpuEmulated();
 
 struct TestWorkerOptions {
   // Below tests/golden/models: 2 layers, 96 tokens, context 256, float32. Empty: "llama2", and "yarn" on the emulated
@@ -39,12 +37,17 @@ class TestWorker {
   absl::StatusOr<v1::StepResult> Run(const v1::StepPlan& plan);
 
   GatedBackend& backend() { return backend_; }
+  // Null on the CPU.
+  const cuda::EmulatedDevice* device() const { return device_; }
   const Model& model() const { return *model_; }
   const KvLayout& layout() const { return storage_->layout(); }
   const WorkerLimits& limits() const { return limits_; }
   Executor& executor() { return *executor_; }
 
  private:
+  std::unique_ptr<Backend> MakeBackend(bool repeats_layers);  // Sets device_.
+
+  const cuda::EmulatedDevice* device_ = nullptr;  // Of the backend.
   GatedBackend backend_;
   std::unique_ptr<Model> model_;
   WorkerLimits limits_;

@@ -1,0 +1,64 @@
+#include "kernels/cuda/layer_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/emulated_device.h"
+
+namespace quire::cuda {
+namespace {
+
+class LayerGraphsTest : public ::testing::Test {
+ protected:
+  // One step; whether its layers were repeated.
+  bool Step(int num_tokens, const char* attention = "d", int64_t num_moves = 0) {
+    const bool is_repeated = graphs_.ReplayOrRecord({this, num_tokens, attention}, num_moves);
+    if (graphs_.is_recording()) graphs_.EndRecording();
+    return is_repeated;
+  }
+
+  EmulatedDevice device_;
+  LayerGraphs graphs_{&device_};
+};
+
+TEST_F(LayerGraphsTest, StepsArePaddedToFewNumbersOfTokens) {
+  EXPECT_EQ(LayerGraphs::PaddedTokens(1), 1);
+  EXPECT_EQ(LayerGraphs::PaddedTokens(3), 4);
+  EXPECT_EQ(LayerGraphs::PaddedTokens(8), 8);
+  EXPECT_EQ(LayerGraphs::PaddedTokens(9), 16);
+  EXPECT_EQ(LayerGraphs::PaddedTokens(17), 24);
+  EXPECT_EQ(LayerGraphs::PaddedTokens(LayerGraphs::kMaxTokens), LayerGraphs::kMaxTokens);
+}
+
+TEST_F(LayerGraphsTest, AShapeIsRecordedOnceAndRepeated) {
+  EXPECT_FALSE(graphs_.HasRun(this, 8));
+  EXPECT_TRUE(graphs_.HasRun(this, 8));
+  EXPECT_FALSE(Step(8));
+  EXPECT_TRUE(Step(8));
+  EXPECT_FALSE(Step(16)) << "other tokens";
+  EXPECT_FALSE(Step(8, "dm")) << "other launches";
+  EXPECT_TRUE(Step(8));
+  EXPECT_EQ(device_.num_replays(), 5) << "what was recorded runs, too";
+}
+
+TEST_F(LayerGraphsTest, WhatMovesIsRecordedAnew) {
+  EXPECT_FALSE(Step(8));
+  EXPECT_FALSE(Step(8, "d", /*num_moves=*/1));
+  EXPECT_TRUE(Step(8, "d", 1));
+  device_.Free(device_.Allocate(1));
+  EXPECT_FALSE(Step(8, "d", 1));
+  graphs_.Reset();
+  EXPECT_FALSE(graphs_.HasRun(this, 8));
+  EXPECT_FALSE(Step(8, "d", 1));
+}
+
+TEST_F(LayerGraphsTest, AFullStoreGoesOnRepeatingWhatItHas) {
+  for (size_t i = 1; i <= LayerGraphs::kMaxGraphs; ++i) EXPECT_FALSE(Step(static_cast<int>(i)));
+  EXPECT_TRUE(Step(1));
+  EXPECT_TRUE(Step(2));
+  EXPECT_FALSE(Step(LayerGraphs::kMaxGraphs + 1)) << "for which all others go";
+  EXPECT_TRUE(Step(LayerGraphs::kMaxGraphs + 1));
+  EXPECT_FALSE(Step(1));
+}
+
+}  // namespace
+}  // namespace quire::cuda
