@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
@@ -10,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/listen_address.h"
+#include "base/nearest_name.h"
 #include "base/status.h"
 #include "base/version.h"
 
@@ -34,13 +34,6 @@ absl::string_view Expected(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<double>()) return "a number";
   if (flag.IsOfType<absl::Duration>()) return "a duration such as 30s or 500ms";
   return "a whole number";
-}
-
-absl::Status SetFlag(absl::CommandLineFlag* flag, absl::string_view value) {
-  std::string error;
-  if (flag->ParseFrom(value, &error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(FlagAsTyped(flag->Name()), " is '", value, "', it must be ", Expected(*flag)));
 }
 
 // The words of `text`, each line indented and at most kHelpColumns long.
@@ -77,28 +70,29 @@ bool IsAsked(absl::Span<const char* const> arguments, absl::string_view flag) {
   return std::find(arguments.begin(), arguments.end(), flag) != arguments.end();
 }
 
-absl::Status SetFlags(const ProgramFlags& flags, absl::Span<const char* const> arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view text = arguments[i];
-    if (!absl::ConsumePrefix(&text, "--")) {
-      return absl::InvalidArgumentError(absl::StrCat("'", arguments[i], "' is not a flag; see --help"));
-    }
-    const size_t equals = text.find('=');
-    absl::CommandLineFlag* flag = Find(flags, text.substr(0, equals));
-    if (flag == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("there is no flag --", text.substr(0, equals), "; see --help"));
-    }
-    if (equals != absl::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(SetFlag(flag, text.substr(equals + 1)));
-    } else if (flag->IsOfType<bool>()) {
-      QUIRE_RETURN_IF_ERROR(SetFlag(flag, "true"));
-    } else if (i + 1 < arguments.size()) {
-      QUIRE_RETURN_IF_ERROR(SetFlag(flag, arguments[++i]));
-    } else {
-      return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(flag->Name()), " has no value"));
-    }
+// Reads the flag at arguments[*i], and moves *i to its value if that is an argument of its own.
+absl::StatusOr<FlagValue> ParseArgument(const ProgramFlags& flags, absl::Span<const char* const> arguments, size_t* i) {
+  absl::string_view text = arguments[*i];
+  if (!absl::ConsumePrefix(&text, "--")) {
+    return absl::InvalidArgumentError(absl::StrCat("'", arguments[*i], "' is not a flag; see --help"));
   }
-  return absl::OkStatus();
+  const size_t equals = text.find('=');
+  const absl::string_view typed = text.substr(0, equals);
+  absl::CommandLineFlag* flag = Find(flags, typed);
+  if (flag == nullptr) {
+    std::vector<std::string> known;
+    for (const std::string& name : FlagNames(flags)) known.push_back(FlagAsTyped(name));
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no flag --", typed, ";", DidYouMean(FlagAsTyped(typed), known)));
+  }
+  FlagValue value{flag, "true", FlagAsTyped(flag->Name()), "flag"};
+  if (equals != absl::string_view::npos) {
+    value.value = std::string(text.substr(equals + 1));
+  } else if (!flag->IsOfType<bool>()) {
+    if (*i + 1 == arguments.size()) return absl::InvalidArgumentError(absl::StrCat(value.name, " has no value"));
+    value.value = arguments[++*i];
+  }
+  return value;
 }
 
 absl::Status NotAllowed(const absl::Flag<std::string>& flag, absl::string_view allowed) {
@@ -112,8 +106,42 @@ absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
                                                      absl::Span<const char* const> arguments) {
   if (IsAsked(arguments, "--help")) return Help(flags);
   if (IsAsked(arguments, "--version")) return absl::StrCat(flags.program, " ", kVersion, "\n");
-  QUIRE_RETURN_IF_ERROR(SetFlags(flags, arguments));
+  std::vector<FlagValue> values;
+  QUIRE_RETURN_IF_ERROR(ParseArguments(flags, arguments, &values));
+  for (const FlagValue& value : values) QUIRE_RETURN_IF_ERROR(SetFlag(value));
   return std::nullopt;
+}
+
+absl::Status ParseArguments(const ProgramFlags& flags, absl::Span<const char* const> arguments,
+                            std::vector<FlagValue>* values) {
+  absl::Status first = absl::OkStatus();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::StatusOr<FlagValue> value = ParseArgument(flags, arguments, &i);
+    if (value.ok()) {
+      values->push_back(*std::move(value));
+    } else {
+      first.Update(value.status());
+    }
+  }
+  return first;
+}
+
+absl::Status SetFlag(const FlagValue& value) {
+  std::string error;
+  if (value.flag->ParseFrom(value.value, &error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(value.name, " is '", value.value, "', it must be ", Expected(*value.flag)));
+}
+
+std::vector<std::string> FlagNames(const ProgramFlags& flags) {
+  std::vector<std::string> names;
+  for (const FlagGroup& group : flags.groups) names.insert(names.end(), group.names.begin(), group.names.end());
+  return names;
+}
+
+std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(typed, known);
+  return nearest.empty() ? " see --help" : absl::StrCat(" did you mean ", nearest, "?");
 }
 
 std::string FlagAsTyped(absl::string_view name) {

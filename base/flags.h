@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +36,15 @@ struct ProgramFlags {
   const char* purpose;  // A paragraph.
   const char* usage;    // What follows the program's name in its plainest use.
   std::vector<FlagGroup> groups;
+  std::vector<const char*> lists = {};  // Those of these flags whose values are lists, separated by commas.
+};
+
+// A value for a flag.
+struct FlagValue {
+  absl::CommandLineFlag* flag;
+  std::string value;
+  std::string name;    // As errors call the flag: "--max-step-ms".
+  std::string source;  // For people: "flag".
 };
 
 // What a command line asks for.
@@ -48,6 +58,16 @@ struct CommandLine {
 // --version asks for. Flags belong to the process: call it once.
 absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
                                                      absl::Span<const char* const> arguments);
+
+// Appends the values that `arguments` give. After an error it goes on with the next argument, and returns the first.
+absl::Status ParseArguments(const ProgramFlags& flags, absl::Span<const char* const> arguments,
+                            std::vector<FlagValue>* values);
+absl::Status SetFlag(const FlagValue& value);
+
+// All names of `flags`, in their order.
+std::vector<std::string> FlagNames(const ProgramFlags& flags);
+// " did you mean NAME?", or " see --help" when none of `known` is near `typed`.
+std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& known);
 
 // "kv_bytes" to "--kv-bytes".
 std::string FlagAsTyped(absl::string_view name);

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/configuration.h"
 #include "base/flags.h"
 #include "base/local_address.h"
 #include "base/status.h"
@@ -113,29 +114,6 @@ namespace {
 constexpr double kMinTenantWeight = 1e-3;
 constexpr double kMaxTenantWeight = 1e6;
 constexpr double kMaxWaitingServedRatio = 1e6;
-
-const ProgramFlags& Flags() {
-  static const auto* const flags = new ProgramFlags{
-      "quire-manager",
-      "schedules requests over the KV memory of its workers and streams tokens to clients.",
-      "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "metrics_listen"}},
-       {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
-       TransportFlagGroup(),
-       {"Who may call:", {"tokens", "client_names", "admin_names"}},
-       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-       {"Requests:",
-        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
-         "watermark", "prefix_cache", "max_pinned_share"}},
-       {"Calls of clients:",
-        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
-         "max_waiting_texts", "text_threads"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
-       {"Log, on standard error:", {"log_level"}}}};
-  return *flags;
-}
 
 absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 << 30) {
   return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
@@ -306,12 +284,34 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 
 }  // namespace
 
-absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments) {
-  CommandLine<ManagerOptions> line;
-  QUIRE_ASSIGN_OR_RETURN(line.text, ReadFlags(Flags(), arguments));
-  if (line.text) return line;
-  QUIRE_ASSIGN_OR_RETURN(line.options, MakeOptions());
-  return line;
+const ProgramFlags& ManagerFlags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "metrics_listen"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
+       TransportFlagGroup(),
+       {"Who may call:", {"tokens", "client_names", "admin_names"}},
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
+         "watermark", "prefix_cache", "max_pinned_share"}},
+       {"Calls of clients:",
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
+         "max_waiting_texts", "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
+       {"Log, on standard error:", {"log_level"}},
+       ConfigurationFlagGroup()},
+      {"workers", "client_names", "admin_names", "tenant_weights"}};
+  return *flags;
+}
+
+absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments,
+                                                                    absl::Span<const char* const> environment) {
+  return ReadConfiguration<ManagerOptions>(ManagerFlags(), arguments, environment, MakeOptions);
 }
 
 }  // namespace quire

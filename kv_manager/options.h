@@ -40,8 +40,13 @@ struct ManagerOptions {
   LogLevel log_level = LogLevel::kInfo;
 };
 
-// `arguments` without the program's name. INVALID_ARGUMENT, in one line that names flag, value and limit.
-absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments);
+// Its flags. The names belong to the process.
+const ProgramFlags& ManagerFlags();
+
+// `arguments` without the program's name, `environment` as "NAME=value". INVALID_ARGUMENT, in one line that names flag,
+// value and limit, and where the value is from.
+absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments,
+                                                                    absl::Span<const char* const> environment = {});
 
 }  // namespace quire
 

@@ -33,7 +33,7 @@ struct Floor {
 
 const std::map<std::string, Floor>& Floors() {
   static const auto* floors = new std::map<std::string, Floor>{
-      {"base", {{"base"}, {"absl/"}}},
+      {"base", {{"base"}, {"absl/", "yaml-cpp/"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},

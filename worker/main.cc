@@ -1,10 +1,12 @@
 // quire-worker: owns a model's weights and KV blocks, and runs the manager's plans.
 
+#include "base/configuration.h"
 #include "serving/service_main.h"
 #include "worker/options.h"
 #include "worker/worker.h"
 
 int main(int argc, char** argv) {
-  return quire::RunService<quire::Worker>("quire-worker",
-                                          quire::ParseWorkerCommandLine({argv + 1, static_cast<size_t>(argc - 1)}));
+  return quire::RunService<quire::Worker>(
+      "quire-worker",
+      quire::ParseWorkerCommandLine({argv + 1, static_cast<size_t>(argc - 1)}, quire::ProcessEnvironment()));
 }

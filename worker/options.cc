@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/configuration.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 
@@ -68,26 +69,6 @@ ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, in
 
 namespace quire {
 namespace {
-
-const ProgramFlags& Flags() {
-  static const auto* const flags = new ProgramFlags{
-      "quire-worker",
-      "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
-      "--model=DIRECTORY [flags]",
-      {{"Model:", {"model", "model_name"}},
-       {"Addresses:", {"listen", "metrics_listen"}},
-       TransportFlagGroup(),
-       {"Who may call:", {"manager_names"}},
-       {"Size of the KV pool: one of these, or none for half of the memory that is left (GPU: 0.9), but\n"
-        "no more than --max-sequences sequences of the model's full context can fill:",
-        {"kv_bytes", "num_blocks", "memory_fraction"}},
-       {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
-       {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
-       {"Steps:", {"max_sequences", "max_tokens_per_step"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
-       {"Log, on standard error:", {"log_level"}}}};
-  return *flags;
-}
 
 constexpr int kMaxTokensPerStep = 1 << 20;
 constexpr int kMaxThreads = 1024;
@@ -211,12 +192,31 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
 
 }  // namespace
 
-absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments) {
-  CommandLine<WorkerOptions> line;
-  QUIRE_ASSIGN_OR_RETURN(line.text, ReadFlags(Flags(), arguments));
-  if (line.text) return line;
-  QUIRE_ASSIGN_OR_RETURN(line.options, ReadOptions());
-  return line;
+const ProgramFlags& WorkerFlags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-worker",
+      "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
+      "--model=DIRECTORY [flags]",
+      {{"Model:", {"model", "model_name"}},
+       {"Addresses:", {"listen", "metrics_listen"}},
+       TransportFlagGroup(),
+       {"Who may call:", {"manager_names"}},
+       {"Size of the KV pool: one of these, or none for half of the memory that is left (GPU: 0.9), but\n"
+        "no more than --max-sequences sequences of the model's full context can fill:",
+        {"kv_bytes", "num_blocks", "memory_fraction"}},
+       {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
+       {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
+       {"Steps:", {"max_sequences", "max_tokens_per_step"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
+       {"Log, on standard error:", {"log_level"}},
+       ConfigurationFlagGroup()},
+      {"manager_names"}};
+  return *flags;
+}
+
+absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
+                                                                  absl::Span<const char* const> environment) {
+  return ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions);
 }
 
 }  // namespace quire

@@ -43,8 +43,13 @@ struct WorkerOptions {
   LogLevel log_level;
 };
 
-// `arguments` without the program's name. INVALID_ARGUMENT, in one line that names flag, value and limit.
-absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments);
+// Its flags. The names belong to the process.
+const ProgramFlags& WorkerFlags();
+
+// `arguments` without the program's name, `environment` as "NAME=value". INVALID_ARGUMENT, in one line that names flag,
+// value and limit, and where the value is from.
+absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
+                                                                  absl::Span<const char* const> environment = {});
 
 }  // namespace quire
 

@@ -5,7 +5,7 @@ FROM debian:12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
-      libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev \
+      libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
@@ -17,7 +17,7 @@ FROM debian:12-slim
 # What the three programs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-pull1.0 \
-      libprotobuf32 libssl3 libutf8proc2 \
+      libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
      /src/build/release/bin/quirectl /opt/quire/bin/

@@ -1,12 +1,18 @@
 #include "kv_manager/options.h"
 
+#include <unistd.h>
+
+#include <fstream>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
+#include "base/configuration.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/flag_reference.h"
 
 namespace quire {
 namespace {
@@ -191,6 +197,37 @@ TEST(OptionsTest, TheHelpShowsEveryFlagAsItIsTyped) {
   EXPECT_THAT(Text({"--help"}), HasSubstr("--max-tokens-per-step=2048\n"));
   EXPECT_THAT(Text({"--help"}), HasSubstr("--drain-timeout=30s\n"));
   EXPECT_THAT(Text({"--version"}), HasSubstr("quire-manager 0."));
+}
+
+TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
+  const std::string all = FlagTables(ManagerFlags());
+  EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-manager", all), all)
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+  const std::string first = ShortFlagTable({"workers", "listen", "tokens", "max_step_ms", "policy"});
+  EXPECT_EQ(MadeSection("README.md", "first flags of quire-manager", first), first)
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+}
+
+TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {
+  for (const std::string& name : FlagNames(ManagerFlags())) {
+    const std::string variable = EnvironmentVariable("quire-manager", name);
+    EXPECT_FALSE(IsServiceLink(variable)) << variable;
+  }
+}
+
+TEST(EffectiveConfigTest, IsReadBackAsTheSameConfiguration) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/quire-manager.", getpid(), ".yaml");
+  const std::string config = absl::StrCat("--config=", path);
+  const std::string printed =
+      Text({"--print-effective-config", "--workers=a:1,unix:/b c", "--insecure", "--policy=fair-share",
+            "--tenant-weights=a=2,b=0.5", "--watermark=0.1", "--metrics-listen=", "--step-timeout=90s"});
+  std::ofstream(path) << printed;
+  std::string again = Text({config.c_str(), "--print-effective-config"});
+  unlink(path.c_str());
+  const auto without_comments = [](std::string text) { return std::regex_replace(text, std::regex("  # .*"), ""); };
+  EXPECT_EQ(without_comments(again), without_comments(printed));
+  EXPECT_THAT(printed, HasSubstr("  # flag\n"));
+  EXPECT_THAT(again, HasSubstr(absl::StrCat("  # ", path, ":4\n"))) << "the first group has its first key there";
 }
 
 }  // namespace

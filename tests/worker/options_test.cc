@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -11,7 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/configuration.h"
 #include "base/worker_protocol.h"
+#include "tests/flag_reference.h"
 
 namespace quire {
 namespace {
@@ -22,6 +28,10 @@ using ::testing::Not;
 absl::StatusOr<CommandLine<WorkerOptions>> Parse(const std::vector<const char*>& arguments) {
   const absl::FlagSaver saver;  // Flags belong to the process; each test starts from the defaults.
   return ParseWorkerCommandLine(arguments);
+}
+
+std::string Text(const std::vector<const char*>& arguments) {
+  return Parse(arguments)->text.value();
 }
 
 WorkerOptions OptionsOf(const std::vector<const char*>& arguments) {
@@ -141,6 +151,36 @@ TEST(WorkerOptionsTest, VersionIsPrinted) {
   const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--version"});
   ASSERT_TRUE(line.ok());
   EXPECT_THAT(*line->text, HasSubstr("quire-worker 0."));
+}
+
+TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
+  const std::string all = FlagTables(WorkerFlags());
+  EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-worker", all), all)
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+  const std::string first = ShortFlagTable({"model", "listen", "device", "kv_bytes", "max_sequences"});
+  EXPECT_EQ(MadeSection("README.md", "first flags of quire-worker", first), first)
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+}
+
+TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {
+  for (const std::string& name : FlagNames(WorkerFlags())) {
+    const std::string variable = EnvironmentVariable("quire-worker", name);
+    EXPECT_FALSE(IsServiceLink(variable)) << variable;
+  }
+}
+
+TEST(EffectiveConfigTest, IsReadBackAsTheSameConfiguration) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/quire-worker.", getpid(), ".yaml");
+  const std::string config = absl::StrCat("--config=", path);
+  const std::string printed = Text({"--print-effective-config", "--model=/m \"x\"\\ \n#é", "--kv-bytes=1GiB",
+                                    "--manager-names=a,*", "--drain-timeout=500ms"});
+  std::ofstream(path) << printed;
+  std::string again = Text({config.c_str(), "--print-effective-config"});
+  unlink(path.c_str());
+  const auto without_comments = [](std::string text) { return std::regex_replace(text, std::regex("  # .*"), ""); };
+  EXPECT_EQ(without_comments(again), without_comments(printed));
+  EXPECT_THAT(printed, HasSubstr("  # flag\n"));
+  EXPECT_THAT(again, HasSubstr(absl::StrCat("  # ", path, ":4\n"))) << "the first group has its first key there";
 }
 
 }  // namespace

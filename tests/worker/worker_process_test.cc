@@ -99,7 +99,7 @@ TEST(WorkerProcessTest, TheLogTellsASessionThatLeftFromOneThatWasReplaced) {
 TEST(WorkerProcessTest, AWrongCommandLineIsOneLineAndExitCodeTwo) {
   Process process(Command({"--kv-byts=1GiB"}));
   EXPECT_EQ(process.Wait(), 2);
-  EXPECT_EQ(process.Output(), "quire-worker: there is no flag --kv-byts; see --help\n");
+  EXPECT_EQ(process.Output(), "quire-worker: there is no flag --kv-byts; did you mean --kv-bytes?\n");
 }
 
 TEST(WorkerProcessTest, AMissingModelIsOneLineAndExitCodeOne) {

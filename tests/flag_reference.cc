@@ -1,0 +1,69 @@
+#include "tests/flag_reference.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "absl/flags/reflection.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace quire {
+namespace {
+
+std::string Escaped(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"|", "\\|"}, {"*", "\\*"}, {"<", "&lt;"}});
+}
+
+// Without its full stop; "Required." stays with what is.
+std::string FirstSentence(absl::string_view text) {
+  const bool is_required = absl::ConsumePrefix(&text, "Required. ");
+  absl::string_view sentence = text.substr(0, text.find(". "));
+  absl::ConsumeSuffix(&sentence, ".");
+  return absl::StrCat(is_required ? "Required. " : "", sentence);
+}
+
+std::string Row(absl::string_view name, bool is_short) {
+  const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+  const std::string value = flag->DefaultValue();
+  const std::string help = flag->Help();
+  return absl::StrCat("| `", FlagAsTyped(name), "` | ", value.empty() ? "" : absl::StrCat("`", value, "`"), " | ",
+                      Escaped(is_short ? FirstSentence(help) : help), " |\n");
+}
+
+constexpr absl::string_view kHead = "| flag | default | meaning |\n|---|---|---|\n";
+
+}  // namespace
+
+std::string FlagTables(const ProgramFlags& flags) {
+  std::string text;
+  for (const FlagGroup& group : flags.groups) {
+    absl::StrAppend(&text, "\n", Escaped(group.title), "\n\n", kHead);
+    for (const char* name : group.names) absl::StrAppend(&text, Row(name, false));
+  }
+  return absl::StrCat(text, "\n");
+}
+
+std::string ShortFlagTable(const std::vector<std::string>& names) {
+  std::string text(kHead);
+  for (const std::string& name : names) absl::StrAppend(&text, Row(name, true));
+  return text;
+}
+
+std::string MadeSection(const std::string& path, const std::string& section, const std::string& text) {
+  const std::string file = absl::StrCat(QUIRE_SOURCE_DIR, "/", path);
+  std::ifstream in(file);
+  std::string whole(std::istreambuf_iterator<char>(in), {});
+  const std::string start = absl::StrCat("<!-- ", section, " -->\n");
+  size_t begin = whole.find(start);
+  if (begin == std::string::npos) return absl::StrCat(path, " has no line ", start);
+  begin += start.size();
+  const size_t end = whole.find("<!-- end -->", begin);
+  if (end == std::string::npos) return absl::StrCat(path, " has no line <!-- end --> after ", start);
+  if (std::getenv("QUIRE_UPDATE_GOLDEN") == nullptr) return whole.substr(begin, end - begin);
+  std::ofstream(file) << whole.replace(begin, end - begin, text);
+  return text;
+}
+
+}  // namespace quire
