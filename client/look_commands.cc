@@ -57,6 +57,21 @@ const char* KindName(v1::AuditDifference::Kind kind) {
   }
 }
 
+const char* KindName(v1::RowDifference::Kind kind) {
+  switch (kind) {
+    case v1::RowDifference::KIND_SEQUENCE:
+      return "its sequence";
+    case v1::RowDifference::KIND_COMPUTED_TOKENS:
+      return "tokens computed";
+    case v1::RowDifference::KIND_TABLE_LENGTH:
+      return "length of its block table";
+    case v1::RowDifference::KIND_BLOCK:
+      return "block";
+    default:
+      return "it";
+  }
+}
+
 // The entries of a node's tables are the same in all its sequences.
 std::string BlocksOf(const v1::DescribeRequestResponse& request, const v1::ForkNode& node) {
   const auto& table = request.sequences(static_cast<int>(node.sequences(0))).blocks();
@@ -82,6 +97,15 @@ void PrintNode(const v1::DescribeRequestResponse& request, int index, int depth)
   }
 }
 
+void PrintDifference(const v1::RowDifference& difference) {
+  std::string what = KindName(difference.kind());
+  if (difference.kind() == v1::RowDifference::KIND_BLOCK) absl::StrAppend(&what, " ", difference.index());
+  std::printf("  row %u of %s: %s is %llu, should be %llu\n", difference.row(),
+              Printable(difference.request_id()).c_str(), what.c_str(),
+              static_cast<unsigned long long>(difference.found()),
+              static_cast<unsigned long long>(difference.expected()));
+}
+
 void PrintAudit(const v1::WorkerAudit& audit) {
   if (audit.num_blocks() == 0) {
     std::printf("worker %s has not joined yet\n", audit.worker().c_str());
@@ -96,10 +120,17 @@ void PrintAudit(const v1::WorkerAudit& audit) {
                 difference.counted(), difference.recomputed());
   }
   if (!audit.contradiction().empty()) std::printf("  %s\n", audit.contradiction().c_str());
+  if (!audit.rows_not_compared().empty()) {
+    std::printf("  its rows were not compared: %s\n", audit.rows_not_compared().c_str());
+    return;
+  }
+  std::printf("  %u rows of the worker compared, %u differ\n", audit.num_rows(), audit.num_row_differences());
+  for (const v1::RowDifference& difference : audit.row_differences()) PrintDifference(difference);
 }
 
 bool IsClean(const v1::WorkerAudit& audit) {
-  return audit.is_repaired() || (audit.num_differences() == 0 && audit.contradiction().empty());
+  return audit.is_repaired() ||
+         (audit.num_differences() == 0 && audit.num_row_differences() == 0 && audit.contradiction().empty());
 }
 
 // Seconds since the manager's start, with nothing counted: what a first look is compared with.
@@ -133,10 +164,11 @@ LookCommands::LookCommands(CLI::App* app) {
 
   CLI::App* audit = app->add_subcommand(
       "audit",
-      "Recount who holds every block and compare that with the manager's reference counts. Exit with 1 when "
-      "something differs and was not repaired. Steps wait for it, some 20 ms for 100,000 blocks.");
+      "Recount who holds every block and compare that with the manager's reference counts, and the block tables in "
+      "the rows of the worker with the manager's. Exit with 1 when something differs and was not repaired. Steps "
+      "wait for it, some 20 ms for 100,000 blocks.");
   AddWorkerOption(audit);
-  audit->add_flag("--repair", repairs_, "Set the counts to what was found");
+  audit->add_flag("--repair", repairs_, "Set the counts to what was found, send the tables that differ anew");
   audit_ = audit;
 
   AddDrain(app);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kv_manager/admin_service.h"
@@ -24,6 +26,9 @@ namespace {
 constexpr size_t kMaxSharers = 100;
 // Blocks that a step loop frees between two plans.
 constexpr int kFlushSlice = 128;
+// How long an audit waits for a step of each worker.
+constexpr uint32_t kDefaultAuditWaitMs = 2000;
+constexpr uint32_t kMaxAuditWaitMs = 60'000;
 
 // INVALID_ARGUMENT that names one field.
 absl::Status FieldStatus(const char* field, std::string description) {
@@ -255,19 +260,65 @@ void AdminServiceImpl::StartDescribeRequest(const v1::DescribeRequestRequest& re
       });
 }
 
+// Gathers what step loops find at once, and what their workers answer with a later step.
+struct AdminServiceImpl::AuditRun {
+  std::mutex mutex;
+  // Guarded by mutex.
+  int num_awaited = 1;  // The questions to the loops, and each answer of a worker.
+  absl::Status status;
+  std::map<std::string, v1::WorkerAudit> audits;  // By address.
+  std::map<std::string, TableAudit> tables;
+
+  // True for the last one.
+  bool Arrive(absl::FunctionRef<void()> take) {
+    const std::lock_guard lock(mutex);
+    take();
+    return --num_awaited == 0;
+  }
+};
+
 void AdminServiceImpl::StartAudit(const v1::AuditRequest& request, const Call& call) {
-  const auto audits = std::make_shared<std::map<std::string, v1::WorkerAudit>>();
+  const uint32_t max_wait_ms = request.has_max_wait_ms() ? request.max_wait_ms() : kDefaultAuditWaitMs;
+  if (const absl::Status status = CheckRange("max_wait_ms", max_wait_ms, 0, kMaxAuditWaitMs); !status.ok()) {
+    return call.Finish(status);
+  }
+  const auto run = std::make_shared<AuditRun>();
+  const auto answer_worker = [this, run, call](const std::string& address, const TableAudit& tables) {
+    if (run->Arrive([&] { run->tables[address] = tables; })) threads_.Schedule([=, this] { FinishAudit(run, call); });
+  };
   Ask(
       request.worker(),
-      [audits, repair = request.repair()](const StepLoop::View& loop) {
-        (*audits)[loop.address] = AuditBlocks(loop, repair);
+      [=, repair = request.repair()](const StepLoop::View& loop) {
+        v1::WorkerAudit audit = AuditBlocks(loop, repair);
+        const bool has_tables = loop.scheduler != nullptr && max_wait_ms > 0;
+        if (!has_tables) audit.set_rows_not_compared(max_wait_ms == 0 ? "not asked for" : "the worker has not joined");
+        {
+          const std::lock_guard lock(run->mutex);
+          run->audits[loop.address] = std::move(audit);
+          if (has_tables) ++run->num_awaited;
+        }
+        if (!has_tables) return;
+        loop.tables->Ask(loop.now_us + int64_t{1000} * max_wait_ms, repair,
+                         [=, address = loop.address](const TableAudit& tables) { answer_worker(address, tables); });
       },
-      [audits, call](const absl::Status& status) {
-        if (!status.ok()) return call.Finish(status);
-        v1::AuditResponse response;
-        for (auto& [address, audit] : *audits) *response.add_workers() = std::move(audit);
-        call.Finish(response);
+      [this, run, call](const absl::Status& status) {
+        if (run->Arrive([&] { run->status = status; })) FinishAudit(run, call);
       });
+}
+
+void AdminServiceImpl::FinishAudit(const std::shared_ptr<AuditRun>& run, const Call& call) {
+  if (!run->status.ok()) return call.Finish(run->status);
+  const Names names = inference_->RequestNames();
+  v1::AuditResponse response;
+  for (auto& [address, audit] : run->audits) {
+    const auto tables = run->tables.find(address);
+    if (tables != run->tables.end()) {
+      AddTableAudit(
+          tables->second, [&](RequestId request) { return NameOf(request, names); }, &audit);
+    }
+    *response.add_workers() = std::move(audit);
+  }
+  call.Finish(response);
 }
 
 void AdminServiceImpl::StartDrain(const v1::DrainRequest& request, const Call& call) {

@@ -100,6 +100,8 @@ class AdminServiceImpl : public RawAdminService {
   void StartList(const v1::ListRequestsRequest& request, const Call& call);
   void StartDescribeRequest(const v1::DescribeRequestRequest& request, const Call& call);
   void StartAudit(const v1::AuditRequest& request, const Call& call);
+  struct AuditRun;
+  void FinishAudit(const std::shared_ptr<AuditRun>& run, const Call& call);
   void StartDrain(const v1::DrainRequest& request, const Call& call);
   void StartUndrain(const v1::UndrainRequest& request, const Call& call);
   void StartFlush(const v1::FlushPrefixCacheRequest& request, const Call& call);

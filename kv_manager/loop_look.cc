@@ -110,6 +110,20 @@ v1::AuditDifference::Kind EncodeKind(CountDifference::Kind kind) {
   return v1::AuditDifference::KIND_UNSPECIFIED;
 }
 
+v1::RowDifference::Kind EncodeKind(RowDifference::Kind kind) {
+  switch (kind) {
+    case RowDifference::Kind::kSequence:
+      return v1::RowDifference::KIND_SEQUENCE;
+    case RowDifference::Kind::kComputedTokens:
+      return v1::RowDifference::KIND_COMPUTED_TOKENS;
+    case RowDifference::Kind::kTableLength:
+      return v1::RowDifference::KIND_TABLE_LENGTH;
+    case RowDifference::Kind::kBlock:
+      return v1::RowDifference::KIND_BLOCK;
+  }
+  return v1::RowDifference::KIND_UNSPECIFIED;
+}
+
 }  // namespace
 
 void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* out) {
@@ -200,6 +214,25 @@ v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair) {
   out.set_contradiction(std::string(audit.contradiction.message()));
   out.set_is_repaired(repair && !audit.is_clean() && loop.blocks->Audit().is_clean());
   return out;
+}
+
+void AddTableAudit(const TableAudit& tables, absl::FunctionRef<std::string(RequestId)> name_of,
+                   v1::WorkerAudit* audit) {
+  audit->set_num_rows(tables.num_rows);
+  audit->set_num_row_differences(tables.num_differences);
+  audit->set_rows_not_compared(std::string(tables.not_compared.message()));
+  for (const RowDifference& difference : tables.differences) {
+    v1::RowDifference* const told = audit->add_row_differences();
+    told->set_kind(EncodeKind(difference.kind));
+    told->set_row(Value(difference.row));
+    told->set_request_id(name_of(difference.request));
+    told->set_index(difference.index);
+    told->set_expected(difference.expected);
+    told->set_found(difference.found);
+  }
+  if (tables.num_differences == 0) return;
+  const bool are_counts_right = audit->num_differences() == 0 && audit->contradiction().empty();
+  audit->set_is_repaired(tables.is_repaired && (are_counts_right || audit->is_repaired()));
 }
 
 }  // namespace quire

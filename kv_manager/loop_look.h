@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "base/ids.h"
 #include "kv_manager/step_loop.h"
+#include "kv_manager/table_audit.h"
 #include "quire/v1/inspect.pb.h"
 
 // What an operator asks a step loop, answered on its thread: what is quick to copy is copied here, the rest is done
@@ -53,6 +55,9 @@ void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* ou
 
 // The difference between what is counted and what is held, repaired if told so.
 v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair);
+
+// Adds what the worker's rows hold to its audit.
+void AddTableAudit(const TableAudit& tables, absl::FunctionRef<std::string(RequestId)> name_of, v1::WorkerAudit* audit);
 
 }  // namespace quire
 

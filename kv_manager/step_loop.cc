@@ -62,6 +62,7 @@ void StepLoop::Stop() {
   }
   FailAll(ShuttingDown());
   AnswerQuestions(nullptr, nullptr);
+  table_auditor_.OnLost(ShuttingDown());
   Publish();
 }
 
@@ -199,6 +200,7 @@ int64_t StepLoop::RunOnce() {
   PlanSteps();
   EndDrainedSession();
   AnswerQuestions(scheduler_.get(), blocks_.get());
+  table_auditor_.OnRound(now_us_, scheduler_ == nullptr ? 0 : scheduler_->counts().running);
   Publish();
   return NextWake();
 }
@@ -278,6 +280,7 @@ void StepLoop::Handle(Answered event) {
   }
   current_.stats.step_seconds.Observe(Seconds(now_us_ - plan.sent_us));
   current_.stats.worker_step_seconds.Observe(Seconds(event.duration_us));
+  table_auditor_.OnResult(event.result, scheduler_.get());
   live_.Deliver(scheduler_->Commit(std::move(event.result)), plan.sent_us, now_us_);
 }
 
@@ -335,6 +338,7 @@ void StepLoop::LoseWorker(absl::Status reason) {
     current_.stats.interruptions += scheduler_->counts().running;
     lost_since_us_ = now_us_;
     scheduler_->AbandonAll();
+    table_auditor_.OnLost(reason);
     CountFruitlessSession();
   } else {
     LogFailedAttempt(reason);
@@ -405,9 +409,10 @@ bool StepLoop::EndPinForRequests() {
 void StepLoop::PlanSteps() {
   while (link_.is_ready() && link_.num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
     const int64_t start_us = clock_->NowMicros();
-    const StepPlan plan = scheduler_->Plan();
+    StepPlan plan = scheduler_->Plan();
     if (plan.empty() && EndPinForRequests()) continue;
     if (plan.empty()) return;
+    table_auditor_.OnPlanned(*scheduler_, *blocks_, &plan);
     const int64_t planned_us = clock_->NowMicros();
     current_.stats.plan_seconds.Observe(Seconds(planned_us - start_us));
     current_.stats.step_tokens.Observe(plan.num_tokens());
@@ -419,7 +424,7 @@ void StepLoop::PlanSteps() {
 }
 
 void StepLoop::AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks) {
-  const View view{options_.address, link_, scheduler, blocks, now_us_};
+  const View view{options_.address, link_, scheduler, blocks, &table_auditor_, now_us_};
   for (const Question& question : questions_) question(view);
   questions_.clear();
 }
@@ -484,7 +489,7 @@ void StepLoop::Publish() {
 
 int64_t StepLoop::NextWake() const {
   if (link_.is_draining() && live_.size() == 0 && link_.num_plans_in_flight() == 0) return now_us_;
-  int64_t wake_us = std::min(link_.next_poll_us(), live_.next_deadline_us());
+  int64_t wake_us = std::min({link_.next_poll_us(), live_.next_deadline_us(), table_auditor_.next_deadline_us()});
   if (blocks_ != nullptr) wake_us = std::min(wake_us, blocks_->next_pin_expiry_us());
   if (!link_.is_ready() && live_.size() > 0) wake_us = std::min(wake_us, lost_since_us_ + options_.worker_grace_us);
   return wake_us;

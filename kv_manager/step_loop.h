@@ -22,6 +22,7 @@
 #include "kv_manager/placement.h"
 #include "kv_manager/prefix_index.h"
 #include "kv_manager/request_sink.h"
+#include "kv_manager/table_audit.h"
 #include "kv_manager/worker_client.h"
 #include "kv_manager/worker_link.h"
 #include "kv_manager/worker_status.h"
@@ -62,6 +63,7 @@ class StepLoop : private WorkerClient::Listener {
     const WorkerLink& link;
     Scheduler* scheduler;       // Null, as blocks, before the worker has joined and once the loop has stopped.
     PagedBlockManager* blocks;  // Those of a lost worker are empty.
+    TableAuditor* tables;
     int64_t now_us;
   };
   using Question = std::function<void(const View&)>;
@@ -220,6 +222,7 @@ class StepLoop : private WorkerClient::Listener {
   std::optional<WorkerDescription> description_;  // Of the pool below.
   std::unique_ptr<PagedBlockManager> blocks_;     // Null until the worker has joined.
   std::unique_ptr<Scheduler> scheduler_;          // Null until the worker has joined.
+  TableAuditor table_auditor_;
   std::optional<StepBudget> step_budget_;         // With max_step_us, of the worker that scheduler_ is for.
   SchedulerCounts counted_;                       // Of scheduler_'s counts, those that are in the stats.
   int64_t counted_evictions_ = 0;                 // Likewise of blocks_.

@@ -226,6 +226,29 @@ absl::Status DecodePromptScores(const v1::StepResult& in, const ExpectedResult& 
   return absl::OkStatus();
 }
 
+absl::Status DecodeTables(const v1::RowTables& in, const ExpectedResult& expected, StepResult* out) {
+  const size_t num_rows = expected.has_tables ? expected.slices.size() : 0;
+  const auto check_length = [num_rows](const char* column, size_t length) {
+    return length == num_rows ? absl::OkStatus() : Malformed(column, length, absl::StrCat(num_rows));
+  };
+  QUIRE_RETURN_IF_ERROR(check_length("tables.sequences: length", in.sequences_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("tables.computed_tokens: length", in.computed_tokens_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("tables.table_lengths: length", in.table_lengths_size()));
+  uint64_t num_blocks = 0;
+  for (const uint32_t length : in.table_lengths()) num_blocks += length;
+  if (num_blocks != static_cast<uint64_t>(in.blocks_size()))
+    return Malformed("tables.blocks: length", in.blocks_size(), absl::StrCat(num_blocks));
+  out->tables.reserve(num_rows);
+  auto next = in.blocks().begin();
+  for (size_t i = 0; i < num_rows; ++i) {
+    RowTable& table = out->tables.emplace_back();
+    table.sequence = SequenceId{in.sequences(i)};
+    table.num_computed = static_cast<int>(in.computed_tokens(i));
+    for (uint32_t k = 0; k < in.table_lengths(i); ++k) table.blocks.push_back(BlockId{*next++});
+  }
+  return absl::OkStatus();
+}
+
 // The counts of a description, each within 1 .. limit.
 absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -238,6 +261,7 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, u
 ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
   out->Clear();
   out->set_step(Value(plan.step));
+  out->set_wants_tables(plan.wants_tables);
   EncodeMoves(plan, out);
   for (const SequenceStart& start : plan.starts) EncodeStart(start, out->add_starts());
   for (const SequenceFork& fork : plan.forks) EncodeFork(fork, out);
@@ -248,6 +272,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
 
   ExpectedResult expected;
   expected.step = plan.step;
+  expected.has_tables = plan.wants_tables;
   expected.slices.reserve(plan.slices.size());
   std::string* samples = out->mutable_slice_samples();
   for (const SequenceSlice& slice : plan.slices) {
@@ -311,6 +336,7 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const Expe
   QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodePromptScores(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeTables(in.tables(), expected, &out));
   return out;
 }
 

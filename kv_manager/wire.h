@@ -29,6 +29,7 @@ struct ExpectedResult {
   StepId step{0};
   int num_drawn = 0;            // Slices that draw a token.
   int num_candidate_lists = 0;  // Slices that report candidates.
+  bool has_tables = false;
   std::vector<Slice> slices;
 };
 

@@ -294,6 +294,17 @@ void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call)
   waiting_.ForEach([&](SequenceGroup* group) { call(*group); });
 }
 
+Scheduler::Occupant Scheduler::OccupantOf(RowId row) const {
+  const RowOwner& owner = row_owners_[Value(row)];
+  if (owner.sequence == nullptr) return {};
+  return {owner.group->id(), owner.sequence};
+}
+
+void Scheduler::SendTableAgain(RowId row, SequenceId sequence) {
+  const RowOwner& owner = row_owners_[Value(row)];
+  if (owner.sequence != nullptr && owner.id == sequence) owner.sequence->ForgetSentTable();
+}
+
 void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
   if (group->num_sequences() == 1) return Remove(group);
   const SequenceId id = sequence->id();

@@ -130,6 +130,15 @@ class Scheduler {
   // All: those that run, in the order of service, then those that wait.
   void ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const;
 
+  // Who runs in a row and has had a slice there; no sequence: nobody.
+  struct Occupant {
+    RequestId request{0};
+    const Sequence* sequence = nullptr;
+  };
+  Occupant OccupantOf(RowId row) const;
+  // The sequence's next slice tells the worker its whole table, if it still runs in the row.
+  void SendTableAgain(RowId row, SequenceId sequence);
+
  private:
   // Walks over running sequences fetch so many ahead.
   static constexpr size_t kPrefetchDistance = 8;

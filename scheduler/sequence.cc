@@ -112,6 +112,11 @@ void Sequence::OnTableChanged(int first_changed_block) {
   may_have_changed_table_ = true;
 }
 
+void Sequence::ForgetSentTable() {
+  sent_table_.clear();
+  OnTableChanged(0);
+}
+
 bool Sequence::TakeUnpublished(int block_size) {
   const int num_blocks = num_computed_known_tokens() / block_size;
   if (num_blocks <= num_published_blocks_) return false;

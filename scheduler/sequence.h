@@ -60,7 +60,10 @@ class Sequence : public Pooled {
   void FillTableChange(absl::Span<const BlockId> table, int block_size, SequenceSlice* slice);
   int num_sent_blocks() const { return static_cast<int>(sent_table_.size()); }
   void OnTableChanged(int first_changed_block);
-  int first_changed_block() const { return first_changed_block_; }  // For OnTableChanged of a fork.
+  // Below this index the worker's row has what the block manager has, once the plans made so far have run.
+  int first_changed_block() const { return first_changed_block_; }
+  // The next slice tells the worker the whole table.
+  void ForgetSentTable();
 
   // Whether whole blocks have been computed and not been published since the row was entered; if so they count as
   // published from here on.

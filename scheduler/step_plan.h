@@ -87,6 +87,7 @@ struct StepPlan {
   std::vector<SequenceFork> forks;  // In order; no parent's row is taken over by an earlier fork.
   std::vector<TokenAppend> appends;
   std::vector<SequenceSlice> slices;
+  bool wants_tables = false;  // The result has the block tables of the slices' rows.
 
   int num_tokens() const {
     int sum = 0;
@@ -130,9 +131,19 @@ struct SliceResult {
   bool operator==(const SliceResult&) const = default;
 };
 
+// What a row of the worker holds, with all that a plan changes.
+struct RowTable {
+  SequenceId sequence;
+  int num_computed;  // Tokens whose K and V are stored by the end of the step.
+  std::vector<BlockId> blocks;
+
+  bool operator==(const RowTable&) const = default;
+};
+
 struct StepResult {
   StepId step{0};
-  std::vector<SliceResult> slices;  // In the order of StepPlan::slices.
+  std::vector<SliceResult> slices;    // In the order of StepPlan::slices.
+  std::vector<RowTable> tables = {};  // Likewise, when the plan wants them.
 
   bool operator==(const StepResult&) const = default;
 };

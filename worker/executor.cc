@@ -1,6 +1,7 @@
 #include "worker/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -15,6 +16,19 @@ constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// What the rows hold now.
+v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
+  v1::RowTables tables;
+  for (const BatchSlice& slice : slices) {
+    const SequenceRow& row = *slice.row;
+    tables.add_sequences(Value(row.sequence()));
+    tables.add_computed_tokens(row.num_computed());
+    tables.add_table_lengths(row.block_table().size());
+    tables.mutable_blocks()->Add(row.block_table().begin(), row.block_table().end());
+  }
+  return tables;
 }
 
 }  // namespace
@@ -79,15 +93,17 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
     transformer_->Forward(batch_.view(), storage_->layout(), storage_->pools());
     QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_.slices()));
   }
-  begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices});
+  begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices,
+                    plan.wants_tables() ? std::make_unique<v1::RowTables>(TellTables(batch_.slices())) : nullptr});
   return absl::OkStatus();
 }
 
 absl::Status Executor::Finish(v1::StepResult* result) {
-  const BegunStep step = begun_.front();
+  const BegunStep step = std::move(begun_.front());
   begun_.erase(begun_.begin());
   backend_->Wait(step.mark);
   result->set_step(step.step);
+  if (step.tables != nullptr) *result->mutable_tables() = std::move(*step.tables);
   if (step.has_slices) QUIRE_RETURN_IF_ERROR(sampler_->Finish(result));
   // A step that waited for the one before it has taken no time until then.
   const int64_t now_us = SteadyClock().NowMicros();

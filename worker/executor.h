@@ -73,6 +73,7 @@ class Executor {
     int64_t start_us;
     uint64_t mark;
     bool has_slices;
+    std::unique_ptr<v1::RowTables> tables;  // If the plan wants them.
   };
 
   Backend* const backend_;

@@ -113,6 +113,7 @@ TEST_F(QuirectlLookTest, ABlockTellsItsOwners) {
 TEST_F(QuirectlLookTest, AnAuditOfARealPairIsClean) {
   const Ended run = WhileARequestRuns("quirectl audit; echo exit $?");
   EXPECT_THAT(run.output, HasSubstr(" references, 0 differences\n"));
+  EXPECT_THAT(run.output, HasSubstr("  3 rows of the worker compared, 0 differ\n"));
   EXPECT_THAT(run.output, HasSubstr("exit 0"));
   EXPECT_EQ(Json({"audit", "--repair"})["workers"].size(), 2u);
 }

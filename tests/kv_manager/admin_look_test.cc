@@ -112,9 +112,10 @@ class AdminLookTest : public ::testing::Test {
     EXPECT_TRUE(Call(&v1::AdminService::Stub::ListRequests, request, &response).ok());
     return response;
   }
-  v1::WorkerAudit Audit(bool repair = false) {
+  v1::WorkerAudit Audit(bool repair = false, int max_wait_ms = 0) {
     v1::AuditRequest request;
     request.set_repair(repair);
+    request.set_max_wait_ms(max_wait_ms);
     v1::AuditResponse response;
     EXPECT_TRUE(Call(&v1::AdminService::Stub::Audit, request, &response).ok());
     return response.workers(0);
@@ -275,6 +276,44 @@ TEST_F(AdminLookTest, AnAuditFindsAPlantedCountAndRepairsIt) {
   EXPECT_TRUE(Audit(/*repair=*/true).is_repaired());
   EXPECT_EQ(Audit().num_differences(), 0u);
   EXPECT_EQ(Audit().contradiction(), "");
+}
+
+TEST_F(AdminLookTest, AnAuditComparesTheRowsOfTheWorkerAndRepairsThem) {
+  Join();
+  EXPECT_EQ(Audit(false, 60'000).num_rows(), 0u) << "nothing runs";
+  EXPECT_EQ(Audit(false, 60'000).rows_not_compared(), "");
+  FakeWorker& worker = workers_["a"];
+  worker.HoldBack();
+  Begin(Request("first", 1, 9, 50));
+  EXPECT_EQ(Audit().rows_not_compared(), "not asked for");
+  EXPECT_EQ(Audit(false, 1).rows_not_compared(), "the worker began no step in time");
+
+  const auto audit_steps = [&](bool repair) {
+    std::atomic<bool> has_ended = false;
+    std::thread answers([&] {
+      while (!has_ended) {
+        worker.AnswerOnce();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+    v1::WorkerAudit audit = Audit(repair, 60'000);
+    has_ended = true;
+    answers.join();
+    return audit;
+  };
+  const v1::WorkerAudit clean = audit_steps(false);
+  EXPECT_EQ(clean.rows_not_compared(), "");
+  EXPECT_EQ(clean.num_rows(), 1u);
+  EXPECT_EQ(clean.num_row_differences(), 0u);
+  worker.TellFirstBlockWrongly(BlockId{15});
+  const v1::WorkerAudit found = audit_steps(/*repair=*/true);
+  ASSERT_EQ(found.row_differences_size(), 1);
+  EXPECT_EQ(found.row_differences(0).kind(), v1::RowDifference::KIND_BLOCK);
+  EXPECT_EQ(found.row_differences(0).request_id(), "first");
+  EXPECT_EQ(found.row_differences(0).found(), 15u);
+  EXPECT_TRUE(found.is_repaired());
+  EXPECT_EQ(audit_steps(false).num_row_differences(), 0u);
+  EXPECT_TRUE(worker.error().ok()) << worker.error();
 }
 
 TEST_F(AdminLookTest, ADrainedWorkerGetsNoRequestsAndFinishesItsOwn) {

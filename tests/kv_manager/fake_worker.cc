@@ -127,6 +127,11 @@ void FakeWorker::AnswerNextPlanWrongly() {
   answers_wrongly_ = true;
 }
 
+void FakeWorker::TellFirstBlockWrongly(BlockId block) {
+  const std::lock_guard lock(mutex_);
+  wrong_first_block_ = block;
+}
+
 bool FakeWorker::is_gone() const {
   const std::lock_guard lock(mutex_);
   return !worker_.has_value();
@@ -164,6 +169,9 @@ void FakeWorker::Execute(const StepPlan& plan) {
     return listener_->OnLost(*epoch_, result.status());
   }
   if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
+  if (!result->tables.empty() && wrong_first_block_.has_value()) {
+    result->tables[0].blocks[0] = *std::exchange(wrong_first_block_, std::nullopt);
+  }
   plan_tokens_.push_back(plan.num_tokens());
   listener_->OnResult(*epoch_, *std::move(result), us_per_token_ * plan.num_tokens());
 }

@@ -43,6 +43,8 @@ class FakeWorker {
   void TakeTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
+  // Says of the next tables that are asked for that the first block of the first row is this one.
+  void TellFirstBlockWrongly(BlockId block);
 
   bool is_gone() const;  // Killed, or drained.
   // What the first broken rule was; OK as long as every plan was right.
@@ -67,6 +69,7 @@ class FakeWorker {
   bool holds_back_ = false;
   bool dies_of_plans_ = false;
   bool answers_wrongly_ = false;
+  std::optional<BlockId> wrong_first_block_;
   int64_t us_per_token_ = 10;
   std::vector<int> plan_tokens_;
   absl::Status error_;

@@ -54,6 +54,7 @@ SamplingParams Read(const v1::RowSampling& in) {
 StepPlan Read(const v1::StepPlan& in) {
   StepPlan out;
   out.step = StepId{in.step()};
+  out.wants_tables = in.wants_tables();
   for (const v1::SequenceStart& start : in.starts()) {
     out.starts.push_back({RowId{start.row()}, SequenceId{start.sequence()}, start.sample_index(),
                           static_cast<int>(start.prompt_length()), Tokens(start.token_ids()), Read(start.sampling())});
@@ -149,6 +150,7 @@ StepPlan RandomPlan(Random* random, uint64_t step) {
     for (int i = random->Between(0, 3); i > 0; --i) slice.block_tail.push_back(BlockId(random->Between(0, 99)));
     plan.slices.push_back(std::move(slice));
   }
+  plan.wants_tables = random->OneIn(3);
   return plan;
 }
 
@@ -180,6 +182,9 @@ StepResult RandomResult(Random* random, const ExpectedResult& expected) {
       out.prompt_logprobs.back().token = token;
     }
     result.slices.push_back(std::move(out));
+    if (!expected.has_tables) continue;
+    RowTable& table = result.tables.emplace_back(RowTable{SequenceId{random->Next()}, random->Between(0, 99), {}});
+    for (int i = random->Between(0, 3); i > 0; --i) table.blocks.push_back(BlockId(random->Between(0, 99)));
   }
   return result;
 }
@@ -216,6 +221,13 @@ v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
     v1::PromptScores* scores = out.add_prompt_scores();
     scores->set_slice(i);
     for (const ScoredToken& token : slice.prompt_logprobs) Write(token, scores->mutable_scores());
+  }
+  for (const RowTable& table : result.tables) {
+    v1::RowTables* tables = out.mutable_tables();
+    tables->add_sequences(Value(table.sequence));
+    tables->add_computed_tokens(table.num_computed);
+    tables->add_table_lengths(table.blocks.size());
+    for (const BlockId block : table.blocks) tables->add_blocks(Value(block));
   }
   return out;
 }
@@ -369,6 +381,26 @@ TEST_F(MalformedResultTest, CandidateColumns) {
     EXPECT_THAT(ErrorAfter([&](auto* m) { m->set_candidate_logprobs(2, bad); }), HasSubstr("no finite number at 2"));
   }
   EXPECT_THAT(ErrorAfter([](auto* m) { m->set_candidate_logprobs(1, -0.25f); }), HasSubstr("a larger one at 1"));
+}
+
+TEST_F(MalformedResultTest, TableColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_sequences(1); }),
+            "worker sent tables.sequences: length 1, expected 0");
+  expected_.has_tables = true;
+  for (int i = 0; i < 4; ++i) {
+    message_.mutable_tables()->add_sequences(i);
+    message_.mutable_tables()->add_computed_tokens(3);
+    message_.mutable_tables()->add_table_lengths(i);
+  }
+  for (int i = 0; i < 6; ++i) message_.mutable_tables()->add_blocks(i);
+  EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_tables(); }), "worker sent tables.sequences: length 0, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_computed_tokens(1); }),
+            "worker sent tables.computed_tokens: length 5, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->clear_table_lengths(); }),
+            "worker sent tables.table_lengths: length 0, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->set_table_lengths(0, 1u << 31); }),
+            "worker sent tables.blocks: length 6, expected 2147483654");
 }
 
 TEST(DescriptionTest, CountsOutOfRangeAreNamed) {

@@ -48,7 +48,17 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
     QUIRE_RETURN_IF_ERROR(Read(slice));
     result.slices.push_back(Finish(slice));
   }
+  if (plan.wants_tables) result.tables = TellTables(plan);
   return result;
+}
+
+std::vector<RowTable> ShadowWorker::TellTables(const StepPlan& plan) const {
+  std::vector<RowTable> tables;
+  for (const SequenceSlice& slice : plan.slices) {
+    const Row& row = *rows_[Value(slice.row)];
+    tables.push_back({row.start.sequence, row.num_stored, row.table});
+  }
+  return tables;
 }
 
 void ShadowWorker::Row::Append(TokenId token) {

@@ -55,6 +55,8 @@ class ShadowWorker {
   absl::Status Read(const SequenceSlice& slice) const;
   SliceResult Finish(const SequenceSlice& slice);  // Samples and scores.
 
+  std::vector<RowTable> TellTables(const StepPlan& plan) const;
+
   int64_t SlotOf(const Row& row, int position) const;
 
   const ShadowModel model_;

@@ -97,6 +97,30 @@ TEST(ExecutorTest, ChunksBlocksRowsAndLogitRowsChangeNoBit) {
   }
 }
 
+TEST(ExecutorTest, RowsTellTheirTablesWhenAsked) {
+  TestWorker worker;
+  auto result = worker.Run(PlanBuilder(1)
+                               .Start(0, Tokens(3, 6))
+                               .Start(2, {5, 6})
+                               .Slice(0, 0, 4, false, {7, 2})
+                               .Slice(2, 0, 2, true, {4})
+                               .plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->has_tables());
+  result = worker.Run(PlanBuilder(2)
+                          .Fork(1, 2)
+                          .Slice(2, 2, 1, true)
+                          .Slice(0, 4, 2, true, {9, 8}, 1)
+                          .Slice(1, 2, 1, true, {5}, 0)
+                          .WantTables()
+                          .plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->tables().sequences(), ElementsAre(102, 100, 101));
+  EXPECT_THAT(result->tables().computed_tokens(), ElementsAre(3, 6, 3));
+  EXPECT_THAT(result->tables().table_lengths(), ElementsAre(1, 3, 1));
+  EXPECT_THAT(result->tables().blocks(), ElementsAre(4, 7, 9, 8, 5));
+}
+
 TEST(ExecutorTest, ScoresBelongToTheRowsThatAskForThem) {
   TestWorker worker;
   v1::RowSampling scored = Greedy();

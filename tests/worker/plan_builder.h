@@ -32,6 +32,11 @@ class PlanBuilder {
   PlanBuilder& Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
                      const std::vector<uint32_t>& tail = {}, uint32_t first_changed_block = 0);
 
+  PlanBuilder& WantTables() {
+    plan_.set_wants_tables(true);
+    return *this;
+  }
+
   const v1::StepPlan& plan() const { return plan_; }
 
  private:
