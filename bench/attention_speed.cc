@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/clocks.h"
 #include "kernels/half_float.h"
 
 namespace quire {

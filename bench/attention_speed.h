@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/memory_reader.h"
-#include "bench/samples.h"
+#include "client/load/samples.h"
 #include "kernels/backend.h"
 
 namespace quire {

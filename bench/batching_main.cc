@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "base/status.h"
 #include "bench/bench_main.h"
-#include "bench/request_lengths.h"
+#include "client/load/request_lengths.h"
 #include "bench/serving_sim.h"
 
 ABSL_FLAG(

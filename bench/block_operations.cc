@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "base/check.h"
+#include "bench/clocks.h"
 #include "kv_manager/paged_block_manager.h"
 
 namespace quire {

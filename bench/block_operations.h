@@ -1,7 +1,7 @@
 #ifndef QUIRE_BENCH_BLOCK_OPERATIONS_H_
 #define QUIRE_BENCH_BLOCK_OPERATIONS_H_
 
-#include "bench/samples.h"
+#include "client/load/samples.h"
 
 namespace quire {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bench/random.h"
-#include "bench/samples.h"
+#include "client/load/random.h"
+#include "bench/clocks.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/half_float.h"
 #include "worker/block_storage.h"

@@ -4,7 +4,7 @@
 
 #include "absl/memory/memory.h"
 #include "base/status.h"
-#include "bench/samples.h"
+#include "bench/clocks.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-#include "bench/samples.h"
+#include "bench/clocks.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/contiguous_block_manager.h"
-#include "bench/request_lengths.h"
+#include "client/load/request_lengths.h"
 #include "scheduler/request.h"
 
 namespace quire {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "bench/bench_main.h"
 #include "bench/memory_waste.h"
-#include "bench/request_lengths.h"
+#include "client/load/request_lengths.h"
 
 ABSL_FLAG(
     std::string, trace, "../shared/traces/azure_conv.csv",

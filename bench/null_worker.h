@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "bench/random.h"
+#include "client/load/random.h"
 #include "scheduler/step_plan.h"
 
 namespace quire {

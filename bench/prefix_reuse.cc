@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "bench/clocks.h"
 #include "kv_manager/paged_block_manager.h"
 
 namespace quire {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/prompt_trace.h"
-#include "bench/samples.h"
+#include "client/load/prompt_trace.h"
+#include "client/load/samples.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "bench/bench_main.h"
 #include "bench/prefix_reuse.h"
-#include "bench/prompt_trace.h"
+#include "client/load/prompt_trace.h"
 
 ABSL_FLAG(std::string, trace, "../shared/traces/mooncake_conversation.jsonl",
           "Mooncake trace (lines with input_length and hash_ids of 512 tokens). Without the file prompts are drawn.");

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/request_lengths.h"
-#include "bench/samples.h"
+#include "client/load/request_lengths.h"
+#include "client/load/samples.h"
 #include "bench/step_time.h"
 #include "scheduler/scheduler.h"
 

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "base/check.h"
 #include "bench/null_worker.h"
+#include "bench/clocks.h"
 #include "kv_manager/paged_block_manager.h"
 #include "kv_manager/wire.h"
 #include "quire/v1/worker.pb.h"

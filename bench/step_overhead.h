@@ -1,7 +1,7 @@
 #ifndef QUIRE_BENCH_STEP_OVERHEAD_H_
 #define QUIRE_BENCH_STEP_OVERHEAD_H_
 
-#include "bench/samples.h"
+#include "client/load/samples.h"
 
 namespace quire {
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "bench/samples.h"
+#include "bench/clocks.h"
 
 namespace quire {
 namespace {

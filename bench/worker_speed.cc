@@ -6,7 +6,8 @@
 
 #include "base/status.h"
 #include "bench/local_worker.h"
-#include "bench/random.h"
+#include "bench/clocks.h"
+#include "client/load/random.h"
 #include "kernels/cpu/backend.h"
 #include "kv_manager/paged_block_manager.h"
 #include "scheduler/scheduler.h"

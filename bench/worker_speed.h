@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "bench/samples.h"
+#include "client/load/samples.h"
 #include "bench/timed_backend.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"

@@ -256,7 +256,7 @@ int GenerateCommand::Run(const ClientOptions& client_options, OutputFormat forma
   }
   if (!can_print) stream->Cancel();
   const absl::Status status = stream->Finish();
-  interrupt.Watch(nullptr);
+  interrupt.Watch(static_cast<GenerateStream*>(nullptr));
   printer.End();
   if (!can_print) return kExitFailed;
   if (const int signal = interrupt.signal(); signal != 0) {

@@ -6,13 +6,14 @@
 #include <csignal>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace quire {
 
 struct Interrupt::State {
   std::mutex mutex;
-  GenerateStream* stream = nullptr;  // Guarded by mutex.
-  int signal = 0;                    // Guarded by mutex.
+  std::function<void()> cancel;  // Guarded by mutex.
+  int signal = 0;                // Guarded by mutex.
 };
 
 Interrupt::Interrupt() : state_(std::make_shared<State>()) {
@@ -25,11 +26,11 @@ Interrupt::Interrupt() : state_(std::make_shared<State>()) {
     int signal = 0;
     sigwait(&signals, &signal);
     {
-      // Under the lock, so that the stream cannot be destroyed meanwhile.
+      // Under the lock, so that what it cancels cannot be destroyed meanwhile.
       const std::lock_guard lock(state->mutex);
-      if (state->stream == nullptr) EndBySignal(signal);
+      if (!state->cancel) EndBySignal(signal);
       state->signal = signal;
-      state->stream->Cancel();
+      state->cancel();
     }
     sigwait(&signals, &signal);
     EndBySignal(signal);
@@ -37,8 +38,12 @@ Interrupt::Interrupt() : state_(std::make_shared<State>()) {
 }
 
 void Interrupt::Watch(GenerateStream* stream) {
+  Watch(stream == nullptr ? std::function<void()>() : [stream] { stream->Cancel(); });
+}
+
+void Interrupt::Watch(std::function<void()> cancel) {
   const std::lock_guard lock(state_->mutex);
-  state_->stream = stream;
+  state_->cancel = std::move(cancel);
 }
 
 int Interrupt::signal() const {

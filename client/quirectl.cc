@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/version.h"
 #include "client/admin_commands.h"
+#include "client/bench_command.h"
 #include "client/client.h"
 #include "client/connection_options.h"
 #include "client/generate_command.h"
@@ -33,6 +34,7 @@ constexpr char kDescription[] =
     "  quirectl tokenize \"Once upon a time\"\n"
     "  quirectl status\n"
     "  quirectl top\n"
+    "  quirectl bench --rate 10 --duration 60\n"
     "  quirectl blocks --map\n"
     "  quirectl pin --ttl 3600 - < system_prompt.txt\n"
     "  quirectl health readiness && echo ready\n";
@@ -163,6 +165,7 @@ int Main(int argc, char** argv) {
       ->option_text("SECONDS [10]");
 
   GenerateCommand generate(app.add_subcommand("generate"));
+  BenchCommand bench(app.add_subcommand("bench"));
 
   std::string text;
   bool no_special_tokens = false;
@@ -199,6 +202,7 @@ int Main(int argc, char** argv) {
   options.timeout = absl::Seconds(rpc_timeout_s);
   const OutputFormat format = format_name == "json" ? OutputFormat::kJson : OutputFormat::kText;
   if (app.got_subcommand("generate")) return generate.Run(options, format);
+  if (app.got_subcommand("bench")) return bench.Run(options, format);
 
   Client client(options);
   if (*tokenize) return RunTokenize(client, options.endpoint, format, text, !no_special_tokens);

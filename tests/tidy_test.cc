@@ -45,7 +45,8 @@ const std::map<std::string, Floor>& Floors() {
        {{"base", "kernels", "security", "serving", "worker", "quire"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf"}}},
       {"client",
-       {{"base", "client", "security", "quire", "google", "grpc"}, {"absl/", "grpcpp/", "google/protobuf", "CLI/"}}},
+       {{"base", "client", "security", "quire", "google", "grpc"},
+        {"absl/", "grpcpp/", "nlohmann/", "google/protobuf", "CLI/"}}},
   };
   return *floors;
 }

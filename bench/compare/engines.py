@@ -69,13 +69,13 @@ class Quire:
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder, "requests.csv")
             trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
-                f"2024-01-01 00:00:00.0000000,{prompt},{output}\n" for prompt, output in requests))
+                f"2024-01-01 00:00:00.0000000,{prompt - shared_tokens},{output}\n" for prompt, output in requests))
             endpoint, worker = f"unix:{folder}/manager", f"unix:{folder}/worker"
-            load = [self.binaries / "serve", f"--endpoint={endpoint}", "--json=-"]
+            load = [self.binaries / "quirectl", f"--endpoint={endpoint}", "--output=json", "bench"]
 
             def is_ready():  # The first request is the warm-up as well.
-                return '"completed": 1,' in output_of(load + ["--requests=1", "--mean-prompt=64", "--mean-output=4"],
-                                                      accept_failure=True)
+                return '"completed":1,' in output_of(load + ["--requests=1", "--input-tokens=64", "--output-tokens=4"],
+                                                     accept_failure=True)
 
             with processes(
                     [self.binaries / "quire-worker", f"--model={self.models / model}", f"--listen={worker}",
@@ -85,8 +85,8 @@ class Quire:
                      "--metrics-listen="]) as (worker_process, _):
                 wait_until(is_ready)
                 report = json.loads(output_of(
-                    load + [f"--trace={trace}", f"--requests={len(requests)}", f"--max-concurrency={clients}",
-                            f"--shared-prefix={shared_tokens}", f"--multiplex={multiplex}", "--seed=2"],
+                    load + [f"--trace={trace}", f"--concurrency={clients}", f"--shared-prefix-tokens={shared_tokens}",
+                            f"--multiplex={str(multiplex).lower()}", "--seed=2"],
                     accept_failure=True))
                 report["peak_bytes"] = peak_bytes(worker_process)
         return report

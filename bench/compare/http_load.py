@@ -1,4 +1,4 @@
-"""Load on llama-server: what bench/serve does to a manager, and the same report."""
+"""Load on llama-server: what `quirectl bench` does to a manager, and the same report."""
 
 import asyncio
 import json

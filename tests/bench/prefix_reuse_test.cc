@@ -12,9 +12,9 @@ using ::testing::HasSubstr;
 TEST(MooncakeTraceTest, PromptsAreReadChunkByChunk) {
   const auto prompts = ParseMooncakeTrace(
       "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 7]}\n"
-      "{\"timestamp\": 9, \"input_length\": 512, \"output_length\": 5, \"hash_ids\": [3]}\n");
+      "{\"timestamp\": 9, \"input_length\": 512, \"output_length\": 6, \"hash_ids\": [3]}\n");
   ASSERT_EQ(prompts.status(), absl::OkStatus());
-  EXPECT_THAT(*prompts, ElementsAre(TracedPrompt{600, {0, 7}}, TracedPrompt{512, {3}}));
+  EXPECT_THAT(*prompts, ElementsAre(TracedPrompt{600, {0, 7}, 5, 0}, TracedPrompt{512, {3}, 6, 0.009}));
   const std::vector<TokenId> tokens = TokensOf(prompts->front());
   EXPECT_EQ(tokens.size(), 600u);
   EXPECT_EQ(tokens[511], 511);

@@ -73,6 +73,22 @@ class LocalTest(unittest.TestCase):
                 return answers
             time.sleep(0.2)
 
+    def counters(self):
+        """Tokens as `quirectl top` and as the manager's metrics tell them."""
+        top = json.loads(self.quirectl("-o", "json", "top"))
+        metrics = read(self.said("metrics").split()[0])
+        return [int(top["prompt_tokens"]), int(top["completion_tokens"]),
+                *(int(float(re.search(rf"^{name} (.*)$", metrics, re.MULTILINE)[1]))
+                  for name in ("quire_prompt_tokens_total", "quire_generated_tokens_total"))]
+
+    def check_a_load_shows(self):
+        before = self.counters()
+        load = json.loads(self.quirectl("-o", "json", "bench", "--requests=10", "--rate=50", "--output-tokens=8"))
+        self.assertEqual(load["completed"], 10)
+        sent = [load["total_input_tokens"], load["total_output_tokens"]]
+        self.assertEqual([now - then for now, then in zip(self.counters(), before)], sent * 2)
+        self.assertIn("TTFT p50 ", self.quirectl("top"))
+
     def test_it_comes_up_serves_and_leaves_nothing_behind(self):
         self.assertNotEqual(self.quirectl("generate", "Once upon a time", "-n", "20"), "")
         self.assertEqual(self.quirectl("status").count(" ready "), 2)
@@ -82,6 +98,8 @@ class LocalTest(unittest.TestCase):
             self.assertEqual(self.targets_of_prometheus(), ["up"] * 3)
         else:
             print("no prometheus here: not asked")
+
+        self.check_a_load_shows()
 
         logs = pathlib.Path(self.said("logs"))
         self.assertEqual(len(processes_with(logs)), 4 if shutil.which("prometheus") else 3)

@@ -90,16 +90,16 @@ class Prometheus:
 
 
 def load(quirectl, done, failures):
-    """Requests of all kinds, one after the other: long prompts that they share, samples, beams, and tenants."""
-    story = "Once upon a time there was a fox with a red hat. " * 4
-    kinds = [["-n", "60"], ["-n", "40", "--samples", "3", "-t", "0.9"], ["-n", "24", "--beam", "3"],
-             ["-n", "40", "--tenant", "blue"]]
+    """Requests of all kinds, one kind after the other: long prompts that they share, samples, beams, and tenants."""
+    kinds = [["--output-tokens=60"], ["--output-tokens=40", "--n=3"], ["--output-tokens=24", "--beams=3"],
+             ["--output-tokens=40", "--tenant=blue"]]
     i = 0
     while not done.is_set():
-        ended = subprocess.run(quirectl + ["generate", story + f"It was {i % 5}.", *kinds[i % len(kinds)]],
+        ended = subprocess.run(quirectl + ["bench", "--requests=2", "--rate=50", "--shared-prefix-tokens=60",
+                                           "--input-tokens=4..12", f"--seed={i % 5}", *kinds[i % len(kinds)]],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if ended.returncode != 0:
-            failures.append(f"quirectl generate: {ended.stderr}")
+            failures.append(f"quirectl bench: {ended.stderr}")
         i += 1
 
 

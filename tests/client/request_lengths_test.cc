@@ -1,9 +1,9 @@
-#include "bench/request_lengths.h"
+#include "client/load/request_lengths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/samples.h"
+#include "client/load/samples.h"
 
 namespace quire {
 namespace {

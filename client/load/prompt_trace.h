@@ -1,5 +1,5 @@
-#ifndef QUIRE_BENCH_PROMPT_TRACE_H_
-#define QUIRE_BENCH_PROMPT_TRACE_H_
+#ifndef QUIRE_CLIENT_LOAD_PROMPT_TRACE_H_
+#define QUIRE_CLIENT_LOAD_PROMPT_TRACE_H_
 
 #include <cstdint>
 #include <string>
@@ -18,11 +18,14 @@ struct TracedPrompt {
 
   int num_tokens = 0;
   std::vector<int> chunks;
+  int num_output_tokens = 1;
+  double arrival_s = 0;  // After the trace's beginning.
 
   bool operator==(const TracedPrompt&) const = default;
 };
 
-// Lines of the Mooncake traces: {"timestamp": ..., "input_length": 600, "output_length": ..., "hash_ids": [0, 7]}.
+// Lines of the Mooncake traces: {"timestamp": 1500, "input_length": 600, "output_length": 52, "hash_ids": [0, 7]}, with
+// the time in ms. Without a time a prompt arrives at the beginning, without an output length one token is generated.
 // INVALID_ARGUMENT names the first bad line.
 absl::StatusOr<std::vector<TracedPrompt>> ParseMooncakeTrace(absl::string_view jsonl);
 
@@ -43,4 +46,4 @@ std::vector<TokenId> TokensOf(const TracedPrompt& prompt);
 
 }  // namespace quire
 
-#endif  // QUIRE_BENCH_PROMPT_TRACE_H_
+#endif  // QUIRE_CLIENT_LOAD_PROMPT_TRACE_H_

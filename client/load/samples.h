@@ -1,5 +1,5 @@
-#ifndef QUIRE_BENCH_SAMPLES_H_
-#define QUIRE_BENCH_SAMPLES_H_
+#ifndef QUIRE_CLIENT_LOAD_SAMPLES_H_
+#define QUIRE_CLIENT_LOAD_SAMPLES_H_
 
 #include <vector>
 
@@ -18,6 +18,7 @@ class Samples {
   // The smallest value that at least a share `p` of all do not exceed; 0 without values.
   double Quantile(double p) const;
   double Median() const { return Quantile(0.5); }
+  double Max() const { return Quantile(1); }
   double Mean() const;
 
  private:
@@ -25,17 +26,6 @@ class Samples {
   mutable bool is_sorted_ = false;
 };
 
-// CPU time of this thread: other work on the machine disturbs it less than the time on the wall.
-double ThreadCpuSeconds();
-
-// The steady clock.
-double WallSeconds();
-
-// The clock for what runs on so many threads: CPU time of one, which works in the calling thread.
-inline double SecondsOf(int num_threads) {
-  return num_threads == 1 ? ThreadCpuSeconds() : WallSeconds();
-}
-
 }  // namespace quire
 
-#endif  // QUIRE_BENCH_SAMPLES_H_
+#endif  // QUIRE_CLIENT_LOAD_SAMPLES_H_

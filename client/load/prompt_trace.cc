@@ -1,4 +1,4 @@
-#include "bench/prompt_trace.h"
+#include "client/load/prompt_trace.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "bench/random.h"
+#include "client/load/random.h"
 
 namespace quire {
 namespace {
 
 constexpr int kMaxChunk = (1 << 30) / TracedPrompt::kChunkTokens;
+constexpr uint64_t kMaxOutput = 1 << 30;
 
 bool ParsePrompt(absl::string_view line, TracedPrompt* prompt) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -32,6 +33,12 @@ bool ParsePrompt(absl::string_view line, TracedPrompt* prompt) {
   const int64_t capacity = static_cast<int64_t>(prompt->chunks.size()) * TracedPrompt::kChunkTokens;
   if (num_tokens <= capacity - TracedPrompt::kChunkTokens || num_tokens > capacity || num_tokens < 1) return false;
   prompt->num_tokens = static_cast<int>(num_tokens);
+  const nlohmann::json output = json.value("output_length", nlohmann::json(1));
+  const nlohmann::json timestamp = json.value("timestamp", nlohmann::json(0));
+  if (!output.is_number_unsigned() || output.get<uint64_t>() > kMaxOutput) return false;
+  if (!timestamp.is_number() || timestamp.get<double>() < 0) return false;
+  prompt->num_output_tokens = std::max(1, output.get<int>());
+  prompt->arrival_s = timestamp.get<double>() / 1000;
   return true;
 }
 

@@ -1,5 +1,5 @@
-#ifndef QUIRE_BENCH_REQUEST_LENGTHS_H_
-#define QUIRE_BENCH_REQUEST_LENGTHS_H_
+#ifndef QUIRE_CLIENT_LOAD_REQUEST_LENGTHS_H_
+#define QUIRE_CLIENT_LOAD_REQUEST_LENGTHS_H_
 
 #include <cstdint>
 #include <string>
@@ -41,4 +41,4 @@ absl::StatusOr<Conversations> LoadConversations(const std::string& path, int cou
 
 }  // namespace quire
 
-#endif  // QUIRE_BENCH_REQUEST_LENGTHS_H_
+#endif  // QUIRE_CLIENT_LOAD_REQUEST_LENGTHS_H_

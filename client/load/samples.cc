@@ -1,9 +1,7 @@
-#include "bench/samples.h"
+#include "client/load/samples.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 
 namespace quire {
@@ -19,16 +17,6 @@ double Samples::Quantile(double p) const {
 double Samples::Mean() const {
   if (values_.empty()) return 0;
   return std::accumulate(values_.begin(), values_.end(), 0.0) / size();
-}
-
-double ThreadCpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double WallSeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace quire

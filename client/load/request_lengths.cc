@@ -1,4 +1,4 @@
-#include "bench/request_lengths.h"
+#include "client/load/request_lengths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "bench/random.h"
+#include "client/load/random.h"
 
 namespace quire {
 namespace {

@@ -1,5 +1,5 @@
-#ifndef QUIRE_BENCH_RANDOM_H_
-#define QUIRE_BENCH_RANDOM_H_
+#ifndef QUIRE_CLIENT_LOAD_RANDOM_H_
+#define QUIRE_CLIENT_LOAD_RANDOM_H_
 
 #include <cmath>
 #include <cstdint>
@@ -23,6 +23,20 @@ class BenchRandom {
   double Uniform() { return (static_cast<double>(Next() >> 11) + 0.5) / static_cast<double>(1ull << 53); }
   // Mean 1: the gaps between arrivals of a Poisson process.
   double Exponential() { return -std::log(Uniform()); }
+  // Mean `shape`, by Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). REQUIRES: shape > 0.
+  double Gamma(double shape) {
+    if (shape < 1) {
+      const double power = std::pow(Uniform(), 1 / shape);
+      return Gamma(shape + 1) * power;
+    }
+    const double d = shape - 1.0 / 3;
+    const double c = 1 / std::sqrt(9 * d);
+    while (true) {
+      const double x = Normal();
+      const double v = std::pow(1 + c * x, 3);
+      if (v > 0 && std::log(Uniform()) < x * x / 2 + d - d * v + d * std::log(v)) return d * v;
+    }
+  }
   double Normal() { return std::sqrt(2 * Exponential()) * std::cos(2 * std::numbers::pi * Uniform()); }
 
  private:
@@ -31,4 +45,4 @@ class BenchRandom {
 
 }  // namespace quire
 
-#endif  // QUIRE_BENCH_RANDOM_H_
+#endif  // QUIRE_CLIENT_LOAD_RANDOM_H_

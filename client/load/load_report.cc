@@ -1,0 +1,183 @@
+#include "client/load/load_report.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+
+namespace quire {
+namespace {
+
+// A load is what was asked for as long as at most one request in a hundred is later than this.
+constexpr double kMaxLagMs = 50;
+
+struct Times {
+  const char* name;
+  const char* title;
+  const Samples* ms;
+};
+
+std::vector<Times> TimesOf(const LoadReport& report) {
+  return {{"ttft", "Time to first token", &report.ttft_ms},
+          {"tpot", "Time per output token", &report.tpot_ms},
+          {"itl", "Inter-token latency", &report.itl_ms},
+          {"e2el", "End-to-end latency", &report.e2el_ms}};
+}
+
+double PerSecond(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+double Share(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+// "resource_exhausted", as proto and metrics spell it.
+std::string CodeName(absl::StatusCode code) {
+  return absl::AsciiStrToLower(absl::StatusCodeToString(code));
+}
+
+bool ParseMilliseconds(absl::string_view text, double* ms) {
+  absl::Duration duration;
+  if (!absl::SimpleAtod(text, ms)) {
+    if (!absl::ParseDuration(text, &duration)) return false;
+    *ms = absl::ToDoubleMilliseconds(duration);
+  }
+  return std::isfinite(*ms) && *ms > 0;
+}
+
+void AppendLine(std::string* text, const char* title, const std::string& value) {
+  absl::StrAppendFormat(text, "%-36s %s\n", title, value);
+}
+
+void AppendTimes(std::string* text, const Times& times) {
+  absl::StrAppendFormat(text, "%-24s %10.2f %10.2f %10.2f %10.2f %10.2f\n", times.title, times.ms->Mean(),
+                        times.ms->Median(), times.ms->Quantile(0.9), times.ms->Quantile(0.99), times.ms->Max());
+}
+
+// What the reader must know before believing the numbers.
+std::string Warnings(const LoadReport& report) {
+  std::string text;
+  if (report.held_ms.size() > 0) {
+    absl::StrAppendFormat(&text,
+                          "warning: --max-in-flight held %d requests back, for up to %.0f ms; their latencies include "
+                          "it\n",
+                          report.held_ms.size(), report.held_ms.Max());
+  }
+  if (report.could_not_keep_up()) {
+    absl::StrAppendFormat(&text,
+                          "warning: this machine could not keep up: 1 %% of the requests were sent over %.0f ms late. "
+                          "Latencies count from when they should have been sent\n",
+                          report.lag_ms.Quantile(0.99));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<ServiceLevel> ParseServiceLevel(absl::string_view text) {
+  ServiceLevel level;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> entry = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    std::optional<double>* limit = entry.first == "ttft"   ? &level.ttft_ms
+                                   : entry.first == "tpot" ? &level.tpot_ms
+                                   : entry.first == "itl"  ? &level.itl_ms
+                                   : entry.first == "e2el" ? &level.e2el_ms
+                                                           : nullptr;
+    double ms = 0;
+    if (limit == nullptr || !ParseMilliseconds(entry.second, &ms)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "has \"", part, "\", expected NAME:TIME with ttft, tpot, itl or e2el and a time such as 500ms or 2s"));
+    }
+    *limit = ms;
+  }
+  return level;
+}
+
+int64_t LoadReport::num_failed() const {
+  int64_t num_failed = 0;
+  for (const auto& [code, count] : failures) num_failed += count;
+  return num_failed;
+}
+
+bool LoadReport::could_not_keep_up() const {
+  return lag_ms.Quantile(0.99) > kMaxLagMs;
+}
+
+nlohmann::ordered_json ToJson(const LoadReport& report) {
+  nlohmann::ordered_json json = {
+      {"duration", report.duration_s},
+      {"completed", report.num_completed},
+      {"failed", report.num_failed()},
+      {"cancelled", report.num_cancelled},
+      {"failed_by_code", nlohmann::ordered_json::object()},
+      {"total_input_tokens", report.input_tokens},
+      {"total_output_tokens", report.output_tokens},
+      {"total_cached_tokens", report.cached_tokens},
+      {"sent_rate", PerSecond(report.num_sent - 1, report.sending_s)},
+      {"request_throughput", PerSecond(report.num_completed, report.duration_s)},
+      {"request_goodput", nullptr},
+      {"output_throughput", PerSecond(report.output_tokens, report.duration_s)},
+      {"total_token_throughput", PerSecond(report.input_tokens + report.output_tokens, report.duration_s)},
+      {"max_concurrent_requests", report.max_in_flight},
+      {"preemptions", nullptr}};
+  for (const auto& [code, count] : report.failures) json["failed_by_code"][CodeName(code)] = count;
+  if (report.has_service_level) json["request_goodput"] = PerSecond(report.num_good, report.duration_s);
+  if (report.num_preemptions.has_value()) json["preemptions"] = *report.num_preemptions;
+  const auto add = [&](const char* name, const Samples& ms) {
+    json[absl::StrCat("mean_", name, "_ms")] = ms.Mean();
+    json[absl::StrCat("median_", name, "_ms")] = ms.Median();
+    json[absl::StrCat("p90_", name, "_ms")] = ms.Quantile(0.9);
+    json[absl::StrCat("p99_", name, "_ms")] = ms.Quantile(0.99);
+    json[absl::StrCat("max_", name, "_ms")] = ms.Max();
+  };
+  for (const Times& times : TimesOf(report)) add(times.name, *times.ms);
+  add("send_lag", report.lag_ms);
+  json["held_requests"] = report.held_ms.size();
+  json["max_held_ms"] = report.held_ms.Max();
+  json["could_not_keep_up"] = report.could_not_keep_up();
+  return json;
+}
+
+std::string ToText(const LoadReport& report) {
+  std::string text;
+  const auto count = [](int64_t value) { return absl::StrCat(value); };
+  const auto rate = [](double value) { return absl::StrFormat("%.2f", value); };
+  AppendLine(&text, "Successful requests:", count(report.num_completed));
+  AppendLine(&text, "Failed requests:", count(report.num_failed()));
+  for (const auto& [code, number] : report.failures) {
+    AppendLine(&text, absl::StrCat("  ", CodeName(code), ":").c_str(), count(number));
+  }
+  if (report.num_cancelled > 0) AppendLine(&text, "Cancelled requests:", count(report.num_cancelled));
+  AppendLine(&text, "Benchmark duration (s):", rate(report.duration_s));
+  AppendLine(&text, "Total input tokens:", count(report.input_tokens));
+  AppendLine(&text, "Total generated tokens:", count(report.output_tokens));
+  AppendLine(&text, "Input tokens from the prefix cache:",
+             absl::StrFormat("%d (%.1f %%)", report.cached_tokens, Share(report.cached_tokens, report.input_tokens)));
+  if (report.num_preemptions.has_value()) {
+    AppendLine(&text, "Preemptions meanwhile:", count(*report.num_preemptions));
+  }
+  AppendLine(&text, "Requests sent (req/s):", rate(PerSecond(report.num_sent - 1, report.sending_s)));
+  AppendLine(&text, "Request throughput (req/s):", rate(PerSecond(report.num_completed, report.duration_s)));
+  if (report.has_service_level) {
+    AppendLine(&text, "Request goodput (req/s):",
+               absl::StrFormat("%.2f (%.1f %% of requests)", PerSecond(report.num_good, report.duration_s),
+                               Share(report.num_good, report.num_sent)));
+  }
+  AppendLine(&text, "Input token throughput (tok/s):", rate(PerSecond(report.input_tokens, report.duration_s)));
+  AppendLine(&text, "Output token throughput (tok/s):", rate(PerSecond(report.output_tokens, report.duration_s)));
+  AppendLine(&text, "Peak concurrent requests:", count(report.max_in_flight));
+  absl::StrAppendFormat(&text, "\n%-24s %10s %10s %10s %10s %10s\n", "(ms)", "mean", "p50", "p90", "p99", "max");
+  for (const Times& times : TimesOf(report)) AppendTimes(&text, times);
+  AppendTimes(&text, {"send_lag", "Sent late by", &report.lag_ms});
+  const std::string warnings = Warnings(report);
+  return absl::StrCat(text, warnings.empty() ? "" : "\n", warnings);
+}
+
+}  // namespace quire

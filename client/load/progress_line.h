@@ -1,0 +1,26 @@
+#ifndef QUIRE_CLIENT_LOAD_PROGRESS_LINE_H_
+#define QUIRE_CLIENT_LOAD_PROGRESS_LINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "client/load/load_generator.h"
+
+namespace quire {
+
+// When a load is done; 0: no such bound.
+struct LoadGoal {
+  int64_t num_requests = 0;
+  double duration_s = 0;
+};
+
+// "420 of 1000 requests, 12 in flight, 3 failed, 1234 tokens/s, 21 s". `before` is what the line before has told;
+// tokens per second are those since.
+std::string DescribeProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal);
+
+// The same with a bar in front, "[#####-----]  50 % ", in at most `columns` columns.
+std::string DrawProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal, int columns);
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_LOAD_PROGRESS_LINE_H_
