@@ -11,6 +11,7 @@
 #include "kv_manager/grpc_worker_client.h"
 #include "kv_manager/metrics.h"
 #include "security/credentials.h"
+#include "serving/certificate_metrics.h"
 
 namespace quire {
 namespace {
@@ -98,6 +99,8 @@ absl::Status Manager::Listen() {
   QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
   metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts(),
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
+  metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
+      {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
   return absl::OkStatus();
 }
 

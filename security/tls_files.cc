@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -86,6 +87,15 @@ absl::Status CheckTlsFiles(const TlsFiles& files, absl::string_view prefix) {
   }
   if (files.authority.empty()) return absl::OkStatus();
   return ReadCertificate(absl::StrCat(prefix, "ca"), files.authority).status();
+}
+
+absl::StatusOr<absl::Time> CertificateExpiry(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate("certificate", path));
+  std::tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) {
+    return Bad("certificate: the end of validity of ", path, " is no time");
+  }
+  return absl::FromTM(end, absl::UTCTimeZone());
 }
 
 }  // namespace quire

@@ -4,7 +4,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace quire {
 
@@ -22,6 +24,9 @@ struct TlsFiles {
 // certificate is valid today. Otherwise INVALID_ARGUMENT that names the flag, `prefix` before "cert", "key" or "ca":
 // "--tls-key: /a/key.pem is not the key of /a/cert.pem".
 absl::Status CheckTlsFiles(const TlsFiles& files, absl::string_view prefix);
+
+// The end of validity of the first certificate in a PEM file. INVALID_ARGUMENT when there is none.
+absl::StatusOr<absl::Time> CertificateExpiry(const std::string& path);
 
 }  // namespace quire
 

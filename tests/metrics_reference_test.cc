@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "kv_manager/metrics.h"
+#include "serving/certificate_metrics.h"
 #include "tests/kv_manager/some_status.h"
 #include "worker/metrics.h"
 
@@ -74,8 +75,10 @@ std::string Reference() {
   const Families vllm(first_vllm, own.end());
   own.erase(first_vllm, own.end());
   const WorkerStats stats;
+  const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
   return absl::StrCat(kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm,
-                      Table(vllm), "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()));
+                      Table(vllm), "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()),
+                      "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {

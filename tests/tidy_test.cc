@@ -37,7 +37,7 @@ const std::map<std::string, Floor>& Floors() {
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},
-      {"serving", {{"base", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf"}}},
+      {"serving", {{"base", "security", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf"}}},
       {"kv_manager",
        {{"base", "scheduler", "security", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},

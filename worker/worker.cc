@@ -10,6 +10,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 #include "security/credentials.h"
+#include "serving/certificate_metrics.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
@@ -183,6 +184,8 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
                                                            .block_bytes = storage_->layout().block_bytes_all_layers(),
                                                            .block_size = limits.block_size,
                                                            .max_sequences = limits.max_sequences}));
+  metrics_->Add(std::make_shared<CertificateMetrics>(
+      std::vector<CertificateMetrics::File>{{"server", options.transport.tls.certificate}}));
   return absl::OkStatus();
 }
 

@@ -49,6 +49,15 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def self_signed(folder, name):
+    """A certificate for `name`, valid for a month, and its key beside it."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "30", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+                    "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"],
+                   check=True, capture_output=True)
+    return folder / f"{name}.crt"
+
+
 def configure(folder, manager_port, worker_port):
     """The files of deploy/prometheus in `folder`: with these ports, and a second for what takes several there."""
     shutil.copytree(files.PROMETHEUS, folder)
@@ -129,20 +138,24 @@ def complaints(prometheus):
 
 def main():
     programs = pathlib.Path(sys.argv[1])
-    if shutil.which("prometheus") is None:
-        print("skipped: prometheus is not installed")
-        return SKIPPED
+    for program in ("prometheus", "openssl"):
+        if shutil.which(program) is None:
+            print(f"skipped: {program} is not installed")
+            return SKIPPED
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         worker_port = start(stack, [programs / "quire-worker", f"--model={files.ROOT}/models/tales",
                                     f"--listen=unix:{folder}/worker", "--metrics-listen=127.0.0.1:0", "--threads=1",
                                     "--num-blocks=64", "--swap-bytes=1MiB"], r"metrics on port (\d+)")
+        certificate = self_signed(folder, "manager")
         manager_port = start(stack, [programs / "quire-manager", f"--workers=unix:{folder}/worker",
-                                     f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0"],
+                                     f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0",
+                                     f"--tls-cert={certificate}", f"--tls-key={folder}/manager.key"],
                              r"metrics on port (\d+)")
         configure(folder / "prometheus", manager_port, worker_port)
         prometheus = Prometheus(stack, folder / "prometheus")
-        quirectl = [programs / "quirectl", "--endpoint", f"unix:{folder}/manager"]
+        quirectl = [programs / "quirectl", "--endpoint", f"unix:{folder}/manager", "--tls-ca", certificate,
+                    "--tls-name", "manager"]
         done = threading.Event()
         failures = []
         clients = [threading.Thread(target=load, args=(quirectl, done, failures)) for _ in range(CLIENTS)]

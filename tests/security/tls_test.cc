@@ -7,12 +7,15 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "security/credentials.h"
 #include "security/tls_files.h"
+#include "serving/certificate_metrics.h"
 #include "serving/grpc_server.h"
 #include "tests/security/certificates.h"
 
@@ -97,6 +100,22 @@ TEST_F(TlsTest, FilesThatCannotBeUsedAreNamed) {
   EXPECT_EQ(Error({.certificate = good.certificate, .key = good.certificate}),
             "--tls-key: " + good.certificate + " holds no private key in PEM format without a password");
   EXPECT_THAT(Error(authority_.Issue("old", "old", /*is_expired=*/true)), HasSubstr("/old.crt expired "));
+}
+
+TEST_F(TlsTest, MetricsShowWhenCertificatesExpire) {
+  const TlsFiles files = authority_.Issue("server");
+  const auto expiry_of = [](const std::string& path) {
+    const std::vector<CertificateMetrics::File> certificates = {{"server", path}, {"worker client", ""}};
+    const auto families = CertificateMetrics(certificates).Collect();
+    EXPECT_EQ(families.at(0).metric.size(), 1u);
+    return families.at(0).metric.at(0).gauge.value;
+  };
+  const double now = static_cast<double>(absl::ToUnixSeconds(absl::Now()));
+  EXPECT_NEAR(expiry_of(files.certificate) - now, 86'400, 60);
+  authority_.Issue("server", "server", /*is_expired=*/true);
+  EXPECT_NEAR(expiry_of(files.certificate) - now, -86'400, 60);
+  EXPECT_EQ(expiry_of(directory_ / "nothing"), 0);
+  EXPECT_TRUE(CertificateMetrics({}).Collect().empty());
 }
 
 TEST_F(TlsTest, AServerWithAnAuthorityTakesOnlyThoseItVouchesFor) {
