@@ -6,24 +6,12 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "kv_manager/loop_look.h"
 #include "kv_manager/message_bytes.h"
 #include "kv_manager/rpc_status.h"
 #include "quire/v1/inspect.pb.h"
 
 namespace quire {
-namespace {
-
-// On the thread of the step loop, which waits for it.
-void CopyBlocks(const StepLoop::View& loop, BlockLook* out) {
-  out->is_ready = loop.blocks != nullptr && loop.link.is_ready();
-  if (!out->is_ready) return;
-  out->epoch = loop.link.epoch();
-  out->step = loop.link.num_steps() + loop.link.num_plans_in_flight();
-  out->block_size = loop.blocks->block_size();
-  loop.blocks->CopyStates(&out->states);
-}
-
-}  // namespace
 
 // Over when the last step loop has let go of it. Each loop writes an entry of its own.
 struct BlockWatch::Round {

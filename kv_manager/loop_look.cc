@@ -126,6 +126,15 @@ v1::RowDifference::Kind EncodeKind(RowDifference::Kind kind) {
 
 }  // namespace
 
+void CopyBlocks(const StepLoop::View& loop, BlockLook* out) {
+  out->is_ready = loop.blocks != nullptr && loop.link.is_ready();
+  if (!out->is_ready) return;
+  out->epoch = loop.link.epoch();
+  out->step = loop.link.num_steps() + loop.link.num_plans_in_flight();
+  out->block_size = loop.blocks->block_size();
+  loop.blocks->CopyStates(&out->states);
+}
+
 void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* out) {
   if (loop.scheduler == nullptr) return;
   BlockSet seen = RoomForAll(loop);

@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/ids.h"
+#include "kv_manager/block_changes.h"
 #include "kv_manager/step_loop.h"
 #include "kv_manager/table_audit.h"
 #include "quire/v1/inspect.pb.h"
@@ -24,6 +25,9 @@ void SetMoment(const StepLoop::View& loop, Message* out) {
   out->set_epoch(loop.link.epoch());
   out->set_step(loop.link.num_steps() + loop.link.num_plans_in_flight());
 }
+
+// The states of all blocks, a byte each, and the moment; only that it is not ready otherwise.
+void CopyBlocks(const StepLoop::View& loop, BlockLook* out);
 
 // Some requests without their names.
 struct ListedRequests {

@@ -79,7 +79,10 @@ Manager::Manager(const ManagerOptions& options)
           {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
           &SteadyClock(), options.max_tenant_labels),
       inference_(&engine_, options.inference),
-      admin_(&engine_, &inference_) {}
+      admin_(&engine_, &inference_),
+      status_page_({.engine = &engine_,
+                    .request_names = [this] { return inference_.RequestNames(); },
+                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
 
 Manager::~Manager() {
   discovery_.reset();
@@ -101,6 +104,10 @@ absl::Status Manager::Listen() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  if (!options_.has_status_page) return absl::OkStatus();
+  metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });
+  metrics_->AddPage("/status.json", [this](const HttpRequest& request) { return status_page_.Status(request); });
+  metrics_->AddPage("/block.json", [this](const HttpRequest& request) { return status_page_.Block(request); });
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "kv_manager/inference_service.h"
 #include "kv_manager/manager_engine.h"
 #include "kv_manager/options.h"
+#include "kv_manager/status_page.h"
 #include "kv_manager/worker_discovery.h"
 #include "serving/grpc_server.h"
 #include "serving/metrics_server.h"
@@ -41,6 +42,7 @@ class Manager {
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
   std::unique_ptr<GrpcServer> server_;  // Hears of the engine's readiness, which begins with the first worker.
+  StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<WorkerDiscovery> discovery_;
 };

@@ -47,6 +47,9 @@ ABSL_FLAG(int32_t, max_tenant_labels, 32,
 ABSL_FLAG(bool, vllm_metrics, true,
           "Show the most used metrics under vLLM's names, too, for its dashboards and for gateways that pick endpoints "
           "by them.");
+ABSL_FLAG(bool, status_page, true,
+          "Show a page of workers, blocks, rates and requests at / of the metrics port, read-only. Single requests are "
+          "on it for who opens it on this machine itself, and only without --tokens and --tls-ca.");
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
           "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
           "--max-tokens-per-step may be lower.");
@@ -266,6 +269,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
   options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
   options.has_vllm_metrics = absl::GetFlag(FLAGS_vllm_metrics);
+  options.has_status_page = absl::GetFlag(FLAGS_status_page);
   options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
@@ -290,7 +294,7 @@ const ProgramFlags& ManagerFlags() {
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
       {{"Addresses:", {"workers", "listen", "metrics_listen"}},
-       {"Metrics:", {"max_tenant_labels", "vllm_metrics"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
        TransportFlagGroup(),
        {"Who may call:", {"tokens", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},

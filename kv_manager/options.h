@@ -31,6 +31,7 @@ struct ManagerOptions {
   double max_pinned_share = 0;
   int max_tenant_labels = 0;
   bool has_vllm_metrics = true;
+  bool has_status_page = true;
   InferenceServiceOptions inference;
   int max_step_ms;  // 0: no limit.
   absl::Duration step_timeout;

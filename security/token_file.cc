@@ -1,7 +1,6 @@
 #include "security/token_file.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "security/digest.h"
 
 namespace quire {
 namespace {
@@ -24,8 +24,6 @@ namespace {
 constexpr int64_t kLookEveryUs = 1'000'000;
 constexpr size_t kMaxTenantBytes = 128;
 constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
-
-static_assert(SHA256_DIGEST_LENGTH == 32);
 
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
@@ -66,8 +64,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
 }
 
 std::optional<Caller> TokenTable::Find(absl::string_view token) const {
-  std::array<uint8_t, 32> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), digest.data());
+  const std::array<uint8_t, 32> digest = Sha256(token);
   // All entries are compared, in full.
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {

@@ -82,6 +82,11 @@ const std::vector<SourceFile>& CppFiles() {
   return *files;
 }
 
+// Those that people write, documents excepted.
+std::vector<SourceFile> TextFiles() {
+  return FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto", ".html", ".css", ".js"});
+}
+
 std::string FirstComponent(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
@@ -126,19 +131,21 @@ TEST(TidyTest, EveryFileBelongsToATarget) {
   for (const SourceFile& cmake : FilesWithExtension({".txt", ".cmake"})) {
     const std::string folder = fs::path(cmake.path).parent_path().string();
     for (const std::string& line : cmake.lines) {
-      static const std::regex word("[A-Za-z0-9_./]+\\.(cc|cu|h)\\b");
+      static const std::regex word("[A-Za-z0-9_./]+\\.(cc|cu|h|html|css|js)\\b");
       for (std::sregex_iterator it(line.begin(), line.end(), word), end; it != end; ++it) {
         listed.insert((fs::path(folder) / it->str()).lexically_normal().string());
       }
     }
   }
-  for (const SourceFile& file : CppFiles()) {
+  std::vector<SourceFile> files = CppFiles();
+  for (SourceFile& page : FilesWithExtension({".html", ".css", ".js"})) files.push_back(std::move(page));
+  for (const SourceFile& file : files) {
     EXPECT_TRUE(listed.contains(file.path)) << file.path << " is in no CMakeLists.txt";
   }
 }
 
 TEST(TidyTest, LinesAndFilesAreShort) {
-  for (const SourceFile& file : FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto"})) {
+  for (const SourceFile& file : TextFiles()) {
     if (file.path.find("/golden/") != std::string::npos) continue;
     EXPECT_LE(file.lines.size(), kMaxFileLines) << file.path;
     for (size_t i = 0; i < file.lines.size(); ++i) {
@@ -153,7 +160,7 @@ TEST(TidyTest, LinesAndFilesAreShort) {
 TEST(TidyTest, NothingIsLeftForLater) {
   // Assembled so that this file does not contain them.
   const std::regex later(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
-  for (const SourceFile& file : FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto"})) {
+  for (const SourceFile& file : TextFiles()) {
     if (file.path.find("/golden/") != std::string::npos) continue;
     for (size_t i = 0; i < file.lines.size(); ++i) {
       EXPECT_FALSE(std::regex_search(file.lines[i], later)) << file.path << ":" << i + 1 << ": " << file.lines[i];

@@ -11,7 +11,6 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "quire/v1/admin.grpc.pb.h"
-#include "serving/metrics_server.h"
 
 namespace quire {
 namespace {
@@ -92,19 +91,6 @@ TEST_F(GrpcServerTest, AUnixSocketInUseIsNotReplaced) {
   EXPECT_EQ((*first)->address(), address);
   EXPECT_EQ(Error(address), absl::StrCat("cannot listen on ", address, ": it is in use"));
   EXPECT_EQ(Error("unix:/nonexistent/socket"), "cannot listen on unix:/nonexistent/socket: No such file or directory");
-}
-
-TEST(MetricsServerTest, AnAddressInUseAndABadAddressAreToldApart) {
-  const auto first = MetricsServer::Start("127.0.0.1:0");
-  ASSERT_TRUE(first.ok()) << first.status();
-  const std::string address = absl::StrCat("127.0.0.1:", (*first)->port());
-  const absl::Status in_use = MetricsServer::Start(address).status();
-  EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(in_use.message(), absl::StrCat("cannot serve metrics on ", address, ": it is in use"));
-  EXPECT_EQ(MetricsServer::Check(address), in_use);
-  EXPECT_TRUE(MetricsServer::Check("127.0.0.1:0").ok());
-  EXPECT_EQ(MetricsServer::Start("192.0.2.1:9460").status().message(),
-            "cannot serve metrics on 192.0.2.1:9460: 192.0.2.1 is not an address of this machine");
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+#include "serving/http_page.h"
+
+#include "absl/strings/match.h"
+
+namespace quire {
+namespace {
+
+// "name:port" and "[address]:port" without the port.
+absl::string_view WithoutPort(absl::string_view host) {
+  const size_t bracket = host.find(']');
+  const size_t colon = host.find(':', bracket == host.npos ? 0 : bracket);
+  return host.substr(0, colon);
+}
+
+}  // namespace
+
+bool IsLocalUser(absl::string_view peer, absl::string_view host, bool is_forwarded) {
+  // Not all of 127.0.0.0/8: the proxies of service meshes hand on what comes from elsewhere as 127.0.0.6.
+  if (is_forwarded || (peer != "127.0.0.1" && peer != "::1" && peer != "::ffff:127.0.0.1")) return false;
+  const absl::string_view name = WithoutPort(host);
+  return name == "127.0.0.1" || name == "[::1]" || absl::EqualsIgnoreCase(name, "localhost");
+}
+
+}  // namespace quire

@@ -1,0 +1,145 @@
+#include "serving/metrics_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/client_metric.h"
+#include "prometheus/metric_family.h"
+#include "serving/http_page.h"
+
+namespace quire {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class OneMetric : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    prometheus::ClientMetric metric;
+    metric.gauge.value = 7;
+    return {{"some_metric", "Seven.", prometheus::MetricType::Gauge, {metric}}};
+  }
+};
+
+class MetricsServerTest : public ::testing::Test {
+ protected:
+  MetricsServerTest() : server_(*MetricsServer::Start("127.0.0.1:0")) {
+    server_->Add(std::make_shared<OneMetric>());
+    server_->AddPage("/", [](const HttpRequest&) {
+      return HttpResponse{.content_type = "text/html", .body = "the page", .headers = {{"X-Own", "1"}}};
+    });
+    server_->AddPage("/who", [](const HttpRequest& request) {
+      std::string text = request.is_local_user ? "local" : "remote";
+      for (const auto& [name, value] : request.parameters) absl::StrAppend(&text, " ", name, "=", value);
+      return HttpResponse{.body = text};
+    });
+    server_->AddPage("/long", [](const HttpRequest&) { return HttpResponse{.body = std::string(100'000, 'a')}; });
+  }
+
+  // All that the server answers. `headers` end with "\r\n" each.
+  std::string Ask(const std::string& method, const std::string& path, std::string headers = "") {
+    if (headers.find("Host:") == std::string::npos) absl::StrAppend(&headers, "Host: localhost\r\n");
+    const std::string request = absl::StrCat(method, " ", path, " HTTP/1.1\r\n", headers, "\r\n");
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<uint16_t>(server_->port())),
+                        .sin_addr = {htonl(INADDR_LOOPBACK)},
+                        .sin_zero = {}};
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t size; (size = recv(fd, buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, size);
+    close(fd);
+    return answer;
+  }
+
+  const std::unique_ptr<MetricsServer> server_;
+};
+
+TEST_F(MetricsServerTest, ShowsMetricsAndPages) {
+  EXPECT_THAT(Ask("GET", "/metrics"), HasSubstr("\nsome_metric 7\n"));
+  const std::string page = Ask("GET", "/");
+  EXPECT_THAT(page, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(page, EndsWith("\r\n\r\nthe page"));
+  EXPECT_THAT(page, HasSubstr("\r\nContent-Type: text/html\r\n"));
+  EXPECT_THAT(page, HasSubstr("\r\nX-Own: 1\r\n"));
+  EXPECT_THAT(page, HasSubstr("\r\nCache-Control: no-store\r\n"));
+  EXPECT_THAT(page, HasSubstr("\r\nX-Content-Type-Options: nosniff\r\n"));
+  EXPECT_THAT(Ask("GET", "/other"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Ask("GET", "/who/is"), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(MetricsServerTest, HeadHasTheLengthAndNoBody) {
+  const std::string head = Ask("HEAD", "/");
+  EXPECT_THAT(head, HasSubstr("\r\nContent-Length: 8\r\n"));
+  EXPECT_THAT(head, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(MetricsServerTest, OtherMethodsAreNotAllowed) {
+  for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"}) {
+    for (const char* path : {"/", "/metrics", "/none"}) {
+      const std::string answer = Ask(method, path, "Content-Length: 0\r\n");
+      EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method << " " << path;
+      EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET, HEAD\r\n"));
+    }
+  }
+}
+
+TEST_F(MetricsServerTest, WhatIsLongIsPackedForWhoTakesIt) {
+  EXPECT_GT(Ask("GET", "/long").size(), 100'000u);
+  const std::string packed = Ask("GET", "/long", "Accept-Encoding: gzip, deflate\r\n");
+  EXPECT_THAT(packed, HasSubstr("\r\nContent-Encoding: gzip\r\n"));
+  EXPECT_THAT(packed, HasSubstr("\r\n\r\n\x1f\x8b"));
+  EXPECT_LT(packed.size(), 2000u);
+}
+
+TEST_F(MetricsServerTest, ParametersAreDecoded) {
+  EXPECT_THAT(Ask("GET", "/who?worker=unix%3A%2Ftmp%2Fa&block=7&empty"),
+              EndsWith("local block=7 empty= worker=unix:/tmp/a"));
+}
+
+TEST_F(MetricsServerTest, AUserIsLocalByALocalNameAndWithoutAProxy) {
+  EXPECT_THAT(Ask("GET", "/who"), EndsWith("local"));
+  EXPECT_THAT(Ask("GET", "/who", "Host: evil.example:9460\r\n"), EndsWith("remote"));
+  EXPECT_THAT(Ask("GET", "/who", "X-Forwarded-For: 10.0.0.1\r\n"), EndsWith("remote"));
+}
+
+TEST(LocalUserTest, NeedsALocalPeerALocalNameAndNoProxy) {
+  EXPECT_TRUE(IsLocalUser("127.0.0.1", "127.0.0.1:9460", false));
+  EXPECT_TRUE(IsLocalUser("127.0.0.1", "LocalHost", false));
+  EXPECT_TRUE(IsLocalUser("::1", "[::1]:9460", false));
+  EXPECT_FALSE(IsLocalUser("127.0.0.1", "localhost", true));
+  EXPECT_FALSE(IsLocalUser("10.0.0.1", "localhost", false));
+  EXPECT_FALSE(IsLocalUser("127.0.0.6", "localhost", false)) << "a proxy of a service mesh";
+  for (const char* host : {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "::1", "[::1"}) {
+    EXPECT_FALSE(IsLocalUser("127.0.0.1", host, false)) << host;
+  }
+}
+
+TEST(MetricsServerAddressTest, AnAddressInUseAndABadAddressAreToldApart) {
+  const auto first = MetricsServer::Start("127.0.0.1:0");
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = absl::StrCat("127.0.0.1:", (*first)->port());
+  const absl::Status in_use = MetricsServer::Start(address).status();
+  EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(in_use.message(), absl::StrCat("cannot serve metrics on ", address, ": it is in use"));
+  EXPECT_EQ(MetricsServer::Check(address), in_use);
+  EXPECT_TRUE(MetricsServer::Check("127.0.0.1:0").ok());
+  EXPECT_EQ(MetricsServer::Start("192.0.2.1:9460").status().message(),
+            "cannot serve metrics on 192.0.2.1:9460: 192.0.2.1 is not an address of this machine");
+}
+
+}  // namespace
+}  // namespace quire
