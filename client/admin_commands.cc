@@ -26,6 +26,17 @@ std::string BlocksInWords(const v1::WorkerStatus& worker) {
   return words;
 }
 
+// The numbers behind the sentence, for a request that waits on a worker.
+void PrintWait(const v1::ExplainWaitResponse& wait) {
+  if (wait.worker().empty() || wait.reason() == v1::WAIT_REASON_RUNS) return;
+  std::printf("  ahead of it   %u requests\n  rows          %u wanted, %u free\n", wait.requests_ahead(),
+              wait.rows_needed(), wait.rows_free());
+  std::printf("  blocks        %u wanted, %u free, of which %u are kept for running requests; %u are pinned\n",
+              wait.blocks_needed(), wait.blocks_free(), wait.blocks_kept(), wait.blocks_pinned());
+  std::printf("  prefix cache  %u tokens of its prompt\n", wait.cached_prompt_tokens());
+  if (wait.is_swapped()) std::printf("  it was preempted; its blocks are in the host tier\n");
+}
+
 void PrintWorker(const v1::WorkerStatus& worker) {
   const bool is_ready = worker.state() == v1::WORKER_STATE_READY;
   const v1::BlockCounts& blocks = worker.blocks();
@@ -111,6 +122,7 @@ int AdminCommands::RunExplain(Client& client, const std::string& endpoint, Outpu
     std::printf("%s %s\n", request_id_.c_str(), wait->explanation().c_str());
   } else {
     std::printf("%s, on worker %s, %s\n", request_id_.c_str(), wait->worker().c_str(), wait->explanation().c_str());
+    PrintWait(*wait);
   }
   return kExitOk;
 }

@@ -15,7 +15,9 @@
 #include "client/admin_commands.h"
 #include "client/bench_command.h"
 #include "client/client.h"
+#include "client/completion.h"
 #include "client/connection_options.h"
+#include "client/doctor_command.h"
 #include "client/generate_command.h"
 #include "client/input.h"
 #include "client/look_commands.h"
@@ -37,7 +39,9 @@ constexpr char kDescription[] =
     "  quirectl bench --rate 10 --duration 60\n"
     "  quirectl blocks --map\n"
     "  quirectl pin --ttl 3600 - < system_prompt.txt\n"
-    "  quirectl health readiness && echo ready\n";
+    "  quirectl health readiness && echo ready\n"
+    "  quirectl doctor\n"
+    "  source <(quirectl completion bash)\n";
 
 constexpr char kFooter[] =
     "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable (try again), 4 rejected by the manager, 5 broken off\n"
@@ -157,9 +161,9 @@ int Main(int argc, char** argv) {
   double rpc_timeout_s = 10;
   std::string format_name = "text";
   AddConnectionOptions(&app, &options);
-  app.add_option("-o,--output", format_name, "json has one line per message")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->option_text("text|json [text]");
+  app.add_option("-o,--output", format_name, "For people (text and table are the same), or json, a line per message")
+      ->check(CLI::IsMember({"text", "table", "json"}))
+      ->option_text("text|table|json [text]");
   app.add_option("--rpc-timeout", rpc_timeout_s, "What a call other than generate may take")
       ->check(CLI::Range(0.001, 1e6))
       ->option_text("SECONDS [10]");
@@ -188,6 +192,16 @@ int Main(int argc, char** argv) {
   health->add_option("service", service, "liveness, readiness or a service's full name; empty: the whole server")
       ->option_text(" ");
 
+  std::string shell;
+  CLI::App* completion = app.add_subcommand(
+      "completion",
+      "Print a script that completes commands, options and values. For bash: source <(quirectl completion bash)");
+  completion->add_option("shell", shell, "bash, zsh or fish")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->required()
+      ->option_text(" ");
+
+  DoctorCommand doctor(app.add_subcommand("doctor"));
   CLI::App* model = app.add_subcommand("model", "Describe the model that is served.");
   AdminCommands admin(&app);
   LookCommands look(&app);
@@ -198,11 +212,19 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() != 0) return ReportParseError(app, error);
     return app.exit(error);  // Prints the help or the version.
   }
+  if (*completion) {
+    const std::string script = shell == "bash"  ? BashCompletion(app)
+                               : shell == "zsh" ? ZshCompletion(app)
+                                                : FishCompletion(app);
+    std::fputs(script.c_str(), stdout);
+    return kExitOk;
+  }
   if (const absl::Status valid = CheckConnection(options); !valid.ok()) return ReportUsage(valid.message());
   options.timeout = absl::Seconds(rpc_timeout_s);
   const OutputFormat format = format_name == "json" ? OutputFormat::kJson : OutputFormat::kText;
   if (app.got_subcommand("generate")) return generate.Run(options, format);
   if (app.got_subcommand("bench")) return bench.Run(options, format);
+  if (app.got_subcommand("doctor")) return doctor.Run(options, format);
 
   Client client(options);
   if (*tokenize) return RunTokenize(client, options.endpoint, format, text, !no_special_tokens);

@@ -49,7 +49,7 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"detokenize", "1", "two"}, "ids: \"two\" is not a token id"},
            Wrong{{"abort", ""}, "request_id is empty"},
-           Wrong{{"-o", "yaml", "status"}, "--output: yaml not in {text,json}"},
+           Wrong{{"-o", "yaml", "status"}, "--output: yaml not in {text,table,json}"},
            Wrong{{"no-such-command"}, "there is no command \"no-such-command\""},
            Wrong{{}, "a subcommand is required"},
        }) {

@@ -1,0 +1,144 @@
+#include "client/probe.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+constexpr size_t kMaxAnswerBytes = 16 << 20;
+
+// The path behind unix: or unix://; empty for what is no such endpoint.
+std::string SocketPath(absl::string_view endpoint) {
+  if (!absl::ConsumePrefix(&endpoint, "unix:")) return "";
+  absl::ConsumePrefix(&endpoint, "//");
+  return std::string(endpoint);
+}
+
+// "host:port" of "dns:///host:port" and the like.
+absl::string_view HostAndPort(absl::string_view endpoint) {
+  if (absl::ConsumePrefix(&endpoint, "dns:")) endpoint = endpoint.substr(endpoint.rfind('/') + 1);
+  if (!absl::ConsumePrefix(&endpoint, "ipv4:")) absl::ConsumePrefix(&endpoint, "ipv6:");
+  return endpoint.substr(0, endpoint.find(','));
+}
+
+absl::StatusOr<Addresses> LookUp(const std::string& endpoint) {
+  const absl::string_view host_and_port = HostAndPort(endpoint);
+  const std::string port(host_and_port.substr(host_and_port.rfind(':') + 1));
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(HostOf(endpoint).c_str(), port.c_str(), &hints, &found);
+  if (error != 0) return absl::NotFoundError(gai_strerror(error));
+  return Addresses(found, &freeaddrinfo);
+}
+
+absl::Status ConnectTo(int fd, const sockaddr* address, socklen_t size, absl::Duration timeout) {
+  const timeval patience = absl::ToTimeval(timeout);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));  // Of connect, too.
+  if (connect(fd, address, size) == 0) return absl::OkStatus();
+  return absl::UnavailableError(errno == EINPROGRESS || errno == EAGAIN ? "no answer in time" : std::strerror(errno));
+}
+
+}  // namespace
+
+Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string HostOf(absl::string_view endpoint) {
+  if (absl::StartsWith(endpoint, "unix")) return "";
+  const absl::string_view host_and_port = HostAndPort(endpoint);
+  absl::string_view host = host_and_port.substr(0, host_and_port.rfind(':'));
+  absl::ConsumePrefix(&host, "[");
+  absl::ConsumeSuffix(&host, "]");
+  return std::string(host);
+}
+
+absl::StatusOr<std::string> Resolve(const std::string& endpoint) {
+  if (absl::StartsWith(endpoint, "unix-abstract:")) return endpoint;
+  if (const std::string path = SocketPath(endpoint); !path.empty()) {
+    struct stat file;
+    if (stat(path.c_str(), &file) != 0) return absl::NotFoundError(std::strerror(errno));
+    if (!S_ISSOCK(file.st_mode)) return absl::NotFoundError("it is not a socket");
+    return path;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const Addresses addresses, LookUp(endpoint));
+  std::vector<std::string> texts;
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    char text[NI_MAXHOST];
+    if (getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
+      texts.push_back(text);
+    }
+  }
+  return absl::StrJoin(texts, ", ");
+}
+
+absl::StatusOr<Socket> Connect(const std::string& endpoint, absl::Duration timeout) {
+  if (absl::StartsWith(endpoint, "unix")) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    const bool is_abstract = absl::StartsWith(endpoint, "unix-abstract:");
+    const std::string path =
+        is_abstract ? absl::StrCat(std::string(1, '\0'), endpoint.substr(14)) : SocketPath(endpoint);
+    if (path.size() >= sizeof(address.sun_path)) return absl::UnavailableError("the path is too long");
+    std::copy(path.begin(), path.end(), address.sun_path);
+    const socklen_t size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + !is_abstract);
+    Socket connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    QUIRE_RETURN_IF_ERROR(ConnectTo(connection.fd(), reinterpret_cast<const sockaddr*>(&address), size, timeout));
+    return connection;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const Addresses addresses, LookUp(endpoint));
+  absl::Status status = absl::UnavailableError("the host has no address");
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    Socket connection(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    status = ConnectTo(connection.fd(), address->ai_addr, address->ai_addrlen, timeout);
+    if (status.ok()) return connection;
+  }
+  return status;
+}
+
+absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std::string& path, absl::Duration timeout) {
+  QUIRE_ASSIGN_OR_RETURN(const Socket connection, Connect(host_and_port, timeout));
+  const std::string request =
+      absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host_and_port, "\r\nConnection: close\r\n\r\n");
+  if (send(connection.fd(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+    return absl::UnavailableError(std::strerror(errno));
+  }
+  std::string answer;
+  char buffer[1 << 14];
+  ssize_t count = 0;
+  while (answer.size() < kMaxAnswerBytes && (count = recv(connection.fd(), buffer, sizeof(buffer), 0)) > 0) {
+    answer.append(buffer, static_cast<size_t>(count));
+  }
+  if (count < 0) return absl::UnavailableError("no answer in time");
+  const std::string first_line = answer.substr(0, answer.find("\r\n"));
+  if (!absl::StrContains(first_line, " 200")) {
+    return absl::UnknownError(absl::StrCat("it answers \"", first_line.substr(0, 80), "\""));
+  }
+  const size_t body = answer.find("\r\n\r\n");
+  return body == std::string::npos ? std::string() : answer.substr(body + 4);
+}
+
+}  // namespace quire
