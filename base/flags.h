@@ -97,8 +97,8 @@ absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& fl
 
 // host:port or unix:path.
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);
-// host:port, or empty for no metrics.
-absl::StatusOr<std::string> MetricsListenFlag(const absl::Flag<std::string>& flag);
+// host:port, or empty for none.
+absl::StatusOr<std::string> OptionalPortFlag(const absl::Flag<std::string>& flag);
 
 }  // namespace quire
 

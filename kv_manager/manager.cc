@@ -98,6 +98,7 @@ absl::Status Manager::Listen() {
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, credentials, limits,
                                                     {{v1::InferenceService::service_full_name(), &inference_},
                                                      {v1::AdminService::service_full_name(), &admin_}}));
+  if (!options_.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options_.health_listen));
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
   metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts(),
@@ -124,6 +125,7 @@ void Manager::Stop() {
 
 std::string Manager::Summary() const {
   std::string text = absl::StrCat("listening on ", server_->address(), "\n");
+  if (!server_->health_address().empty()) absl::StrAppend(&text, "health on ", server_->health_address(), "\n");
   if (metrics_ != nullptr) absl::StrAppend(&text, "metrics on port ", metrics_->port(), "\n");
   return text;
 }

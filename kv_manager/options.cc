@@ -21,6 +21,10 @@ ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
           "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
           "the host listens on all networks of the machine, which needs TLS.");
+ABSL_FLAG(
+    std::string, health_listen, "",
+    "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. It tells "
+    "whether the program lives and is ready, and nothing else. Empty: --listen alone tells.");
 ABSL_FLAG(std::string, worker_tls_ca, "",
           "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, whose "
           "certificates must be from one of them.");
@@ -263,7 +267,8 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
                          ReadTransportFlags(options.listen, /*has_other_proof=*/!absl::GetFlag(FLAGS_tokens).empty()));
   QUIRE_RETURN_IF_ERROR(ReadCallers(&options));
   QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
-  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalPortFlag(FLAGS_health_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalPortFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
@@ -293,7 +298,7 @@ const ProgramFlags& ManagerFlags() {
       "quire-manager",
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "metrics_listen"}},
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen"}},
        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
        TransportFlagGroup(),
        {"Who may call:", {"tokens", "client_names", "admin_names"}},

@@ -25,6 +25,7 @@ struct ManagerOptions {
   std::string tokens;                     // File; empty: callers need none.
   std::vector<std::string> client_names;  // In the certificates of clients, if they show any.
   std::vector<std::string> admin_names;
+  std::string health_listen;   // Empty: health is on `listen` alone.
   std::string metrics_listen;  // Empty: no metrics.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/listen_address.h"
+#include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server_builder.h"
@@ -20,6 +21,10 @@ constexpr int kKeepaliveTimeoutMs = 30'000;
 
 // Of TLS and HTTP/2 together; a connection that says nothing goes.
 constexpr int kHandshakeTimeoutMs = 10'000;
+
+// A probe asks one question.
+constexpr GrpcServerLimits kProbeLimits{
+    .max_message_bytes = 4096, .max_streams_per_connection = 8, .min_ping_interval_ms = 5'000};
 
 void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(limits.max_message_bytes);
@@ -52,7 +57,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   SetLimits(limits, &builder);
   int port = 0;
   builder.AddListeningPort(address, credentials, &port);
-  for (const Service& service : services) builder.RegisterService(service.implementation);
+  for (const Service& service : services) {
+    if (service.implementation != nullptr) builder.RegisterService(service.implementation);
+  }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) return CannotListen(address);
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), WithPort(address, port), std::move(services)));
@@ -69,11 +76,19 @@ GrpcServer::~GrpcServer() {
   Shutdown(absl::ZeroDuration());
 }
 
+absl::Status GrpcServer::ServeHealthAt(const std::string& address) {
+  std::vector<Service> names = services_;
+  for (Service& service : names) service.implementation = nullptr;
+  QUIRE_ASSIGN_OR_RETURN(probes_, Start(address, grpc::InsecureServerCredentials(), kProbeLimits, std::move(names)));
+  return absl::OkStatus();
+}
+
 void GrpcServer::SetReady(bool is_ready) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   health->SetServingStatus("", is_ready);
   health->SetServingStatus("readiness", is_ready);
   for (const Service& service : services_) health->SetServingStatus(service.name, is_ready);
+  if (probes_ != nullptr) probes_->SetReady(is_ready);
 }
 
 void GrpcServer::Shutdown(absl::Duration timeout) {

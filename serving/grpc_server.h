@@ -24,8 +24,8 @@ struct GrpcServerLimits {
 class GrpcServer {
  public:
   struct Service {
-    std::string name;  // Full name, as health checks ask for it.
-    grpc::Service* implementation;
+    std::string name;               // Full name, as health checks ask for it.
+    grpc::Service* implementation;  // Null: has its name in health alone.
   };
 
   // `address` is host:port (port 0 takes a free one) or unix:path; the services are borrowed. UNAVAILABLE, with the
@@ -36,12 +36,18 @@ class GrpcServer {
                                                            std::vector<Service> services);
   ~GrpcServer();
 
+  // Serves health at another address as well, to all who reach it: in plain text, whatever the credentials of the
+  // server. Errors as from Start. Once, before calls from several threads.
+  absl::Status ServeHealthAt(const std::string& address);
+
   // What health answers for "", "readiness" and every service; "liveness" is always serving. Not ready at first.
   void SetReady(bool is_ready);
 
   // Refuses new calls, waits for those that run, and cancels what is left at the timeout. Later calls do nothing.
   void Shutdown(absl::Duration timeout);
 
+  // Of ServeHealthAt; empty without it.
+  std::string health_address() const { return probes_ == nullptr ? "" : probes_->address(); }
   // Where clients reach it, with the port that was taken: "127.0.0.1:41234", "unix:/run/quire.sock".
   const std::string& address() const { return address_; }
 
@@ -51,6 +57,7 @@ class GrpcServer {
   const std::unique_ptr<grpc::Server> server_;
   const std::string address_;
   const std::vector<Service> services_;
+  std::unique_ptr<GrpcServer> probes_;  // Health alone, for those who have no credentials.
 };
 
 }  // namespace quire

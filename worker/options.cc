@@ -24,6 +24,10 @@ ABSL_FLAG(
     "Where the manager connects with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 "
     "as the host listens on all networks of the machine, which needs TLS.");
 ABSL_FLAG(
+    std::string, health_listen, "",
+    "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. It tells "
+    "whether the program lives and is ready, and nothing else. Empty: --listen alone tells.");
+ABSL_FLAG(
     std::string, manager_names, "quire-manager",
     "With --tls-ca: DNS names or URIs, separated by commas, one of which the manager's certificate must have. *: any.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9461",
@@ -163,7 +167,8 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
   options.manager_names = absl::StrSplit(absl::GetFlag(FLAGS_manager_names), ',', absl::SkipEmpty());
-  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, MetricsListenFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalPortFlag(FLAGS_health_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalPortFlag(FLAGS_metrics_listen));
   QUIRE_RETURN_IF_ERROR(CheckBlockSize(absl::GetFlag(FLAGS_block_size)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_sequences, 1, kMaxWorkerRows));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tokens_per_step, 1, kMaxTokensPerStep));
@@ -198,7 +203,7 @@ const ProgramFlags& WorkerFlags() {
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
       {{"Model:", {"model", "model_name"}},
-       {"Addresses:", {"listen", "metrics_listen"}},
+       {"Addresses:", {"listen", "health_listen", "metrics_listen"}},
        TransportFlagGroup(),
        {"Who may call:", {"manager_names"}},
        {"Size of the KV pool: one of these, or none for half of the memory that is left (GPU: 0.9), but\n"

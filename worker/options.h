@@ -25,6 +25,7 @@ struct WorkerOptions {
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // In the certificate of the manager, if it shows one.
+  std::string health_listen;               // Empty: health is on `listen` alone.
   std::string metrics_listen;              // Empty: no metrics.
   int block_size;
   PoolRequest pool;

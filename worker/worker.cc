@@ -113,6 +113,7 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
                                                 .manager_names = options.manager_names}));
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options.listen, credentials, kServerLimits,
                                                     {{v1::WorkerService::service_full_name(), &service_}}));
+  if (!options.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options.health_listen));
   // The metrics server comes last, because it takes two seconds to go again when the model cannot be loaded.
   return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
 }
@@ -208,6 +209,7 @@ std::string Worker::Summary() const {
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");
   }
   if (metrics_ != nullptr) absl::StrAppend(&text, "metrics on port ", metrics_->port(), "\n");
+  if (!server_->health_address().empty()) absl::StrAppend(&text, "health on ", server_->health_address(), "\n");
   absl::StrAppend(&text, "listening on ", server_->address(), "\n");
   return text;
 }

@@ -28,7 +28,7 @@ ADDITIONS = ["monitoring", "autoscaling/hpa", "autoscaling/keda"]
 TOOLS = ["model-loader"]
 SKIPPED = 77
 
-PROGRAMS = ("quire-manager", "quire-worker", "quirectl")
+PROGRAMS = ("quire-manager", "quire-worker")
 WORKLOADS = ("Deployment", "StatefulSet")
 FILE_FLAGS = {"--model", "--gpu-tuning-cache"} | {
     f"--{whose}tls-{what}" for whose in ("", "worker-") for what in ("cert", "key", "ca")
@@ -110,14 +110,10 @@ def flags_in_help(program):
 
 
 def asked(probe):
-    """Port and service of a health probe: kubelet's own through gRPC, or by quirectl. Nothing when it is neither."""
-    if "grpc" in probe:
-        return probe["grpc"]["port"], probe["grpc"].get("service", "")
-    command = probe.get("exec", {}).get("command", [""])
-    port = re.search(r":([0-9]+)$", flags_of({"args": command}).get("--endpoint") or "")
-    if command[0] == "quirectl" and "health" in command and port:
-        return int(port[1]), command[-1]
-    return None
+    """Port and service of a health probe through gRPC. Nothing when it is none."""
+    if "grpc" not in probe:
+        return None
+    return probe["grpc"]["port"], probe["grpc"].get("service", "")
 
 
 # Each check yields (object, what is wrong).
@@ -161,9 +157,9 @@ def check_probes(k8s, _programs):
                 port, service = question
                 if port not in declared:
                     yield workload, f"{kind} asks port {port}, which {container['name']} does not declare"
-                listen = flags_of(container).get("--listen") or ""
+                listen = flags_of(container).get("--health-listen") or ""
                 if not listen.endswith(f":{port}"):
-                    yield workload, f"{kind} asks port {port}, health is served where gRPC is: {listen}"
+                    yield workload, f"{kind} asks port {port}, health is served in plain text at '{listen}' alone"
                 if service not in HEALTH_SERVICES:
                     yield workload, f"{kind} asks for '{service}', which is none of {HEALTH_SERVICES}"
             # One that is not ready, for it waits or drains, must not be killed.
@@ -260,22 +256,12 @@ def check_args(k8s, programs):
             for flag in flags:
                 if flag not in programs[program]:
                     yield workload, f"{program} has no flag {flag}"
-            for command in commands_of(container):
-                for flag in flags_of({"args": command}):
-                    if flag.startswith("-") and flag not in programs["quirectl"]:
-                        yield workload, f"quirectl has no flag {flag}"
             if program == "quire-worker" and not flags.get("--model"):
                 yield workload, "quire-worker needs --model"
             declared = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
-            for flag, name in (("--listen", "grpc"), ("--metrics-listen", "metrics")):
+            for flag, name in (("--listen", "grpc"), ("--health-listen", "health"), ("--metrics-listen", "metrics")):
                 if flags.get(flag) != f"0.0.0.0:{declared.get(name)}":
                     yield workload, f"{flag} is {flags.get(flag)}, the port named {name} is {declared.get(name)}"
-
-
-def commands_of(container):
-    """Those of its probes."""
-    probes = [container.get(kind, {}) for kind in ("startupProbe", "livenessProbe", "readinessProbe")]
-    return [probe["exec"]["command"] for probe in probes if "exec" in probe]
 
 
 def check_transport(k8s, _programs):
@@ -286,8 +272,6 @@ def check_transport(k8s, _programs):
             with_tls = {"--tls-cert", "--tls-key", "--tls-ca"} <= set(mine)
             if with_tls == ("--insecure" in mine):
                 yield workload, f"{container['name']} has neither all of TLS nor --insecure, or both"
-            if with_tls != bool(commands_of(container)):
-                yield workload, f"{container['name']}: kubelet's probes speak no TLS, quirectl must ask with it alone"
     if ("--worker-tls-ca" in flags.get("manager", {})) != ("--tls-ca" in flags.get("worker", {})):
         yield k8s.workloads[0], "one of manager and workers speaks TLS to the other, which does not"
 

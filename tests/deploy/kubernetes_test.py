@@ -47,7 +47,7 @@ def at(*path, value):
 
 TEMPLATE = ("spec", "template", "spec")
 CONTAINER = TEMPLATE + ("containers", 0)
-PROBE = CONTAINER + ("livenessProbe", "exec", "command")
+LIVENESS = CONTAINER + ("livenessProbe", "grpc")
 
 # Kind of the mistake, where it is planted, how, and what the message says of it.
 MISTAKES = [
@@ -59,22 +59,19 @@ MISTAKES = [
     ("service", ("Service", "quire-manager"), at("spec", "selector", "app.kubernetes.io/component", value="front"),
      "chooses 0 workloads"),
     ("service", ("Service", "quire-workers"), at("spec", "clusterIP", value="10.0.0.7"), "no headless service"),
-    ("probe", MANAGER, at(*CONTAINER, "readinessProbe", value={"grpc": {"port": 50052}}), "does not declare"),
-    ("probe", MANAGER, at(*CONTAINER, "livenessProbe", value={"grpc": {"port": 9460}}),
-     "health is served where gRPC is"),
+    ("probe", MANAGER, at(*CONTAINER, "readinessProbe", value={"grpc": {"port": 50053}}), "does not declare"),
+    ("probe", MANAGER, at(*CONTAINER, "livenessProbe", value={"grpc": {"port": 50051}}),
+     "served in plain text at '0.0.0.0:50052' alone"),
     ("probe", WORKERS, at(*CONTAINER, "startupProbe", value=None), "no startupProbe"),
-    ("probe", WORKERS, at(*PROBE, -1, value="readiness"), "ask for 'liveness'"),
-    ("probe", WORKERS, at(*PROBE, -1, value="ready"), "none of"),
-    ("probe", WORKERS, at(*PROBE, 1, value="--endpoint=127.0.0.1:50051"), "does not declare"),
-    ("args", WORKERS, at(*PROBE, 2, value="--ca=/etc/quire/tls/ca.crt"), "quirectl has no flag --ca"),
+    ("probe", WORKERS, at(*CONTAINER, "startupProbe", value={"exec": {"command": ["true"]}}), "no startupProbe"),
+    ("probe", WORKERS, at(*LIVENESS, "service", value="readiness"), "ask for 'liveness'"),
+    ("probe", WORKERS, at(*LIVENESS, "service", value="ready"), "none of"),
+    ("probe", WORKERS, lambda w: container(w)["args"].remove("--health-listen=0.0.0.0:50062"), "at '' alone"),
     ("transport", WORKERS, lambda w: container(w)["args"].remove("--tls-ca=/etc/quire/tls/ca.crt"),
      "neither all of TLS nor --insecure"),
     ("transport", MANAGER, lambda m: container(m)["args"].append("--insecure"), "or both"),
     ("transport", MANAGER, lambda m: container(m)["args"].remove("--worker-tls-ca=/etc/quire/tls/ca.crt"),
      "speaks TLS to the other, which does not"),
-    ("transport", MANAGER, lambda m: [container(m).update({kind: {"grpc": {"port": 50051, "service": "liveness"}}})
-                                      for kind in ("startupProbe", "livenessProbe", "readinessProbe")],
-     "kubelet's probes speak no TLS"),
     ("grace", MANAGER, at(*TEMPLATE, "terminationGracePeriodSeconds", value=65), "need 75"),
     ("grace", WORKERS, at(*TEMPLATE, "terminationGracePeriodSeconds", value=None), "is 30"),
     ("grace", WORKERS, lambda w: replace_arg(w, "--drain-timeout=60s", "--drain-timeout=2m"), "need 125"),
@@ -88,8 +85,8 @@ MISTAKES = [
      "others than managers"),
     ("network", ("NetworkPolicy", "quire-workers"), at("spec", "ingress", 0, "from", value=None),
      "others than managers"),
-    ("network", ("NetworkPolicy", "quire-manager"), at("spec", "egress", 0, "ports", 0, "port", value=50062),
-     "lets out to port 50062"),
+    ("network", ("NetworkPolicy", "quire-manager"), at("spec", "egress", 0, "ports", 0, "port", value=50063),
+     "lets out to port 50063"),
     ("network", ("NetworkPolicy", "quire-workers"), at("spec", "policyTypes", value=["Egress"]), "no NetworkPolicy"),
     ("args", WORKERS, lambda w: replace_arg(w, "--drain-timeout=60s", "--drain-timeot=60s"), "no flag --drain-timeot"),
     ("args", MANAGER, lambda m: replace_arg(m, "--listen=0.0.0.0:50051", "--listen=127.0.0.1:50051"),

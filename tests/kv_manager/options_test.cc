@@ -46,6 +46,7 @@ TEST(OptionsTest, TheDefaultsAreLocal) {
   const absl::StatusOr<ManagerOptions> options = Parse({});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->listen, "127.0.0.1:50051");
+  EXPECT_EQ(options->health_listen, "");
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:9460");
   EXPECT_THAT(options->workers, ElementsAre("127.0.0.1:50061"));
 }
@@ -151,7 +152,8 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
             "--max-prompt-bytes is 100001, it must be 1 .. 100000");
   EXPECT_EQ(Error({"--listen=50051"}), "--listen is '50051', it must be host:port or unix:path");
   EXPECT_EQ(Error({"--metrics-listen=unix:/a"}),
-            "--metrics-listen is 'unix:/a', it must be host:port, or empty for no metrics");
+            "--metrics-listen is 'unix:/a', it must be host:port, or empty for none");
+  EXPECT_EQ(Error({"--health-listen=50052"}), "--health-listen is '50052', it must be host:port, or empty for none");
 }
 
 TEST(OptionsTest, WorkersOnOtherMachinesNeedTls) {

@@ -76,6 +76,27 @@ TEST_F(GrpcServerTest, HealthFollowsReadinessExceptForLiveness) {
   EXPECT_EQ(Check("quire.v1.Unknown"), HealthResponse::SERVICE_UNKNOWN);
 }
 
+TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {
+  Start();
+  EXPECT_EQ(server_->health_address(), "");
+  EXPECT_EQ(server_->ServeHealthAt(server_->address()).code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(server_->ServeHealthAt("127.0.0.1:0").ok());
+  ASSERT_NE(server_->health_address(), server_->address());
+  channel_ = grpc::CreateChannel(server_->health_address(), grpc::InsecureChannelCredentials());
+  for (const bool is_ready : {false, true, false}) {
+    server_->SetReady(is_ready);
+    const auto expected = is_ready ? HealthResponse::SERVING : HealthResponse::NOT_SERVING;
+    EXPECT_EQ(Check("readiness"), expected);
+    EXPECT_EQ(Check("quire.v1.AdminService"), expected);
+    EXPECT_EQ(Check("liveness"), HealthResponse::SERVING);
+  }
+  grpc::ClientContext context;
+  v1::GetStatusResponse response;
+  const grpc::Status status =
+      v1::AdminService::NewStub(channel_)->GetStatus(&context, v1::GetStatusRequest(), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
 TEST_F(GrpcServerTest, AnAddressInUseAndABadAddressAreToldApart) {
   Start();
   EXPECT_EQ(Error(server_->address()), absl::StrCat("cannot listen on ", server_->address(), ": it is in use"));
