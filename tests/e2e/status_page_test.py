@@ -1,0 +1,197 @@
+"""Starts a manager and a worker, gives them load, opens the status page in a headless Chromium and compares what it
+says and what it draws, cell by cell, with what quirectl and the metrics say. Argument: the folder of our programs."""
+
+import collections
+import contextlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/screenshots"))
+import chromium  # pylint: disable=wrong-import-position
+
+SKIPPED = 77
+TIMEOUT_S = 60
+NUM_BLOCKS = 200
+STORY = "Once upon a time there was a little fox with a red hat. " * 3
+# Markup that would leave a trace if it were taken for markup.
+NAME = "<script>window.owned=1</script><b>bold</b>"
+STATES = ["free", "cached", "used", "shared", "pinned"]
+
+
+def start(stack, arguments, line):
+    """Starts a program, which ends with the stack, and returns the first group of `line` once it prints such a line."""
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stack.callback(process.stdout.close)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    printed = []
+    for text in process.stdout:
+        printed.append(text)
+        found = re.search(line, text)
+        if found:
+            # Nobody reads the rest; it must not fill the pipe.
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return found[1]
+    sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
+
+
+def colors(page):
+    """{(red, green, blue): state} as the style sheet says now."""
+    found = {}
+    for state in STATES:
+        text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{state}').trim()")
+        found[tuple(bytes.fromhex(text[1:]))] = state
+    return found
+
+
+def told(page):
+    """{state: blocks} as the legend says."""
+    script = ("Object.fromEntries([...document.querySelectorAll('[data-state]')]"
+              ".map(b => [b.dataset.state, b.textContent]))")
+    return {state: int(text.replace(",", "")) for state, text in page.evaluate(script).items()}
+
+
+def drawn(page):
+    """{state: cells} as the map shows, each cell by its corner, where no mark covers its colour."""
+    box = page.evaluate("(() => { const c = document.querySelector('canvas[data-of=map]'); const r = "
+                        "c.getBoundingClientRect(); return {x: r.left + scrollX, y: r.top + scrollY, width: r.width, "
+                        "height: r.height, size: +c.dataset.size, columns: +c.dataset.columns}; })()")
+    picture = chromium.Picture(page.screenshot({key: box[key] for key in ["x", "y", "width", "height"]}))
+    names = colors(page)
+    cells = collections.Counter()
+    for i in range(NUM_BLOCKS):
+        x = i % box["columns"] * box["size"] + 2
+        y = i // box["columns"] * box["size"] + 2
+        cells[names.get(picture.at(x, y), "none of them")] += 1
+    return {state: cells[state] for state in [*STATES, *cells]}
+
+
+class StatusPageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.addClassCleanup(cls.stack.close)
+        folder = cls.stack.enter_context(tempfile.TemporaryDirectory())
+        cls.worker = f"unix:{folder}/worker"
+        start(cls.stack, [PROGRAMS / "quire-worker", f"--model={ROOT}/models/tales", f"--listen={cls.worker}",
+                          "--metrics-listen=127.0.0.1:0", "--threads=1", f"--num-blocks={NUM_BLOCKS}"],
+              r"metrics on port (\d+)")
+        port = start(cls.stack, [PROGRAMS / "quire-manager", f"--workers={cls.worker}",
+                                 f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0"],
+                     r"metrics on port (\d+)")
+        cls.url = f"http://127.0.0.1:{port}/"
+        cls.quirectl = [PROGRAMS / "quirectl", "--endpoint", f"unix:{folder}/manager"]
+        cls.page = cls.stack.enter_context(chromium.Page())
+        cls.page.prefer("light")
+        cls.page.open(cls.url)
+        cls.page.wait_for("document.querySelector('.worker .badge')?.textContent === 'ready'")
+
+    def setUp(self):
+        self.addCleanup(lambda: self.assertEqual(self.page.complaints, []))
+
+    def run_quirectl(self, *arguments):
+        return subprocess.run([*self.quirectl, *arguments], check=True, capture_output=True, text=True,
+                              timeout=TIMEOUT_S).stdout
+
+    def load(self):
+        """A request that runs until the test ends, of a tenant, with a name that is markup and blocks of all states."""
+        self.run_quirectl("generate", STORY + "It lived", "-n", "40")
+        self.run_quirectl("pin", STORY)
+        done = threading.Event()
+
+        def repeat():
+            while not done.is_set():
+                subprocess.run([*self.quirectl, "generate", "A boat sailed. " + STORY, "-n", "400", "--ignore-eos",
+                                "--samples", "3", "-t", "0.9", "--no-prefix-cache", "--tenant", "blue", "--request-id",
+                                NAME], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+                               timeout=TIMEOUT_S)
+
+        client = threading.Thread(target=repeat)
+        client.start()
+        self.addCleanup(client.join)
+        self.addCleanup(done.set)
+
+    def hold_still(self, is_still):
+        self.page.evaluate(f"document.getElementById('pause').checked === {str(is_still).lower()} || "
+                           "document.getElementById('pause').click()")
+
+    def read(self, path, **headers):
+        request = urllib.request.Request(self.url + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return answer.read().decode()
+
+    def test_under_load_it_shows_the_request_and_draws_every_block(self):
+        self.load()
+        self.page.wait_for("document.querySelectorAll('#requests tbody tr').length > 0 && "
+                           "+document.getElementById('generated').textContent.replace(',', '') > 0 && "
+                           "['used', 'shared'].every(s => document.querySelector(`[data-state=${s}]`)"
+                           ".textContent !== '0')")
+        self.hold_still(True)
+        self.addCleanup(self.hold_still, False)
+        row = self.page.evaluate("[...document.querySelector('#requests tbody tr').cells].map(c => c.textContent)")
+        self.assertEqual(row[:3], [NAME, "blue", "running"])
+        self.assertEqual(row[7], "3", "sequences")
+        self.assertEqual(self.page.evaluate("document.scripts.length"), 1)
+        self.assertIsNone(self.page.evaluate("document.querySelector('#requests b')"))
+        self.assertEqual(self.page.evaluate("typeof window.owned"), "undefined")
+        says = told(self.page)
+        self.assertEqual(sum(says.values()), NUM_BLOCKS)
+        self.assertGreater(min(says.values()), 0, says)
+        for scheme in ["dark", "light"]:
+            self.page.prefer(scheme)
+            self.assertEqual(drawn(self.page), says, scheme)
+        self.page.resize(360, 740, 2)
+        self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 360)
+        self.page.resize(1200, 900)
+
+        stranger = self.read("status.json", Host="rebound.example")
+        self.assertNotIn("owned", stranger)
+        self.assertNotIn("blue", stranger)
+        self.assertEqual(json.loads(stranger)["workers"][0]["map"]["num_blocks"], NUM_BLOCKS)
+
+    def test_at_rest_it_says_what_quirectl_and_the_metrics_say(self):
+        self.run_quirectl("generate", STORY + "She lived", "-n", "40")
+        self.run_quirectl("pin", STORY)
+        status = json.loads(self.run_quirectl("status", "-o", "json"))["workers"][0]["blocks"]
+        counts = {key: int(status.get(name, 0)) for key, name in
+                  [("free", "free"), ("cached", "evictable"), ("shared", "shared"), ("pinned", "pinned")]}
+        counts["used"] = int(status["used"]) - counts["shared"] - counts["pinned"]
+        self.assertGreater(counts["cached"], 0)
+        self.assertGreater(counts["pinned"], 0)
+        self.page.wait_for(f"document.querySelector('[data-state=pinned]').textContent === '{counts['pinned']}' && "
+                           f"document.querySelector('[data-state=cached]').textContent === '{counts['cached']}'")
+        self.assertEqual(told(self.page), counts)
+        self.assertEqual(self.page.evaluate("document.getElementById('running').textContent"), "0")
+        totals = json.loads(self.read("status.json"))["totals"]
+        sums = re.findall(r"^quire_generated_tokens_total(?:\{.*\})? (\S+)", self.read("metrics"), re.MULTILINE)
+        self.assertEqual(totals["generated_tokens"], sum(map(float, sums)))
+
+        x, y = self.page.evaluate("(() => { const r = document.querySelector('canvas[data-of=map]')"
+                                  ".getBoundingClientRect(); return [r.left + 4, r.top + 4]; })()")
+        self.page.click(x, y)
+        text = self.page.wait_for("document.querySelector('output').textContent")
+        self.assertRegex(text, r"^Block 0: .* references; .*prefix depth 1, last used \d+ steps ago")
+
+    def test_nothing_can_be_changed(self):
+        for method in ["POST", "PUT", "DELETE"]:
+            request = urllib.request.Request(self.url + "status.json", method=method)
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=TIMEOUT_S)
+            self.assertEqual(refused.exception.code, 405)
+
+
+if __name__ == "__main__":
+    if chromium.find() is None:
+        print(f"skipped: none of {', '.join(chromium.PROGRAMS)} is installed")
+        sys.exit(SKIPPED)
+    PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
