@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/log.h"
+
 namespace quire::internal {
 
 CheckFailure::CheckFailure(const char* file, int line, const std::string& condition) {
@@ -10,7 +12,10 @@ CheckFailure::CheckFailure(const char* file, int line, const std::string& condit
 }
 
 CheckFailure::~CheckFailure() {
-  std::fprintf(stderr, "%s\n", stream_.str().c_str());
+  // What is to be read when the process is gone; the stream begins with file and line.
+  const bool is_json = GetLogFormat() == LogFormat::kJson;
+  const std::string line = is_json ? JsonLogLine("CRITICAL", stream_.str(), {}, nullptr, 0) : stream_.str() + "\n";
+  std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
   std::abort();
 }

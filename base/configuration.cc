@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/config_file.h"
+#include "base/log.h"
 #include "base/nearest_name.h"
 #include "base/version.h"
 
@@ -103,13 +104,20 @@ absl::StatusOr<FlagValue> FromEntry(const ProgramFlags& flags, const ConfigEntry
 absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::vector<FlagValue>* values) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
   std::map<absl::string_view, std::string> given_at;
+  absl::Status error = absl::OkStatus();
   for (const ConfigEntry& entry : entries) {
-    QUIRE_ASSIGN_OR_RETURN(const FlagValue value, FromEntry(flags, entry));
-    const auto [first, is_new] = given_at.emplace(value.flag->Name(), entry.key_at);
-    if (!is_new) return Bad(entry.key_at, ": ", value.flag->Name(), " is given twice, first at ", first->second);
-    values->push_back(value);
+    const absl::StatusOr<FlagValue> value = FromEntry(flags, entry);
+    if (!value.ok()) {
+      error.Update(value.status());
+      continue;
+    }
+    const auto [first, is_new] = given_at.emplace(value->flag->Name(), entry.key_at);
+    if (!is_new) {
+      error.Update(Bad(entry.key_at, ": ", value->flag->Name(), " is given twice, first at ", first->second));
+    }
+    values->push_back(*value);
   }
-  return absl::OkStatus();
+  return error;
 }
 
 // The last of `values` for the flag; "" when there is none.
@@ -198,16 +206,19 @@ absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::S
     QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadFlags(flags, {asked}));
     return Configuration{.text = std::move(text), .sources = {}};
   }
+  // All three are read before the first error is told, for they say in which form to tell it.
   std::vector<FlagValue> typed;
-  QUIRE_RETURN_IF_ERROR(ParseArguments(flags, arguments, &typed));
+  absl::Status error = ParseArguments(flags, arguments, &typed);
   std::vector<FlagValue> surrounding;
-  QUIRE_RETURN_IF_ERROR(ReadEnvironment(flags, environment, &surrounding));
+  error.Update(ReadEnvironment(flags, environment, &surrounding));
   std::string path = LastValue(typed, "config");
   if (path.empty()) path = LastValue(surrounding, "config");
   std::vector<FlagValue> values;
-  if (!path.empty()) QUIRE_RETURN_IF_ERROR(ReadFile(flags, path, &values));
+  if (!path.empty()) error.Update(ReadFile(flags, path, &values));
   values.insert(values.end(), surrounding.begin(), surrounding.end());
   values.insert(values.end(), typed.begin(), typed.end());
+  if (LastValue(values, "log_format") == "json") SetLogFormat(LogFormat::kJson);
+  QUIRE_RETURN_IF_ERROR(error);
   Configuration configuration;
   for (const FlagValue& value : values) {
     QUIRE_RETURN_IF_ERROR(SetFlag(value));

@@ -56,8 +56,9 @@ std::optional<std::string> AskedText(const ProgramFlags& flags, const Configurat
 
 }  // namespace internal
 
-// Sets the flags, or finds the text that --help and its like ask for. `make_options` makes options of the flags, and
-// says what is wrong with them. Flags belong to the process: call it once.
+// Sets the flags (and at once the log's format, in which errors are told), or finds the text that --help and its like
+// ask for. `make_options` makes options of the flags, and says what is wrong with them. Flags belong to the process:
+// call it once.
 template <typename Options>
 absl::StatusOr<CommandLine<Options>> ReadConfiguration(const ProgramFlags& flags,
                                                        absl::Span<const char* const> arguments,

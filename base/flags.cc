@@ -153,13 +153,6 @@ absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, 
   return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(name), " is ", value, ", it must be ", min, " .. ", max));
 }
 
-absl::StatusOr<LogLevel> LogLevelFlag(const absl::Flag<std::string>& flag) {
-  return FlagChoice<LogLevel>(flag, {{"debug", LogLevel::kDebug},
-                                     {"info", LogLevel::kInfo},
-                                     {"warning", LogLevel::kWarning},
-                                     {"error", LogLevel::kError}});
-}
-
 absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& flag) {
   const absl::Duration value = absl::GetFlag(flag);
   if (value > absl::ZeroDuration() && value <= absl::Hours(24)) return value;

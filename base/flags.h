@@ -16,7 +16,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "base/log.h"
 
 namespace quire {
 
@@ -88,9 +87,6 @@ absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
   return absl::InvalidArgumentError(
       absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
 }
-
-// debug, info, warning or error.
-absl::StatusOr<LogLevel> LogLevelFlag(const absl::Flag<std::string>& flag);
 
 // Above 0 and at most 24h.
 absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& flag);

@@ -113,7 +113,6 @@ ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
           "How long a client may take to read the end of its stream before its call is cancelled.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may go on after SIGTERM or Ctrl-C.");
-ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
 namespace {
@@ -287,7 +286,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
+  QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
 }
 
@@ -312,7 +311,7 @@ const ProgramFlags& ManagerFlags() {
          "max_waiting_texts", "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
-       {"Log, on standard error:", {"log_level"}},
+       LogFlagGroup(),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/flags.h"
-#include "base/log.h"
+#include "base/log_flags.h"
 #include "kv_manager/inference_options.h"
 #include "scheduler/scheduler_options.h"
 #include "security/transport_flags.h"
@@ -39,7 +39,7 @@ struct ManagerOptions {
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;
   absl::Duration drain_timeout;
-  LogLevel log_level = LogLevel::kInfo;
+  LogOptions log;
 };
 
 // Its flags. The names belong to the process.

@@ -263,8 +263,8 @@ void StepLoop::Handle(Opened event) {
   tokens_at_open_ = current_.stats.generated_tokens;
   logged_waiting_ = false;
   logged_reason_ = absl::OkStatus();
-  QUIRE_LOG(kInfo) << "worker " << options_.address << " joined: epoch " << event.epoch << ", model "
-                   << description_->model_name << ", " << description_->num_blocks << " blocks of "
+  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " joined: epoch " << Named("epoch", event.epoch)
+                   << ", model " << description_->model_name << ", " << description_->num_blocks << " blocks of "
                    << description_->block_size << " tokens, " << description_->max_sequences << " rows, "
                    << description_->device << "; " << live_.size() << " requests waited for it";
 }
@@ -287,7 +287,8 @@ void StepLoop::Handle(Answered event) {
 void StepLoop::Handle(Draining event) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnDraining();
-  QUIRE_LOG(kInfo) << "worker " << options_.address << " drains; " << live_.size() << " requests end there";
+  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " drains; " << live_.size()
+                   << " requests end there";
 }
 
 void StepLoop::Handle(Lost event) {
@@ -331,9 +332,9 @@ void StepLoop::AdoptPool(const WorkerDescription& description) {
 
 void StepLoop::LoseWorker(absl::Status reason) {
   if (link_.is_ready()) {
-    QUIRE_LOG(kWarning) << "worker " << options_.address << " lost in epoch " << link_.epoch() << " after "
-                        << link_.num_steps() << " steps: " << reason.message() << "; " << live_.size()
-                        << " requests wait for it";
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_.address) << " lost in epoch "
+                        << Named("epoch", link_.epoch()) << " after " << Named("step", link_.num_steps())
+                        << " steps: " << reason.message() << "; " << live_.size() << " requests wait for it";
     ++current_.stats.worker_losses;
     current_.stats.interruptions += scheduler_->counts().running;
     lost_since_us_ = now_us_;
@@ -350,7 +351,7 @@ void StepLoop::LoseWorker(absl::Status reason) {
 // for them.
 void StepLoop::EndDrainedSession() {
   if (!drain_is_public_ || !link_.is_draining() || live_.size() > 0 || link_.num_plans_in_flight() > 0) return;
-  QUIRE_LOG(kInfo) << "worker " << options_.address << " has drained; its session ends";
+  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " has drained; its session ends";
   lost_since_us_ = now_us_;
   scheduler_->AbandonAll();
   link_.Lose(absl::UnavailableError("the worker has drained"), now_us_);
@@ -360,10 +361,10 @@ void StepLoop::EndDrainedSession() {
 void StepLoop::LogFailedAttempt(const absl::Status& reason) {
   if (absl::IsUnavailable(reason) && now_us_ < lost_since_us_ + kQuietStartUs) {
     if (!std::exchange(logged_waiting_, true)) {
-      QUIRE_LOG(kInfo) << "waiting for worker " << options_.address;
+      QUIRE_LOG(kInfo) << "waiting for worker " << Named("worker", options_.address);
     }
   } else if (reason != logged_reason_) {
-    QUIRE_LOG(kWarning) << "worker " << options_.address << " cannot be used: " << reason.message();
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_.address) << " cannot be used: " << reason.message();
     logged_reason_ = reason;
   }
 }

@@ -6,12 +6,19 @@
 #include <csignal>
 #include <cstdio>
 #include <future>
+#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace quire::internal {
 namespace {
+
+constexpr int kMaxLibraryLinesPerSecond = 50;
 
 std::atomic<bool> g_is_serving{false};
 
@@ -20,21 +27,36 @@ std::promise<void>& Stop() {
   return *stop;
 }
 
+// What a library says, and how much of it was dropped: whoever reaches a port makes gRPC complain as often as they
+// like.
+void LogFromLibrary(const char* library, absl::string_view message) {
+  if (GetLogLevel() > LogLevel::kDebug) return;
+  static LogLimiter* const limiter = new LogLimiter(kMaxLibraryLinesPerSecond);
+  const std::optional<int64_t> num_dropped = limiter->Admit(SteadyClock().NowMicros());
+  if (!num_dropped.has_value()) return;
+  if (*num_dropped > 0) {
+    QUIRE_LOG(kDebug) << Named("num_dropped", *num_dropped) << " lines of libraries were dropped";
+  }
+  QUIRE_LOG(kDebug) << library << ": " << message;
+}
+
 // gRPC reports in its own format what our statuses say in one line; it stays readable at level debug.
 void LogFromGrpc(gpr_log_func_args* args) {
-  QUIRE_LOG(kDebug) << "grpc: " << args->message;
+  LogFromLibrary("grpc", args->message);
 }
 
 // Likewise what protobuf says of messages that it cannot read.
 void LogFromProtobuf(google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
                      const std::string& message) {
-  QUIRE_LOG(kDebug) << "protobuf: " << message;
+  LogFromLibrary("protobuf", message);
 }
 
 }  // namespace
 
 int Fail(const char* program, const absl::Status& status, int code) {
-  std::fprintf(stderr, "%s: %s\n", program, std::string(status.message()).c_str());
+  const std::string message = absl::StrCat(program, ": ", status.message());
+  const bool is_json = GetLogFormat() == LogFormat::kJson;
+  std::fputs(is_json ? JsonLogLine("CRITICAL", message, {}, nullptr, 0).c_str() : (message + "\n").c_str(), stderr);
   return code;
 }
 
@@ -43,8 +65,18 @@ void Print(const std::string& text) {
   std::fflush(stdout);
 }
 
-void PrepareProcess(LogLevel log_level) {
-  SetLogLevel(log_level);
+void PrintSummary(const std::string& text) {
+  if (GetLogFormat() == LogFormat::kText) return Print(text);
+  std::string lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    lines += JsonLogLine("INFO", std::string(absl::StripLeadingAsciiWhitespace(line)), {}, nullptr, 0);
+  }
+  Print(lines);
+}
+
+void PrepareProcess(const LogOptions& log) {
+  SetLogLevel(log.level);
+  SetLogFormat(log.format);
   gpr_set_log_function(LogFromGrpc);
   google::protobuf::SetLogHandler(LogFromProtobuf);
   std::signal(SIGPIPE, SIG_IGN);  // A reader of our log that goes away must not end us.

@@ -69,7 +69,6 @@ ABSL_FLAG(std::string, gpu_tuning_cache, "",
           "it; empty: none.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long the manager's requests may go on after SIGTERM or Ctrl-C; no new ones come.");
-ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
 
 namespace quire {
 namespace {
@@ -191,7 +190,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
-  QUIRE_ASSIGN_OR_RETURN(options.log_level, LogLevelFlag(FLAGS_log_level));
+  QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
 }
 
@@ -213,7 +212,7 @@ const ProgramFlags& WorkerFlags() {
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
-       {"Log, on standard error:", {"log_level"}},
+       LogFlagGroup(),
        ConfigurationFlagGroup()},
       {"manager_names"}};
   return *flags;

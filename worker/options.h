@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/flags.h"
-#include "base/log.h"
+#include "base/log_flags.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"
 #include "security/transport_flags.h"
@@ -41,7 +41,7 @@ struct WorkerOptions {
   bool bind_threads;                    // To a core each, if there are as many.
   std::optional<cpu::Isa> cpu_kernels;  // One that the machine has; none: the best.
   absl::Duration drain_timeout;         // Of the session, after the first signal to stop.
-  LogLevel log_level;
+  LogOptions log;
 };
 
 // Its flags. The names belong to the process.

@@ -167,7 +167,7 @@ void SessionLoop::SwitchSession() {
     // A session that left has ended its stream already.
     const bool is_replaced = last_epoch_ != served_epoch_;
     if (is_replaced) served_->End(TakenOver(last_epoch_));
-    QUIRE_LOG(kInfo) << "session of epoch " << served_epoch_ << " ended: "
+    QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", served_epoch_) << " ended: "
                      << (is_replaced ? absl::StrCat("epoch ", last_epoch_, " took over") : "its stream ended");
   }
   served_ = current_;
@@ -175,7 +175,7 @@ void SessionLoop::SwitchSession() {
   executor_->Reset();
   stats_->SetSession(last_epoch_, served_ != nullptr);
   if (served_ != nullptr) {
-    QUIRE_LOG(kInfo) << "session of epoch " << last_epoch_ << " opened";
+    QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", last_epoch_) << " opened";
     served_->SendOpened(last_epoch_);
     if (is_draining_) served_->SendDraining();
   } else {
@@ -215,7 +215,8 @@ void SessionLoop::FinishPlan(std::unique_lock<std::mutex>* lock) {
 
 void SessionLoop::Fail(const v1::StepPlan& plan, const absl::Status& status) {
   if (served_ != current_) return;
-  QUIRE_LOG(kWarning) << "step " << plan.step() << " of epoch " << served_epoch_ << " failed: " << status;
+  QUIRE_LOG(kWarning) << "step " << Named("step", plan.step()) << " of epoch " << Named("epoch", served_epoch_)
+                      << " failed: " << status;
   stats_->RecordFailure();
   current_->End(status);
   SetCurrent(nullptr);

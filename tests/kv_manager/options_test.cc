@@ -61,7 +61,7 @@ TEST(OptionsTest, DashesUnderscoresAndBothFormsAreTaken) {
   EXPECT_EQ(options->worker_grace, absl::Minutes(2));
   EXPECT_EQ(options->scheduler.policy, SchedulingPolicy::kPriority);
   EXPECT_EQ(options->scheduler.watermark, 0.25);
-  EXPECT_EQ(options->log_level, LogLevel::kDebug);
+  EXPECT_EQ(options->log.level, LogLevel::kDebug);
   EXPECT_EQ(options->metrics_listen, "");
 }
 

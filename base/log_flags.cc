@@ -1,0 +1,30 @@
+#include "base/log_flags.h"
+
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "base/status.h"
+
+ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
+ABSL_FLAG(
+    std::string, log_format, "text",
+    "text, or json: one object per line, also of what is printed at the start and of errors that end the process.");
+
+namespace quire {
+
+FlagGroup LogFlagGroup() {
+  return {"Log, on standard error:", {"log_level", "log_format"}};
+}
+
+absl::StatusOr<LogOptions> ReadLogFlags() {
+  LogOptions options;
+  QUIRE_ASSIGN_OR_RETURN(options.level, FlagChoice<LogLevel>(FLAGS_log_level, {{"debug", LogLevel::kDebug},
+                                                                               {"info", LogLevel::kInfo},
+                                                                               {"warning", LogLevel::kWarning},
+                                                                               {"error", LogLevel::kError}}));
+  QUIRE_ASSIGN_OR_RETURN(options.format, FlagChoice<LogFormat>(FLAGS_log_format, {{"text", LogFormat::kText},
+                                                                                  {"json", LogFormat::kJson}}));
+  return options;
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+#ifndef QUIRE_BASE_LOG_FLAGS_H_
+#define QUIRE_BASE_LOG_FLAGS_H_
+
+#include "absl/status/statusor.h"
+#include "base/flags.h"
+#include "base/log.h"
+
+namespace quire {
+
+struct LogOptions {
+  LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
+};
+
+// --log-level and --log-format, as both services have them.
+FlagGroup LogFlagGroup();
+absl::StatusOr<LogOptions> ReadLogFlags();
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_LOG_FLAGS_H_
