@@ -5,15 +5,12 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/read_file.h"
 #include "base/status.h"
 
 namespace quire {
@@ -30,11 +27,9 @@ absl::Status Bad(const Parts&... parts) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& flag, const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.fail()) return Bad(flag, ": cannot read ", path, ": ", std::strerror(errno));
-  return text.str();
+  absl::StatusOr<std::string> text = quire::ReadFile(path);
+  if (!text.ok()) return Bad(flag, ": ", text.status().message());
+  return text;
 }
 
 // OpenSSL would ask for a password on the terminal.

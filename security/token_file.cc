@@ -4,10 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/read_file.h"
 #include "base/status.h"
 #include "security/digest.h"
 
@@ -75,9 +72,7 @@ std::optional<Caller> TokenTable::Find(absl::string_view token) const {
 
 absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path, const Clock* clock) {
   std::shared_ptr<TokenFile> file(new TokenFile(path, clock));
-  file->version_ = file->ReadVersion();
-  QUIRE_ASSIGN_OR_RETURN(TokenTable table, file->Read());
-  file->table_ = std::make_shared<const TokenTable>(std::move(table));
+  QUIRE_RETURN_IF_ERROR(file->Read(file->ReadVersion()));
   file->next_look_us_ = clock->NowMicros() + kLookEveryUs;
   return file;
 }
@@ -93,14 +88,15 @@ TokenFile::Version TokenFile::ReadVersion() const {
           file.st_mtim.tv_nsec};
 }
 
-absl::StatusOr<TokenTable> TokenFile::Read() const {
-  std::ifstream in(path_, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.fail()) return Bad("cannot read ", path_, ": ", std::strerror(errno));
-  absl::StatusOr<TokenTable> table = TokenTable::Parse(text.str());
+absl::Status TokenFile::Read(const Version& version) {
+  const absl::StatusOr<std::string> text = ReadFile(path_);
+  if (!text.ok()) return Bad(text.status().message());
+  // Right or wrong: it is not read again until it changes. What could not be read is.
+  version_ = version;
+  absl::StatusOr<TokenTable> table = TokenTable::Parse(*text);
   if (!table.ok()) return Bad(path_, ": ", table.status().message());
-  return table;
+  table_ = std::make_shared<const TokenTable>(*std::move(table));
+  return absl::OkStatus();
 }
 
 std::shared_ptr<const TokenTable> TokenFile::Current() {
@@ -109,14 +105,14 @@ std::shared_ptr<const TokenTable> TokenFile::Current() {
   if (now_us < next_look_us_) return table_;
   next_look_us_ = now_us + kLookEveryUs;
   const Version version = ReadVersion();
+  const std::string last_trouble = std::exchange(trouble_, "");
   if (version == version_) return table_;
-  version_ = version;
-  absl::StatusOr<TokenTable> table = Read();
-  if (table.ok()) {
-    table_ = std::make_shared<const TokenTable>(*std::move(table));
+  const absl::Status status = Read(version);
+  trouble_ = std::string(status.message());
+  if (status.ok()) {
     QUIRE_LOG(kInfo) << "tokens read again from " << path_;
-  } else {
-    QUIRE_LOG(kError) << "--tokens: " << table.status().message() << "; the tokens stay as they were";
+  } else if (trouble_ != last_trouble) {
+    QUIRE_LOG(kError) << "--tokens: " << trouble_ << "; the tokens stay as they were";
   }
   return table_;
 }

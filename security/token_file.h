@@ -51,7 +51,8 @@ class TokenFile {
   // INVALID_ARGUMENT, with the path, when it cannot be read or a line is wrong. `clock` is borrowed.
   static absl::StatusOr<std::shared_ptr<TokenFile>> Open(const std::string& path, const Clock* clock = &SteadyClock());
 
-  // As of at most a second ago. A file that has gone or become wrong changes nothing, and is logged.
+  // As of at most a second ago. A file that has gone, cannot be read or has become wrong changes nothing, and is
+  // logged; an empty one has no tokens.
   std::optional<Caller> Find(absl::string_view token);
 
  private:
@@ -61,7 +62,8 @@ class TokenFile {
   TokenFile(std::string path, const Clock* clock) : path_(std::move(path)), clock_(clock) {}
 
   Version ReadVersion() const;
-  absl::StatusOr<TokenTable> Read() const;
+  // Takes the table and `version`; of a file that is wrong `version` alone, of one that cannot be read nothing.
+  absl::Status Read(const Version& version);
   std::shared_ptr<const TokenTable> Current();
 
   const std::string path_;
@@ -69,6 +71,7 @@ class TokenFile {
   std::mutex mutex_;  // Guards the rest.
   std::shared_ptr<const TokenTable> table_;
   Version version_ = {};
+  std::string trouble_;  // Of the last look, so that it is logged once.
   int64_t next_look_us_ = 0;
 };
 

@@ -96,6 +96,9 @@ TEST_F(TlsTest, FilesThatCannotBeUsedAreNamed) {
             "--tls-key: " + other.key + " is not the key of " + good.certificate);
   EXPECT_EQ(Error({.authority = directory_ / "nothing"}),
             "--tls-ca: cannot read " + (directory_ / "nothing") + ": No such file or directory");
+  ReplaceFile(directory_ / "empty", "");
+  EXPECT_EQ(Error({.authority = directory_ / "empty"}),
+            "--tls-ca: " + (directory_ / "empty") + " holds no certificate in PEM format");
   EXPECT_EQ(Error({.authority = good.key}), "--tls-ca: " + good.key + " holds no certificate in PEM format");
   EXPECT_EQ(Error({.certificate = good.certificate, .key = good.certificate}),
             "--tls-key: " + good.certificate + " holds no private key in PEM format without a password");

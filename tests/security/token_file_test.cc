@@ -1,5 +1,8 @@
 #include "security/token_file.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -10,6 +13,8 @@
 
 namespace quire {
 namespace {
+
+using ::testing::HasSubstr;
 
 // SHA-256 of "abc" (FIPS 180-4's example) and of the empty string.
 constexpr char kAbc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -89,8 +94,37 @@ TEST_F(TokenFileTest, AFileThatIsWrongOrGoneChangesNothing) {
   EXPECT_FALSE(IsKnown());
 }
 
+TEST_F(TokenFileTest, AnEmptyFileHasNoTokens) {
+  ReplaceFile(path_, std::string("acme ") + kAbc);
+  Open();
+  ReplaceFile(path_, "");
+  EXPECT_FALSE(IsKnown());
+  Open();
+  EXPECT_FALSE(IsKnown());
+}
+
+TEST_F(TokenFileTest, AFileThatCannotBeReadNowIsReadLater) {
+  ReplaceFile(path_, std::string("acme ") + kAbc);
+  Open();
+  ReplaceFile(path_, std::string("acme ") + kNothing);
+  rlimit files = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = files.rlim_max};
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool was_known = IsKnown() && IsKnown();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(was_known);
+  EXPECT_THAT(log, HasSubstr("cannot read " + path_ + ": Too many open files; the tokens stay as they were\n"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_FALSE(IsKnown());
+}
+
 TEST_F(TokenFileTest, AStartNeedsAGoodFile) {
   EXPECT_EQ(TokenFile::Open(path_).status().message(), "cannot read " + path_ + ": No such file or directory");
+  EXPECT_EQ(TokenFile::Open(directory_ / ".").status().message(),
+            "cannot read " + (directory_ / ".") + ": Is a directory");
   ReplaceFile(path_, "acme");
   EXPECT_EQ(TokenFile::Open(path_).status().message(),
             path_ + ": line 1 has 1 words, it must be TENANT SHA256 or TENANT SHA256 admin");

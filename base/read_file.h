@@ -1,0 +1,16 @@
+#ifndef QUIRE_BASE_READ_FILE_H_
+#define QUIRE_BASE_READ_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace quire {
+
+// All bytes of the file; an empty file has none. UNAVAILABLE, "cannot read PATH: reason", when it cannot be opened or
+// read.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_READ_FILE_H_
