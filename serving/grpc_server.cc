@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/server_builder.h"
 
 namespace quire {
@@ -38,6 +40,13 @@ void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // A second server on the port must fail.
 }
 
+// gRPC gives reflection to every server of a process, as soon as the library is linked.
+class WithoutReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override { plugins->clear(); }
+};
+
 absl::Status CannotListen(const std::string& address) {
   const std::string reason = WhyNotListening(address);
   return absl::UnavailableError(
@@ -49,26 +58,36 @@ absl::Status CannotListen(const std::string& address) {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
                                                               std::shared_ptr<grpc::ServerCredentials> credentials,
                                                               const GrpcServerLimits& limits,
-                                                              std::vector<Service> services) {
-  if (IsUnixSocketInUse(address)) return CannotListen(address);
-  grpc::EnableDefaultHealthCheckService(true);
+                                                              const std::vector<Service>& services) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  SetLimits(limits, &builder);
-  int port = 0;
-  builder.AddListeningPort(address, credentials, &port);
+  std::vector<std::string> names;
   for (const Service& service : services) {
-    if (service.implementation != nullptr) builder.RegisterService(service.implementation);
+    builder.RegisterService(service.implementation);
+    names.push_back(service.name);
   }
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  return Listen(address, std::move(credentials), limits, std::move(names), &builder);
+}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string& address,
+                                                               std::shared_ptr<grpc::ServerCredentials> credentials,
+                                                               const GrpcServerLimits& limits,
+                                                               std::vector<std::string> names,
+                                                               grpc::ServerBuilder* builder) {
+  if (IsUnixSocketInUse(address)) return CannotListen(address);
+  grpc::EnableDefaultHealthCheckService(true);
+  SetLimits(limits, builder);
+  int port = 0;
+  builder->AddListeningPort(address, std::move(credentials), &port);
+  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
   if (server == nullptr || port == 0) return CannotListen(address);
-  std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), WithPort(address, port), std::move(services)));
+  std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), WithPort(address, port), std::move(names)));
   started->SetReady(false);
   return started;
 }
 
-GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<Service> services)
-    : server_(std::move(server)), address_(std::move(address)), services_(std::move(services)) {
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names)
+    : server_(std::move(server)), address_(std::move(address)), names_(std::move(names)) {
   server_->GetHealthCheckService()->SetServingStatus("liveness", true);
 }
 
@@ -77,9 +96,11 @@ GrpcServer::~GrpcServer() {
 }
 
 absl::Status GrpcServer::ServeHealthAt(const std::string& address) {
-  std::vector<Service> names = services_;
-  for (Service& service : names) service.implementation = nullptr;
-  QUIRE_ASSIGN_OR_RETURN(probes_, Start(address, grpc::InsecureServerCredentials(), kProbeLimits, std::move(names)));
+  grpc::ServerBuilder builder;
+  builder.SetOption(std::make_unique<WithoutReflection>());
+  refusals_ = std::make_unique<grpc::CallbackGenericService>();
+  builder.RegisterCallbackGenericService(refusals_.get());
+  QUIRE_ASSIGN_OR_RETURN(probes_, Listen(address, grpc::InsecureServerCredentials(), kProbeLimits, names_, &builder));
   return absl::OkStatus();
 }
 
@@ -87,7 +108,7 @@ void GrpcServer::SetReady(bool is_ready) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   health->SetServingStatus("", is_ready);
   health->SetServingStatus("readiness", is_ready);
-  for (const Service& service : services_) health->SetServingStatus(service.name, is_ready);
+  for (const std::string& name : names_) health->SetServingStatus(name, is_ready);
   if (probes_ != nullptr) probes_->SetReady(is_ready);
 }
 

@@ -7,9 +7,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/impl/codegen/service_type.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 
 namespace quire {
 
@@ -24,8 +26,8 @@ struct GrpcServerLimits {
 class GrpcServer {
  public:
   struct Service {
-    std::string name;               // Full name, as health checks ask for it.
-    grpc::Service* implementation;  // Null: has its name in health alone.
+    std::string name;  // Full name, as health checks ask for it.
+    grpc::Service* implementation;
   };
 
   // `address` is host:port (port 0 takes a free one) or unix:path; the services are borrowed. UNAVAILABLE, with the
@@ -33,11 +35,11 @@ class GrpcServer {
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
                                                            std::shared_ptr<grpc::ServerCredentials> credentials,
                                                            const GrpcServerLimits& limits,
-                                                           std::vector<Service> services);
+                                                           const std::vector<Service>& services);
   ~GrpcServer();
 
-  // Serves health at another address as well, to all who reach it: in plain text, whatever the credentials of the
-  // server. Errors as from Start. Once, before calls from several threads.
+  // Serves health, and nothing else, at another address as well, to all who reach it: in plain text, whatever the
+  // credentials of the server. Errors as from Start. Once, before calls from several threads.
   absl::Status ServeHealthAt(const std::string& address);
 
   // What health answers for "", "readiness" and every service; "liveness" is always serving. Not ready at first.
@@ -52,12 +54,20 @@ class GrpcServer {
   const std::string& address() const { return address_; }
 
  private:
-  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<Service> services);
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names);
+
+  // With what `builder` has beside health, which knows `names`.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Listen(const std::string& address,
+                                                            std::shared_ptr<grpc::ServerCredentials> credentials,
+                                                            const GrpcServerLimits& limits,
+                                                            std::vector<std::string> names,
+                                                            grpc::ServerBuilder* builder);
 
   const std::unique_ptr<grpc::Server> server_;
   const std::string address_;
-  const std::vector<Service> services_;
-  std::unique_ptr<GrpcServer> probes_;  // Health alone, for those who have no credentials.
+  const std::vector<std::string> names_;                    // Of services.
+  std::unique_ptr<grpc::CallbackGenericService> refusals_;  // What probes_ says to all but health: UNIMPLEMENTED.
+  std::unique_ptr<GrpcServer> probes_;                      // Health alone, for those who have no credentials.
 };
 
 }  // namespace quire

@@ -42,6 +42,18 @@ class GrpcServerTest : public ::testing::Test {
     return status.ok() ? response.status() : HealthResponse::SERVICE_UNKNOWN;
   }
 
+  // How a call of reflection ends when it asks for nothing.
+  grpc::StatusCode Reflect() {
+    grpc::ClientContext context;
+    grpc::internal::RpcMethod method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                     grpc::internal::RpcMethod::BIDI_STREAMING);
+    auto stream = std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>>(
+        grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(channel_.get(), method,
+                                                                                              &context));
+    stream->WritesDone();
+    return stream->Finish().error_code();
+  }
+
   // Why a server cannot start there.
   std::string Error(const std::string& address) {
     v1::AdminService::Service other;
@@ -95,6 +107,9 @@ TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {
   const grpc::Status status =
       v1::AdminService::NewStub(channel_)->GetStatus(&context, v1::GetStatusRequest(), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(Reflect(), grpc::StatusCode::UNIMPLEMENTED);
+  channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+  EXPECT_EQ(Reflect(), grpc::StatusCode::OK);
 }
 
 TEST_F(GrpcServerTest, AnAddressInUseAndABadAddressAreToldApart) {
