@@ -120,11 +120,11 @@ absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::v
   return error;
 }
 
-// The last of `values` for the flag; "" when there is none.
-std::string LastValue(const std::vector<FlagValue>& values, absl::string_view name) {
+// The last of `values` for the flag; nothing when there is none.
+std::optional<std::string> LastValue(const std::vector<FlagValue>& values, absl::string_view name) {
   const auto last = std::find_if(values.rbegin(), values.rend(),
                                  [name](const FlagValue& value) { return value.flag->Name() == name; });
-  return last == values.rend() ? "" : last->value;
+  return last == values.rend() ? std::nullopt : std::optional(last->value);
 }
 
 bool Names(absl::string_view message, absl::string_view flag) {
@@ -211,8 +211,9 @@ absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::S
   absl::Status error = ParseArguments(flags, arguments, &typed);
   std::vector<FlagValue> surrounding;
   error.Update(ReadEnvironment(flags, environment, &surrounding));
-  std::string path = LastValue(typed, "config");
-  if (path.empty()) path = LastValue(surrounding, "config");
+  std::optional<std::string> file = LastValue(typed, "config");
+  if (!file.has_value()) file = LastValue(surrounding, "config");
+  const std::string path = file.value_or("");
   std::vector<FlagValue> values;
   if (!path.empty()) error.Update(ReadFile(flags, path, &values));
   values.insert(values.end(), surrounding.begin(), surrounding.end());

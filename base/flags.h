@@ -49,8 +49,10 @@ struct FlagValue {
 // What a command line asks for.
 template <typename Options>
 struct CommandLine {
-  std::optional<std::string> text;  // --help or --version, which come before everything else: print this and leave.
-  Options options;                  // Otherwise.
+  // --help or --version, which come before everything else, or, once the options are known to be valid, --check-config
+  // or --print-effective-config: print this and leave.
+  std::optional<std::string> text;
+  Options options;  // Otherwise.
 };
 
 // Sets the flags that `arguments` (without the program's name) give values to, or returns the text that --help or

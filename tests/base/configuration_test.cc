@@ -99,6 +99,12 @@ TEST_F(ConfigurationTest, TheCommandLineGoesBeforeTheEnvironmentBeforeTheFileBef
   EXPECT_EQ(line->options.patience, absl::Seconds(3));
 }
 
+TEST_F(ConfigurationTest, AnEmptyNameOnTheCommandLineLeavesTheFileOfTheEnvironmentOut) {
+  const auto line = Read("max_step_ms: 1\nnonsense: 1\n", {"--config="});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.max_step_ms, Read(nullptr)->options.max_step_ms);
+}
+
 TEST_F(ConfigurationTest, AFileHasTextsNumbersAndListsInAnyYamlForm) {
   const auto line = Read(
       "---  # One document.\n"
