@@ -56,6 +56,7 @@ std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   // A server that vanished without closing its connections is noticed within 40 seconds.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Also while a request waits and nothing is sent.
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
