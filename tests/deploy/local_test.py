@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.request
@@ -107,6 +108,23 @@ class LocalTest(unittest.TestCase):
         self.assertEqual(self.up.wait(TIMEOUT_S), 0)
         self.assertFalse(logs.exists())
         self.assertEqual(processes_with(logs), [])
+
+
+class FailureTest(unittest.TestCase):
+    def test_the_log_of_the_one_that_has_ended_is_shown(self):
+        programs = {"quire-worker": "echo metrics on port 1; echo the worker is ill; exit 1",
+                    "quire-manager": "echo listening on 127.0.0.1:1; echo metrics on port 2; exec sleep 1000",
+                    "quirectl": "exit 3"}
+        with tempfile.TemporaryDirectory() as directory:
+            for name, script in programs.items():
+                path = pathlib.Path(directory, name)
+                path.write_text(f"#!/bin/sh\n{script}\n")
+                path.chmod(0o755)
+            environment = os.environ | {"QUIRE_BIN": directory, "QUIRE_ANY_PORTS": "1"}
+            up = subprocess.run([SOURCE / "deploy/local/up"], env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=2 * TIMEOUT_S)
+        self.assertEqual(up.returncode, 1)
+        self.assertIn("the worker is ill", up.stdout)
 
 
 if __name__ == "__main__":
