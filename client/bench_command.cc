@@ -311,6 +311,9 @@ int BenchCommand::Run(const ClientOptions& client_options, OutputFormat format) 
   absl::StatusOr<LoadPlan> plan =
       LoadPlan::Make(*shape, static_cast<int>(model->vocab_size()), static_cast<int>(model->max_context_tokens()));
   if (!plan.ok()) return ReportUsage(plan.status().message());
+  // What it has stays there until there is a report.
+  const std::ofstream reserved(save_path_, std::ios::app);
+  if (!save_path_.empty() && !reserved) return ReportUsage(absl::StrCat("--save: cannot write ", save_path_));
 
   if (num_warm_up_ > 0) {
     LoadOptions warm_up = *options;

@@ -113,7 +113,7 @@ TEST_F(QuirectlBenchTest, TroubleIsToldAndHasItsCode) {
            Wrong{"--slo ttft:soon", "--slo has \"ttft:soon\"", 2},
            Wrong{"--trace /nonexistent", "cannot read the trace /nonexistent", 2},
            Wrong{"--requests 2 --tenant 'a b'", "tenant: ", 4},
-           Wrong{"--requests 2 --save /nonexistent/report", "--save: cannot write /nonexistent/report", 1},
+           Wrong{"--requests 2 --save /nonexistent/report", "--save: cannot write /nonexistent/report", 2},
            Wrong{"--requests 3 --timeout 0.001", "deadline_exceeded:                 3\n", 3},
        }) {
     const Ended run = Shell(absl::StrCat("quirectl bench ", wrong.flags));
