@@ -7,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/block_drawing.h"
-#include "client/block_map.h"
 #include "client/look_commands.h"
 
 namespace quire {
@@ -73,7 +71,7 @@ void PrintBlock(const v1::DescribeBlockResponse& block) {
               Big(block.step()), kNames[is_known ? block.state() : 0], block.references());
   for (const v1::BlockOwner& owner : block.owners()) {
     const unsigned long long first = uint64_t{owner.table_index()} * block.block_size();
-    std::printf("  request %s, sample %u: tokens %llu .. %llu\n", absl::Utf8SafeCHexEscape(owner.request_id()).c_str(),
+    std::printf("  request %s, sample %u: tokens %llu .. %llu\n", Printable(owner.request_id()).c_str(),
                 owner.sample_index(), first, first + block.block_size() - 1);
   }
   if (block.num_owners() > static_cast<uint32_t>(block.owners_size())) {

@@ -1,6 +1,6 @@
 #include "client/doctor.h"
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,10 +20,10 @@ namespace {
 using Result = Finding::Result;
 using Tell = std::function<void(const Finding&)>;
 
-constexpr absl::Duration kRenewBefore = absl::Hours(24 * 14);
 constexpr double kFullShare = 0.95;
-constexpr double kMaxPreemptionsPerStep = 0.1;
-constexpr double kMaxStepAgeSeconds = 30;
+// As the alerts QuireCertificateExpires and QuireWorkerStalled.
+constexpr absl::Duration kRenewBefore = absl::Hours(24 * 7);
+constexpr double kMaxStepAgeSeconds = 20;
 
 std::string InMilliseconds(absl::Duration duration) {
   return absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(duration));
@@ -45,35 +45,47 @@ Finding Refused(const char* name, const absl::Status& status) {
   }
 }
 
-// False when there is no use in going on.
-bool CheckConnection(const ClientOptions& options, const Tell& tell) {
+// The connection; nothing when nobody could be reached.
+absl::StatusOr<Socket> CheckAddress(const ClientOptions& options, const Tell& tell) {
   const absl::StatusOr<std::string> addresses = Resolve(options.endpoint);
   if (!addresses.ok()) {
     tell({Result::kFail, "address", absl::StrCat(options.endpoint, ": ", addresses.status().message()),
           "--endpoint or $QUIRE_ENDPOINT name another place"});
-    return false;
+    return addresses.status();
   }
   tell({Result::kOk, "address", absl::StrCat(options.endpoint, " is ", *addresses)});
   const absl::Time begin = absl::Now();
-  const absl::StatusOr<Socket> connection = Connect(options.endpoint, options.timeout);
+  absl::StatusOr<Socket> connection = Connect(options.endpoint, options.timeout);
   if (!connection.ok()) {
     tell({Result::kFail, "connection", std::string(connection.status().message()),
           "is quire-manager running there, and does its --listen or a firewall let this machine in?"});
-    return false;
+    return connection;
   }
   tell({Result::kOk, "connection", absl::StrCat("answers after ", InMilliseconds(absl::Now() - begin))});
+  return connection;
+}
+
+const char* AdviceOnTls(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnauthenticated:
+      return "--tls-ca must be the authority of the manager's certificate, --tls-name a name in it";
+    case absl::StatusCode::kPermissionDenied:
+      return "the manager has --tls-ca: show a certificate of that authority (--tls-cert, --tls-key)";
+    default:
+      return "does the manager have --tls-cert, and does it ask for a client's certificate (--tls-cert)?";
+  }
+}
+
+// False when there is no use in going on.
+bool CheckTls(const ClientOptions& options, int connection, const Tell& tell) {
   if (options.tls.authority.empty()) {
     tell({Result::kOk, "TLS", "not asked for; calls go in plain text"});
     return true;
   }
   const std::string name = options.server_name.empty() ? HostOf(options.endpoint) : options.server_name;
-  const absl::StatusOr<absl::Time> end = ProbeTls(connection->fd(), options.tls, name);
+  const absl::StatusOr<absl::Time> end = ProbeTls(connection, options.tls, name, options.timeout);
   if (!end.ok()) {
-    const bool is_certificate = end.status().code() == absl::StatusCode::kUnauthenticated;
-    tell({Result::kFail, "TLS", std::string(end.status().message()),
-          is_certificate
-              ? "--tls-ca must be the authority of the manager's certificate, --tls-name a name in it"
-              : "does the manager have --tls-cert, and does it ask for a client's certificate (--tls-cert)?"});
+    tell({Result::kFail, "TLS", std::string(end.status().message()), AdviceOnTls(end.status().code())});
     return false;
   }
   tell(JudgeCertificate("the manager's", *end, absl::Now()));
@@ -143,7 +155,7 @@ void CheckMetrics(const std::string& address, absl::Duration timeout, const Tell
   for (const Finding& finding : JudgeMetrics(*text)) tell(finding);
 }
 
-// The samples of a metric: what is between the braces, and the value.
+// The samples of a metric: its labels in braces, empty without any, and the value.
 std::vector<std::pair<std::string, double>> SamplesOf(const std::string& text, absl::string_view metric) {
   std::vector<std::pair<std::string, double>> samples;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -173,22 +185,24 @@ Finding JudgeWorker(const v1::WorkerStatus& worker) {
   if (share > kFullShare && worker.waiting_requests() > 0) {
     return {Result::kWarn, name, state, "its memory is full and requests wait: more workers, or a larger --kv-bytes"};
   }
-  if (static_cast<double>(worker.preemptions()) > kMaxPreemptionsPerStep * static_cast<double>(worker.steps())) {
-    return {Result::kWarn, name, state, "it preempts often: raise --watermark, or give a host tier (--swap-bytes)"};
-  }
   return {Result::kOk, name, state};
 }
 
 }  // namespace
 
-void Examine(const DoctorOptions& options, const Tell& tell) {
-  if (!CheckConnection(options.client, tell)) return;
+bool Examine(const DoctorOptions& options, const Tell& tell) {
+  {
+    const absl::StatusOr<Socket> connection = CheckAddress(options.client, tell);
+    if (!connection.ok()) return false;
+    if (!CheckTls(options.client, connection->fd(), tell)) return true;
+  }
   Client client(options.client);
   CheckHealth(client, tell);
   CheckModel(client, tell);
   CheckStatus(client, tell);
   if (options.generates) CheckGeneration(client, options.client, tell);
   if (!options.metrics.empty()) CheckMetrics(options.metrics, options.client.timeout, tell);
+  return true;
 }
 
 std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status) {
@@ -222,18 +236,11 @@ std::vector<Finding> JudgeMetrics(const std::string& text) {
     findings.back().result = Result::kWarn;
     findings.back().advice = "quire_request_rejections_total has the reasons";
   }
-  std::vector<std::pair<std::string, double>> running;
-  for (const auto& sample : SamplesOf(text, "quire_requests")) {
-    if (absl::StrContains(sample.first, "state=\"running\"")) running.push_back(sample);
-  }
-  for (const auto& [labels, age] : SamplesOf(text, "quire_worker_last_step_age_seconds")) {
-    const std::string worker = labels.substr(1, labels.find('}') - 1);
-    const bool is_busy = std::any_of(running.begin(), running.end(), [&](const auto& sample) {
-      return sample.second > 0 && absl::StrContains(sample.first, worker);
-    });
-    const bool is_stuck = is_busy && age > kMaxStepAgeSeconds;
-    findings.push_back({is_stuck ? Result::kWarn : Result::kOk, "last step",
-                        absl::StrFormat("%s: %.1f s ago%s", worker, age, is_busy ? "" : ", idle"),
+  for (const auto& [labels, age] : SamplesOf(text, "quire_worker_step_age_seconds")) {
+    const bool is_stuck = age > kMaxStepAgeSeconds;
+    findings.push_back({is_stuck ? Result::kWarn : Result::kOk, "step",
+                        absl::StrCat(labels, labels.empty() ? "" : ": ",
+                                     age > 0 ? absl::StrFormat("%.1f s at the step that it owes", age) : "owes none"),
                         is_stuck ? "requests run but no step ends: see the worker's log" : ""});
   }
   return findings;

@@ -27,8 +27,8 @@ struct DoctorOptions {
 };
 
 // Checks a manager from the outside in, and calls `tell` with each finding as it comes. What cannot be checked because
-// of an earlier failure is left out.
-void Examine(const DoctorOptions& options, const std::function<void(const Finding&)>& tell);
+// of an earlier failure is left out. False when nobody could be reached.
+bool Examine(const DoctorOptions& options, const std::function<void(const Finding&)>& tell);
 
 // What GetStatus tells about workers and blocks.
 std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status);

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/doctor.h"
 #include "client/endpoint.h"
 #include "client/terminal.h"
@@ -38,16 +38,10 @@ const char* ColorOf(Finding::Result result) {
   }
 }
 
-// What others have named must not drive the terminal.
-std::string Printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return absl::ascii_iscntrl(c); }, ' ');
-  return text;
-}
-
 void Print(const Finding& finding, bool has_color) {
+  const std::string message = Printable(absl::StrReplaceAll(finding.message, {{"\n", " "}}));
   std::printf("%s%-4s%s  %-11s %s\n", has_color ? ColorOf(finding.result) : "", NameOf(finding.result),
-              has_color ? "\033[0m" : "", finding.name.c_str(), Printable(finding.message).c_str());
+              has_color ? "\033[0m" : "", finding.name.c_str(), message.c_str());
   if (!finding.advice.empty()) std::printf("      %-11s %s\n", "", finding.advice.c_str());
   FlushOutput();
 }
@@ -60,7 +54,7 @@ DoctorCommand::DoctorCommand(CLI::App* command) {
       "health, model, workers, blocks, and whether a token comes. Each line is ok, warn or fail, and says what to do. "
       "Exit with 0 when nothing fails, 3 when the manager cannot be reached, else 1.");
   command->add_flag("--no-generate", no_generate_, "Do not generate a token");
-  command->add_option("--metrics", metrics_, "The manager's metrics: refusals, and the age of each worker's last step")
+  command->add_option("--metrics", metrics_, "The manager's metrics: refusals, and workers that are stuck at a step")
       ->option_text("HOST:PORT");
 }
 
@@ -72,7 +66,8 @@ int DoctorCommand::Run(const ClientOptions& client_options, OutputFormat format)
   }
   const bool has_color = DescribeTerminal().has_color;
   std::vector<Finding> findings;
-  Examine({.client = client_options, .metrics = metrics_, .generates = !no_generate_}, [&](const Finding& finding) {
+  const DoctorOptions options = {.client = client_options, .metrics = metrics_, .generates = !no_generate_};
+  const bool is_reached = Examine(options, [&](const Finding& finding) {
     if (format == OutputFormat::kText) Print(finding, has_color);
     findings.push_back(finding);
   });
@@ -90,7 +85,7 @@ int DoctorCommand::Run(const ClientOptions& client_options, OutputFormat format)
   const bool fails = std::any_of(findings.begin(), findings.end(),
                                  [](const Finding& finding) { return finding.result == Finding::Result::kFail; });
   if (!fails) return kExitOk;
-  return findings.back().name == "address" || findings.back().name == "connection" ? kExitUnavailable : kExitFailed;
+  return is_reached ? kExitFailed : kExitUnavailable;
 }
 
 }  // namespace quire

@@ -5,23 +5,15 @@
 #include <iterator>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/block_drawing.h"
+#include "client/request_tree.h"
 #include "client/top_view.h"
 
 namespace quire {
 namespace {
 
-constexpr int kMaxIdParts = 24;
 constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(200);
-
-// Names are their clients': whatever bytes they have must not drive the terminal.
-std::string Printable(const std::string& name) {
-  return absl::Utf8SafeCHexEscape(name);
-}
 
 std::string Age(uint64_t age_ms) {
   const absl::Duration age = absl::Milliseconds(age_ms);
@@ -69,31 +61,6 @@ const char* KindName(v1::RowDifference::Kind kind) {
       return "block";
     default:
       return "it";
-  }
-}
-
-// The entries of a node's tables are the same in all its sequences.
-std::string BlocksOf(const v1::DescribeRequestResponse& request, const v1::ForkNode& node) {
-  const auto& table = request.sequences(static_cast<int>(node.sequences(0))).blocks();
-  const std::vector<uint32_t> ids(table.begin() + node.first_block(),
-                                  table.begin() + node.first_block() + node.num_blocks());
-  return DrawIds(ids, kMaxIdParts);
-}
-
-void PrintNode(const v1::DescribeRequestResponse& request, int index, int depth) {
-  const v1::ForkNode& node = request.tree(index);
-  const std::string samples = absl::StrJoin(node.sequences(), ", ", [&](std::string* out, uint32_t sequence) {
-    absl::StrAppend(out, request.sequences(static_cast<int>(sequence)).sample_index());
-  });
-  const char* noun = node.sequences_size() == 1 ? "sample" : "samples";
-  if (node.num_blocks() == 0) {
-    std::printf("%*s%s %s: ends here\n", 2 * depth, "", noun, samples.c_str());
-  } else {
-    std::printf("%*s%s %s: entries %u .. %u: %s\n", 2 * depth, "", noun, samples.c_str(), node.first_block(),
-                node.first_block() + node.num_blocks() - 1, BlocksOf(request, node).c_str());
-  }
-  for (int child = index + 1; child < request.tree_size(); ++child) {
-    if (request.tree(child).parent() == index) PrintNode(request, child, depth + 1);
   }
 }
 
@@ -304,15 +271,15 @@ int LookCommands::RunTree(Client& client, const CommandContext& context) const {
     PrintJson(*request);
     return kExitOk;
   }
+  const absl::StatusOr<std::string> tree = DrawTree(*request);
+  if (!tree.ok()) return ReportError(tree.status(), context.endpoint);
   const v1::RequestSummary& summary = request->summary();
   std::printf("%s, on worker %s, %s for %s: %u prompt tokens, %llu generated, %u blocks of %u tokens%s, %u shared\n",
               Printable(request_id_).c_str(), summary.worker().c_str(), StateName(summary.state()),
               Age(summary.age_ms()).c_str(), summary.prompt_tokens(),
               static_cast<unsigned long long>(summary.generated_tokens()), summary.blocks(), request->block_size(),
               summary.state() == v1::REQUEST_STATE_SWAPPED ? " in the host tier" : "", summary.shared_blocks());
-  for (int i = 0; i < request->tree_size(); ++i) {
-    if (request->tree(i).parent() < 0) PrintNode(*request, i, 0);
-  }
+  std::printf("%s", tree->c_str());
   if (!request->sharers().empty()) std::printf("in common with other requests:\n");
   for (const v1::BlockSharer& sharer : request->sharers()) {
     std::printf("  %s: %u blocks\n", Printable(sharer.request_id()).c_str(), sharer.num_blocks());

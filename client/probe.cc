@@ -1,6 +1,5 @@
 #include "client/probe.h"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "base/status.h"
 
 namespace quire {
@@ -54,11 +55,29 @@ absl::StatusOr<Addresses> LookUp(const std::string& endpoint) {
 }
 
 absl::Status ConnectTo(int fd, const sockaddr* address, socklen_t size, absl::Duration timeout) {
-  const timeval patience = absl::ToTimeval(timeout);
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval patience = absl::ToTimeval(std::max(timeout, absl::Milliseconds(1)));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));  // Of connect, too.
   if (connect(fd, address, size) == 0) return absl::OkStatus();
   return absl::UnavailableError(errno == EINPROGRESS || errno == EAGAIN ? "no answer in time" : std::strerror(errno));
+}
+
+absl::StatusOr<std::string> ReadToEnd(int fd, absl::Time deadline) {
+  std::string answer;
+  char buffer[1 << 14];
+  while (true) {
+    pollfd readable = {fd, POLLIN, 0};
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int num_ready = left_ms > 0 ? poll(&readable, 1, static_cast<int>(std::min<int64_t>(left_ms, INT_MAX))) : 0;
+    if (num_ready < 0 && errno == EINTR) continue;
+    if (num_ready <= 0) return absl::UnavailableError("no whole answer in time");
+    const ssize_t count = recv(fd, buffer, sizeof(buffer), 0);
+    if (count < 0) return absl::UnavailableError(std::strerror(errno));
+    if (count == 0) return answer;
+    answer.append(buffer, static_cast<size_t>(count));
+    if (answer.size() > kMaxAnswerBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("its answer has more than ", kMaxAnswerBytes, " bytes"));
+    }
+  }
 }
 
 }  // namespace
@@ -110,29 +129,25 @@ absl::StatusOr<Socket> Connect(const std::string& endpoint, absl::Duration timeo
     return connection;
   }
   QUIRE_ASSIGN_OR_RETURN(const Addresses addresses, LookUp(endpoint));
+  const absl::Time deadline = absl::Now() + timeout;
   absl::Status status = absl::UnavailableError("the host has no address");
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     Socket connection(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    status = ConnectTo(connection.fd(), address->ai_addr, address->ai_addrlen, timeout);
+    status = ConnectTo(connection.fd(), address->ai_addr, address->ai_addrlen, deadline - absl::Now());
     if (status.ok()) return connection;
   }
   return status;
 }
 
 absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std::string& path, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   QUIRE_ASSIGN_OR_RETURN(const Socket connection, Connect(host_and_port, timeout));
   const std::string request =
       absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host_and_port, "\r\nConnection: close\r\n\r\n");
   if (send(connection.fd(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
     return absl::UnavailableError(std::strerror(errno));
   }
-  std::string answer;
-  char buffer[1 << 14];
-  ssize_t count = 0;
-  while (answer.size() < kMaxAnswerBytes && (count = recv(connection.fd(), buffer, sizeof(buffer), 0)) > 0) {
-    answer.append(buffer, static_cast<size_t>(count));
-  }
-  if (count < 0) return absl::UnavailableError("no answer in time");
+  QUIRE_ASSIGN_OR_RETURN(const std::string answer, ReadToEnd(connection.fd(), deadline));
   const std::string first_line = answer.substr(0, answer.find("\r\n"));
   if (!absl::StrContains(first_line, " 200")) {
     return absl::UnknownError(absl::StrCat("it answers \"", first_line.substr(0, 80), "\""));

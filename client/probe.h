@@ -26,14 +26,15 @@ class Socket {
 // known or there is no such socket.
 absl::StatusOr<std::string> Resolve(const std::string& endpoint);
 
-// Connects without gRPC, to the first address that answers; reading and writing give up after `timeout` as well.
+// Connects without gRPC, to the first address that answers within `timeout`; the same bounds a write later on.
 // UNAVAILABLE says why nobody does.
 absl::StatusOr<Socket> Connect(const std::string& endpoint, absl::Duration timeout);
 
 // The host of an endpoint, without brackets; empty for a unix socket.
 std::string HostOf(absl::string_view endpoint);
 
-// The body of an answer to GET with the code 200. UNAVAILABLE, or UNKNOWN with the answer's first line.
+// The body of an answer to GET with the code 200, of at most 16 MiB with its head. UNAVAILABLE when it is not whole
+// within `timeout`, UNKNOWN with the answer's first line, RESOURCE_EXHAUSTED when it is longer.
 absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std::string& path, absl::Duration timeout);
 
 }  // namespace quire

@@ -5,7 +5,10 @@
 
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace quire {
@@ -35,6 +38,15 @@ Terminal DescribeTerminal() {
   }
   if (columns >= kMinColumns && columns <= kMaxColumns) terminal.columns = columns;
   return terminal;
+}
+
+std::string Printable(absl::string_view text) {
+  std::string printable;
+  for (const char c : text) {
+    const absl::string_view character(&c, 1);
+    absl::StrAppend(&printable, absl::ascii_iscntrl(c) ? absl::CHexEscape(character) : std::string(character));
+  }
+  return printable;
 }
 
 }  // namespace quire

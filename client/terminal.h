@@ -1,6 +1,10 @@
 #ifndef QUIRE_CLIENT_TERMINAL_H_
 #define QUIRE_CLIENT_TERMINAL_H_
 
+#include <string>
+
+#include "absl/strings/string_view.h"
+
 namespace quire {
 
 // What standard output can show.
@@ -14,6 +18,9 @@ struct Terminal {
 // Colours need a terminal that is not "dumb", and no $NO_COLOR (see no-color.org). $COLUMNS is the width of what is no
 // terminal.
 Terminal DescribeTerminal();
+
+// A text that others have chosen, in one line that does not drive the terminal: control characters as "\n" or "\x1b".
+std::string Printable(absl::string_view text);
 
 }  // namespace quire
 

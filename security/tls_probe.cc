@@ -1,9 +1,19 @@
 #include "security/tls_probe.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
 #include <ctime>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "openssl/err.h"
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
@@ -27,12 +37,52 @@ std::string LastError() {
   const unsigned long code = ERR_get_error();
   const char* const reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   ERR_clear_error();
-  return reason == nullptr ? "the connection was closed or timed out" : reason;
+  return reason == nullptr ? "the connection was closed" : reason;
+}
+
+// Keeps a write to a connection that the server has closed from ending the process: OpenSSL cannot ask for that.
+class PipeSignalBlock {
+ public:
+  PipeSignalBlock() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~PipeSignalBlock() {
+    const timespec at_once = {};
+    while (sigismember(&before_, SIGPIPE) == 0 && sigtimedwait(&pipe_, nullptr, &at_once) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
+
+// Repeats `call`, which returns what OpenSSL's functions do, for as long as it has to wait for the other side. OK once
+// it has succeeded; DEADLINE_EXCEEDED; else ABORTED with the reason.
+template <typename Call>
+absl::Status Complete(SSL* tls, absl::Time deadline, Call call) {
+  while (true) {
+    const int result = call();
+    if (result > 0) return absl::OkStatus();
+    const int error = SSL_get_error(tls, result);
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) return absl::AbortedError(LastError());
+    pollfd socket = {SSL_get_fd(tls), static_cast<short>(error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT), 0};
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int num_ready = left_ms > 0 ? poll(&socket, 1, static_cast<int>(std::min<int64_t>(left_ms, INT_MAX))) : 0;
+    if (num_ready == 0) return absl::DeadlineExceededError("no answer in time");
+    if (num_ready < 0 && errno != EINTR) return absl::AbortedError(std::strerror(errno));
+  }
 }
 
 }  // namespace
 
-absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name) {
+absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name,
+                                    absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  const PipeSignalBlock block;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   if (context == nullptr || SSL_CTX_load_verify_locations(context.get(), files.authority.c_str(), nullptr) != 1) {
     return absl::InvalidArgumentError(absl::StrCat("cannot use ", files.authority, ": ", LastError()));
@@ -51,13 +101,22 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
     SSL_set_tlsext_host_name(tls.get(), name.c_str());
     SSL_set1_host(tls.get(), name.c_str());
   }
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
   SSL_set_fd(tls.get(), socket);
-  if (SSL_connect(tls.get()) != 1) return absl::UnavailableError(LastError());
+  const absl::Status shaken = Complete(tls.get(), deadline, [&] { return SSL_connect(tls.get()); });
+  if (!shaken.ok()) return absl::UnavailableError(shaken.message());
   const std::unique_ptr<X509, decltype(&X509_free)> certificate(SSL_get1_peer_certificate(tls.get()), &X509_free);
   if (certificate == nullptr) return absl::UnavailableError("the server shows no certificate");
   if (const long result = SSL_get_verify_result(tls.get()); result != X509_V_OK) {
     return absl::UnauthenticatedError(X509_verify_cert_error_string(result));
   }
+  // In TLS 1.3 the client is through before the server looks at its certificate. A server that takes it speaks first in
+  // HTTP/2, one that does not sends an alert.
+  char byte = 0;
+  const absl::Status taken = Complete(tls.get(), deadline, [&] { return SSL_peek(tls.get(), &byte, 1); });
+  if (absl::IsAborted(taken))
+    return absl::PermissionDeniedError(absl::StrCat("the server refuses us: ", taken.message()));
+  if (!taken.ok()) return absl::UnavailableError("the server says nothing after the handshake");
   return EndOf(certificate.get());
 }
 

@@ -56,6 +56,13 @@ TEST(TlsDoctorTest, CertificatesAreTold) {
   EXPECT_EQ(with.exit_code, 0) << with.output;
   EXPECT_THAT(with.output, HasSubstr("TLS         the manager's certificate ends "));
   EXPECT_THAT(with.output, HasSubstr("TLS         our own certificate ends "));
+  // In TLS 1.3 the handshake of a client that shows no certificate is over before the manager refuses it.
+  const Ended anonymous = Quirectl(cluster.endpoint(), {"--tls-ca=" + installation.Of("quire-admin").authority,
+                                                        "--tls-name=quire-manager", "doctor"});
+  EXPECT_EQ(anonymous.exit_code, 1) << anonymous.output;
+  EXPECT_THAT(anonymous.output, HasSubstr("fail  TLS         the server refuses us: "));
+  EXPECT_THAT(anonymous.output, HasSubstr("the manager has --tls-ca: show a certificate"));
+  EXPECT_THAT(anonymous.output, Not(HasSubstr("ok    TLS")));
   arguments[arguments.size() - 2] = "--tls-name=somebody-else";
   const Ended other = Quirectl(cluster.endpoint(), arguments);
   EXPECT_EQ(other.exit_code, 1) << other.output;
