@@ -1,6 +1,7 @@
 // The calls of AdminService that look inside workers, check them and drain them.
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -218,26 +219,26 @@ void AdminServiceImpl::StartList(const v1::ListRequestsRequest& request, const C
   if (const absl::Status status = CheckRange("max_requests", max_requests, 1, kMaxListedRequests); !status.ok()) {
     return call.Finish(status);
   }
-  const auto listed = std::make_shared<ListedRequests>();
+  const auto listed = std::make_shared<Gathered<ListedRequests>>();
   Ask(
       request.worker(),
       [listed, max_requests](const StepLoop::View& loop) {
-        quire::ListRequests(loop, static_cast<int>(max_requests), listed.get());
+        ListedRequests own;
+        quire::ListRequests(loop, static_cast<int>(max_requests), &own);
+        const std::lock_guard lock(listed->mutex);
+        listed->all.num_requests += own.num_requests;
+        std::move(own.requests.begin(), own.requests.end(), std::back_inserter(listed->all.requests));
       },
       [this, listed, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
-        call.Finish(EncodeList(std::move(*listed), inference_->RequestNames()));
+        call.Finish(EncodeList(std::move(listed->all), inference_->RequestNames()));
       });
 }
 
 void AdminServiceImpl::StartDescribeRequest(const v1::DescribeRequestRequest& request, const Call& call) {
   const std::string& name = request.request_id();
-  const std::optional<RequestId> id = inference_->FindRequest(inference_->CallerOf(*call.context), name);
-  if (!id.has_value()) {
-    return call.Finish(
-        WithReason(absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(name), " waits or runs")),
-                   "REQUEST_NOT_RUNNING"));
-  }
+  const absl::StatusOr<RequestId> id = inference_->FindRequest(inference_->CallerOf(*call.context), name);
+  if (!id.ok()) return call.Finish(id.status());
   struct Answer {
     bool is_found = false;
     DescribedRequest request;
@@ -245,8 +246,11 @@ void AdminServiceImpl::StartDescribeRequest(const v1::DescribeRequestRequest& re
   const auto answer = std::make_shared<Answer>();
   Ask(
       "",
-      [id, answer](const StepLoop::View& loop) {
-        if (quire::DescribeRequest(loop, *id, &answer->request)) answer->is_found = true;
+      [id, answer](const StepLoop::View& loop) {  // One loop has it, at most.
+        DescribedRequest own;
+        if (!quire::DescribeRequest(loop, *id, &own)) return;
+        answer->request = std::move(own);
+        answer->is_found = true;
       },
       [this, name, answer, call](const absl::Status& status) {
         if (!answer->is_found && !status.ok()) return call.Finish(status);
@@ -344,14 +348,17 @@ struct AdminServiceImpl::Flush {
 
   std::string worker;
   Call call;
-  bool ends_pins = false;  // In the first slice.
-  bool is_first = true;
+  bool ends_pins = false;  // In the first slice of each worker.
+  std::mutex mutex = {};
+  std::map<std::string, Worker> workers = {};  // By address. Guarded by mutex, as the next.
   bool has_more = false;
-  std::map<std::string, Worker> workers = {};  // By address.
 
   void FreeSlice(const StepLoop::View& loop) {
-    Worker& flushed = workers[loop.address];
-    if (is_first) flushed.told.set_worker(loop.address);
+    std::unique_lock lock(mutex);
+    const auto [it, is_first] = workers.try_emplace(loop.address);
+    lock.unlock();
+    Worker& flushed = it->second;  // This loop's alone.
+    flushed.told.set_worker(loop.address);
     if (loop.blocks == nullptr) return;
     if (is_first && ends_pins) loop.blocks->EndPins();
     if (is_first) flushed.num_left = loop.blocks->num_cached_blocks();
@@ -361,12 +368,14 @@ struct AdminServiceImpl::Flush {
     flushed.num_left = num_freed == 0 ? 0 : std::max(flushed.num_left - num_freed, 0);
     flushed.told.set_freed_blocks(flushed.told.freed_blocks() + num_freed);
     flushed.told.set_cached_blocks(loop.blocks->num_cached_blocks());
-    if (flushed.num_left > 0) has_more = true;
+    if (flushed.num_left == 0) return;
+    lock.lock();
+    has_more = true;
   }
 };
 
 void AdminServiceImpl::StartFlush(const v1::FlushPrefixCacheRequest& request, const Call& call) {
-  GoOnFlushing(std::make_shared<Flush>(Flush{request.worker(), call, request.end_pins()}));
+  GoOnFlushing(std::make_shared<Flush>(request.worker(), call, request.end_pins()));
 }
 
 void AdminServiceImpl::GoOnFlushing(const std::shared_ptr<Flush>& flush) {
@@ -375,7 +384,6 @@ void AdminServiceImpl::GoOnFlushing(const std::shared_ptr<Flush>& flush) {
       flush->worker, [flush](const StepLoop::View& loop) { flush->FreeSlice(loop); },
       [this, flush](const absl::Status& status) {
         if (!status.ok()) return flush->call.Finish(status);
-        flush->is_first = false;
         if (flush->has_more) return GoOnFlushing(flush);
         v1::FlushPrefixCacheResponse response;
         for (auto& [address, worker] : flush->workers) *response.add_workers() = std::move(worker.told);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/version.h"
+#include "kv_manager/loop_look.h"
 #include "kv_manager/message_bytes.h"
 #include "kv_manager/request_validation.h"
 #include "kv_manager/rpc_status.h"
@@ -18,6 +19,8 @@
 
 namespace quire {
 namespace {
+
+constexpr int kMaxExplained = 8;
 
 void EncodeBlocks(const BlockCounts& in, v1::BlockCounts* out) {
   out->set_total(in.total);
@@ -168,19 +171,25 @@ void AdminServiceImpl::StartExplain(const grpc::ByteBuffer& bytes, const Call& c
   FieldErrors errors;
   CheckUnknownFields(request, "", &errors);
   if (!errors.empty()) return call.Finish(errors.ToStatus());
-  const std::optional<RequestId> id =
+  const absl::StatusOr<RequestId> id =
       inference_->FindRequest(inference_->CallerOf(*call.context), request.request_id());
-  if (!id.has_value()) {
-    return call.Finish(WithReason(
-        absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " waits or runs")),
-        "REQUEST_NOT_RUNNING"));
+  if (!id.ok()) return call.Finish(id.status());
+  // Tenants may call this: operators' questions always find room beside theirs.
+  if (num_explained_.fetch_add(1) >= kMaxExplained) {
+    --num_explained_;
+    return call.Finish(WithRetryDelay(
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxExplained, " calls of ExplainWait run, the limit")),
+                   "TOO_MANY_EXPLAINED"),
+        /*delay_ms=*/100));
   }
   const auto report = std::make_shared<WaitReport>();
   engine_->AskAll(
       [id, report](const StepLoop::View& loop) {
+        // One loop has it, at most.
         if (std::optional<WaitReport> found = FindWait(*id, loop); found.has_value()) *report = *std::move(found);
       },
-      [report, call](const absl::Status& status) {
+      [this, report, call](const absl::Status& status) {
+        --num_explained_;
         if (!status.ok() && report->worker.empty()) return call.Finish(status);
         v1::ExplainWaitResponse response;
         EncodeWait(*report, &response);
@@ -206,20 +215,23 @@ void AdminServiceImpl::StartPin(const v1::PinPrefixRequest& request, const Call&
       ReadPrompt(request, inference_->CallerOf(*call.context), *engine_, inference_->limits());
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
-  const auto pins = std::make_shared<std::map<std::string, v1::WorkerPin>>();
+  const auto pins = std::make_shared<Gathered<std::map<std::string, v1::WorkerPin>>>();
   engine_->AskAll(
       [prompt, pins, ttl_us = *ttl_seconds * int64_t{1'000'000}](const StepLoop::View& loop) {
-        v1::WorkerPin& pin = (*pins)[loop.address];
+        v1::WorkerPin pin;
         pin.set_address(loop.address);
-        if (loop.blocks == nullptr) return;
-        const absl::StatusOr<int> num_tokens =
-            loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
-        if (num_tokens.ok()) pin.set_pinned_tokens(*num_tokens);
-        if (!num_tokens.ok()) pin.set_refusal(std::string(num_tokens.status().message()));
+        if (loop.blocks != nullptr) {
+          const absl::StatusOr<int> num_tokens =
+              loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
+          if (num_tokens.ok()) pin.set_pinned_tokens(*num_tokens);
+          if (!num_tokens.ok()) pin.set_refusal(std::string(num_tokens.status().message()));
+        }
+        const std::lock_guard lock(pins->mutex);
+        pins->all[loop.address] = std::move(pin);
       },
       [prompt, pins, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
-        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), std::move(*pins));
+        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), std::move(pins->all));
         return response.ok() ? call.Finish(*response) : call.Finish(response.status());
       });
 }
@@ -229,15 +241,16 @@ void AdminServiceImpl::StartUnpin(const v1::UnpinPrefixRequest& request, const C
       ReadPrompt(request, inference_->CallerOf(*call.context), *engine_, inference_->limits());
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
-  const auto response = std::make_shared<v1::UnpinPrefixResponse>();
+  const auto num_workers = std::make_shared<std::atomic<int>>(0);
   engine_->AskAll(
-      [prompt, response](const StepLoop::View& loop) {
-        if (loop.blocks == nullptr || !loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) return;
-        response->set_num_workers(response->num_workers() + 1);
+      [prompt, num_workers](const StepLoop::View& loop) {
+        if (loop.blocks != nullptr && loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
       },
-      [prompt, response, call](const absl::Status& status) {
+      [prompt, num_workers, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
-        if (response->num_workers() > 0) return call.Finish(*response);
+        v1::UnpinPrefixResponse response;
+        response.set_num_workers(*num_workers);
+        if (response.num_workers() > 0) return call.Finish(response);
         call.Finish(WithReason(
             absl::NotFoundError(absl::StrCat("no worker has a pin of these ", prompt->tokens.size(), " tokens")),
             "NOT_PINNED"));

@@ -114,7 +114,8 @@ class AdminServiceImpl : public RawAdminService {
   ManagerEngine* const engine_;
   InferenceServiceImpl* const inference_;
   std::atomic<int> num_watches_ = 0;
-  ThreadPool threads_{1};  // Makes messages of what step loops have copied.
+  std::atomic<int> num_explained_ = 0;  // Calls of ExplainWait that run.
+  ThreadPool threads_{1};               // Makes messages of what step loops have copied.
 };
 
 }  // namespace quire

@@ -132,16 +132,21 @@ std::optional<Caller> InferenceServiceImpl::CallerOf(const grpc::ServerContextBa
   return quire::CallerOf(context, options_.tokens.get());
 }
 
-std::shared_ptr<TokenStream> InferenceServiceImpl::FindStream(const std::optional<Caller>& caller,
-                                                              const std::string& name) const {
+absl::StatusOr<std::shared_ptr<TokenStream>> InferenceServiceImpl::FindStream(const std::optional<Caller>& caller,
+                                                                              const std::string& name) const {
   std::shared_ptr<TokenStream> stream = registry_.Find(OwnerOf(caller), name);
-  return stream == nullptr && caller.has_value() && caller->is_admin ? registry_.FindOfAnybody(name) : stream;
+  if (stream == nullptr && caller.has_value() && caller->is_admin) {
+    QUIRE_ASSIGN_OR_RETURN(stream, registry_.FindOfAnybody(name));
+  }
+  if (stream != nullptr) return stream;
+  return WithReason(absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(name), " waits or runs")),
+                    "REQUEST_NOT_RUNNING");
 }
 
-std::optional<RequestId> InferenceServiceImpl::FindRequest(const std::optional<Caller>& caller,
-                                                           const std::string& name) const {
-  const std::shared_ptr<TokenStream> stream = FindStream(caller, name);
-  return stream == nullptr ? std::nullopt : std::optional(stream->id());
+absl::StatusOr<RequestId> InferenceServiceImpl::FindRequest(const std::optional<Caller>& caller,
+                                                            const std::string& name) const {
+  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<TokenStream> stream, FindStream(caller, name));
+  return stream->id();
 }
 
 absl::Status InferenceServiceImpl::RunOnText(size_t num_bytes, std::function<void()> job) {
@@ -201,8 +206,9 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
 
 absl::Status InferenceServiceImpl::DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
                                            v1::AbortResponse* /*response*/) const {
-  const std::shared_ptr<TokenStream> stream = FindStream(caller, request.request_id());
-  if (stream != nullptr && stream->Abort()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<TokenStream>> stream = FindStream(caller, request.request_id());
+  if (stream.ok() && (*stream)->Abort()) return absl::OkStatus();
+  if (!stream.ok() && !absl::IsNotFound(stream.status())) return stream.status();
   return WithReason(
       absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " is running")),
       "REQUEST_NOT_RUNNING");

@@ -66,8 +66,8 @@ class InferenceServiceImpl : public RawInferenceService {
   std::optional<Caller> CallerOf(const grpc::ServerContextBase& context) const;
 
   // The caller's request that runs under this name, or whose last response is not read yet. An operator finds
-  // anybody's.
-  std::optional<RequestId> FindRequest(const std::optional<Caller>& caller, const std::string& name) const;
+  // anybody's. NOT_FOUND when there is none, FAILED_PRECONDITION when an operator's name is that of several.
+  absl::StatusOr<RequestId> FindRequest(const std::optional<Caller>& caller, const std::string& name) const;
 
   // The names under which requests run, or have just run.
   absl::flat_hash_map<RequestId, std::string> RequestNames() const { return registry_.Names(); }
@@ -87,7 +87,8 @@ class InferenceServiceImpl : public RawInferenceService {
                                    absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&,
                                                                                 const Request&, Response*) const);
 
-  std::shared_ptr<TokenStream> FindStream(const std::optional<Caller>& caller, const std::string& name) const;
+  absl::StatusOr<std::shared_ptr<TokenStream>> FindStream(const std::optional<Caller>& caller,
+                                                          const std::string& name) const;
   absl::Status DoTokenize(const std::optional<Caller>& caller, const v1::TokenizeRequest& request,
                           v1::TokenizeResponse* response) const;
   absl::Status DoDetokenize(const std::optional<Caller>& caller, const v1::DetokenizeRequest& request,

@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_LOOP_LOOK_H_
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,13 @@ void SetMoment(const StepLoop::View& loop, Message* out) {
 
 // The states of all blocks, a byte each, and the moment; only that it is not ready otherwise.
 void CopyBlocks(const StepLoop::View& loop, BlockLook* out);
+
+// What several step loops say, each on its thread.
+template <typename T>
+struct Gathered {
+  std::mutex mutex;
+  T all{};  // Guarded by mutex.
+};
 
 // Some requests without their names.
 struct ListedRequests {

@@ -23,10 +23,7 @@ class QuestionRound {
       : question_(std::move(question)), done_(std::move(done)) {}
   ~QuestionRound() { done_(status_); }
 
-  void Ask(const StepLoop::View& view) {
-    const std::lock_guard lock(mutex_);
-    question_(view);
-  }
+  void Ask(const StepLoop::View& view) const { question_(view); }
   void Fail(const absl::Status& status) {
     const std::lock_guard lock(mutex_);
     status_.Update(status);

@@ -82,8 +82,9 @@ class ManagerEngine : public Engine {
   // Ends the step loops; what still runs fails with UNAVAILABLE.
   void Stop();
 
-  // Calls `question` once for each step loop, on its thread, one call at a time; afterwards `done`, on the last one's
-  // thread or within this call. `done` gets the first error of a loop that cannot be asked.
+  // Calls `question` once for each step loop, on its thread: calls overlap, and one that waits for another would hold
+  // up steps. Afterwards `done`, on the last one's thread or within this call, when all that the calls have written is
+  // seen. `done` gets the first error of a loop that cannot be asked.
   void AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done);
   // The same for the loop of one worker. NOT_FOUND when there is none of this address.
   void AskWorker(const std::string& address, StepLoop::Question question,

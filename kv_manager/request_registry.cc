@@ -43,12 +43,19 @@ std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& owner, con
   return it == streams_.end() ? nullptr : it->second;
 }
 
-std::shared_ptr<TokenStream> RequestRegistry::FindOfAnybody(const std::string& name) const {
+absl::StatusOr<std::shared_ptr<TokenStream>> RequestRegistry::FindOfAnybody(const std::string& name) const {
+  std::shared_ptr<TokenStream> found;
   std::lock_guard lock(mutex_);
   for (const auto& [owner_and_name, stream] : streams_) {
-    if (owner_and_name.second == name) return stream;
+    if (owner_and_name.second != name) continue;
+    if (found != nullptr) {
+      return WithReason(absl::FailedPreconditionError(absl::StrCat("request_id: several tenants run a request ",
+                                                                   Quoted(name), "; use the token of the one meant")),
+                        "AMBIGUOUS_REQUEST");
+    }
+    found = stream;
   }
-  return nullptr;
+  return found;
 }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "kv_manager/token_stream.h"
 
@@ -31,8 +32,8 @@ class RequestRegistry {
 
   // Null when no such request runs.
   std::shared_ptr<TokenStream> Find(const std::string& owner, const std::string& name) const;
-  // One of this name, whoever owns it. Looks at all.
-  std::shared_ptr<TokenStream> FindOfAnybody(const std::string& name) const;
+  // That of this name, whoever owns it; null as above. FAILED_PRECONDITION when several owners have one. Looks at all.
+  absl::StatusOr<std::shared_ptr<TokenStream>> FindOfAnybody(const std::string& name) const;
 
  private:
   const size_t max_requests_;

@@ -85,12 +85,14 @@ struct StatusPage::Look {
   }
 
   StatusLook look;
+  int64_t begin_us = 0;
   std::vector<int64_t> loop_us;  // What it took of the time of each step loop.
   Countdown rest;
 };
 
 struct StatusPage::Shown {
   StatusLook look;
+  int64_t look_us = 0;                            // When it began.
   std::map<std::string, std::string> texts = {};  // Encoded when first asked for, by WhyNoNames.
 };
 
@@ -123,7 +125,10 @@ HttpResponse StatusPage::Status(const HttpRequest& request) {
   const std::lock_guard lock(mutex_);
   std::string& text = shown->texts[why_not];
   if (text.empty()) text = EncodeStatusJson(shown->look, names);
-  return JsonResponse(text);
+  HttpResponse response = JsonResponse(text);
+  const int64_t age_us = environment_.clock->NowMicros() - shown->look_us;
+  response.headers.emplace_back("Age", absl::StrCat(age_us / 1'000'000));
+  return response;
 }
 
 int64_t StatusPage::num_looks() const {
@@ -135,6 +140,7 @@ std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
   ManagerStatus manager = environment_.engine->status();
   const int num_workers = std::min<int>(static_cast<int>(manager.workers.size()), kMaxShownWorkers);
   const auto out = std::make_shared<Look>(num_workers);
+  out->begin_us = environment_.clock->NowMicros();
   const int max_requests = environment_.has_open_calls ? kMaxShownRequests : 0;
   for (int i = 0; i < num_workers; ++i) {
     const std::string& address = manager.workers[i]->address;
@@ -170,7 +176,7 @@ std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
   int64_t loop_us = 0;
   for (const int64_t us : look->loop_us) loop_us = std::max(loop_us, us);
   next_look_us_ = environment_.clock->NowMicros() + std::clamp(kLoopShare * loop_us, kMinIntervalUs, kMaxIntervalUs);
-  shown_ = std::make_shared<Shown>(Shown{.look = std::move(look->look)});
+  shown_ = std::make_shared<Shown>(Shown{.look = std::move(look->look), .look_us = look->begin_us});
   return shown_;
 }
 
@@ -199,15 +205,18 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
     absl::Status status;
     std::optional<DescribedBlock> block;
     int num_blocks = 0;
+    int64_t loop_us = 0;  // What it took of the step loop's time.
   };
   const auto answer = std::make_shared<Answer>();
   environment_.engine->AskWorker(
       worker->second,
-      [answer, block](const StepLoop::View& loop) {
+      [answer, block, clock = environment_.clock](const StepLoop::View& loop) {
         if (loop.blocks == nullptr) return;
         answer->num_blocks = loop.blocks->num_blocks();
         if (block >= static_cast<uint32_t>(answer->num_blocks)) return;
+        const int64_t begin_us = clock->NowMicros();
         DescribeBlock(loop, BlockId{block}, &answer->block.emplace());
+        answer->loop_us = clock->NowMicros() - begin_us;
       },
       [answer](const absl::Status& status) {
         answer->status = status;
@@ -217,6 +226,8 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
   {
     const std::lock_guard lock(mutex_);
     --num_waiting_;
+    const int64_t rest_us = is_over ? std::min(kLoopShare * answer->loop_us, kMaxIntervalUs) : kMaxIntervalUs;
+    next_block_us_ = std::max(next_block_us_, environment_.clock->NowMicros() + rest_us);
   }
   if (!is_over) return Refuse(503, "the worker's step loop has not answered yet");
   if (!answer->status.ok()) {

@@ -36,9 +36,9 @@ class StatusPage {
 
   explicit StatusPage(Environment environment);
 
-  HttpResponse Page() const;  // The document, always the same.
-  HttpResponse Status(const HttpRequest& request);
-  HttpResponse Block(const HttpRequest& request);  // "worker=ADDRESS&block=N"
+  HttpResponse Page() const;                        // The document, always the same.
+  HttpResponse Status(const HttpRequest& request);  // Its header Age: seconds since all step loops answered.
+  HttpResponse Block(const HttpRequest& request);   // "worker=ADDRESS&block=N"
 
   int64_t num_looks() const;  // So many times all step loops were asked.
 

@@ -271,7 +271,9 @@ void StepLoop::Handle(Opened event) {
 
 void StepLoop::Handle(Answered event) {
   if (!link_.is_current(event.epoch)) return;
-  if (absl::Status status = scheduler_->CheckResult(event.result); !status.ok()) return LoseWorker(std::move(status));
+  absl::Status status = scheduler_->CheckResult(event.result);
+  if (status.ok()) status = table_auditor_.OnResult(event.result, scheduler_.get());
+  if (!status.ok()) return LoseWorker(std::move(status));
   const WorkerLink::SentPlan plan = link_.OnResult(now_us_);
   current_.last_step_us = now_us_;
   if (step_budget_.has_value() && plan.num_tokens > 0) {
@@ -280,7 +282,6 @@ void StepLoop::Handle(Answered event) {
   }
   current_.stats.step_seconds.Observe(Seconds(now_us_ - plan.sent_us));
   current_.stats.worker_step_seconds.Observe(Seconds(event.duration_us));
-  table_auditor_.OnResult(event.result, scheduler_.get());
   live_.Deliver(scheduler_->Commit(std::move(event.result)), plan.sent_us, now_us_);
 }
 

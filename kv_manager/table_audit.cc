@@ -4,16 +4,36 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace quire {
+namespace {
+
+bool IsInTheTable(const RowDifference& difference) {
+  return difference.kind == RowDifference::Kind::kTableLength || difference.kind == RowDifference::Kind::kBlock;
+}
+
+}  // namespace
 
 void TableAuditor::Ask(int64_t deadline_us, bool repairs, Done done) {
-  asked_.push_back({deadline_us, repairs, std::move(done)});
+  if (asked_.size() < kMaxAsked) {
+    asked_.push_back({deadline_us, repairs, std::move(done)});
+  } else {
+    done({.not_compared = absl::ResourceExhaustedError(absl::StrCat(kMaxAsked, " audits wait for a step, the limit"))});
+  }
 }
 
 void TableAuditor::OnPlanned(const Scheduler& scheduler, const BlockManager& blocks, StepPlan* plan) {
   if (asked_.empty() || plan->slices.empty()) return;
+  size_t num_entries = 0;
+  for (const SequenceSlice& slice : plan->slices) {
+    num_entries += blocks.Table(scheduler.OccupantOf(slice.row).sequence->id()).size();
+  }
+  if (num_entries > TableAudit::kMaxEntries) {
+    return Answer(&asked_, {.not_compared = absl::ResourceExhaustedError(absl::StrCat(
+                                "its tables have ", num_entries, " entries, the limit is ", TableAudit::kMaxEntries))});
+  }
   plan->wants_tables = true;
   Comparison comparison{plan->step, {}, std::exchange(asked_, {})};
   comparison.rows.reserve(plan->slices.size());
@@ -30,13 +50,14 @@ void TableAuditor::OnPlanned(const Scheduler& scheduler, const BlockManager& blo
   comparisons_.push_back(std::move(comparison));
 }
 
-void TableAuditor::OnResult(const StepResult& result, Scheduler* scheduler) {
-  if (comparisons_.empty() || comparisons_.front().step != result.step) return;
+absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* scheduler) {
+  if (comparisons_.empty() || comparisons_.front().step != result.step) return absl::OkStatus();
   Comparison comparison = std::move(comparisons_.front());
   comparisons_.pop_front();
   QUIRE_CHECK_EQ(comparison.rows.size(), result.tables.size());
   const bool repairs =
       std::any_of(comparison.asked.begin(), comparison.asked.end(), [](const Asked& asked) { return asked.repairs; });
+  absl::Status status;
   TableAudit audit{.num_rows = static_cast<int>(comparison.rows.size())};
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     const ExpectedRow& expected = comparison.rows[i];
@@ -44,10 +65,17 @@ void TableAuditor::OnResult(const StepResult& result, Scheduler* scheduler) {
     if (!Differs(expected, result.tables[i], &difference)) continue;
     ++audit.num_differences;
     if (audit.differences.size() < TableAudit::kMaxDifferences) audit.differences.push_back(difference);
-    if (repairs) scheduler->SendTableAgain(expected.row, expected.table.sequence);
+    if (!repairs) continue;
+    if (IsInTheTable(difference)) {
+      scheduler->SendTableAgain(expected.row, expected.table.sequence);
+    } else {
+      status = absl::InternalError(absl::StrCat("an audit found that row ", Value(expected.row),
+                                                " holds what it should not; the session begins anew"));
+    }
   }
   audit.is_repaired = repairs && audit.num_differences > 0;
   Answer(&comparison.asked, audit);
+  return status;
 }
 
 void TableAuditor::OnRound(int64_t now_us, int num_running) {

@@ -36,11 +36,13 @@ struct RowDifference {
 // What a worker's account of its rows has brought to light.
 struct TableAudit {
   static constexpr size_t kMaxDifferences = 100;
+  // Of the tables of one step: what is longer does not fit the worker's message.
+  static constexpr size_t kMaxEntries = size_t{8} << 20;
 
   int num_rows = 0;                          // Compared.
   std::vector<RowDifference> differences{};  // The first kMaxDifferences, one for each row.
   int num_differences = 0;
-  bool is_repaired = false;        // The tables of these rows go out anew.
+  bool is_repaired = false;        // See OnResult.
   absl::Status not_compared = {};  // Why not, otherwise OK.
 };
 
@@ -50,15 +52,18 @@ struct TableAudit {
 class TableAuditor {
  public:
   using Done = std::function<void(const TableAudit&)>;
+  static constexpr size_t kMaxAsked = 64;
 
   // `done` is called once: after the next step that is planned, at `deadline_us` without one, or when the worker is
-  // lost. It must be quick.
+  // lost; within this call when too many wait. It must be quick.
   void Ask(int64_t deadline_us, bool repairs, Done done);
 
   // A plan was made, and nothing has changed since. Costs what the tables of its rows are long, if anybody asks.
   void OnPlanned(const Scheduler& scheduler, const BlockManager& blocks, StepPlan* plan);
-  // Its result, before it is committed.
-  void OnResult(const StepResult& result, Scheduler* scheduler);
+  // Its result, before it is committed. To repair, tables that differ are sent anew with their rows' next slices. An
+  // error asks for more: a row holds another sequence or has computed another number of tokens, and the session must
+  // end, so that all is computed anew in the next one.
+  absl::Status OnResult(const StepResult& result, Scheduler* scheduler);
   // Every round. Without requests that run there is nothing to compare.
   void OnRound(int64_t now_us, int num_running);
   // The rows are gone.

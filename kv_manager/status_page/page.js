@@ -12,6 +12,7 @@ const STATES = [
 ];
 const BAR_ORDER = [4, 3, 2, 1, 0];
 const INTERVAL_MS = 1000;
+const MAX_AGE_S = 15;  // Looks are up to ten seconds apart.
 const RATE_WINDOW_US = 5e6;
 const SPARK_SAMPLES = 120;
 const MIN_CELL = 4;
@@ -310,7 +311,9 @@ async function look() {
   try {
     const answer = await fetch("status.json");
     const now = answer.ok ? await answer.json() : null;
-    complain(answer.ok ? "" : (await answer.text()).trim());
+    const age = Number(answer.headers.get("Age"));
+    const stale = age > MAX_AGE_S ? `This is how it was ${duration(age * 1000)} ago: step loops do not answer.` : "";
+    complain(answer.ok ? stale : (await answer.text()).trim());
     if (now && (looks.length === 0 || now.time_us !== looks[looks.length - 1].time_us)) draw(now);
   } catch (error) {
     complain(`The manager does not answer: ${error.message}`);

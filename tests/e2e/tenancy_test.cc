@@ -106,6 +106,9 @@ TEST_F(TenancyTest, ARequestIsThereForItsTenantAndOperatorsAlone) {
   EXPECT_EQ(unknown.code(), Code::kNotFound);
   // The name is free for another tenant, and ends that one's request alone.
   const std::unique_ptr<GenerateStream> other = StartLong(*zeta_, "job");
+  const absl::Status either = cluster_->client().Abort("job");
+  EXPECT_EQ(either.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(either.message(), "request_id: several tenants run a request \"job\"; use the token of the one meant");
   EXPECT_TRUE(zeta_->Abort("job").ok());
   EXPECT_TRUE(acme_->ExplainWait("job").ok());
   EXPECT_TRUE(acme_->Abort("job").ok());

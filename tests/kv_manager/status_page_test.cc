@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -181,6 +182,30 @@ TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInTheInterval) {
   clock_.Advance(StatusPage::kMinIntervalUs);
   EXPECT_EQ(Status()["requests"].size(), 1u);
   EXPECT_EQ(page_->num_looks(), 2);
+}
+
+TEST_F(StatusPageTest, TellsHowOldItIs) {
+  const auto age = [this] {
+    const HttpResponse response = page_->Status(kLocal);
+    for (const auto& [name, value] : response.headers) {
+      if (name == "Age") return value;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(age(), "0");
+  // The worker's step loop is held up: what is shown is the last look.
+  std::atomic<bool> is_held_up = true;
+  std::atomic<bool> has_gone_on = false;
+  engine_.AskWorker(
+      "w",
+      [&](const StepLoop::View&) {
+        while (is_held_up) std::this_thread::yield();
+      },
+      [&](const absl::Status&) { has_gone_on = true; });
+  clock_.Advance(20'000'000);
+  EXPECT_EQ(age(), "20");
+  is_held_up = false;
+  while (!has_gone_on) std::this_thread::yield();
 }
 
 TEST_F(StatusPageTest, WithoutWorkersThereIsStillAStatus) {

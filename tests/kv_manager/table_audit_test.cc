@@ -39,10 +39,7 @@ class TableAuditorTest : public ::testing::Test {
   }
   void Ask(bool repairs = false, int64_t deadline_us = 1000) {
     audit_.reset();
-    auditor_.Ask(deadline_us, repairs, [this](const TableAudit& audit) {
-      EXPECT_FALSE(audit_.has_value());
-      audit_ = audit;
-    });
+    auditor_.Ask(deadline_us, repairs, [this](const TableAudit& audit) { audit_ = audit; });
   }
   StepPlan Plan() {
     StepPlan plan = scheduler_.Plan();
@@ -55,7 +52,7 @@ class TableAuditorTest : public ::testing::Test {
     return *result;
   }
   void Commit(StepResult result) {
-    auditor_.OnResult(result, &scheduler_);
+    EXPECT_TRUE(auditor_.OnResult(result, &scheduler_).ok());
     scheduler_.Commit(std::move(result));
   }
   void Step() { Commit(Execute(Plan())); }
@@ -131,6 +128,26 @@ TEST_F(TableAuditorTest, ARepairSendsTheWholeTableOfThatRowAgain) {
   EXPECT_GE(plan.slices[0].block_tail.size(), num_blocks);
   EXPECT_GT(plan.slices[1].first_changed_block, 0);
   Commit(Execute(plan));
+}
+
+TEST_F(TableAuditorTest, WhatNoTableMendsEndsTheSession) {
+  Submit(1, 9);
+  Step();
+  Ask(/*repairs=*/true);
+  StepResult result = Execute(Plan());
+  result.tables[0].sequence = SequenceId{77};
+  const absl::Status status = auditor_.OnResult(result, &scheduler_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "an audit found that row 0 holds what it should not; the session begins anew");
+  EXPECT_TRUE(audit_->is_repaired);
+}
+
+TEST_F(TableAuditorTest, SoManyMayWaitAndNoMore) {
+  for (size_t i = 0; i < TableAuditor::kMaxAsked; ++i) Ask();
+  EXPECT_FALSE(audit_.has_value());
+  Ask();
+  ASSERT_TRUE(audit_.has_value());
+  EXPECT_EQ(audit_->not_compared.code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(TableAuditorTest, TwoPlansUnderWayAreComparedEachWithItsOwnMoment) {
