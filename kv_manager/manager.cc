@@ -82,6 +82,7 @@ Manager::Manager(const ManagerOptions& options)
       admin_(&engine_, &inference_),
       status_page_({.engine = &engine_,
                     .request_names = [this] { return inference_.RequestNames(); },
+                    .has_names = options.status_page == StatusPageKind::kNames,
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
 
 Manager::~Manager() {
@@ -105,7 +106,7 @@ absl::Status Manager::Listen() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
-  if (!options_.has_status_page) return absl::OkStatus();
+  if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });
   metrics_->AddPage("/status.json", [this](const HttpRequest& request) { return status_page_.Status(request); });
   metrics_->AddPage("/block.json", [this](const HttpRequest& request) { return status_page_.Block(request); });

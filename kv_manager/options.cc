@@ -51,9 +51,11 @@ ABSL_FLAG(int32_t, max_tenant_labels, 32,
 ABSL_FLAG(bool, vllm_metrics, true,
           "Show the most used metrics under vLLM's names, too, for its dashboards and for gateways that pick endpoints "
           "by them.");
-ABSL_FLAG(bool, status_page, true,
-          "Show a page of workers, blocks, rates and requests at / of the metrics port, read-only. Single requests are "
-          "on it for who opens it on this machine itself, and only without --tokens and --tls-ca.");
+ABSL_FLAG(
+    std::string, status_page, "sums",
+    "What a page at / of the metrics port shows, read-only: off (there is none), sums (workers, blocks, rates) or "
+    "names (also single requests with their names and tenants, to who opens it on this machine itself, and only "
+    "without --tokens and --tls-ca; not with a proxy before the port, whose clients would seem to be there).");
 ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
           "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
           "--max-tokens-per-step may be lower.");
@@ -273,7 +275,10 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
   options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
   options.has_vllm_metrics = absl::GetFlag(FLAGS_vllm_metrics);
-  options.has_status_page = absl::GetFlag(FLAGS_status_page);
+  QUIRE_ASSIGN_OR_RETURN(options.status_page,
+                         (FlagChoice<StatusPageKind>(FLAGS_status_page, {{"off", StatusPageKind::kOff},
+                                                                         {"sums", StatusPageKind::kSums},
+                                                                         {"names", StatusPageKind::kNames}})));
   options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {

@@ -15,6 +15,13 @@
 
 namespace quire {
 
+// What the page of the metrics port shows.
+enum class StatusPageKind {
+  kOff,    // There is none.
+  kSums,   // Workers, blocks, rates.
+  kNames,  // Also single requests, with names and tenants.
+};
+
 // The command line of quire-manager, checked.
 struct ManagerOptions {
   std::vector<std::string> workers;  // host:port, unix:path, or dns:///name:port for all that the name resolves to.
@@ -32,7 +39,7 @@ struct ManagerOptions {
   double max_pinned_share = 0;
   int max_tenant_labels = 0;
   bool has_vllm_metrics = true;
-  bool has_status_page = true;
+  StatusPageKind status_page = StatusPageKind::kSums;
   InferenceServiceOptions inference;
   int max_step_ms;  // 0: no limit.
   absl::Duration step_timeout;

@@ -109,6 +109,7 @@ std::string StatusPage::WhyNoNames(const HttpRequest& request) const {
     return "Callers of this manager show who they are, and this port does not ask: single requests are not shown "
            "here. An operator sees them by quirectl requests.";
   }
+  if (!environment_.has_names) return "Single requests are shown here with --status-page=names only.";
   if (!request.is_local_user) {
     return "Single requests are shown on the manager's own machine only, at http://127.0.0.1 and this port "
            "(ssh -L or kubectl port-forward bring it to yours).";
@@ -141,7 +142,7 @@ std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
   const int num_workers = std::min<int>(static_cast<int>(manager.workers.size()), kMaxShownWorkers);
   const auto out = std::make_shared<Look>(num_workers);
   out->begin_us = environment_.clock->NowMicros();
-  const int max_requests = environment_.has_open_calls ? kMaxShownRequests : 0;
+  const int max_requests = environment_.has_names && environment_.has_open_calls ? kMaxShownRequests : 0;
   for (int i = 0; i < num_workers; ++i) {
     const std::string& address = manager.workers[i]->address;
     environment_.engine->AskWorker(

@@ -18,9 +18,9 @@ namespace quire {
 // The status page for browsers and what it asks for once a second, read-only. Step loops are asked when somebody looks,
 // and then so seldom, however many look, that it takes at most one part in kLoopShare of their time. Thread-safe.
 //
-// The port has no authentication, so single requests (names, tenants, sizes, what blocks they hold) are shown only to a
-// local user (see HttpRequest), and only while callers of the manager itself need no proof of who they are. All others
-// see sums and the map.
+// The port has no authentication, so single requests (names, tenants, sizes, what blocks they hold) are shown only when
+// the operator says so, who knows whether a proxy is before the port; then only to a local user (see HttpRequest), and
+// only while callers of the manager itself need no proof of who they are. All others see sums and the map.
 class StatusPage {
  public:
   static constexpr int64_t kMinIntervalUs = 500'000;  // Between two looks.
@@ -30,6 +30,7 @@ class StatusPage {
   struct Environment {
     ManagerEngine* engine;  // Borrowed.
     std::function<absl::flat_hash_map<RequestId, std::string>()> request_names;
+    bool has_names = false;       // The operator wants single requests to be shown.
     bool has_open_calls = false;  // Callers need neither token nor certificate.
     const Clock* clock = &SteadyClock();
   };

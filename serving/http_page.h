@@ -29,7 +29,8 @@ using HttpPage = std::function<HttpResponse(const HttpRequest&)>;
 
 // Whether a request comes straight from a program on this machine: from 127.0.0.1 or ::1, by a name of this machine
 // and through no proxy. `peer` is an IP address; `host` is the header, in which a browser that was lured to this port
-// by a name of somebody else's ("DNS rebinding") has that name; `is_forwarded` says that a proxy has left a header.
+// by a name of somebody else's ("DNS rebinding") has that name; `is_forwarded` says that a proxy has left a header. Not
+// all proxies do, so this alone guards nothing.
 bool IsLocalUser(absl::string_view peer, absl::string_view host, bool is_forwarded);
 
 }  // namespace quire

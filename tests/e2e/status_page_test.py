@@ -86,7 +86,8 @@ class StatusPageTest(unittest.TestCase):
                           "--metrics-listen=127.0.0.1:0", "--threads=1", f"--num-blocks={NUM_BLOCKS}"],
               r"metrics on port (\d+)")
         port = start(cls.stack, [PROGRAMS / "quire-manager", f"--workers={cls.worker}",
-                                 f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0"],
+                                 f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0",
+                                 "--status-page=names"],
                      r"metrics on port (\d+)")
         cls.url = f"http://127.0.0.1:{port}/"
         cls.quirectl = [PROGRAMS / "quirectl", "--endpoint", f"unix:{folder}/manager"]

@@ -140,6 +140,7 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--drain-timeout=-1s"}), "--drain-timeout is -1s, it must be more than 0 and at most 24h");
   EXPECT_EQ(Error({"--policy=best"}),
             "--policy is 'best', it must be one of fcfs, priority, longest-prefix-first, fair-share");
+  EXPECT_EQ(Error({"--status-page=true"}), "--status-page is 'true', it must be one of off, sums, names");
   EXPECT_EQ(Error({"--batching=some"}), "--batching is 'some', it must be one of continuous, static");
   EXPECT_EQ(Error({"--max-pinned-share=1.5"}), "--max-pinned-share is 1.5, it must be in [0, 1]");
   EXPECT_EQ(Error({"--waiting-served-ratio=-1"}), "--waiting-served-ratio is -1, it must be 0 .. 1e+06");

@@ -38,17 +38,18 @@ class StatusPageTest : public ::testing::Test {
             &SteadyClock()) {
     engine_.SetWorkers({"w"});
     while (!engine_.status().workers[0]->is_ready) std::this_thread::yield();
-    Open(/*has_open_calls=*/true);
+    Open();
   }
   ~StatusPageTest() override { engine_.Stop(); }
 
-  void Open(bool has_open_calls) {
+  void Open(bool has_names = true, bool has_open_calls = true) {
     page_ = std::make_unique<StatusPage>(
         StatusPage::Environment{.engine = &engine_,
                                 .request_names =
                                     [] {
                                       return absl::flat_hash_map<RequestId, std::string>{{RequestId{1}, "<b>one"}};
                                     },
+                                .has_names = has_names,
                                 .has_open_calls = has_open_calls,
                                 .clock = &clock_});
   }
@@ -127,12 +128,24 @@ TEST_F(StatusPageTest, OthersSeeSumsAndTheMap) {
 }
 
 TEST_F(StatusPageTest, WhereCallersShowWhoTheyAreNobodySeesSingleRequests) {
-  Open(/*has_open_calls=*/false);
+  Open(/*has_names=*/true, /*has_open_calls=*/false);
   Begin();
   const HttpResponse response = page_->Status(kLocal);
   EXPECT_THAT(response.body, Not(HasSubstr("one")));
   EXPECT_THAT(response.body, Not(HasSubstr("blue")));
   EXPECT_EQ(nlohmann::json::parse(response.body)["workers"][0]["running"], 1);
+  EXPECT_EQ(Block("w", "0").code, 403);
+}
+
+TEST_F(StatusPageTest, UnlessAskedForNamesNobodySeesSingleRequests) {
+  Open(/*has_names=*/false);
+  Begin();
+  const HttpResponse response = page_->Status(kLocal);
+  EXPECT_THAT(response.body, Not(HasSubstr("one")));
+  EXPECT_THAT(response.body, Not(HasSubstr("blue")));
+  const auto status = nlohmann::json::parse(response.body);
+  EXPECT_EQ(status["workers"][0]["running"], 1);
+  EXPECT_THAT(status["why_no_names"].get<std::string>(), HasSubstr("--status-page=names"));
   EXPECT_EQ(Block("w", "0").code, 403);
 }
 

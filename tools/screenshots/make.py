@@ -105,7 +105,8 @@ def main():
                                   "--metrics-listen=127.0.0.1:0", "--threads=1", f"--num-blocks={360 * i}"],
                   r"metrics on (port)")
         port = start(stack, folder, [programs / "quire-manager", "--workers=unix:worker1,unix:worker2",
-                                     "--listen=unix:manager", "--metrics-listen=127.0.0.1:0"], r"metrics on port (\d+)")
+                                     "--listen=unix:manager", "--metrics-listen=127.0.0.1:0", "--status-page=names"],
+                     r"metrics on port (\d+)")
         quirectl = [programs / "quirectl", "--endpoint", "unix:manager"]
         page = stack.enter_context(chromium.Page(1100, 700))
         page.prefer("light")
