@@ -104,7 +104,7 @@ TEST(TidyTest, IncludesNeverPointUp) {
   const std::regex included(
       "^#include (?:\"([^\"]+)\"|"
       "<(?!sys/|netinet/|arpa/)"
-      "(?!(?:cpuid|dlfcn|fcntl|immintrin|netdb|poll|pthread|sched|ucontext|unistd)\\.h>)"
+      "(?!(?:cpuid|dlfcn|fcntl|immintrin|netdb|poll|pthread|sched|signal|ucontext|unistd)\\.h>)"
       "([^>]*[/.][^>]*)>)");
   int checked = 0;
   for (const SourceFile& file : CppFiles()) {
