@@ -12,8 +12,10 @@ ABSL_FLAG(
 
 namespace quire {
 
-FlagGroup LogFlagGroup() {
-  return {"Log, on standard error:", {"log_level", "log_format"}};
+FlagGroup LogFlagGroup(const std::vector<const char*>& more) {
+  FlagGroup group{"Log, on standard error:", {"log_level", "log_format"}};
+  group.names.insert(group.names.end(), more.begin(), more.end());
+  return group;
 }
 
 absl::StatusOr<LogOptions> ReadLogFlags() {

@@ -1,6 +1,8 @@
 #ifndef QUIRE_BASE_LOG_FLAGS_H_
 #define QUIRE_BASE_LOG_FLAGS_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "base/flags.h"
 #include "base/log.h"
@@ -12,8 +14,8 @@ struct LogOptions {
   LogFormat format = LogFormat::kText;
 };
 
-// --log-level and --log-format, as both services have them.
-FlagGroup LogFlagGroup();
+// --log-level and --log-format, as both services have them, and `more`.
+FlagGroup LogFlagGroup(const std::vector<const char*>& more = {});
 absl::StatusOr<LogOptions> ReadLogFlags();
 
 }  // namespace quire

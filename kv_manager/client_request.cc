@@ -6,11 +6,19 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kv_manager/request_log.h"
 #include "kv_manager/response_set.h"
 #include "kv_manager/stop_string_condition.h"
 #include "kv_manager/tenancy.h"
 
 namespace quire {
+
+std::optional<TraceParent> TraceParentOf(const grpc::ServerContextBase& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kTraceparentKey);
+  if (found == metadata.end() || metadata.count(kTraceparentKey) > 1) return std::nullopt;
+  return ParseTraceparent({found->second.data(), found->second.size()});
+}
 
 int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& clock) {
   const auto deadline = context.deadline();
@@ -66,8 +74,16 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   const std::string owner = OwnerOf(caller_);
   TokenStream::Environment stream_environment{
       environment_->engine, run_later_,
-      [registry = environment_->registry, owner, name] { registry->Remove(owner, name); },
+      [registry = environment_->registry, owner, name](const StreamEnd& /*end*/) { registry->Remove(owner, name); },
       environment_->max_outbox_tokens};
+  if (environment_->logs_requests) {
+    const auto log = std::make_shared<RequestLog>(environment_->clock, name, valid->request.tenant, span_);
+    stream_environment.on_tokens = [log] { log->OnTokens(); };
+    stream_environment.on_end = [log, remove = std::move(stream_environment.on_end)](const StreamEnd& end) {
+      log->OnEnd(end);
+      remove(end);
+    };
+  }
   auto stream = std::make_shared<TokenStream>(std::move(stream_environment), valid->request.id,
                                               ResponseSet(model, name, *valid), writer_);
   *request = std::move(valid->request);

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/trace_context.h"
 #include "kv_manager/engine.h"
 #include "kv_manager/random_source.h"
 #include "kv_manager/request_registry.h"
@@ -42,11 +43,16 @@ struct GenerateEnvironment {
   size_t max_message_bytes;
   size_t max_outbox_tokens;
   absl::Duration last_write_timeout;
+  bool logs_requests;
   RpcCounts* counts;
   // Runs a job on so many bytes of text, now or on a thread for long texts; an error when it cannot.
   std::function<absl::Status(size_t, std::function<void()>)> run_on_text;
   std::atomic<uint64_t> next_request_id{1};
 };
+
+// The metadata of W3C Trace Context; nothing when the client sends none, several or a malformed one.
+inline constexpr char kTraceparentKey[] = "traceparent";
+std::optional<TraceParent> TraceParentOf(const grpc::ServerContextBase& context);
 
 // When the call ends, which gRPC keeps in wall-clock time, on `clock`; the largest integer when it has no deadline.
 int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& clock);
@@ -55,12 +61,15 @@ int64_t DeadlineMicros(const grpc::ServerContextBase& context, const Clock& cloc
 // until the client has its last response, or never will. Thread-safe.
 class ClientRequest {
  public:
-  // `caller` is who calls, if tokens say so. `writer` lives until the call of its EndCall, and `this` as long;
-  // `run_later` is that of TokenStream.
-  ClientRequest(GenerateEnvironment* environment, std::optional<Caller> caller, v1::GenerateRequest request,
-                ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
+  // `caller` is who calls, if tokens say so, `parent` the trace it belongs to, if it says so. `writer` lives until the
+  // call of its EndCall, and `this` as long; `run_later` is that of TokenStream.
+  ClientRequest(GenerateEnvironment* environment, std::optional<Caller> caller,
+                const std::optional<TraceParent>& parent, v1::GenerateRequest request, ResponseWriter* writer,
+                std::function<void(std::function<void()>)> run_later)
       : environment_(environment),
         caller_(std::move(caller)),
+        span_(
+            StartSpan(parent, {environment->random->Next(), environment->random->Next(), environment->random->Next()})),
         request_(std::move(request)),
         writer_(writer),
         run_later_(std::move(run_later)) {}
@@ -75,6 +84,9 @@ class ClientRequest {
   // The write under way is over; not ok: the client has left.
   void OnWritten(bool ok);
 
+  // That serves it.
+  const TraceSpan& span() const { return span_; }
+
  private:
   absl::Status MakeStream(int64_t deadline_us, Request* request);
   std::shared_ptr<TokenStream> stream();
@@ -83,6 +95,7 @@ class ClientRequest {
 
   GenerateEnvironment* const environment_;
   const std::optional<Caller> caller_;
+  const TraceSpan span_;
   const v1::GenerateRequest request_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;

@@ -62,7 +62,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   Member(std::shared_ptr<GenerateBatchCall> call, uint64_t tag, v1::GenerateRequest request)
       : call_(std::move(call)),
         tag_(tag),
-        request_(call_->environment_, call_->caller_, std::move(request), this,
+        request_(call_->environment_, call_->caller_, call_->parent_, std::move(request), this,
                  [call = call_](auto job) { call->RunLater(std::move(job)); }) {}
 
   void WriteResponse(const v1::GenerateResponse* response) override {

@@ -64,6 +64,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       : environment_(environment),
         context_(context),
         caller_(CallerOf(*context, environment->tokens)),
+        parent_(TraceParentOf(*context)),
         canceller_(context) {}
 
   // --- What the client sends.
@@ -101,7 +102,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
-  const std::optional<Caller> caller_;  // Of all its requests.
+  const std::optional<Caller> caller_;       // Of all its requests.
+  const std::optional<TraceParent> parent_;  // Likewise; each has a span of its own.
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
   grpc::ByteBuffer read_;                    // Used by whoever reads, and handles what was read.

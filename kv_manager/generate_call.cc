@@ -24,7 +24,13 @@ void GenerateCall::Refuse(const absl::Status& status) {
   EndCall(nullptr, status);
 }
 
+void GenerateCall::AddInitialMetadata() {
+  if (std::exchange(has_initial_metadata_, true)) return;
+  context_->AddInitialMetadata(kTraceparentKey, Traceparent(request_.span()));
+}
+
 void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
+  AddInitialMetadata();
   write_ = ToBytes(*response);
   StartWrite(&write_);
 }
@@ -42,6 +48,7 @@ void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Sta
   const grpc::Status wire = ToGrpcStatus(status, context_);
   environment_->counts->Count(RpcMethod::kGenerate, wire.error_code());
   if (response == nullptr) return Finish(wire);
+  AddInitialMetadata();
   LimitWrite();
   write_ = ToBytes(*response);
   StartWriteAndFinish(&write_, grpc::WriteOptions(), wire);

@@ -49,8 +49,11 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       : environment_(environment),
         context_(context),
         canceller_(context),
-        request_(environment, CallerOf(*context, environment->tokens), std::move(request), this,
-                 [threads = environment->output_threads](auto job) { threads->Schedule(std::move(job)); }) {}
+        request_(environment, CallerOf(*context, environment->tokens), TraceParentOf(*context), std::move(request),
+                 this, [threads = environment->output_threads](auto job) { threads->Schedule(std::move(job)); }) {}
+
+  // Before the first response only: what is sent without one must stay a call that gRPC may try again by itself.
+  void AddInitialMetadata();
 
   GenerateEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
@@ -58,6 +61,7 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   ClientRequest request_;
   std::shared_ptr<GenerateCall> self_;  // Until OnDone.
 
+  bool has_initial_metadata_ = false;     // Used by whoever writes.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
   grpc::ByteBuffer write_;  // The response that is written.

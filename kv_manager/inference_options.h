@@ -25,6 +25,7 @@ struct InferenceServiceOptions {
   size_t max_waiting_texts = 64;  // Long texts that wait to be tokenized.
   // Who callers are and what belongs to them; null: callers need no token, and all belongs to all.
   std::shared_ptr<TokenFile> tokens = nullptr;
+  bool logs_requests = false;
   int num_text_threads = 2;  // Tokenize long texts; as many again make the text of generated tokens.
 };
 

@@ -58,6 +58,7 @@ InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServic
                    .max_message_bytes = options.max_message_bytes,
                    .max_outbox_tokens = options.max_outbox_tokens,
                    .last_write_timeout = options.last_write_timeout,
+                   .logs_requests = options.logs_requests,
                    .counts = &counts_,
                    .run_on_text = [this](size_t num_bytes, auto job) { return RunOnText(num_bytes, std::move(job)); }},
       output_threads_(options.num_text_threads),

@@ -116,6 +116,10 @@ ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may go on after SIGTERM or Ctrl-C.");
 
+ABSL_FLAG(bool, log_requests, false,
+          "Log a line for each request that ends, whatever the level: name, tenant, why it ended, numbers of tokens, "
+          "times, trace. Never a prompt or what was generated.");
+
 namespace quire {
 namespace {
 
@@ -230,6 +234,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
   options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
+  options.logs_requests = absl::GetFlag(FLAGS_log_requests);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
   QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
@@ -316,7 +321,7 @@ const ProgramFlags& ManagerFlags() {
          "max_waiting_texts", "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
-       LogFlagGroup(),
+       LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;

@@ -79,6 +79,7 @@ void ResponseBuilder::Finish(FinishReason reason) {
 
 void ResponseBuilder::SetFinished(v1::FinishReason reason) {
   is_finished_ = true;
+  finish_reason_ = reason;
   response_.set_finish_reason(reason);
 }
 

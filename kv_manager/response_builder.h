@@ -38,6 +38,8 @@ class ResponseBuilder {
   // The response was sent.
   void StartNextResponse();
 
+  // UNSPECIFIED until it is finished.
+  v1::FinishReason finish_reason() const { return finish_reason_; }
   int num_tokens() const { return num_tokens_; }
   double logprob_sum() const { return logprob_sum_; }  // Of all tokens.
 
@@ -52,6 +54,7 @@ class ResponseBuilder {
   TokenId last_token_ = 0;                  // Of those.
   double logprob_sum_ = 0;
   bool is_finished_ = false;
+  v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   v1::GenerateResponse response_;
   OutputText text_;
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace quire {
@@ -125,6 +126,25 @@ const v1::GenerateResponse* ResponseSet::Next() {
   for (const Sample& other : samples_) num_tokens += other.builder.is_finished() ? other.builder.num_tokens() : 0;
   usage->set_completion_tokens(num_tokens);
   return response;
+}
+
+int ResponseSet::num_output_tokens() const {
+  int num_tokens = 0;
+  for (const Sample& sample : samples_) num_tokens += sample.builder.num_tokens();
+  return num_tokens;
+}
+
+std::string ResponseSet::finish_reasons() const {
+  std::string reasons;
+  for (const auto& [reason, name] : {std::pair(v1::FINISH_REASON_STOP, "stop"),
+                                     {v1::FINISH_REASON_LENGTH, "length"},
+                                     {v1::FINISH_REASON_ABORT, "abort"}}) {
+    const bool is_there = std::any_of(samples_.begin(), samples_.end(), [reason = reason](const Sample& sample) {
+      return sample.builder.finish_reason() == reason;
+    });
+    if (is_there) absl::StrAppend(&reasons, reasons.empty() ? "" : ",", name);
+  }
+  return reasons;
 }
 
 void ResponseSet::BeginSample(int index, int sample_index) {

@@ -52,6 +52,11 @@ class ResponseSet {
   void StartNext();
 
   int num_prompt_tokens() const { return num_prompt_tokens_; }
+  int num_cached_tokens() const { return num_cached_tokens_; }
+  // That the samples have so far, whether they are returned or not.
+  int num_output_tokens() const;
+  // Why the samples ended, each reason once: "stop", "stop,length".
+  std::string finish_reasons() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
   // One step brings no more tokens.
   int64_t max_step_tokens() const;

@@ -43,6 +43,14 @@ void TokenStream::ScheduleRun() {
   environment_.run_later([self = shared_from_this()] { self->Run(); });
 }
 
+void TokenStream::TellEnd(const absl::Status& status) {
+  environment_.on_end(
+      {.finish_reason = status.ok() ? responses_.finish_reasons() : absl::StatusCodeToString(status.code()),
+       .prompt_tokens = responses_.num_prompt_tokens(),
+       .cached_tokens = responses_.num_cached_tokens(),
+       .output_tokens = responses_.num_output_tokens()});
+}
+
 void TokenStream::LimitWrites() {
   if (!std::exchange(is_limited_, true)) writer_->LimitWrite();
 }
@@ -133,14 +141,15 @@ void TokenStream::Run() {
       is_closed = is_closed_;
     }
     if (is_closed) {
-      environment_.on_end();
-      writer_->EndCall(nullptr, absl::CancelledError("the client has ended it"));
+      const absl::Status status = absl::CancelledError("the client has ended it");
+      TellEnd(status);
+      writer_->EndCall(nullptr, status);
       return;
     }
     if (reads) status_ = Read(batch);
     const bool has_next = responses_.has_next();
     if (status_.has_value() && (!has_next || responses_.is_last())) {
-      environment_.on_end();
+      TellEnd(*status_);
       writer_->EndCall(has_next ? responses_.Next() : nullptr, *status_);
       return;
     }
@@ -162,6 +171,7 @@ void TokenStream::Run() {
 }
 
 std::optional<absl::Status> TokenStream::Read(const Outbox& batch) {
+  if (!batch.tokens.empty() && environment_.on_tokens != nullptr) environment_.on_tokens();
   if (batch.num_cached_tokens.has_value()) responses_.SetCachedTokens(*batch.num_cached_tokens);
   for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
     responses_.AddPromptLogprobs(first_position, tokens);

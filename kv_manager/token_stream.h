@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,14 @@ class ResponseWriter {
   virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
 };
 
+// How a request ended.
+struct StreamEnd {
+  std::string finish_reason;  // Of its samples; the status code's name when it broke off.
+  int prompt_tokens;
+  int cached_tokens;
+  int output_tokens;  // Of all samples.
+};
+
 // Carries the tokens of one request from the step loop to one client:
 //
 //   step loop --OnToken--> outbox --job on a text thread--> response --WriteResponse--> client --OnWritten--> next job
@@ -48,8 +57,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   struct Environment {
     Engine* engine;                                        // Outlives the call.
     std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
-    std::function<void()> on_end;  // Called once, when the request is over and before its last response is written.
-    size_t max_outbox_tokens;      // Of all samples together; at least what one step brings.
+    // Called once, when the request is over and before its last response is written.
+    std::function<void(const StreamEnd&)> on_end;
+    size_t max_outbox_tokens;                   // Of all samples together; at least what one step brings.
+    std::function<void()> on_tokens = nullptr;  // If set: called when tokens have come, on a text thread.
   };
 
   // `writer` lives until the call of its EndCall.
@@ -105,6 +116,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   std::optional<absl::Status> Read(const Outbox& batch);
   // Tells the engine which samples stop strings have ended. Returns true when these were the last.
   bool StopSamples(const std::vector<int>& sample_indices);
+  void TellEnd(const absl::Status& status);
   void LimitWrites();  // REQUIRES: mutex_ is held.
 
   const Environment environment_;

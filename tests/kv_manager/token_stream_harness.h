@@ -89,7 +89,11 @@ class TokenStreamTest : public ::testing::Test {
     prompt_tokens_ = static_cast<int>(valid->request.prompt.size());
     stream_ = std::make_shared<TokenStream>(
         TokenStream::Environment{&engine_, [this](std::function<void()> job) { jobs_.push_back(std::move(job)); },
-                                 [this] { ++num_ends_; }, max_outbox_tokens},
+                                 [this](const StreamEnd& end) {
+                                   ++num_ends_;
+                                   end_ = end;
+                                 },
+                                 max_outbox_tokens},
         kStreamId, ResponseSet(model_, "name", *valid), &writer_);
     num_tokens_.assign(std::max(valid->request.num_samples, valid->num_returned), 0);
     return stream_.get();
@@ -138,6 +142,7 @@ class TokenStreamTest : public ::testing::Test {
   int prompt_tokens_ = 0;
   std::vector<int> num_tokens_;  // By sample.
   int num_ends_ = 0;
+  StreamEnd end_ = {};  // The last one.
 };
 
 }  // namespace quire

@@ -72,6 +72,10 @@ TEST_F(TokenStreamSamplesTest, SamplesEndInAnyOrderAndTheUsageIsInTheVeryLastRes
   EXPECT_EQ(usage.cached_tokens(), 2u);
   EXPECT_EQ(writer_.status, absl::OkStatus());
   EXPECT_EQ(num_ends_, 1);
+  EXPECT_EQ(end_.finish_reason, "stop,length") << "of all samples, each once";
+  EXPECT_EQ(end_.prompt_tokens, 2);
+  EXPECT_EQ(end_.cached_tokens, 2);
+  EXPECT_EQ(end_.output_tokens, 5);
   EXPECT_THAT(engine_.cancelled, IsEmpty());
 }
 

@@ -136,6 +136,7 @@ TEST_F(TokenStreamTest, ClientThatLeavesWhileNothingGoesOnEndsTheCall) {
   RunJobs();
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(num_ends_, 1);
+  EXPECT_EQ(end_.finish_reason, "CANCELLED");
 }
 
 TEST_F(TokenStreamTest, FailedWriteEndsTheRequest) {

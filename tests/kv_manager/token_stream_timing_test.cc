@@ -67,7 +67,7 @@ TEST_F(TokenStreamTimingTest, ThreadsMayMeetInAnyOrder) {
     ThreadPool output(2);
     writer.stream = std::make_shared<TokenStream>(
         TokenStream::Environment{&engine, [&](std::function<void()> job) { output.Schedule(std::move(job)); },
-                                 [&] { ++num_ends; }, kTokens},
+                                 [&](const StreamEnd&) { ++num_ends; }, kTokens},
         kStreamId, ResponseSet(model_, "name", *valid), &writer);
     std::thread step_loop([&] {
       for (int i = 0; i < kTokens; ++i) {
