@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
+#include "client/token.h"
 #include "client/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/client_interceptor.h"
@@ -61,7 +62,10 @@ std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  if (!options.token.empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(options.token));
+  const absl::StatusOr<std::string> token = HeaderToken(options.token);
+  // Without credentials every call ends with INVALID_ARGUMENT; gRPC would abort on such a header.
+  if (!token.ok()) credentials = nullptr;
+  if (token.ok() && !token->empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(*token));
   return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials, arguments,
                                                                  std::move(interceptors));
 }
@@ -173,6 +177,7 @@ std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
 
 template <typename Stub, typename Method, typename Request, typename Response>
 absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
+  QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
   grpc::ClientContext context;
   SetTimeout(&context, options_.timeout);

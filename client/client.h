@@ -73,12 +73,12 @@ struct ClientOptions {
   std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
   TlsFiles tls = {};                           // Without an authority: plain text.
-  std::string token = "";                      // Bearer token; empty: none.
+  std::string token = "";                      // Bearer token, see HeaderToken; empty: none.
   std::string server_name = "";                // That the manager's certificate must have; empty: the endpoint's host.
 };
 
 // A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
-// of its request is not UTF-8.
+// of its request is not UTF-8 or the token is none that a header can carry.
 class Client {
  public:
   // REQUIRES: CheckTlsFiles(options.tls) is OK.

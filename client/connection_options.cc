@@ -4,6 +4,7 @@
 #include "base/local_address.h"
 #include "base/status.h"
 #include "client/endpoint.h"
+#include "client/token.h"
 #include "security/tls_files.h"
 
 namespace quire {
@@ -38,7 +39,8 @@ absl::Status CheckConnection(const ClientOptions& options) {
   if (!options.tls.certificate.empty() && options.tls.authority.empty()) {
     return absl::InvalidArgumentError("--tls-ca is missing: --tls-cert and --tls-key mean nothing without it");
   }
-  if (!options.token.empty() && options.tls.authority.empty() && !IsLocalAddress(options.endpoint)) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string token, HeaderToken(options.token));
+  if (!token.empty() && options.tls.authority.empty() && !IsLocalAddress(options.endpoint)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--tls-ca is missing: a token is not sent to ", options.endpoint, " in plain text"));
   }
