@@ -47,9 +47,27 @@ bool IsTooLarge(const absl::Status& status) {
          absl::StrContains(status.message(), "message larger than max");
 }
 
+constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
+
+// When gRPC could not connect: nobody listens, or who does does not speak as we do. Its words end with the reason.
+std::string ExplainNoConnection(absl::string_view message, const std::string& endpoint) {
+  constexpr absl::string_view kBeforeReason = "last error: ";
+  const size_t found = message.find(kBeforeReason);
+  const std::string reason(found == message.npos ? message : message.substr(found + kBeforeReason.size()));
+  const bool is_open = !absl::StrContains(message, "Failed to connect to remote host") &&
+                       !absl::StrContains(message, "connect() timed out");
+  if (!is_open) {
+    return absl::StrCat("no manager answers at ", endpoint, "; is quire-manager running there? ", kHint, "\n  ",
+                        reason);
+  }
+  return absl::StrCat("no manager answers at ", endpoint, ", though the port is open: ", reason,
+                      "\n  Does the manager speak TLS (--tls-ca), to another name (--tls-name), and ask for a "
+                      "certificate (--tls-cert, --tls-key)?\n  `quirectl doctor` looks closer; ",
+                      kHint);
+}
+
 // gRPC's words for a place that is no manager, in ours; "" for everything else.
 std::string ExplainConnection(const absl::Status& status, const std::string& endpoint) {
-  constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
   if (status.code() == absl::StatusCode::kUnimplemented && status.message().empty()) {
     return absl::StrCat("what answers at ", endpoint, " is not a manager; is it a worker? ", kHint);
   }
@@ -57,9 +75,7 @@ std::string ExplainConnection(const absl::Status& status, const std::string& end
   if (absl::StrContains(status.message(), "DNS resolution")) {
     return absl::StrCat("no address is known for the host of ", endpoint, "; ", kHint);
   }
-  if (absl::StrContains(status.message(), "failed to connect")) {
-    return absl::StrCat("no manager answers at ", endpoint, "; is quire-manager running there? ", kHint);
-  }
+  if (absl::StrContains(status.message(), "failed to connect")) return ExplainNoConnection(status.message(), endpoint);
   return absl::StrCat("the manager at ", endpoint, " closed the connection before the answer was complete");
 }
 
