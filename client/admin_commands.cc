@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "client/input.h"
+#include "client/worker_text.h"
 
 namespace quire {
 namespace {
@@ -31,16 +32,15 @@ void PrintWait(const v1::ExplainWaitResponse& wait) {
   if (wait.worker().empty() || wait.reason() == v1::WAIT_REASON_RUNS) return;
   std::printf("  ahead of it   %u requests\n  rows          %u wanted, %u free\n", wait.requests_ahead(),
               wait.rows_needed(), wait.rows_free());
-  std::printf("  blocks        %u wanted, %u free, of which %u are kept for running requests; %u are pinned\n",
+  std::printf("  blocks        %u wanted, %u free; %u stay free for running requests to grow; %u are pinned\n",
               wait.blocks_needed(), wait.blocks_free(), wait.blocks_kept(), wait.blocks_pinned());
   std::printf("  prefix cache  %u tokens of its prompt\n", wait.cached_prompt_tokens());
   if (wait.is_swapped()) std::printf("  it was preempted; its blocks are in the host tier\n");
 }
 
-void PrintWorker(const v1::WorkerStatus& worker) {
-  const bool is_ready = worker.state() == v1::WORKER_STATE_READY;
+void PrintWorker(const v1::WorkerStatus& worker, int address_width) {
   const v1::BlockCounts& blocks = worker.blocks();
-  std::printf("%-28s %-11s %8u %8u %8u %8u %8u %9llu\n", worker.address().c_str(), is_ready ? "ready" : "connecting",
+  std::printf("%-*s %-11s %8u %8u %8u %8u %8u %9llu\n", address_width, worker.address().c_str(), StateOf(worker),
               worker.running_requests(), worker.waiting_requests(), blocks.used(), blocks.evictable(), blocks.free(),
               Big(worker.steps()));
   std::printf("%s", BlocksInWords(worker).c_str());
@@ -104,9 +104,10 @@ int AdminCommands::RunStatus(Client& client, const std::string& endpoint, Output
   if (status->is_draining()) std::printf("draining: new requests are refused\n");
   std::printf("%llu prompt tokens, %llu of them cached, %llu generated tokens since start\n\n",
               Big(status->prompt_tokens()), Big(status->cached_prompt_tokens()), Big(status->completion_tokens()));
-  std::printf("%-28s %-11s %8s %8s %8s %8s %8s %9s\n", "WORKER", "STATE", "RUNNING", "WAITING", "USED", "CACHED",
+  const int width = AddressWidth(*status);
+  std::printf("%-*s %-11s %8s %8s %8s %8s %8s %9s\n", width, "WORKER", "STATE", "RUNNING", "WAITING", "USED", "CACHED",
               "FREE", "STEPS");
-  for (const v1::WorkerStatus& worker : status->workers()) PrintWorker(worker);
+  for (const v1::WorkerStatus& worker : status->workers()) PrintWorker(worker, width);
   std::printf(
       "\nUSED, CACHED and FREE count blocks of the worker's pool; CACHED ones are free as soon as they are needed.\n");
   return kExitOk;
@@ -155,7 +156,11 @@ int AdminCommands::RunUnpin(Client& client, const std::string& endpoint, OutputF
   if (const absl::Status status = ReadPrompt(&request); !status.ok()) return ReportUsage(status.message());
   const absl::StatusOr<v1::UnpinPrefixResponse> response = client.UnpinPrefix(request);
   if (!response.ok()) return ReportError(response.status(), endpoint);
-  if (format == OutputFormat::kJson) PrintJson(*response);
+  if (format == OutputFormat::kJson) {
+    PrintJson(*response);
+  } else {
+    std::printf("unpinned on %u %s\n", response->num_workers(), response->num_workers() == 1 ? "worker" : "workers");
+  }
   return kExitOk;
 }
 

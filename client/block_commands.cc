@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/block_drawing.h"
 #include "client/look_commands.h"
+#include "client/worker_text.h"
 
 namespace quire {
 namespace {
@@ -39,12 +41,12 @@ absl::StatusOr<std::map<std::string, v1::WatchBlocksResponse>> TakeSnapshots(Cli
   return snapshots;
 }
 
-void PrintCounts(const std::map<std::string, v1::WatchBlocksResponse>& snapshots) {
-  std::printf("%-28s %10s %9s %9s %9s %9s %9s %9s\n", "WORKER", "STEP", "BLOCKS", "FREE", "CACHED", "USED", "SHARED",
-              "PINNED");
+void PrintCounts(const std::map<std::string, v1::WatchBlocksResponse>& snapshots, int address_width) {
+  std::printf("%-*s %10s %9s %9s %9s %9s %9s %9s\n", address_width, "WORKER", "STEP", "BLOCKS", "FREE", "CACHED",
+              "USED", "SHARED", "PINNED");
   for (const auto& [address, message] : snapshots) {
     const std::vector<uint64_t> counts = CountStates(message.snapshot().states());
-    std::printf("%-28s %10llu %9zu %9llu %9llu %9llu %9llu %9llu\n", address.c_str(), Big(message.step()),
+    std::printf("%-*s %10llu %9zu %9llu %9llu %9llu %9llu %9llu\n", address_width, address.c_str(), Big(message.step()),
                 message.snapshot().states().size(), Big(counts[v1::BLOCK_STATE_FREE]),
                 Big(counts[v1::BLOCK_STATE_EVICTABLE]), Big(counts[v1::BLOCK_STATE_USED]),
                 Big(counts[v1::BLOCK_STATE_SHARED]), Big(counts[v1::BLOCK_STATE_PINNED]));
@@ -91,12 +93,14 @@ int LookCommands::RunBlocks(Client& client, const CommandContext& context) const
   if (!status.ok()) return ReportError(status.status(), context.endpoint);
   std::set<std::string> wanted;
   bool is_known = worker_.empty();
+  bool is_whole = !status->workers().empty();  // Every worker asked for is looked at.
   for (const v1::WorkerStatus& worker : status->workers()) {
     if (!worker_.empty() && worker.address() != worker_) continue;
     is_known = true;
     if (worker.state() == v1::WORKER_STATE_READY) {
       wanted.insert(worker.address());
     } else {
+      is_whole = false;
       std::fprintf(stderr, "quirectl: worker %s is not ready: %s\n", worker.address().c_str(),
                    worker.last_error().c_str());
     }
@@ -108,9 +112,9 @@ int LookCommands::RunBlocks(Client& client, const CommandContext& context) const
   if (context.format == OutputFormat::kJson) {
     for (const auto& [address, message] : *snapshots) PrintJson(message);
   } else {
-    draws_map_ ? PrintMaps(*snapshots) : PrintCounts(*snapshots);
+    draws_map_ ? PrintMaps(*snapshots) : PrintCounts(*snapshots, AddressWidth(*status));
   }
-  return wanted.empty() ? kExitUnavailable : kExitOk;
+  return is_whole ? kExitOk : kExitUnavailable;
 }
 
 int LookCommands::RunBlock(Client& client, const CommandContext& context) const {
@@ -118,7 +122,13 @@ int LookCommands::RunBlock(Client& client, const CommandContext& context) const 
   request.set_worker(worker_);
   request.set_block(*block_);
   const absl::StatusOr<v1::DescribeBlockResponse> block = client.DescribeBlock(request);
-  if (!block.ok()) return ReportError(block.status(), context.endpoint);
+  if (!block.ok()) {
+    const int code = ReportError(block.status(), context.endpoint);
+    if (worker_.empty() && absl::StartsWith(block.status().message(), "worker:")) {
+      std::fprintf(stderr, "  --worker ADDRESS says which\n");
+    }
+    return code;
+  }
   context.format == OutputFormat::kJson ? PrintJson(*block) : PrintBlock(*block);
   return kExitOk;
 }

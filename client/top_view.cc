@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/block_drawing.h"
+#include "client/worker_text.h"
 
 namespace quire {
 namespace {
@@ -36,19 +37,15 @@ const v1::WorkerStatus* FindWorker(const v1::GetStatusResponse& status, const st
   return it == status.workers().end() ? nullptr : &*it;
 }
 
-const char* StateOf(const v1::WorkerStatus& worker) {
-  if (worker.state() != v1::WORKER_STATE_READY) return "connecting";
-  return worker.is_draining() ? "draining" : "ready";
-}
-
-std::string DrawWorker(const v1::WorkerStatus* before, const v1::WorkerStatus& now, double seconds,
+// `before` is null at the first look, and for a worker that was not there then: both count from 0.
+std::string DrawWorker(const v1::WorkerStatus* before, const v1::WorkerStatus& now, double seconds, int address_width,
                        const Terminal& terminal) {
   const v1::BlockCounts& blocks = now.blocks();
-  const bool is_same_session = before != nullptr && before->epoch() == now.epoch();
-  std::string text = absl::StrFormat("%-28s %-10s %5u run %5u wait %7.1f steps/s %6u preempted\n", now.address(),
-                                     StateOf(now), now.running_requests(), now.waiting_requests(),
-                                     is_same_session ? Increase(before->steps(), now.steps()) / seconds : 0.0,
-                                     static_cast<unsigned>(now.preemptions()));
+  const bool is_other_session = before != nullptr && before->epoch() != now.epoch();
+  const uint64_t steps = is_other_session ? 0 : Increase(before == nullptr ? 0 : before->steps(), now.steps());
+  std::string text = absl::StrFormat("%-*s %-10s %5u run %5u wait %7.1f steps/s %6u preempted\n", address_width,
+                                     now.address(), StateOf(now), now.running_requests(), now.waiting_requests(),
+                                     steps / seconds, static_cast<unsigned>(now.preemptions()));
   if (!now.last_error().empty()) absl::StrAppend(&text, "  ", now.last_error(), "\n");
   if (blocks.total() == 0) return text;
   const StateCount counts[] = {{v1::BLOCK_STATE_SHARED, blocks.shared()},
@@ -108,8 +105,9 @@ std::string DrawTop(const v1::GetStatusResponse& before, const v1::GetStatusResp
   absl::StrAppendFormat(&text, "    requests  %u running  %u waiting\n", num_running, num_waiting);
   absl::StrAppend(&text, Latency("TTFT", before.time_to_first_token(), now.time_to_first_token()), "    ",
                   Latency("ITL", before.inter_token_latency(), now.inter_token_latency()), "\n\n");
+  const int width = AddressWidth(now);
   for (const v1::WorkerStatus& worker : now.workers()) {
-    absl::StrAppend(&text, DrawWorker(FindWorker(before, worker.address()), worker, seconds, terminal));
+    absl::StrAppend(&text, DrawWorker(FindWorker(before, worker.address()), worker, seconds, width, terminal));
   }
   if (now.workers().empty()) absl::StrAppend(&text, "no workers\n");
   return text;

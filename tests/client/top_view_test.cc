@@ -69,7 +69,19 @@ TEST(TopViewTest, AFirstLookTellsOfTheTimeSinceTheStart) {
   EXPECT_THAT(text, HasSubstr("  [" + std::string(19, 's') + std::string(19, 'u') + std::string(19, 'c') +
                               std::string(19, '.') + "]\n"));
   EXPECT_THAT(text, HasSubstr("50% of 76 blocks used: 19 shared, 0 pinned; 19 cached, 19 free\n"));
+  EXPECT_THAT(text, HasSubstr("    5.0 steps/s"));
   EXPECT_THAT(text, Not(HasSubstr("\033")));
+}
+
+TEST(TopViewTest, AColumnOfAddressesIsAsWideAsTheLongest) {
+  v1::GetStatusResponse status = Status();
+  const std::string address = "quire-worker-0.quire-worker.inference.svc.cluster.local:50061";
+  *status.add_workers() = status.workers(0);
+  status.mutable_workers(1)->set_address(address);
+  status.mutable_workers(1)->set_is_draining(true);
+  const std::string text = DrawTop({}, status, 10, kPlain);
+  EXPECT_THAT(text, HasSubstr("host:1" + std::string(address.size() - 6, ' ') + " ready "));
+  EXPECT_THAT(text, HasSubstr(address + " draining "));
 }
 
 TEST(TopViewTest, ALaterLookTellsOfTheTimeBetween) {
