@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -130,7 +132,9 @@ void BenchCommand::AddLoadOptions(CLI::App* command) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->option_text("N [100]")
       ->group(load);
-  command->add_option("--duration", duration_s_, "Send nothing after this time; what runs comes to its end")
+  command
+      ->add_option("--duration", duration_s_,
+                   "Send nothing after this time, the rest is unsent; what runs comes to its end")
       ->check(CLI::Range(0.001, 1e6))
       ->option_text("SECONDS")
       ->group(load);
@@ -305,7 +309,12 @@ int BenchCommand::Run(const ClientOptions& client_options, OutputFormat format) 
   absl::StatusOr<LoadOptions> options = MakeOptions();
   if (!options.ok()) return ReportUsage(options.status().message());
   Interrupt interrupt;
-  Client client(client_options);
+  std::vector<std::unique_ptr<Client>> owned;
+  std::vector<Client*> clients;
+  for (int i = 0; i < std::max(options->num_clients(), 1); ++i) {
+    clients.push_back(owned.emplace_back(std::make_unique<Client>(client_options)).get());
+  }
+  Client& client = *clients.front();
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
   if (!model.ok()) return ReportError(model.status(), client_options.endpoint);
   absl::StatusOr<LoadPlan> plan =
@@ -321,7 +330,7 @@ int BenchCommand::Run(const ClientOptions& client_options, OutputFormat format) 
     warm_up.duration = absl::InfiniteDuration();
     warm_up.concurrency = std::min(num_warm_up_, concurrency_ > 0 ? concurrency_ : kWarmUpConcurrency);
     LoadPlan warm_up_plan = plan->WarmUp();
-    const LoadReport report = LoadGenerator(&client, warm_up).Run(&warm_up_plan);
+    const LoadReport report = LoadGenerator(clients, warm_up).Run(&warm_up_plan);
     if (report.num_failed() > 0) return ReportError(report.first_error, client_options.endpoint);
   }
 
@@ -334,7 +343,7 @@ int BenchCommand::Run(const ClientOptions& client_options, OutputFormat format) 
   options->on_progress = [&](const LoadProgress& now) { progress.Print(now); };
   options->progress_interval = progress.interval();
   const std::optional<int64_t> preemptions_before = CountPreemptions(client);
-  LoadGenerator generator(&client, *options);
+  LoadGenerator generator(clients, *options);
   interrupt.Watch([&] { generator.Stop(); });
   LoadReport report = generator.Run(&*plan);
   interrupt.Watch(std::function<void()>());

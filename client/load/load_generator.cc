@@ -13,12 +13,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "client/load/free_places.h"
 
 namespace quire {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
+
+constexpr int64_t kMaxCountedUnsent = 1'000'000;
 
 double MillisBetween(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
@@ -28,17 +33,25 @@ Clock::duration Ticks(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+size_t NumSamplesOf(const v1::GenerateRequest& request) {
+  return request.has_beam() ? request.beam().width() : std::max<size_t>(request.n(), 1);
+}
+
 // What has come of one request so far.
 class Reception {
  public:
-  Reception(TimePoint scheduled, int64_t input_tokens) : scheduled_(scheduled), input_tokens_(input_tokens) {}
+  Reception(const v1::GenerateRequest& request, TimePoint scheduled)
+      : scheduled_(scheduled), input_tokens_(request.token_ids().ids_size()), samples_(NumSamplesOf(request)) {}
 
   // Returns the number of new tokens.
-  int Add(const v1::GenerateResponse& response) {
+  int Add(const v1::GenerateResponse& response, TimePoint now) {
     if (response.has_usage()) cached_tokens_ = response.usage().cached_tokens();
     if (response.token_ids_size() == 0) return 0;
-    const TimePoint now = Clock::now();
-    if (response.index() >= samples_.size()) samples_.resize(response.index() + 1);
+    if (response.index() >= samples_.size()) {
+      error_ = absl::InternalError(
+          absl::StrCat("a response is of sample ", response.index(), ", the request has ", samples_.size()));
+      return 0;
+    }
     Sample& sample = samples_[response.index()];
     if (sample.num_tokens == 0) sample.first = now;
     if (sample.num_tokens > 0) gaps_ms_.push_back(MillisBetween(sample.last, now));
@@ -49,12 +62,16 @@ class Reception {
     return response.token_ids_size();
   }
 
-  bool has_tokens() const { return first_.has_value(); }
+  // OK when the responses make a whole answer.
+  absl::Status Check() const {
+    if (!error_.ok() || first_.has_value()) return error_;
+    return absl::InternalError("the stream has ended without a token");
+  }
 
-  // REQUIRES: has_tokens().
-  void CountIn(const ServiceLevel& level, LoadReport* report) const {
+  // REQUIRES: Check() is OK.
+  void CountIn(const ServiceLevel& level, TimePoint now, LoadReport* report) const {
     const double ttft_ms = MillisBetween(scheduled_, *first_);
-    const double e2el_ms = MillisBetween(scheduled_, Clock::now());
+    const double e2el_ms = MillisBetween(scheduled_, now);
     double worst_tpot_ms = 0;
     double worst_gap_ms = 0;
     report->ttft_ms.Add(ttft_ms);
@@ -90,6 +107,7 @@ class Reception {
   int64_t cached_tokens_ = 0;
   int64_t num_tokens_ = 0;
   std::optional<TimePoint> first_;
+  absl::Status error_;
   std::vector<Sample> samples_;  // By index.
   std::vector<double> gaps_ms_;
 };
@@ -107,17 +125,20 @@ struct Job {
 // thread reads for all.
 class LoadGenerator::Impl {
  public:
-  Impl(Client* client, const LoadOptions& options) : client_(client), options_(options) {}
+  Impl(std::vector<Client*> clients, const LoadOptions& options) : clients_(std::move(clients)), options_(options) {
+    QUIRE_CHECK(static_cast<int>(clients_.size()) >= options_.num_clients()) << clients_.size();
+  }
 
   LoadReport Run(LoadPlan* plan) {
-    start_ = Clock::now();
+    start_ = options_.now();
+    free_places_ = FreePlaces(options_.limit(), start_);
     std::thread watcher;
     if (options_.on_progress) watcher = std::thread([this] { ReportProgress(); });
     std::thread reader;
     if (options_.multiplex) {
       {
         const std::lock_guard lock(mutex_);
-        batch_ = client_->GenerateBatch();
+        batch_ = clients_.front()->GenerateBatch();
       }
       reader = std::thread([this] { ReadBatch(); });
     }
@@ -149,10 +170,10 @@ class LoadGenerator::Impl {
                               : start_ + Ticks(absl::ToDoubleSeconds(options_.duration));
     PlannedRequest planned;
     for (int64_t i = 0; i < options_.max_requests && plan->Next(&planned); ++i) {
-      const TimePoint arrival = start_ + Ticks(planned.arrival_s);
+      const TimePoint arrival = ArrivalOf(planned);
       if (!is_closed_loop() && arrival > end) break;
       Job job{.request = plan->MakeRequest(planned), .scheduled = arrival, .due = arrival};
-      if (!WaitForTurn(end, &job)) break;
+      if (!WaitForTurn(end, &job)) return CountUnsent(plan, options_.max_requests - i, end);
       if (options_.multiplex) {
         StartBatched(static_cast<uint64_t>(i) + 1, job);
       } else {
@@ -161,19 +182,39 @@ class LoadGenerator::Impl {
     }
   }
 
+  TimePoint ArrivalOf(const PlannedRequest& planned) const { return start_ + Ticks(planned.arrival_s); }
+
+  // Counts the request at which an open loop has ended and those after it, `num_left` at most, that have arrived, too.
+  void CountUnsent(LoadPlan* plan, int64_t num_left, TimePoint end) {
+    const auto was_stopped = [&] {
+      const std::lock_guard lock(mutex_);
+      return is_stopped_;
+    };
+    if (is_closed_loop() || was_stopped()) return;
+    const int64_t most = std::min(num_left, kMaxCountedUnsent);
+    PlannedRequest planned;
+    int64_t num_unsent = 1;
+    while (num_unsent < most && plan->Next(&planned) && ArrivalOf(planned) <= end) ++num_unsent;
+    const std::lock_guard lock(mutex_);
+    report_.num_unsent = num_unsent;
+  }
+
   // Waits for the time of a request, and until it may be in flight. False when it is not to be sent any more.
   bool WaitForTurn(TimePoint end, Job* job) {
     std::unique_lock lock(mutex_);
-    const int limit = is_closed_loop() ? options_.concurrency : options_.max_in_flight;
     if (!is_closed_loop()) changed_.wait_until(lock, job->scheduled, [&] { return is_stopped_; });
-    const bool is_held = num_in_flight_ >= limit;
-    place_.wait(lock, [&] { return is_stopped_ || num_in_flight_ < limit; });
-    if (is_stopped_ || (is_closed_loop() && Clock::now() >= end)) return false;
+    const auto may_go_on = [&] { return is_stopped_ || free_places_.any(); };
+    if (end == TimePoint::max()) {
+      place_.wait(lock, may_go_on);
+    } else {
+      place_.wait_until(lock, end, may_go_on);
+    }
+    if (is_stopped_ || !free_places_.any() || options_.now() >= end) return false;
+    const TimePoint free_since = free_places_.Take();
     if (is_closed_loop()) {
-      job->due = job->scheduled = num_waited_for_ < limit ? start_ : last_end_;
-      ++num_waited_for_;
-    } else if (is_held) {
-      job->due = std::max(job->scheduled, last_end_);
+      job->due = job->scheduled = free_since;
+    } else if (free_since > job->scheduled) {
+      job->due = free_since;
       report_.held_ms.Add(MillisBetween(job->scheduled, job->due));
     }
     report_.max_in_flight = std::max(report_.max_in_flight, ++num_in_flight_);
@@ -182,7 +223,7 @@ class LoadGenerator::Impl {
 
   // REQUIRES: mutex_ is held.
   void CountSent(const Job& job) {
-    const TimePoint now = Clock::now();
+    const TimePoint now = options_.now();
     ++report_.num_sent;
     report_.lag_ms.Add(std::max(0.0, MillisBetween(job.due, now)));
     report_.sending_s = MillisBetween(start_, now) / 1000;
@@ -192,11 +233,15 @@ class LoadGenerator::Impl {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
     // Never more than may be in flight.
-    if (static_cast<int>(jobs_.size()) > num_idle_) callers_.emplace_back([this] { MakeCalls(); });
+    if (static_cast<int>(jobs_.size()) > num_idle_) {
+      const size_t index = callers_.size() / static_cast<size_t>(options_.max_calls_per_client);
+      Client* const client = clients_[std::min(index, clients_.size() - 1)];
+      callers_.emplace_back([this, client] { MakeCalls(client); });
+    }
     job_ready_.notify_one();
   }
 
-  void MakeCalls() {
+  void MakeCalls(Client* client) {
     std::unique_lock lock(mutex_);
     while (true) {
       ++num_idle_;
@@ -206,12 +251,12 @@ class LoadGenerator::Impl {
       const Job job = std::move(jobs_.front());
       jobs_.pop_front();
       CountSent(job);
-      Reception reception(job.scheduled, job.request.token_ids().ids_size());
+      Reception reception(job.request, job.scheduled);
       lock.unlock();
-      const std::unique_ptr<GenerateStream> stream = client_->Generate(job.request, options_.timeout);
+      const std::unique_ptr<GenerateStream> stream = client->Generate(job.request, options_.timeout);
       SetOpen(stream.get(), true);
       v1::GenerateResponse response;
-      while (stream->Next(&response)) AddTokens(reception.Add(response));
+      while (stream->Next(&response)) AddTokens(reception.Add(response, options_.now()));
       const absl::Status status = stream->Finish();
       SetOpen(stream.get(), false);
       lock.lock();
@@ -233,7 +278,7 @@ class LoadGenerator::Impl {
     {
       const std::lock_guard lock(mutex_);
       CountSent(job);
-      receptions_.emplace(tag, Reception(job.scheduled, job.request.token_ids().ids_size()));
+      receptions_.emplace(tag, Reception(job.request, job.scheduled));
     }
     const absl::Status status = batch_->Start(tag, job.request, options_.timeout);
     if (status.ok()) return;
@@ -248,7 +293,7 @@ class LoadGenerator::Impl {
       for (const v1::GenerateBatchEntry& entry : message.entries()) {
         const auto it = receptions_.find(entry.tag());
         if (it == receptions_.end()) continue;
-        num_tokens_ += it->second.Add(entry.response());
+        num_tokens_ += it->second.Add(entry.response(), options_.now());
         if (entry.has_end()) EndBatched(it, FromRpcStatus(entry.end()));
       }
     }
@@ -272,9 +317,10 @@ class LoadGenerator::Impl {
 
   // REQUIRES: mutex_ is held.
   void End(const Reception& reception, absl::Status status) {
-    if (status.ok() && !reception.has_tokens()) status = absl::InternalError("the stream has ended without a token");
+    const TimePoint now = options_.now();
+    if (status.ok()) status = reception.Check();
     if (status.ok()) {
-      reception.CountIn(options_.service_level, &report_);
+      reception.CountIn(options_.service_level, now, &report_);
     } else if (is_stopped_) {
       ++report_.num_cancelled;
     } else {
@@ -282,14 +328,14 @@ class LoadGenerator::Impl {
       ++report_.failures[status.code()];
     }
     --num_in_flight_;
-    last_end_ = Clock::now();
+    free_places_.Return(now);
     place_.notify_all();
   }
 
   void WaitForEnds() {
     std::unique_lock lock(mutex_);
     place_.wait(lock, [&] { return num_in_flight_ == 0; });
-    report_.duration_s = MillisBetween(start_, Clock::now()) / 1000;
+    report_.duration_s = MillisBetween(start_, options_.now()) / 1000;
     is_over_ = true;
     changed_.notify_all();
     job_ready_.notify_all();
@@ -301,7 +347,7 @@ class LoadGenerator::Impl {
     for (TimePoint next = start_; !is_over_; next += interval) {
       changed_.wait_until(lock, next, [&] { return is_over_; });
       if (is_over_) return;
-      const LoadProgress progress = {.elapsed_s = MillisBetween(start_, Clock::now()) / 1000,
+      const LoadProgress progress = {.elapsed_s = MillisBetween(start_, options_.now()) / 1000,
                                      .num_sent = report_.num_sent,
                                      .num_ended = report_.num_completed + report_.num_failed() + report_.num_cancelled,
                                      .num_failed = report_.num_failed(),
@@ -313,7 +359,7 @@ class LoadGenerator::Impl {
     }
   }
 
-  Client* const client_;
+  const std::vector<Client*> clients_;
   const LoadOptions options_;
   TimePoint start_;
   std::vector<std::thread> callers_;
@@ -328,8 +374,7 @@ class LoadGenerator::Impl {
   std::set<GenerateStream*> streams_;                   // That run.
   std::unordered_map<uint64_t, Reception> receptions_;  // Of the stream's requests by tag.
   LoadReport report_;
-  TimePoint last_end_;  // Of a request.
-  int64_t num_waited_for_ = 0;
+  FreePlaces free_places_;
   int64_t num_tokens_ = 0;
   int num_in_flight_ = 0;
   int num_idle_ = 0;
@@ -337,8 +382,12 @@ class LoadGenerator::Impl {
   bool is_over_ = false;
 };
 
-LoadGenerator::LoadGenerator(Client* client, const LoadOptions& options)
-    : impl_(std::make_unique<Impl>(client, options)) {}
+int LoadOptions::num_clients() const {
+  return multiplex ? 1 : (limit() + max_calls_per_client - 1) / max_calls_per_client;
+}
+
+LoadGenerator::LoadGenerator(std::vector<Client*> clients, const LoadOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(clients), options)) {}
 
 LoadGenerator::~LoadGenerator() = default;
 

@@ -1,10 +1,12 @@
 #ifndef QUIRE_CLIENT_LOAD_LOAD_GENERATOR_H_
 #define QUIRE_CLIENT_LOAD_LOAD_GENERATOR_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "client/client.h"
@@ -24,17 +26,27 @@ struct LoadProgress {
 
 struct LoadOptions {
   int64_t max_requests = std::numeric_limits<int64_t>::max();
-  absl::Duration duration = absl::InfiniteDuration();  // After which nothing is sent; what runs ends.
+  absl::Duration duration = absl::InfiniteDuration();  // After which nothing is sent, held or not; what runs ends.
   // Above 0: a closed loop of so many callers, each of which sends its next request when the one before has ended;
   // arrival times do not count. 0: an open loop, requests are sent at their arrival times whatever became of others.
   int concurrency = 0;
   int max_in_flight = 1024;                    // Of an open loop: requests that arrive while so many run wait here.
   absl::Duration timeout = absl::Minutes(10);  // Of a request.
   bool multiplex = false;  // All requests over one GenerateBatch; else a Generate and a thread for each.
+  // That may run at a time, without multiplex. More than a manager admits on a connection (1024) would wait in gRPC,
+  // where nothing sees it.
+  int max_calls_per_client = 1000;
   ServiceLevel service_level = {};
   // Called from time to time by one thread, not called again once Run has returned.
   std::function<void(const LoadProgress&)> on_progress = {};
   absl::Duration progress_interval = absl::Seconds(1);
+  // What times are measured by; waiting is always by the steady clock. Thread-safe.
+  std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;
+
+  // Requests that may be in flight at a time.
+  int limit() const { return concurrency > 0 ? concurrency : max_in_flight; }
+  // How many clients such a load needs.
+  int num_clients() const;
 };
 
 // Sends the requests of a plan and measures what their callers see, on this machine's steady clock. Every latency
@@ -42,8 +54,8 @@ struct LoadOptions {
 // had to wait in here has waited; in a closed loop the end of the caller's request before.
 class LoadGenerator {
  public:
-  // Both are borrowed.
-  LoadGenerator(Client* client, const LoadOptions& options);
+  // The clients are borrowed. REQUIRES: there are at least options.num_clients().
+  LoadGenerator(std::vector<Client*> clients, const LoadOptions& options);
   ~LoadGenerator();
 
   // Returns when all requests have ended. To be called once.

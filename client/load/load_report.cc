@@ -70,6 +70,12 @@ std::string Warnings(const LoadReport& report) {
                           "it\n",
                           report.held_ms.size(), report.held_ms.Max());
   }
+  if (report.num_unsent > 0) {
+    absl::StrAppendFormat(&text,
+                          "warning: %d requests that had arrived were not sent before --duration was over; no latency "
+                          "includes them\n",
+                          report.num_unsent);
+  }
   if (report.could_not_keep_up()) {
     absl::StrAppendFormat(&text,
                           "warning: this machine could not keep up: 1 %% of the requests were sent over %.0f ms late. "
@@ -116,6 +122,7 @@ nlohmann::ordered_json ToJson(const LoadReport& report) {
       {"completed", report.num_completed},
       {"failed", report.num_failed()},
       {"cancelled", report.num_cancelled},
+      {"unsent", report.num_unsent},
       {"failed_by_code", nlohmann::ordered_json::object()},
       {"total_input_tokens", report.input_tokens},
       {"total_output_tokens", report.output_tokens},
@@ -155,6 +162,7 @@ std::string ToText(const LoadReport& report) {
     AppendLine(&text, absl::StrCat("  ", CodeName(code), ":").c_str(), count(number));
   }
   if (report.num_cancelled > 0) AppendLine(&text, "Cancelled requests:", count(report.num_cancelled));
+  if (report.num_unsent > 0) AppendLine(&text, "Unsent requests:", count(report.num_unsent));
   AppendLine(&text, "Benchmark duration (s):", rate(report.duration_s));
   AppendLine(&text, "Total input tokens:", count(report.input_tokens));
   AppendLine(&text, "Total generated tokens:", count(report.output_tokens));

@@ -33,6 +33,8 @@ struct LoadReport {
   int64_t num_sent = 0;  // Completed, failed and cancelled.
   int64_t num_completed = 0;
   int64_t num_cancelled = 0;  // Because the generator was stopped.
+  // That arrived within the duration of an open loop and were not sent before its end; counted up to a million.
+  int64_t num_unsent = 0;
   std::map<absl::StatusCode, int64_t> failures;
   absl::Status first_error;
   int64_t input_tokens = 0;   // Of the completed requests.
