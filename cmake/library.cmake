@@ -61,6 +61,8 @@ function(quire_test)
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   target_link_libraries(${ARG_NAME} PRIVATE quire_test_paths)
+  # What is tested has -O3; the tests themselves compile a third faster so.
+  target_compile_options(${ARG_NAME} PRIVATE -O1)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   if(NOT ARG_SHARDS)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
