@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/nearest_name.h"
 #include "base/version.h"
 #include "client/admin_commands.h"
 #include "client/bench_command.h"
@@ -101,6 +103,12 @@ int RunModel(Client& client, const std::string& endpoint, OutputFormat format) {
 
 int RunHealth(Client& client, const std::string& endpoint, OutputFormat format, const std::string& service) {
   const absl::StatusOr<bool> is_serving = client.IsServing(service);
+  if (is_serving.status().code() == absl::StatusCode::kNotFound) {
+    std::fprintf(stderr, "quirectl: the manager has no service \"%s\"; there are liveness, readiness, %s and %s\n",
+                 absl::Utf8SafeCHexEscape(service).c_str(), v1::InferenceService::service_full_name(),
+                 v1::AdminService::service_full_name());
+    return kExitRejected;
+  }
   if (!is_serving.ok()) return ReportError(is_serving.status(), endpoint);
   const char* text = *is_serving ? "SERVING" : "NOT_SERVING";
   std::printf(format == OutputFormat::kJson ? "{\"status\":\"%s\"}\n" : "%s\n", text);
@@ -113,11 +121,57 @@ int RunAbort(Client& client, const std::string& endpoint, const std::string& req
   return aborted.ok() ? kExitOk : ReportError(aborted, endpoint);
 }
 
+// Our name of an option of `vllm bench serve`; "" for all others.
+std::string TranslateBenchOption(const std::string& name) {
+  if (name == "--random-input-len") return "--input-tokens N";
+  if (name == "--random-output-len") return "--output-tokens N";
+  if (name == "--max-concurrency") return "--concurrency N, or with --rate --max-in-flight N";
+  return "";
+}
+
+// "; did you mean NAME?", or nothing.
+std::string Suggest(const std::string& typed, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(typed, known);
+  return nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?");
+}
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// The long options of a command, and those of all commands.
+std::vector<std::string> OptionNames(const CLI::App& app, const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* owner : {&command, &app}) {
+    for (const CLI::Option* option : owner->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back(absl::StrCat("--", name));
+    }
+  }
+  return names;
+}
+
+// What an option that no command has is called here.
+std::string SuggestOption(const CLI::App& app, const CLI::App& command, const std::string& typed) {
+  const std::string name = typed.substr(0, typed.find('='));
+  if (command.get_name() == "bench") {
+    if (const std::string translation = TranslateBenchOption(name); !translation.empty()) {
+      return absl::StrCat("; that of `vllm bench serve` is ", translation, " here");
+    }
+  }
+  return Suggest(name, OptionNames(app, command));
+}
+
 // What to say about words that no option and no argument took; `stray` has at least one.
-std::string ExplainStray(const CLI::App* command, const std::vector<std::string>& stray) {
+std::string ExplainStray(const CLI::App& app, const CLI::App* command, const std::vector<std::string>& stray) {
   std::string message = absl::StrCat("unexpected argument \"", stray[0], "\"");
   if (command == nullptr) {
-    return absl::StartsWith(stray[0], "-") ? message : absl::StrCat("there is no command \"", stray[0], "\"");
+    if (absl::StartsWith(stray[0], "-")) return message;
+    return absl::StrCat("there is no command \"", stray[0], "\"", Suggest(stray[0], CommandNames(app)));
+  }
+  if (absl::StartsWith(stray[0], "--") && !absl::StrContains(stray[0], " ")) {
+    return absl::StrCat(message, SuggestOption(app, *command, stray[0]));
   }
   const CLI::Option* text = command->get_option_no_throw("prompt");
   if (text == nullptr) text = command->get_option_no_throw("text");
@@ -139,7 +193,7 @@ int ReportParseError(CLI::App& app, const CLI::ParseError& error) {
   if (!message.empty()) message[0] = absl::ascii_tolower(message[0]);
   const std::vector<std::string> stray = app.remaining(true);
   const bool is_about_stray = command == nullptr || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  if (is_about_stray && !stray.empty()) message = ExplainStray(command, stray);
+  if (is_about_stray && !stray.empty()) message = ExplainStray(app, command, stray);
   return ReportUsage(absl::StrCat(message, "\n  `quirectl", command == nullptr ? "" : " ",
                                   command == nullptr ? "" : command->get_name(), " --help` lists what there is."));
 }

@@ -20,9 +20,13 @@ std::string MissingBlocks(const WaitReport& report) {
   const WaitReason& wait = report.reason;
   const int num_missing = wait.num_blocks - (wait.num_free_blocks - wait.num_watermark_blocks);
   std::string text = absl::StrCat("waits for ", num_missing, " more KV ", num_missing == 1 ? "block" : "blocks", ": ",
-                                  wait.num_blocks, " needed, ", wait.num_free_blocks, " free");
+                                  wait.num_blocks, " needed");
   if (wait.num_watermark_blocks > 0) {
-    absl::StrAppend(&text, ", ", wait.num_watermark_blocks, " of them kept for running requests to grow");
+    absl::StrAppend(&text, ", and ", wait.num_watermark_blocks, wait.num_watermark_blocks == 1 ? " stays" : " stay",
+                    " free for running requests to grow; ", wait.num_free_blocks,
+                    wait.num_free_blocks == 1 ? " is free" : " are free");
+  } else {
+    absl::StrAppend(&text, ", ", wait.num_free_blocks, " free");
   }
   if (report.num_pinned_blocks > 0) absl::StrAppend(&text, "; pins hold ", report.num_pinned_blocks);
   return text;

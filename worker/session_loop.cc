@@ -50,8 +50,9 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epo
   if (is_stopping_) return absl::UnavailableError("the worker is stopping");
   if (is_draining_) return absl::UnavailableError("the worker is draining");
   if (epoch <= last_epoch_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_,
+        current_ == nullptr ? "" : "; a session of that epoch has this worker, perhaps another manager's"));
   }
   last_epoch_ = epoch;
   // One that was never served has nothing to finish; the one served is ended by the loop thread, after its step.

@@ -57,8 +57,22 @@ void AppendLine(std::string* text, const char* title, const std::string& value) 
 }
 
 void AppendTimes(std::string* text, const Times& times) {
-  absl::StrAppendFormat(text, "%-24s %10.2f %10.2f %10.2f %10.2f %10.2f\n", times.title, times.ms->Mean(),
-                        times.ms->Median(), times.ms->Quantile(0.9), times.ms->Quantile(0.99), times.ms->Max());
+  const Samples& ms = *times.ms;
+  absl::StrAppendFormat(text, "%-24s", times.title);
+  for (const double value : {ms.Mean(), ms.Median(), ms.Quantile(0.9), ms.Quantile(0.99), ms.Max()}) {
+    absl::StrAppendFormat(text, " %10s", ms.size() > 0 ? absl::StrFormat("%.2f", value) : "-");
+  }
+  absl::StrAppend(text, "\n");
+}
+
+// Between the first request and the last; nothing with fewer than two, or when all were sent at once.
+std::optional<double> SentRate(const LoadReport& report) {
+  if (report.num_sent < 2 || report.sending_s <= 0) return std::nullopt;
+  return PerSecond(report.num_sent - 1, report.sending_s);
+}
+
+nlohmann::ordered_json NumberOrNull(bool is_known, double value) {
+  return is_known ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
 // What the reader must know before believing the numbers.
@@ -113,12 +127,13 @@ int64_t LoadReport::num_failed() const {
 }
 
 bool LoadReport::could_not_keep_up() const {
-  return lag_ms.Quantile(0.99) > kMaxLagMs;
+  return 100 * lag_ms.CountAbove(kMaxLagMs) > lag_ms.size();
 }
 
 nlohmann::ordered_json ToJson(const LoadReport& report) {
   nlohmann::ordered_json json = {
       {"duration", report.duration_s},
+      {"num_prompts", report.num_sent},
       {"completed", report.num_completed},
       {"failed", report.num_failed()},
       {"cancelled", report.num_cancelled},
@@ -127,27 +142,36 @@ nlohmann::ordered_json ToJson(const LoadReport& report) {
       {"total_input_tokens", report.input_tokens},
       {"total_output_tokens", report.output_tokens},
       {"total_cached_tokens", report.cached_tokens},
-      {"sent_rate", PerSecond(report.num_sent - 1, report.sending_s)},
+      {"sent_rate", NumberOrNull(SentRate(report).has_value(), SentRate(report).value_or(0))},
       {"request_throughput", PerSecond(report.num_completed, report.duration_s)},
       {"request_goodput", nullptr},
+      {"good_request_share", nullptr},
+      {"input_throughput", PerSecond(report.input_tokens, report.duration_s)},
       {"output_throughput", PerSecond(report.output_tokens, report.duration_s)},
       {"total_token_throughput", PerSecond(report.input_tokens + report.output_tokens, report.duration_s)},
       {"max_concurrent_requests", report.max_in_flight},
       {"preemptions", nullptr}};
   for (const auto& [code, count] : report.failures) json["failed_by_code"][CodeName(code)] = count;
-  if (report.has_service_level) json["request_goodput"] = PerSecond(report.num_good, report.duration_s);
+  if (report.has_service_level) {
+    json["request_goodput"] = PerSecond(report.num_good, report.duration_s);
+    json["good_request_share"] = NumberOrNull(report.num_sent > 0, Share(report.num_good, report.num_sent) / 100);
+  }
   if (report.num_preemptions.has_value()) json["preemptions"] = *report.num_preemptions;
   const auto add = [&](const char* name, const Samples& ms) {
-    json[absl::StrCat("mean_", name, "_ms")] = ms.Mean();
-    json[absl::StrCat("median_", name, "_ms")] = ms.Median();
-    json[absl::StrCat("p90_", name, "_ms")] = ms.Quantile(0.9);
-    json[absl::StrCat("p99_", name, "_ms")] = ms.Quantile(0.99);
-    json[absl::StrCat("max_", name, "_ms")] = ms.Max();
+    const auto put = [&](const char* statistic, double value) {
+      json[absl::StrCat(statistic, "_", name, "_ms")] = NumberOrNull(ms.size() > 0, value);
+    };
+    put("mean", ms.Mean());
+    put("median", ms.Median());
+    put("std", ms.StandardDeviation());
+    put("p90", ms.Quantile(0.9));
+    put("p99", ms.Quantile(0.99));
+    put("max", ms.Max());
   };
   for (const Times& times : TimesOf(report)) add(times.name, *times.ms);
   add("send_lag", report.lag_ms);
   json["held_requests"] = report.held_ms.size();
-  json["max_held_ms"] = report.held_ms.Max();
+  json["max_held_ms"] = NumberOrNull(report.held_ms.size() > 0, report.held_ms.Max());
   json["could_not_keep_up"] = report.could_not_keep_up();
   return json;
 }
@@ -171,7 +195,7 @@ std::string ToText(const LoadReport& report) {
   if (report.num_preemptions.has_value()) {
     AppendLine(&text, "Preemptions meanwhile:", count(*report.num_preemptions));
   }
-  AppendLine(&text, "Requests sent (req/s):", rate(PerSecond(report.num_sent - 1, report.sending_s)));
+  AppendLine(&text, "Requests sent (req/s):", SentRate(report).has_value() ? rate(*SentRate(report)) : "-");
   AppendLine(&text, "Request throughput (req/s):", rate(PerSecond(report.num_completed, report.duration_s)));
   if (report.has_service_level) {
     AppendLine(&text, "Request goodput (req/s):",

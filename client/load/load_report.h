@@ -61,10 +61,11 @@ struct LoadReport {
   bool could_not_keep_up() const;
 };
 
-// The report as one JSON object, with the names of `vllm bench serve` where it has one.
+// The report as one JSON object, with the names of `vllm bench serve` where it has one. What nothing was measured of is
+// null.
 nlohmann::ordered_json ToJson(const LoadReport& report);
 
-// The same for people.
+// The same for people; what nothing was measured of is "-".
 std::string ToText(const LoadReport& report);
 
 }  // namespace quire

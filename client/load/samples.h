@@ -15,11 +15,14 @@ class Samples {
 
   int size() const { return static_cast<int>(values_.size()); }
 
-  // The smallest value that at least a share `p` of all do not exceed; 0 without values.
+  // The value at `p` * (size() - 1) of the sorted ones, linear in between as numpy's default; 0 without values.
   double Quantile(double p) const;
   double Median() const { return Quantile(0.5); }
   double Max() const { return Quantile(1); }
   double Mean() const;
+  // Of the population: by size(), not size() - 1. 0 without values.
+  double StandardDeviation() const;
+  int CountAbove(double limit) const;
 
  private:
   mutable std::vector<double> values_;

@@ -51,6 +51,12 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
            Wrong{{"abort", ""}, "request_id is empty"},
            Wrong{{"-o", "yaml", "status"}, "--output: yaml not in {text,table,json}"},
            Wrong{{"no-such-command"}, "there is no command \"no-such-command\""},
+           Wrong{{"stauts"}, "there is no command \"stauts\"; did you mean status?"},
+           Wrong{{"generate", "hello", "--max-tokns=5"}, "\"--max-tokns=5\"; did you mean --max-tokens?"},
+           Wrong{{"status", "--endpiont", "host:1"}, "\"--endpiont\"; did you mean --endpoint?"},
+           Wrong{{"bench", "--random-input-len", "5"}, "that of `vllm bench serve` is --input-tokens N here"},
+           Wrong{{"bench", "--max-concurrency", "3"}, "is --concurrency N, or with --rate --max-in-flight N here"},
+           Wrong{{"--token", "sec\nret", "status"}, "the token has a character that a header cannot carry"},
            Wrong{{}, "a subcommand is required"},
        }) {
     const Ended run = Quirectl(wrong.arguments);

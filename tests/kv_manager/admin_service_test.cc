@@ -186,7 +186,7 @@ TEST_F(AdminServiceCallTest, ARequestIsExplainedByItsName) {
   EXPECT_EQ(explained_.blocks_needed(), 10u);
   EXPECT_EQ(explained_.blocks_free(), 6u);
   EXPECT_EQ(explained_.explanation(),
-            "waits for 5 more KV blocks: 10 needed, 6 free, 1 of them kept for running requests to grow");
+            "waits for 5 more KV blocks: 10 needed, and 1 stays free for running requests to grow; 6 are free");
   first_context.TryCancel();
   second_context.TryCancel();
 }

@@ -25,7 +25,7 @@ TEST(WaitReportTest, BlocksThatAreMissingAreCounted) {
   const WaitReason reason = {
       .kind = Kind::kBlocks, .num_ahead = 3, .num_blocks = 30, .num_free_blocks = 18, .num_watermark_blocks = 5};
   EXPECT_EQ(Words(reason),
-            "waits for 17 more KV blocks: 30 needed, 18 free, 5 of them kept for running requests to grow; "
+            "waits for 17 more KV blocks: 30 needed, and 5 stay free for running requests to grow; 18 are free; "
             "3 requests are ahead");
   EXPECT_EQ(Words({.kind = Kind::kBlocks, .num_blocks = 4, .num_free_blocks = 3},
                   {.worker = "host:1", .num_pinned_blocks = 2}),

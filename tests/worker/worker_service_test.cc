@@ -172,7 +172,8 @@ TEST_F(WorkerServiceTest, AnOldEpochIsRefusedAndTheSessionGoesOn) {
     late.Open(epoch);
     const grpc::Status status = late.Finish();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-    EXPECT_THAT(status.error_message(), HasSubstr("must be greater than the last one seen, 5"));
+    EXPECT_THAT(status.error_message(),
+                HasSubstr("must be greater than the last one seen, 5; a session of that epoch has this worker"));
   }
   session.Send(FirstPlan());
   EXPECT_EQ(session.Receive().result().step(), 1u);
