@@ -100,6 +100,11 @@ bool IsClean(const v1::WorkerAudit& audit) {
          (audit.num_differences() == 0 && audit.num_row_differences() == 0 && audit.contradiction().empty());
 }
 
+// Its worker was asked, too.
+bool IsWhole(const v1::WorkerAudit& audit) {
+  return audit.rows_not_compared().empty();
+}
+
 // Seconds since the manager's start, with nothing counted: what a first look is compared with.
 double SecondsSinceStart(const v1::GetStatusResponse& status) {
   return std::max<double>(static_cast<double>(status.uptime_seconds()), 1);
@@ -132,8 +137,8 @@ LookCommands::LookCommands(CLI::App* app) {
   CLI::App* audit = app->add_subcommand(
       "audit",
       "Recount who holds every block and compare that with the manager's reference counts, and the block tables in "
-      "the rows of the worker with the manager's. Exit with 1 when something differs and was not repaired. Steps "
-      "wait for it, some 20 ms for 100,000 blocks.");
+      "the rows of the worker with the manager's. Exit with 1 when something differs and was not repaired, with 3 when "
+      "a worker could not be asked. Steps wait for it, some 20 ms for 100,000 blocks.");
   AddWorkerOption(audit);
   audit->add_flag("--repair", repairs_, "Set the counts to what was found, send the tables that differ anew");
   audit_ = audit;
@@ -299,7 +304,8 @@ int LookCommands::RunAudit(Client& client, const CommandContext& context) const 
     for (const v1::WorkerAudit& audit : response->workers()) PrintAudit(audit);
   }
   const auto& audits = response->workers();
-  return std::all_of(audits.begin(), audits.end(), IsClean) ? kExitOk : kExitFailed;
+  if (!std::all_of(audits.begin(), audits.end(), IsClean)) return kExitFailed;
+  return std::all_of(audits.begin(), audits.end(), IsWhole) ? kExitOk : kExitUnavailable;
 }
 
 int LookCommands::RunDrain(Client& client, const CommandContext& context) const {
@@ -336,7 +342,11 @@ int LookCommands::WaitForDrain(Client& client, const CommandContext& context) co
 int LookCommands::RunUndrain(Client& client, const CommandContext& context) const {
   const absl::Status status = client.Undrain(worker_);
   if (!status.ok()) return ReportError(status, context.endpoint);
-  if (context.format == OutputFormat::kJson) PrintJson(v1::UndrainResponse());
+  if (context.format == OutputFormat::kJson) {
+    PrintJson(v1::UndrainResponse());
+  } else {
+    std::printf("worker %s gets requests again\n", worker_.c_str());
+  }
   return kExitOk;
 }
 

@@ -294,8 +294,9 @@ void AdminServiceImpl::StartAudit(const v1::AuditRequest& request, const Call& c
       request.worker(),
       [=, repair = request.repair()](const StepLoop::View& loop) {
         v1::WorkerAudit audit = AuditBlocks(loop, repair);
-        const bool has_tables = loop.scheduler != nullptr && max_wait_ms > 0;
-        if (!has_tables) audit.set_rows_not_compared(max_wait_ms == 0 ? "not asked for" : "the worker has not joined");
+        const bool has_tables = loop.link.is_ready() && max_wait_ms > 0;
+        if (!has_tables)
+          audit.set_rows_not_compared(max_wait_ms == 0 ? "not asked for" : "the worker is not connected");
         {
           const std::lock_guard lock(run->mutex);
           run->audits[loop.address] = std::move(audit);

@@ -16,7 +16,8 @@
 namespace quire {
 
 // The status page for browsers and what it asks for once a second, read-only. Step loops are asked when somebody looks,
-// and then so seldom, however many look, that it takes at most one part in kLoopShare of their time. Thread-safe.
+// and then so seldom, however many look, that it takes at most one part in kLoopShare of their time, or ten seconds
+// apart when a look takes over 20 ms. Thread-safe.
 //
 // The port has no authentication, so single requests (names, tenants, sizes, what blocks they hold) are shown only when
 // the operator says so, who knows whether a proxy is before the port; then only to a local user (see HttpRequest), and

@@ -79,6 +79,7 @@ absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* schedul
 }
 
 void TableAuditor::OnRound(int64_t now_us, int num_running) {
+  if (asked_.empty()) return;
   if (num_running == 0) Answer(&asked_, {});
   std::vector<Asked> late;
   std::erase_if(asked_, [&](Asked& asked) {

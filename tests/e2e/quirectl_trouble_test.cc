@@ -119,6 +119,17 @@ TEST_F(QuirectlTroubleTest, ControlCEndsTheCallInSilenceAndFreesItsBlocks) {
   EXPECT_TRUE(cluster_->WaitUntilIdle());
 }
 
+TEST(QuirectlLostWorkerTest, WhatCouldNotBeAskedExitsWithThree) {
+  Cluster cluster({.model = BundledModel()});
+  EXPECT_EQ(Quirectl(cluster.endpoint(), {"audit"}).exit_code, 0);
+  cluster.worker(0).Signal(SIGKILL);
+  while (Quirectl(cluster.endpoint(), {"health", "readiness"}).exit_code == 0) continue;
+  const Ended audit = Quirectl(cluster.endpoint(), {"audit"});
+  EXPECT_EQ(audit.exit_code, 3);
+  EXPECT_THAT(audit.output, HasSubstr("its rows were not compared: the worker is not connected"));
+  EXPECT_EQ(Quirectl(cluster.endpoint(), {"blocks"}).exit_code, 3);
+}
+
 TEST(QuirectlLostManagerTest, TheTextStaysAndOneLineFollows) {
   Cluster cluster({.model = BundledModel()});
   Process process({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once\nupon", "--echo",

@@ -314,6 +314,9 @@ TEST_F(AdminLookTest, AnAuditComparesTheRowsOfTheWorkerAndRepairsThem) {
   EXPECT_TRUE(found.is_repaired());
   EXPECT_EQ(audit_steps(false).num_row_differences(), 0u);
   EXPECT_TRUE(worker.error().ok()) << worker.error();
+  worker.Kill();
+  while (is_ready_) std::this_thread::yield();
+  EXPECT_EQ(Audit(false, 60'000).rows_not_compared(), "the worker is not connected");
 }
 
 TEST_F(AdminLookTest, ADrainedWorkerGetsNoRequestsAndFinishesItsOwn) {
