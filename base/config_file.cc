@@ -14,11 +14,6 @@
 namespace quire {
 namespace {
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 std::string At(const std::string& name, const YAML::Mark& mark) {
   return mark.line < 0 ? name : absl::StrCat(name, ":", mark.line + 1);
 }
@@ -26,22 +21,24 @@ std::string At(const std::string& name, const YAML::Mark& mark) {
 absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node& key, const YAML::Node& value) {
   ConfigEntry entry;
   entry.key_at = At(name, key.Mark());
-  if (!key.IsScalar()) return Bad(entry.key_at, ": a key must be a word");
+  if (!key.IsScalar()) return InvalidArgument(entry.key_at, ": a key must be a word");
   entry.key = key.Scalar();
   // Nothing has no place of its own.
   if (value.IsNull()) {
-    return Bad(entry.key_at, ": ", entry.key, " has no value; nothing is written \"\", or [] for a list");
+    return InvalidArgument(entry.key_at, ": ", entry.key, " has no value; nothing is written \"\", or [] for a list");
   }
   entry.value_at = At(name, value.Mark());
   if (value.IsScalar()) {
     entry.values = {value.Scalar()};
     return entry;
   }
-  if (!value.IsSequence()) return Bad(entry.value_at, ": ", entry.key, " is a map, it must be a value or a list");
+  if (!value.IsSequence())
+    return InvalidArgument(entry.value_at, ": ", entry.key, " is a map, it must be a value or a list");
   entry.is_list = true;
   for (const YAML::Node& item : value) {
     if (!item.IsScalar()) {
-      return Bad(At(name, item.Mark()), ": item ", entry.values.size() + 1, " of ", entry.key, " is not a value");
+      return InvalidArgument(At(name, item.Mark()), ": item ", entry.values.size() + 1, " of ", entry.key,
+                             " is not a value");
     }
     entry.values.push_back(item.Scalar());
   }
@@ -51,9 +48,9 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node&
 absl::StatusOr<std::vector<ConfigEntry>> ReadDocument(const std::string& name, const std::string& text) {
   std::vector<ConfigEntry> entries;
   const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-  if (documents.size() > 1) return Bad(name, ": it has ", documents.size(), " documents, it must be one");
+  if (documents.size() > 1) return InvalidArgument(name, ": it has ", documents.size(), " documents, it must be one");
   if (documents.empty() || documents[0].IsNull()) return entries;
-  if (!documents[0].IsMap()) return Bad(At(name, documents[0].Mark()), ": it must be lines of key: value");
+  if (!documents[0].IsMap()) return InvalidArgument(At(name, documents[0].Mark()), ": it must be lines of key: value");
   for (const auto& pair : documents[0]) {
     QUIRE_ASSIGN_OR_RETURN(entries.emplace_back(), ReadEntry(name, pair.first, pair.second));
   }
@@ -76,18 +73,18 @@ absl::StatusOr<std::vector<ConfigEntry>> ParseConfig(const std::string& name, co
   try {
     return ReadDocument(name, text);
   } catch (const YAML::Exception& error) {
-    return Bad(At(name, error.mark), ": it is not YAML: ", error.msg);
+    return InvalidArgument(At(name, error.mark), ": it is not YAML: ", error.msg);
   }
 }
 
 absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return Bad(path, ": it cannot be read: ", std::strerror(errno));
+  if (!in) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
   std::string text(kMaxConfigBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) return Bad(path, ": it cannot be read: ", std::strerror(errno));
+  if (in.bad()) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxConfigBytes) return Bad(path, ": it has more than ", kMaxConfigBytes, " bytes");
+  if (text.size() > kMaxConfigBytes) return InvalidArgument(path, ": it has more than ", kMaxConfigBytes, " bytes");
   return ParseConfig(path, text);
 }
 

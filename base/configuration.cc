@@ -33,11 +33,6 @@ namespace {
 
 constexpr absl::string_view kDefault = "default";
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 // What to do, not how: only for the command line.
 bool IsCommand(absl::string_view name) {
   return name == "check_config" || name == "print_effective_config";
@@ -77,7 +72,7 @@ absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* c
     } else if (!IsServiceLink(name)) {
       const std::string nearest = NearestName(absl::string_view(name).substr(prefix.size()), known);
       const std::string hint = nearest.empty() ? "see --help" : absl::StrCat("did you mean ", prefix, nearest, "?");
-      first.Update(Bad("the environment has ", name, ", which is no flag; ", hint));
+      first.Update(InvalidArgument("the environment has ", name, ", which is no flag; ", hint));
     }
   }
   return first;
@@ -87,15 +82,16 @@ absl::StatusOr<FlagValue> FromEntry(const ProgramFlags& flags, const ConfigEntry
   const std::vector<std::string> keys = FileKeys(flags);
   const std::string name = absl::StrReplaceAll(entry.key, {{"-", "_"}});
   if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
-    return Bad(entry.key_at, ": unknown key ", entry.key, ";", DidYouMean(name, keys));
+    return InvalidArgument(entry.key_at, ": unknown key ", entry.key, ";", DidYouMean(name, keys));
   }
   if (entry.is_list && !IsList(flags, name)) {
-    return Bad(entry.value_at, ": ", name, " is a list, it must be one value");
+    return InvalidArgument(entry.value_at, ": ", name, " is a list, it must be one value");
   }
   for (size_t i = 0; entry.is_list && i < entry.values.size(); ++i) {
     const std::string& item = entry.values[i];
     if (!item.empty() && !absl::StrContains(item, ",")) continue;
-    return Bad(entry.value_at, ": item ", i + 1, " of ", name, " is '", item, "', it must be text without a comma");
+    return InvalidArgument(entry.value_at, ": item ", i + 1, " of ", name, " is '", item,
+                           "', it must be text without a comma");
   }
   return FlagValue{absl::FindCommandLineFlag(name), absl::StrJoin(entry.values, ","),
                    absl::StrCat(entry.value_at, ": ", name), entry.value_at};
@@ -113,7 +109,8 @@ absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::v
     }
     const auto [first, is_new] = given_at.emplace(value->flag->Name(), entry.key_at);
     if (!is_new) {
-      error.Update(Bad(entry.key_at, ": ", value->flag->Name(), " is given twice, first at ", first->second));
+      error.Update(
+          InvalidArgument(entry.key_at, ": ", value->flag->Name(), " is given twice, first at ", first->second));
     }
     values->push_back(*value);
   }

@@ -16,7 +16,7 @@
 //   I 2026-01-31T12:00:00.123Z worker node1:50061 joined
 // and as JSON, with what was Named as fields besides:
 //   {"time":"2026-01-31T12:00:00.123456Z","severity":"INFO","message":"worker node1:50061 joined",
-//    "source":"kv_manager/step_loop.cc:264","pid":7,"thread":12,"worker":"node1:50061"}
+//    "source":"kv_manager/engine/step_loop.cc:264","pid":7,"thread":12,"worker":"node1:50061"}
 // A line is one line and valid UTF-8 whatever bytes are in its message: control characters and bytes that are no UTF-8
 // read \n, \t or \xff.
 

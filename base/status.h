@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 // Returns from the enclosing function when `expr` is an error.
 #define QUIRE_RETURN_IF_ERROR(expr)                                                  \
@@ -20,5 +21,15 @@
   lhs = *std::move(name)
 #define QUIRE_CONCAT(a, b) QUIRE_CONCAT_IMPL(a, b)
 #define QUIRE_CONCAT_IMPL(a, b) a##b
+
+namespace quire {
+
+// INVALID_ARGUMENT with a message that is put together from `parts`, as absl::StrCat does.
+template <typename... Parts>
+absl::Status InvalidArgument(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+}  // namespace quire
 
 #endif  // QUIRE_BASE_STATUS_H_

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "bench/clocks.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kv_manager/wire.h"
+#include "kv_manager/worker_link/wire.h"
 #include "scheduler/step_plan.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"

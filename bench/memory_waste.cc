@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "bench/null_worker.h"
 #include "bench/step_time.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {

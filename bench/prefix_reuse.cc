@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "bench/clocks.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "bench/null_worker.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/check.h"
-#include "bench/null_worker.h"
 #include "bench/clocks.h"
-#include "kv_manager/paged_block_manager.h"
-#include "kv_manager/wire.h"
+#include "bench/null_worker.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/worker_link/wire.h"
 #include "quire/v1/worker.pb.h"
 #include "scheduler/scheduler.h"
 

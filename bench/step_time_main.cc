@@ -12,10 +12,10 @@
 #include "base/status.h"
 #include "bench/bench_main.h"
 #include "bench/local_worker.h"
+#include "bench/step_time.h"
 #include "client/load/request_lengths.h"
 #include "client/load/samples.h"
-#include "bench/step_time.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "scheduler/scheduler.h"
 
 ABSL_FLAG(std::string, model, "models/tales", "Directory of the model.");

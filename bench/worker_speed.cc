@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/status.h"
-#include "bench/local_worker.h"
 #include "bench/clocks.h"
+#include "bench/local_worker.h"
 #include "client/load/random.h"
 #include "kernels/cpu/backend.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {

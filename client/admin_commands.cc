@@ -11,10 +11,6 @@
 namespace quire {
 namespace {
 
-unsigned long long Big(uint64_t value) {
-  return value;
-}
-
 // One line for people; a part that says nothing is left out.
 std::string BlocksInWords(const v1::WorkerStatus& worker) {
   const v1::BlockCounts& blocks = worker.blocks();

@@ -16,10 +16,6 @@
 namespace quire {
 namespace {
 
-unsigned long long Big(uint64_t value) {
-  return value;
-}
-
 // The first message about each of the workers.
 absl::StatusOr<std::map<std::string, v1::WatchBlocksResponse>> TakeSnapshots(Client& client, const std::string& worker,
                                                                              std::set<std::string> wanted,

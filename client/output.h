@@ -1,6 +1,7 @@
 #ifndef QUIRE_CLIENT_OUTPUT_H_
 #define QUIRE_CLIENT_OUTPUT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,6 +23,11 @@ enum ExitCode {
 };
 
 enum class OutputFormat { kText, kJson };
+
+// The argument of printf's %llu, whose type differs from uint64_t on some systems.
+inline unsigned long long Big(uint64_t value) {
+  return value;
+}
 
 // Prints `message` as one line of JSON with the names of the proto fields.
 void PrintJson(const google::protobuf::Message& message);

@@ -4,10 +4,10 @@
 
 add_library(quire_options INTERFACE)
 target_compile_features(quire_options INTERFACE cxx_std_20)
-# -Wrestrict has false positives on std::string concatenation in GCC 12.
+# -Wrestrict has false positives on std::string concatenation in GCC 12, -Wsubobject-linkage in unity builds.
 target_compile_options(quire_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra $<$<BOOL:${QUIRE_WARNINGS_AS_ERRORS}>:-Werror>
-    -Wno-restrict -fno-math-errno -ffp-contract=off>)
+    $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage> -Wno-restrict -fno-math-errno -ffp-contract=off>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
 # Instrumented code confuses GCC's search for uninitialised values.
@@ -43,24 +43,21 @@ function(quire_binary)
   endif()
 endfunction()
 
-# A test finds its data through QUIRE_SOURCE_DIR and the binaries it starts through QUIRE_BINARY_DIR.
-add_library(quire_test_paths INTERFACE)
-target_compile_definitions(quire_test_paths INTERFACE
-  QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUIRE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-
 # TIMEOUT is in seconds (default 120), four times as long under a sanitizer. With SHARDS the tests of the program are
 # dealt out to so many runs, NAME.0 and on.
+# In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one; those of ALONE are not, because they use
+# names that another source of the test uses as well.
 function(quire_test)
-  cmake_parse_arguments(ARG "" "NAME;SHARDS;TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
-  add_executable(${ARG_NAME} ${ARG_SRCS})
+  add_executable(${ARG_NAME} ${ARG_SRCS} ${ARG_ALONE})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
-  target_link_libraries(${ARG_NAME} PRIVATE quire_test_paths)
   # What is tested has -O3; the tests themselves compile a third faster so.
   target_compile_options(${ARG_NAME} PRIVATE -O1)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -22,11 +22,6 @@ constexpr int64_t kLookEveryUs = 1'000'000;
 constexpr size_t kMaxTenantBytes = 128;
 constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 bool IsTenant(absl::string_view name) {
   return name.size() <= kMaxTenantBytes && std::all_of(name.begin(), name.end(), absl::ascii_isgraph);
 }
@@ -42,19 +37,22 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     if (line.empty() || line[0] == '#') continue;
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     const bool is_admin = words.size() == 3 && words[2] == "admin";
-    if (words.size() != 2 && !is_admin) return Bad("line ", number, " has ", words.size(), " words, ", kForm);
+    if (words.size() != 2 && !is_admin)
+      return InvalidArgument("line ", number, " has ", words.size(), " words, ", kForm);
     if (!IsTenant(words[0])) {
-      return Bad("line ", number, " has a tenant of ", words[0].size(), " bytes, it must be at most ", kMaxTenantBytes,
-                 " visible ASCII characters");
+      return InvalidArgument("line ", number, " has a tenant of ", words[0].size(), " bytes, it must be at most ",
+                             kMaxTenantBytes, " visible ASCII characters");
     }
     const absl::string_view hex = words[1];
     Entry entry{.digest = {}, .caller = {.tenant = std::string(words[0]), .is_admin = is_admin}};
     if (hex.size() != 2 * entry.digest.size() || !std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit)) {
-      return Bad("line ", number, " has a digest of ", hex.size(), " characters, it must be 64 hexadecimal digits");
+      return InvalidArgument("line ", number, " has a digest of ", hex.size(),
+                             " characters, it must be 64 hexadecimal digits");
     }
     const std::string bytes = absl::HexStringToBytes(hex);
     std::copy(bytes.begin(), bytes.end(), entry.digest.begin());
-    if (table.entries_.size() == kMaxTokens) return Bad("line ", number, " is one too many, the limit is ", kMaxTokens);
+    if (table.entries_.size() == kMaxTokens)
+      return InvalidArgument("line ", number, " is one too many, the limit is ", kMaxTokens);
     table.entries_.push_back(std::move(entry));
   }
   return table;
@@ -90,11 +88,11 @@ TokenFile::Version TokenFile::ReadVersion() const {
 
 absl::Status TokenFile::Read(const Version& version) {
   const absl::StatusOr<std::string> text = ReadFile(path_);
-  if (!text.ok()) return Bad(text.status().message());
+  if (!text.ok()) return InvalidArgument(text.status().message());
   // Right or wrong: it is not read again until it changes. What could not be read is.
   version_ = version;
   absl::StatusOr<TokenTable> table = TokenTable::Parse(*text);
-  if (!table.ok()) return Bad(path_, ": ", table.status().message());
+  if (!table.ok()) return InvalidArgument(path_, ": ", table.status().message());
   table_ = std::make_shared<const TokenTable>(*std::move(table));
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -52,7 +53,7 @@ std::string ShortFlagTable(const std::vector<std::string>& names) {
 }
 
 std::string MadeSection(const std::string& path, const std::string& section, const std::string& text) {
-  const std::string file = absl::StrCat(QUIRE_SOURCE_DIR, "/", path);
+  const std::string file = SourcePath(path);
   std::ifstream in(file);
   std::string whole(std::istreambuf_iterator<char>(in), {});
   const std::string start = absl::StrCat("<!-- ", section, " -->\n");

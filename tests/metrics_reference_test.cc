@@ -10,9 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "kv_manager/metrics.h"
+#include "kv_manager/metrics/metrics.h"
 #include "serving/certificate_metrics.h"
-#include "tests/kv_manager/some_status.h"
+#include "tests/kv_manager/metrics/some_status.h"
+#include "tests/test_paths.h"
 #include "worker/metrics.h"
 
 namespace quire {
@@ -82,7 +83,7 @@ std::string Reference() {
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {
-  const std::string path = absl::StrCat(QUIRE_SOURCE_DIR, "/docs/metrics.md");
+  const std::string path = SourcePath("docs/metrics.md");
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << Reference();
   std::ifstream in(path);
   const std::string text(std::istreambuf_iterator<char>(in), {});

@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -67,7 +68,7 @@ std::vector<std::string> ReadLines(const fs::path& path) {
 
 std::vector<SourceFile> FilesWithExtension(const std::set<std::string>& extensions) {
   std::vector<SourceFile> files;
-  const fs::path root = QUIRE_SOURCE_DIR;
+  const fs::path root = SourcePath("");
   for (const std::string& folder : kFolders) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {

@@ -13,11 +13,6 @@ namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 // What the rows hold now.
 v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
   v1::RowTables tables;
@@ -134,21 +129,22 @@ absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
   for (int i = 0; i < plan.fork_rows_size(); ++i) {
     const SequenceRow& parent = rows_[plan.fork_parents(i)];
     if (!parent.is_started()) {
-      return Bad("fork_parents[", i, "] is ", plan.fork_parents(i), ", which no sequence has taken");
+      return InvalidArgument("fork_parents[", i, "] is ", plan.fork_parents(i), ", which no sequence has taken");
     }
     rows_[plan.fork_rows(i)].Fork(parent, SequenceId{plan.fork_sequences(i)}, plan.fork_sample_indices(i));
   }
   for (int i = 0; i < plan.append_rows_size(); ++i) {
     SequenceRow& row = rows_[plan.append_rows(i)];
     if (!row.is_started()) {
-      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which no sequence has taken");
+      return InvalidArgument("append_rows[", i, "] is ", plan.append_rows(i), ", which no sequence has taken");
     }
     if (row.sampling().num_candidates() == 0) {
-      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which draws its tokens: its num_candidates is 0");
+      return InvalidArgument("append_rows[", i, "] is ", plan.append_rows(i),
+                             ", which draws its tokens: its num_candidates is 0");
     }
     if (row.num_tokens() >= limits_.max_context_tokens) {
-      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which has ", row.num_tokens(),
-                 " tokens, the model's context is ", limits_.max_context_tokens);
+      return InvalidArgument("append_rows[", i, "] is ", plan.append_rows(i), ", which has ", row.num_tokens(),
+                             " tokens, the model's context is ", limits_.max_context_tokens);
     }
     row.Append(static_cast<TokenId>(plan.append_token_ids(i)));
   }

@@ -76,11 +76,6 @@ namespace {
 constexpr int kMaxTokensPerStep = 1 << 20;
 constexpr int kMaxThreads = 1024;
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max) {
   return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
 }
@@ -89,7 +84,8 @@ absl::Status CheckBlockSize(int block_size) {
   const bool is_small = block_size == 1 || block_size == 2 || block_size == 4 || block_size == 8;
   if (is_small || (block_size > 0 && block_size % 16 == 0 && block_size <= kMaxWorkerBlockSize))
     return absl::OkStatus();
-  return Bad("--block-size is ", block_size, ", it must be 1, 2, 4, 8 or a multiple of 16 up to ", kMaxWorkerBlockSize);
+  return InvalidArgument("--block-size is ", block_size, ", it must be 1, 2, 4, 8 or a multiple of 16 up to ",
+                         kMaxWorkerBlockSize);
 }
 
 absl::StatusOr<PoolRequest> ReadPool() {
@@ -99,17 +95,17 @@ absl::StatusOr<PoolRequest> ReadPool() {
   const double fraction = absl::GetFlag(FLAGS_memory_fraction);
   if (!bytes.empty()) {
     const absl::StatusOr<int64_t> parsed = ParseBytes(bytes);
-    if (!parsed.ok()) return Bad("--kv-bytes: ", parsed.status().message());
+    if (!parsed.ok()) return InvalidArgument("--kv-bytes: ", parsed.status().message());
     pool.bytes = *parsed;
   }
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("num_blocks", blocks, 0, kMaxWorkerBlocks));
   if (blocks > 0) pool.num_blocks = blocks;
   if (!(fraction >= 0 && fraction <= 1)) {
-    return Bad("--memory-fraction is ", fraction, ", it must be above 0 and at most 1");
+    return InvalidArgument("--memory-fraction is ", fraction, ", it must be above 0 and at most 1");
   }
   if (fraction > 0) pool.memory_fraction = fraction;
   if (pool.bytes.has_value() + pool.num_blocks.has_value() + pool.memory_fraction.has_value() > 1) {
-    return Bad("--kv-bytes, --num-blocks and --memory-fraction exclude each other");
+    return InvalidArgument("--kv-bytes, --num-blocks and --memory-fraction exclude each other");
   }
   return pool;
 }
@@ -118,7 +114,7 @@ absl::StatusOr<int64_t> ReadSwapBytes() {
   const std::string bytes = absl::GetFlag(FLAGS_swap_bytes);
   if (bytes == "0") return 0;
   const absl::StatusOr<int64_t> parsed = ParseBytes(bytes);
-  if (!parsed.ok()) return Bad("--swap-bytes: ", parsed.status().message());
+  if (!parsed.ok()) return InvalidArgument("--swap-bytes: ", parsed.status().message());
   return parsed;
 }
 
@@ -133,8 +129,8 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
   const std::vector<cpu::Isa> supported = cpu::SupportedIsas();
   if (!kernels || std::find(supported.begin(), supported.end(), *kernels) != supported.end()) return kernels;
   const auto append_name = [](std::string* out, cpu::Isa isa) { absl::StrAppend(out, cpu::Name(isa)); };
-  return Bad("--cpu-kernels is ", cpu::Name(*kernels), ", this machine has ",
-             absl::StrJoin(supported, ", ", append_name));
+  return InvalidArgument("--cpu-kernels is ", cpu::Name(*kernels), ", this machine has ",
+                         absl::StrJoin(supported, ", ", append_name));
 }
 
 // "cpu": none.
@@ -147,7 +143,7 @@ absl::StatusOr<std::optional<int>> ReadGpu() {
   int gpu;
   if (absl::ConsumePrefix(&ordinal, "cuda:") && absl::SimpleAtoi(ordinal, &gpu) && gpu >= 0 && gpu < kMaxGpus)
     return gpu;
-  return Bad("--device is \"", device, "\", it must be cpu, cuda or cuda:N with N in 0 .. ", kMaxGpus - 1);
+  return InvalidArgument("--device is \"", device, "\", it must be cpu, cuda or cuda:N with N in 0 .. ", kMaxGpus - 1);
 }
 
 std::string LastPart(absl::string_view path) {
@@ -160,7 +156,7 @@ std::string LastPart(absl::string_view path) {
 absl::StatusOr<WorkerOptions> ReadOptions() {
   WorkerOptions options;
   options.model = absl::GetFlag(FLAGS_model);
-  if (options.model.empty()) return Bad("--model is missing: the directory of a model");
+  if (options.model.empty()) return InvalidArgument("--model is missing: the directory of a model");
   options.model_name = absl::GetFlag(FLAGS_model_name);
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));

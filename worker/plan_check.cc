@@ -9,19 +9,14 @@ namespace {
 
 using Column = google::protobuf::RepeatedField<uint32_t>;
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 absl::Status CheckLength(const char* field, int64_t length, const char* other, int64_t other_length) {
   if (length == other_length) return absl::OkStatus();
-  return Bad(field, " has ", length, " entries, ", other, " has ", other_length);
+  return InvalidArgument(field, " has ", length, " entries, ", other, " has ", other_length);
 }
 
 absl::Status CheckBelow(const char* field, const Column& ids, uint32_t limit) {
   for (int i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= limit) return Bad(field, "[", i, "] is ", ids[i], ", it must be below ", limit);
+    if (ids[i] >= limit) return InvalidArgument(field, "[", i, "] is ", ids[i], ", it must be below ", limit);
   }
   return absl::OkStatus();
 }
@@ -30,7 +25,8 @@ absl::Status CheckBelow(const char* field, const Column& ids, uint32_t limit) {
 absl::Status MarkDestinations(const char* field, const Column& ids, MarkSet* marks) {
   marks->Clear();
   for (int i = 0; i < ids.size(); ++i) {
-    if (!marks->Mark(ids[i])) return Bad(field, "[", i, "] is ", ids[i], ", which is a destination already");
+    if (!marks->Mark(ids[i]))
+      return InvalidArgument(field, "[", i, "] is ", ids[i], ", which is a destination already");
   }
   return absl::OkStatus();
 }
@@ -47,7 +43,7 @@ PlanCheck::PlanCheck(const WorkerLimits& limits)
       host_blocks_(limits.num_host_blocks) {}
 
 absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) {
-  if (plan.step() != expected_step) return Bad("step is ", plan.step(), ", expected is ", expected_step);
+  if (plan.step() != expected_step) return InvalidArgument("step is ", plan.step(), ", expected is ", expected_step);
   QUIRE_RETURN_IF_ERROR(CheckSwaps(plan));
   QUIRE_RETURN_IF_ERROR(CheckCopies(plan));
   QUIRE_RETURN_IF_ERROR(CheckStarts(plan));
@@ -64,8 +60,8 @@ absl::Status PlanCheck::CheckSwaps(const v1::StepPlan& plan) {
       CheckLength("swap_out_host_blocks", plan.swap_out_host_blocks_size(), "swap_out_blocks", num_outs));
   QUIRE_RETURN_IF_ERROR(CheckLength("swap_in_host_blocks", plan.swap_in_host_blocks_size(), "swap_in_blocks", num_ins));
   if (limits_.num_host_blocks == 0 && num_outs + num_ins > 0) {
-    return Bad("swap_out_blocks has ", num_outs, " entries and swap_in_blocks ", num_ins,
-               ", this worker has no host tier");
+    return InvalidArgument("swap_out_blocks has ", num_outs, " entries and swap_in_blocks ", num_ins,
+                           ", this worker has no host tier");
   }
   QUIRE_RETURN_IF_ERROR(CheckBelow("swap_out_blocks", plan.swap_out_blocks(), limits_.num_blocks));
   QUIRE_RETURN_IF_ERROR(CheckBelow("swap_out_host_blocks", plan.swap_out_host_blocks(), limits_.num_host_blocks));
@@ -83,7 +79,7 @@ absl::Status PlanCheck::CheckCopies(const v1::StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(MarkDestinations("copy_destinations", plan.copy_destinations(), &blocks_));
   for (int i = 0; i < plan.copy_sources_size(); ++i) {
     if (blocks_.IsMarked(plan.copy_sources(i))) {
-      return Bad("copy_sources[", i, "] is ", plan.copy_sources(i), ", which is a destination as well");
+      return InvalidArgument("copy_sources[", i, "] is ", plan.copy_sources(i), ", which is a destination as well");
     }
   }
   return absl::OkStatus();
@@ -95,9 +91,10 @@ absl::Status PlanCheck::CheckStarts(const v1::StepPlan& plan) {
     const uint32_t row = plan.starts(i).row();
     const std::string path = absl::StrCat("starts[", i, "]");
     if (row >= static_cast<uint32_t>(limits_.max_sequences)) {
-      return Bad(path, ".row is ", row, ", it must be below ", limits_.max_sequences);
+      return InvalidArgument(path, ".row is ", row, ", it must be below ", limits_.max_sequences);
     }
-    if (!started_rows_.Mark(row)) return Bad(path, ".row is ", row, ", which another start of the plan takes");
+    if (!started_rows_.Mark(row))
+      return InvalidArgument(path, ".row is ", row, ", which another start of the plan takes");
     QUIRE_RETURN_IF_ERROR(CheckSequenceStart(plan.starts(i), limits_, path));
   }
   return absl::OkStatus();
@@ -115,14 +112,14 @@ absl::Status PlanCheck::CheckForks(const v1::StepPlan& plan) {
     const uint32_t row = plan.fork_rows(i);
     const uint32_t parent = plan.fork_parents(i);
     if (started_rows_.IsMarked(row)) {
-      return Bad("fork_rows[", i, "] is ", row, ", which a start of the plan takes");
+      return InvalidArgument("fork_rows[", i, "] is ", row, ", which a start of the plan takes");
     }
-    if (parent == row) return Bad("fork_parents[", i, "] is ", parent, ", which is the fork's own row");
+    if (parent == row) return InvalidArgument("fork_parents[", i, "] is ", parent, ", which is the fork's own row");
     if (forked_rows_.IsMarked(parent)) {
-      return Bad("fork_parents[", i, "] is ", parent, ", which an earlier fork of the plan takes");
+      return InvalidArgument("fork_parents[", i, "] is ", parent, ", which an earlier fork of the plan takes");
     }
     if (!forked_rows_.Mark(row, i)) {
-      return Bad("fork_rows[", i, "] is ", row, ", which an earlier fork of the plan takes");
+      return InvalidArgument("fork_rows[", i, "] is ", row, ", which an earlier fork of the plan takes");
     }
   }
   return absl::OkStatus();
@@ -136,7 +133,8 @@ absl::Status PlanCheck::CheckAppends(const v1::StepPlan& plan) {
   appended_rows_.Clear();
   for (int i = 0; i < num_appends; ++i) {
     if (!appended_rows_.Mark(plan.append_rows(i))) {
-      return Bad("append_rows[", i, "] is ", plan.append_rows(i), ", which an earlier append of the plan has");
+      return InvalidArgument("append_rows[", i, "] is ", plan.append_rows(i),
+                             ", which an earlier append of the plan has");
     }
   }
   return absl::OkStatus();
@@ -157,10 +155,11 @@ absl::Status PlanCheck::CheckSlices(const v1::StepPlan& plan) {
   sliced_rows_.Clear();
   for (int i = 0; i < num_slices; ++i) {
     if (!sliced_rows_.Mark(plan.slice_rows(i), i)) {
-      return Bad("slice_rows[", i, "] is ", plan.slice_rows(i), ", which an earlier slice of the plan has");
+      return InvalidArgument("slice_rows[", i, "] is ", plan.slice_rows(i), ", which an earlier slice of the plan has");
     }
     if (static_cast<uint8_t>(plan.slice_samples()[i]) > 1) {
-      return Bad("slice_samples[", i, "] is ", static_cast<uint8_t>(plan.slice_samples()[i]), ", allowed are 0 and 1");
+      return InvalidArgument("slice_samples[", i, "] is ", static_cast<uint8_t>(plan.slice_samples()[i]),
+                             ", allowed are 0 and 1");
     }
   }
   for (int i = 0; i < num_slices; ++i) {
@@ -175,17 +174,21 @@ absl::Status PlanCheck::CheckSliceSums(const v1::StepPlan& plan) const {
   for (uint32_t slice_tokens : plan.slice_num_tokens()) num_tokens += slice_tokens;
   for (uint32_t slice_tail_length : plan.slice_tail_lengths()) tail_length += slice_tail_length;
   if (num_tokens > static_cast<uint64_t>(limits_.max_tokens_per_step)) {
-    return Bad("slice_num_tokens add up to ", num_tokens, ", the limit per step is ", limits_.max_tokens_per_step);
+    return InvalidArgument("slice_num_tokens add up to ", num_tokens, ", the limit per step is ",
+                           limits_.max_tokens_per_step);
   }
   if (tail_length != static_cast<uint64_t>(plan.block_tails_size())) {
-    return Bad("slice_tail_lengths add up to ", tail_length, ", block_tails has ", plan.block_tails_size(), " entries");
+    return InvalidArgument("slice_tail_lengths add up to ", tail_length, ", block_tails has ", plan.block_tails_size(),
+                           " entries");
   }
   return absl::OkStatus();
 }
 
 absl::Status PlanCheck::CheckEmptySlice(const v1::StepPlan& plan, int index) const {
   const uint32_t row = plan.slice_rows(index);
-  const auto bad = [&](const auto&... parts) { return Bad("slice_num_tokens[", index, "] is 0, ", parts...); };
+  const auto bad = [&](const auto&... parts) {
+    return InvalidArgument("slice_num_tokens[", index, "] is 0, ", parts...);
+  };
   if (!forked_rows_.IsMarked(row)) return bad("it must be at least 1: no fork of the plan takes row ", row);
   if (plan.slice_samples()[index] == 0) return bad("such a slice samples, slice_samples[", index, "] is 0");
   const uint32_t parent = plan.fork_parents(static_cast<int>(forked_rows_.Owner(row)));

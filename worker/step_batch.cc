@@ -4,14 +4,7 @@
 #include "base/status.h"
 
 namespace quire {
-namespace {
-
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 StepBatch::StepBatch(const WorkerLimits& limits)
     : limits_(limits), writers_(limits.num_blocks), sliced_rows_(limits.max_sequences) {
@@ -78,36 +71,39 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
   const int64_t first = plan.slice_first_positions(index);
   const int64_t end = first + plan.slice_num_tokens(index);
   if (!row.is_started()) {
-    return Bad("slice_rows[", index, "] is ", plan.slice_rows(index), ", which no sequence has taken");
+    return InvalidArgument("slice_rows[", index, "] is ", plan.slice_rows(index), ", which no sequence has taken");
   }
   if (end > row.num_tokens()) {
-    return Bad("slice ", index, " ends at position ", end, ", its row has ", row.num_tokens(), " tokens");
+    return InvalidArgument("slice ", index, " ends at position ", end, ", its row has ", row.num_tokens(), " tokens");
   }
   if (end > limits_.max_context_tokens) {
-    return Bad("slice ", index, " ends at position ", end, ", the model's context is ", limits_.max_context_tokens);
+    return InvalidArgument("slice ", index, " ends at position ", end, ", the model's context is ",
+                           limits_.max_context_tokens);
   }
   // What comes before a slice without tokens is computed by its parent's slice.
   if (plan.slice_num_tokens(index) > 0 && row.num_computed() >= 0 && first > row.num_computed()) {
-    return Bad("slice_first_positions[", index, "] is ", first, ", its row is computed up to ", row.num_computed());
+    return InvalidArgument("slice_first_positions[", index, "] is ", first, ", its row is computed up to ",
+                           row.num_computed());
   }
   if (plan.slice_samples()[index] != 0 && end != row.num_tokens()) {
-    return Bad("slice ", index, " samples after position ", end, ", its row has ", row.num_tokens(), " tokens");
+    return InvalidArgument("slice ", index, " samples after position ", end, ", its row has ", row.num_tokens(),
+                           " tokens");
   }
   const int64_t table_length = static_cast<int64_t>(row.block_table().size());
   const int64_t first_changed = plan.slice_first_changed_blocks(index);
   const int64_t tail_length = plan.slice_tail_lengths(index);
   if (first_changed > table_length) {
-    return Bad("slice_first_changed_blocks[", index, "] is ", first_changed, ", its row's table has ", table_length,
-               " entries");
+    return InvalidArgument("slice_first_changed_blocks[", index, "] is ", first_changed, ", its row's table has ",
+                           table_length, " entries");
   }
   const int64_t new_length = tail_length == 0 ? table_length : first_changed + tail_length;
   if (new_length > limits_.num_blocks) {
-    return Bad("the block table of slice ", index, " has ", new_length, " entries, the pool has ", limits_.num_blocks,
-               " blocks");
+    return InvalidArgument("the block table of slice ", index, " has ", new_length, " entries, the pool has ",
+                           limits_.num_blocks, " blocks");
   }
   if (new_length < limits_.BlocksFor(static_cast<int>(end))) {
-    return Bad("the block table of slice ", index, " has ", new_length, " entries, ", end, " tokens need ",
-               limits_.BlocksFor(static_cast<int>(end)));
+    return InvalidArgument("the block table of slice ", index, " has ", new_length, " entries, ", end, " tokens need ",
+                           limits_.BlocksFor(static_cast<int>(end)));
   }
   return absl::OkStatus();
 }
@@ -118,7 +114,8 @@ absl::Status StepBatch::ClaimWrites(int index) {
   const int end = limits_.BlocksFor(slice.end_position());
   for (int i = slice.first_position / limits_.block_size; i < end; ++i) {
     if (!writers_.Mark(table[i], index)) {
-      return Bad("block ", table[i], " is written by slice ", index, " and by slice ", writers_.Owner(table[i]));
+      return InvalidArgument("block ", table[i], " is written by slice ", index, " and by slice ",
+                             writers_.Owner(table[i]));
     }
   }
   return absl::OkStatus();
@@ -137,7 +134,8 @@ absl::Status StepBatch::Append(int index) {
   }
   for (int i = 0; i < slice.first_position / block_size; ++i) {
     if (writers_.IsMarked(table[i])) {
-      return Bad("block ", table[i], " is read by slice ", index, " and written by slice ", writers_.Owner(table[i]));
+      return InvalidArgument("block ", table[i], " is read by slice ", index, " and written by slice ",
+                             writers_.Owner(table[i]));
     }
   }
   block_tables_.insert(block_tables_.end(), table.begin(), table.begin() + limits_.BlocksFor(slice.end_position()));

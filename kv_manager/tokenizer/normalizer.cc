@@ -185,25 +185,25 @@ class PrecompiledNormalizer : public Normalizer {
 };
 
 template <typename T, typename... Args>
-std::unique_ptr<Normalizer> Make(Args&&... args) {
+std::unique_ptr<Normalizer> MakeNormalizer(Args&&... args) {
   return std::make_unique<T>(std::forward<Args>(args)...);
 }
 
-absl::StatusOr<std::unique_ptr<Normalizer>> ParseSequence(const JsonValue& json) {
+absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizerSequence(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const auto elements, json.Array("normalizers"));
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (const JsonValue& element : elements) {
     QUIRE_ASSIGN_OR_RETURN(auto step, Normalizer::Parse(element));
     steps.push_back(std::move(step));
   }
-  return Make<SequenceNormalizer>(std::move(steps));
+  return MakeNormalizer<SequenceNormalizer>(std::move(steps));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ParseReplace(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const JsonValue pattern_json, json.Member("pattern"));
   QUIRE_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Parse(pattern_json));
   QUIRE_ASSIGN_OR_RETURN(const std::string_view content, json.String("content"));
-  return Make<ReplaceNormalizer>(std::move(pattern), std::string(content));
+  return MakeNormalizer<ReplaceNormalizer>(std::move(pattern), std::string(content));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ParsePrecompiled(const JsonValue& json) {
@@ -214,31 +214,31 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ParsePrecompiled(const JsonValue& js
     return encoded.Error("is not base64");
   absl::StatusOr<Charsmap> charsmap = Charsmap::Parse(blob);
   if (!charsmap.ok()) return encoded.Error(std::string(charsmap.status().message()));
-  return Make<PrecompiledNormalizer>(*std::move(charsmap));
+  return MakeNormalizer<PrecompiledNormalizer>(*std::move(charsmap));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ParseStrip(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const bool strips_left, json.Bool("strip_left"));
   QUIRE_ASSIGN_OR_RETURN(const bool strips_right, json.Bool("strip_right"));
-  return Make<StripNormalizer>(strips_left, strips_right);
+  return MakeNormalizer<StripNormalizer>(strips_left, strips_right);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Normalizer>> Normalizer::Parse(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view type, json.String("type"));
-  if (type == "Sequence") return ParseSequence(json);
+  if (type == "Sequence") return ParseNormalizerSequence(json);
   if (type == "Replace") return ParseReplace(json);
   if (type == "Precompiled") return ParsePrecompiled(json);
   if (type == "Strip") return ParseStrip(json);
-  if (type == "NFC") return Make<NormalFormNormalizer>(NormalForm::kNfc);
-  if (type == "NFD") return Make<NormalFormNormalizer>(NormalForm::kNfd);
-  if (type == "NFKC") return Make<NormalFormNormalizer>(NormalForm::kNfkc);
-  if (type == "NFKD") return Make<NormalFormNormalizer>(NormalForm::kNfkd);
-  if (type == "Lowercase") return Make<LowercaseNormalizer>();
+  if (type == "NFC") return MakeNormalizer<NormalFormNormalizer>(NormalForm::kNfc);
+  if (type == "NFD") return MakeNormalizer<NormalFormNormalizer>(NormalForm::kNfd);
+  if (type == "NFKC") return MakeNormalizer<NormalFormNormalizer>(NormalForm::kNfkc);
+  if (type == "NFKD") return MakeNormalizer<NormalFormNormalizer>(NormalForm::kNfkd);
+  if (type == "Lowercase") return MakeNormalizer<LowercaseNormalizer>();
   if (type == "Prepend") {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view prefix, json.String("prepend"));
-    return Make<PrependNormalizer>(std::string(prefix));
+    return MakeNormalizer<PrependNormalizer>(std::string(prefix));
   }
   return json.Error(absl::StrCat("normalizer type \"", std::string(type), "\" is not supported"));
 }

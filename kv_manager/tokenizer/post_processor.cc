@@ -53,7 +53,7 @@ absl::StatusOr<PostProcessor> ParseClassification(const JsonValue& json) {
   return processor;
 }
 
-absl::StatusOr<PostProcessor> ParseSequence(const JsonValue& json) {
+absl::StatusOr<PostProcessor> ParsePostProcessorSequence(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const auto elements, json.Array("processors"));
   PostProcessor all;
   for (const JsonValue& element : elements) {
@@ -69,7 +69,7 @@ absl::StatusOr<PostProcessor> ParseSequence(const JsonValue& json) {
 absl::StatusOr<PostProcessor> PostProcessor::Parse(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view type, json.String("type"));
   if (type == "TemplateProcessing") return ParseTemplate(json);
-  if (type == "Sequence") return ParseSequence(json);
+  if (type == "Sequence") return ParsePostProcessorSequence(json);
   if (type == "BertProcessing" || type == "RobertaProcessing") return ParseClassification(json);
   if (type == "ByteLevel") return PostProcessor();  // only moves offsets
   return json.Error(absl::StrCat("post-processor type \"", std::string(type), "\" is not supported"));

@@ -219,7 +219,7 @@ class MetaspacePreTokenizer : public PreTokenizer {
 };
 
 template <typename T, typename... Args>
-std::unique_ptr<PreTokenizer> Make(Args&&... args) {
+std::unique_ptr<PreTokenizer> MakePreTokenizer(Args&&... args) {
   return std::make_unique<T>(std::forward<Args>(args)...);
 }
 
@@ -233,7 +233,7 @@ absl::StatusOr<SplitBehavior> ParseBehavior(const JsonValue& json) {
   return json.Error(absl::StrCat("behavior \"", std::string(name), "\" is not supported"));
 }
 
-absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseSequence(const JsonValue& json) {
+absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizerSequence(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const auto elements, json.Array("pretokenizers"));
   std::vector<std::unique_ptr<PreTokenizer>> steps;
   int num_byte_levels = 0;
@@ -247,7 +247,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseSequence(const JsonValue& jso
     QUIRE_ASSIGN_OR_RETURN(auto step, PreTokenizer::Parse(element));
     steps.push_back(std::move(step));
   }
-  return Make<SequencePreTokenizer>(std::move(steps));
+  return MakePreTokenizer<SequencePreTokenizer>(std::move(steps));
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseSplit(const JsonValue& json) {
@@ -256,18 +256,18 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseSplit(const JsonValue& json) 
   QUIRE_ASSIGN_OR_RETURN(const JsonValue behavior_json, json.Member("behavior"));
   QUIRE_ASSIGN_OR_RETURN(const SplitBehavior behavior, ParseBehavior(behavior_json));
   QUIRE_ASSIGN_OR_RETURN(const bool is_inverted, json.Bool("invert"));
-  return Make<PatternPreTokenizer>(std::move(pattern), behavior, is_inverted);
+  return MakePreTokenizer<PatternPreTokenizer>(std::move(pattern), behavior, is_inverted);
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseByteLevel(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const bool adds_prefix_space, json.Bool("add_prefix_space"));
   QUIRE_ASSIGN_OR_RETURN(const bool uses_regex, json.BoolOr("use_regex", true));
-  if (!uses_regex) return Make<ByteLevelPreTokenizer>(adds_prefix_space, std::nullopt);
+  if (!uses_regex) return MakePreTokenizer<ByteLevelPreTokenizer>(adds_prefix_space, std::nullopt);
   // GPT-2's pattern.
   QUIRE_ASSIGN_OR_RETURN(
       Regex regex,
       Regex::Compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"));
-  return Make<ByteLevelPreTokenizer>(adds_prefix_space, std::optional<Regex>(std::move(regex)));
+  return MakePreTokenizer<ByteLevelPreTokenizer>(adds_prefix_space, std::optional<Regex>(std::move(regex)));
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseMetaspace(const JsonValue& json) {
@@ -295,7 +295,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseMetaspace(const JsonValue& js
     scheme = Scheme::kNever;
   }
   QUIRE_ASSIGN_OR_RETURN(const bool splits, json.BoolOr("split", true));
-  return Make<MetaspacePreTokenizer>(std::string(replacement), scheme, splits);
+  return MakePreTokenizer<MetaspacePreTokenizer>(std::string(replacement), scheme, splits);
 }
 
 }  // namespace
@@ -347,22 +347,23 @@ std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behav
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizer::Parse(const JsonValue& json) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view type, json.String("type"));
-  if (type == "Sequence") return ParseSequence(json);
+  if (type == "Sequence") return ParsePreTokenizerSequence(json);
   if (type == "Split") return ParseSplit(json);
   if (type == "ByteLevel") return ParseByteLevel(json);
   if (type == "Metaspace") return ParseMetaspace(json);
-  if (type == "Whitespace") return Make<WordPreTokenizer>();
-  if (type == "WhitespaceSplit") return Make<CharacterPreTokenizer>(&IsWhitespace, SplitBehavior::kRemoved);
+  if (type == "Whitespace") return MakePreTokenizer<WordPreTokenizer>();
+  if (type == "WhitespaceSplit") return MakePreTokenizer<CharacterPreTokenizer>(&IsWhitespace, SplitBehavior::kRemoved);
   if (type == "Digits") {
     QUIRE_ASSIGN_OR_RETURN(const bool is_individual, json.Bool("individual_digits"));
-    return Make<CharacterPreTokenizer>(&IsNumeric,
-                                       is_individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+    return MakePreTokenizer<CharacterPreTokenizer>(
+        &IsNumeric, is_individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
   }
   if (type == "Punctuation") {
     QUIRE_ASSIGN_OR_RETURN(const JsonValue behavior_json, json.Find("behavior"));
-    if (behavior_json.is_null()) return Make<CharacterPreTokenizer>(&IsPunctuation, SplitBehavior::kIsolated);
+    if (behavior_json.is_null())
+      return MakePreTokenizer<CharacterPreTokenizer>(&IsPunctuation, SplitBehavior::kIsolated);
     QUIRE_ASSIGN_OR_RETURN(const SplitBehavior behavior, ParseBehavior(behavior_json));
-    return Make<CharacterPreTokenizer>(&IsPunctuation, behavior);
+    return MakePreTokenizer<CharacterPreTokenizer>(&IsPunctuation, behavior);
   }
   return json.Error(absl::StrCat("pre-tokenizer type \"", std::string(type), "\" is not supported"));
 }

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/cluster.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -29,7 +30,7 @@ struct GoldenCase {
 };
 
 std::map<std::string, std::vector<GoldenCase>> CasesByModel(const std::string& file) {
-  std::ifstream in(absl::StrCat(QUIRE_SOURCE_DIR "/tests/golden/beam/", file));
+  std::ifstream in(SourcePath(absl::StrCat("tests/golden/beam/", file)));
   const nlohmann::json golden = nlohmann::json::parse(in);
   std::map<std::string, std::vector<GoldenCase>> cases;
   for (const nlohmann::json& values : golden["cases"]) {
@@ -72,8 +73,7 @@ void ExpectGolden(const Generations& found, const GoldenCase& c) {
 // All cases of a model at the same time. The scores of Hugging Face are those of float32 activations.
 void RunCases(const std::string& model, const std::vector<GoldenCase>& cases) {
   SCOPED_TRACE(model);
-  Cluster cluster({.model = absl::StrCat(QUIRE_SOURCE_DIR "/", model),
-                   .worker_flags = {"--kv-type=float32", "--cpu-kernels=generic"}});
+  Cluster cluster({.model = SourcePath(model), .worker_flags = {"--kv-type=float32", "--cpu-kernels=generic"}});
   std::vector<Generations> found(cases.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < cases.size(); ++i) {

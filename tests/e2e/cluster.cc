@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -48,7 +49,7 @@ Cluster::~Cluster() {
 
 std::vector<std::string> Cluster::WorkerCommand(int i) const {
   std::vector<std::string> command = {
-      IsGpuEmulated() ? QUIRE_BINARY_DIR "/tests/quire-worker-emulated-gpu" : Binary("quire-worker"),
+      IsGpuEmulated() ? BinaryPath("tests/quire-worker-emulated-gpu") : Binary("quire-worker"),
       absl::StrCat("--model=", options_.model), absl::StrCat("--listen=", worker_endpoint(i)),
       "--metrics-listen=", "--threads=1"};
   if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64"});
@@ -136,16 +137,16 @@ v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens) {
 }
 
 std::string BundledModel() {
-  return QUIRE_SOURCE_DIR "/models/tales";
+  return SourcePath("models/tales");
 }
 
 std::string Stories260k() {
-  const std::string path = QUIRE_SOURCE_DIR "/../shared/models/stories260k";
+  const std::string path = SourcePath("../shared/models/stories260k");
   return std::filesystem::exists(path) ? path : "";
 }
 
 std::string Binary(const std::string& name) {
-  return QUIRE_BINARY_DIR "/bin/" + name;
+  return BinaryPath("bin/" + name);
 }
 
 }  // namespace quire

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/proto/wire_rules.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -22,9 +23,9 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr char kDescriptors[] = QUIRE_BINARY_DIR "/proto/quire.desc";
+const std::string kDescriptors = BinaryPath("proto/quire.desc");
 constexpr char kUnruly[] = QUIRE_UNRULY_DESCRIPTORS;
-constexpr char kGolden[] = QUIRE_SOURCE_DIR "/tests/golden/proto/quire.v1.txt";
+const std::string kGolden = SourcePath("tests/golden/proto/quire.v1.txt");
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -55,10 +56,9 @@ class WireSchemaTest : public ::testing::Test {
 TEST_F(WireSchemaTest, HasTheFilesOfTheWire) {
   std::vector<std::string> names;
   for (const auto* file : Load(kDescriptors)) names.push_back(file->name());
-  EXPECT_THAT(
-      names, UnorderedElementsAre("quire/v1/common.proto", "quire/v1/inference.proto", "quire/v1/worker.proto",
-                                  "quire/v1/inspect.proto", "quire/v1/admin.proto", "google/rpc/status.proto",
-                                  "google/rpc/error_details.proto"));
+  EXPECT_THAT(names, UnorderedElementsAre("quire/v1/common.proto", "quire/v1/inference.proto", "quire/v1/worker.proto",
+                                          "quire/v1/inspect.proto", "quire/v1/admin.proto", "google/rpc/status.proto",
+                                          "google/rpc/error_details.proto"));
 }
 
 TEST_F(WireSchemaTest, FollowsTheHouseRules) {

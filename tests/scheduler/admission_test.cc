@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 namespace {

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/beam_search.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -176,11 +177,11 @@ void ExpectAllFound(const std::string& path, int min_cases) {
 TEST(BeamSearchGoldenTest, FindsWhatTransformersFinds) {
   const char* other = std::getenv("QUIRE_BEAM_CASES");
   if (other != nullptr) return ExpectAllFound(other, 1);
-  ExpectAllFound(QUIRE_SOURCE_DIR "/tests/golden/beam/recorded.json", 500);
+  ExpectAllFound(SourcePath("tests/golden/beam/recorded.json"), 500);
 }
 
 TEST(BeamSearchGoldenTest, FindsWhatTransformersFindsInGroups) {
-  ExpectAllFound(QUIRE_SOURCE_DIR "/tests/golden/beam/recorded_groups.json", 300);
+  ExpectAllFound(SourcePath("tests/golden/beam/recorded_groups.json"), 300);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "scheduler/scheduler.h"
 #include "tests/sim/shadow_worker.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "kv_manager/placement.h"
+#include "kv_manager/engine/placement.h"
 
 namespace quire {
 namespace {

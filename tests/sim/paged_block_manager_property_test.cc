@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kv_manager/paged_block_manager.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "tests/sim/random.h"
 
 namespace quire {

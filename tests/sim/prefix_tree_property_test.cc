@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include "kv_manager/block_pool.h"
-#include "kv_manager/prefix_pins.h"
-#include "kv_manager/prefix_promises.h"
-#include "kv_manager/prefix_tree.h"
+#include "kv_manager/blocks/block_pool.h"
+#include "kv_manager/blocks/prefix_pins.h"
+#include "kv_manager/blocks/prefix_promises.h"
+#include "kv_manager/blocks/prefix_tree.h"
 #include "tests/sim/random.h"
 
 namespace quire {

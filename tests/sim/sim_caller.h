@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "kv_manager/request_sink.h"
+#include "kv_manager/engine/request_sink.h"
 #include "scheduler/request.h"
 #include "tests/sim/shadow_model.h"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kv_manager/live_requests.h"
-#include "kv_manager/placement.h"
-#include "kv_manager/prefix_index.h"
-#include "kv_manager/worker_status.h"
+#include "kv_manager/blocks/prefix_index.h"
+#include "kv_manager/engine/live_requests.h"
+#include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/worker_status.h"
 #include "scheduler/scheduler.h"
 #include "tests/sim/audited_blocks.h"
 #include "tests/sim/plan_audit.h"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/test_paths.h"
 #include "tests/worker/generation.h"
 #include "tests/worker/test_worker.h"
 
@@ -17,13 +18,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::vector<TokenId>> Golden(const char* key) {
-  std::ifstream in(std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/llama2/golden.json");
+  std::ifstream in(SourcePath("tests/golden/models/llama2/golden.json"));
   return nlohmann::json::parse(in).at(key);
 }
 
 // Logits of Hugging Face for every token of every golden prompt, one row of 96 after the other.
 std::vector<float> GoldenLogits() {
-  std::ifstream in(std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/llama2/logits.bin", std::ios::binary);
+  std::ifstream in(SourcePath("tests/golden/models/llama2/logits.bin"), std::ios::binary);
   std::vector<float> logits(60 * 96);
   in.read(reinterpret_cast<char*>(logits.data()), static_cast<std::streamsize>(logits.size() * sizeof(float)));
   return logits;

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -26,10 +27,9 @@ std::unique_ptr<Backend> TestWorker::MakeBackend(bool repeats_layers) {
 }
 
 TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options.repeats_layers)) {
-  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" +
-                                (!options.model.empty() ? options.model
-                                 : IsGpuEmulated()      ? "yarn"
-                                                        : "llama2");
+  const std::string default_model = IsGpuEmulated() ? "yarn" : "llama2";
+  const std::string directory =
+      SourcePath("tests/golden/models/" + (options.model.empty() ? default_model : options.model));
   model_ = ValueOrDie(LoadModel(directory, &backend_));
   const ModelConfig& config = model_->config;
   limits_ = {.max_sequences = options.max_sequences,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "tests/e2e/process.h"
+#include "tests/test_paths.h"
 #include "tests/worker/model/model_files.h"
 
 namespace quire {
@@ -19,9 +20,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::vector<std::string> Command(std::vector<std::string> flags) {
-  std::vector<std::string> command = {std::string(QUIRE_BINARY_DIR) + "/bin/quire-worker",
-                                      "--model=" + GoldenModel("llama2"), "--num-blocks=32",
-                                      "--metrics-listen=127.0.0.1:0", "--listen=127.0.0.1:0"};
+  std::vector<std::string> command = {BinaryPath("bin/quire-worker"), "--model=" + GoldenModel("llama2"),
+                                      "--num-blocks=32", "--metrics-listen=127.0.0.1:0", "--listen=127.0.0.1:0"};
   command.insert(command.end(), flags.begin(), flags.end());
   return command;
 }

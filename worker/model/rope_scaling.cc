@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kMaxFactor = 1024.0;
-constexpr const char* kFile = "config.json";
+constexpr const char* kConfigFile = "config.json";
 
 absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
   const char* key = fields.Has("rope_type") ? "rope_type" : "type";  // "type" until transformers 4.43.
@@ -136,7 +136,7 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_posi
   const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object(key));
   const nlohmann::json none = nlohmann::json::object();
-  const JsonFields fields(object == nullptr ? none : *object, kFile, absl::StrCat(key, "."));
+  const JsonFields fields(object == nullptr ? none : *object, kConfigFile, absl::StrCat(key, "."));
   constexpr double kMinTheta = 1.5;  // The logarithm divides.
   constexpr double kMaxTheta = 1e12;
   const JsonFields& owner = fields.Has("rope_theta") ? fields : config;

@@ -17,11 +17,12 @@
 #include "kernels/cuda/compiled_kernels.h"
 #include "kernels/cuda/make_kernel_table.h"
 #include "tests/kernels/cuda/cubin.h"
+#include "tests/test_paths.h"
 
 namespace quire::cuda {
 namespace {
 
-const char kTable[] = QUIRE_SOURCE_DIR "/tests/kernels/cuda/compiled_kernels.txt";
+const std::string kTable = SourcePath("tests/kernels/cuda/compiled_kernels.txt");
 
 // The kernel class in a mangled name, for example "AttentionDecode<Bf16, kFull, 64, 3>".
 std::string KernelName(const char* mangled) {

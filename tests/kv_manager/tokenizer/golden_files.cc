@@ -4,11 +4,12 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 
 std::string ReadRepositoryFile(const std::string& path) {
-  std::ifstream in(std::string(QUIRE_SOURCE_DIR) + "/" + path, std::ios::binary);
+  std::ifstream in(SourcePath(path), std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 
@@ -39,7 +40,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 std::string GoldenModel(const std::string& name) {
-  return std::string(QUIRE_SOURCE_DIR) + "/tests/golden/models/" + name;
+  return SourcePath("tests/golden/models/" + name);
 }
 
 std::string SafetensorsFileOf(const std::string& header, size_t num_bytes) {

@@ -9,6 +9,7 @@
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/half_float.h"
 #include "nlohmann/json.hpp"
+#include "tests/test_paths.h"
 #include "tests/worker/model/golden_model.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
@@ -245,7 +246,7 @@ TEST(TransformerTest, AStepWithoutRoomIsRefused) {
 }
 
 TEST(TransformerTest, TheStoryModelTellsItsStory) {
-  const std::string directory = std::string(QUIRE_SOURCE_DIR) + "/../shared/models/stories260k";
+  const std::string directory = SourcePath("../shared/models/stories260k");
   if (!std::filesystem::exists(directory)) GTEST_SKIP() << directory << " is absent";
   const auto golden = nlohmann::json::parse(ReadFile(GoldenModel("stories260k.json")));
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);

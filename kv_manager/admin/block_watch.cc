@@ -1,0 +1,102 @@
+#include "kv_manager/admin/block_watch.h"
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/rpc/message_bytes.h"
+#include "kv_manager/rpc/rpc_status.h"
+#include "quire/v1/inspect.pb.h"
+
+namespace quire {
+
+// Over when the last step loop has let go of it. Each loop writes an entry of its own.
+struct BlockWatch::Round {
+  explicit Round(BlockWatch* watch) : watch(watch) {}
+  ~Round() {
+    watch->environment_.threads->Schedule([watch = watch, status = status] { watch->Tell(status); });
+  }
+
+  BlockWatch* const watch;
+  absl::Status status;  // Only of a single worker.
+};
+
+BlockWatch::BlockWatch(const Environment& environment, grpc::CallbackServerContext* context, std::string worker,
+                       int64_t interval_ms)
+    : environment_(environment), context_(context), worker_(std::move(worker)), interval_ms_(interval_ms) {}
+
+void BlockWatch::Start() {
+  environment_.threads->Schedule([this] { Look(); });
+}
+
+void BlockWatch::Look() {
+  std::set<std::string> addresses;
+  if (!worker_.empty()) addresses.insert(worker_);
+  if (worker_.empty()) {
+    for (const auto& worker : environment_.engine->status().workers) addresses.insert(worker->address);
+  }
+  std::erase_if(workers_, [&](const auto& entry) { return !addresses.contains(entry.first); });
+  for (const std::string& address : addresses) workers_[address].now.worker = address;
+  const auto round = std::make_shared<Round>(this);
+  for (auto& [address, worker] : workers_) {
+    // A loop that cannot be asked now is looked at the next time.
+    worker.now.is_ready = false;
+    environment_.engine->AskWorker(
+        address, [now = &worker.now](const StepLoop::View& loop) { CopyBlocks(loop, now); },
+        [round, is_only = !worker_.empty()](const absl::Status& status) {
+          if (is_only && absl::IsNotFound(status)) round->status = status;
+        });
+  }
+}
+
+void BlockWatch::Tell(const absl::Status& status) {
+  if (!status.ok()) return End(status);
+  for (auto& [address, worker] : workers_) {
+    const std::optional<v1::WatchBlocksResponse> response = EncodeBlocks(worker.told, worker.now);
+    if (!response.has_value()) continue;
+    messages_.push_back(ToBytes(*response));
+    std::swap(worker.told, worker.now);
+  }
+  WriteOrSleep();
+}
+
+void BlockWatch::WriteOrSleep() {
+  if (!messages_.empty()) return StartWrite(&messages_.front());
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_cancelled_) {
+      alarm_ = std::make_unique<grpc::Alarm>();
+      alarm_->Set(absl::ToChronoTime(absl::Now() + absl::Milliseconds(interval_ms_)),
+                  [this](bool /*is_due*/) { environment_.threads->Schedule([this] { Look(); }); });
+      return;
+    }
+  }
+  End(absl::CancelledError("the client has left"));
+}
+
+void BlockWatch::OnWriteDone(bool ok) {
+  if (!ok) return End(absl::CancelledError("the client has left"));
+  messages_.pop_front();
+  WriteOrSleep();
+}
+
+// Whatever is under way ends the call when it comes to its next message or pause.
+void BlockWatch::OnCancel() {
+  const std::lock_guard lock(mutex_);
+  is_cancelled_ = true;
+  if (alarm_ != nullptr) alarm_->Cancel();
+}
+
+void BlockWatch::OnDone() {
+  environment_.num_watches->fetch_sub(1);
+  delete this;
+}
+
+void BlockWatch::End(const absl::Status& status) {
+  Finish(ToGrpcStatus(status, context_));
+}
+
+}  // namespace quire

@@ -1,0 +1,31 @@
+#ifndef QUIRE_KV_MANAGER_ADMIN_WAIT_REPORT_H_
+#define QUIRE_KV_MANAGER_ADMIN_WAIT_REPORT_H_
+
+#include <optional>
+#include <string>
+
+#include "base/ids.h"
+#include "kv_manager/engine/step_loop.h"
+#include "quire/v1/admin.pb.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+// Why a request waits, and where.
+struct WaitReport {
+  std::string worker = {};  // Empty: no worker has the request, and the rest says nothing.
+  bool is_worker_lost = false;
+  std::string last_error = {};  // Why it is lost.
+  WaitReason reason = {};
+  int num_pinned_blocks = 0;
+};
+
+// What the step loop knows of the request. Nothing when that is none of its own.
+std::optional<WaitReport> FindWait(RequestId request, const StepLoop::View& loop);
+
+// The numbers, and a sentence about them.
+void EncodeWait(const WaitReport& report, v1::ExplainWaitResponse* out);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ADMIN_WAIT_REPORT_H_

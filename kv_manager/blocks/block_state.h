@@ -1,0 +1,20 @@
+#ifndef QUIRE_KV_MANAGER_BLOCKS_BLOCK_STATE_H_
+#define QUIRE_KV_MANAGER_BLOCKS_BLOCK_STATE_H_
+
+#include <cstdint>
+
+namespace quire {
+
+// Where a block stands, for those who look on. Where several are true, the last one counts. The numbers are those of
+// v1::BlockState.
+enum class BlockState : uint8_t {
+  kFree = 1,
+  kEvictable = 2,  // Only the prefix cache holds it.
+  kUsed = 3,
+  kShared = 4,  // More than one owner beside the cache.
+  kPinned = 5,
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_BLOCKS_BLOCK_STATE_H_

@@ -1,0 +1,361 @@
+#include "kv_manager/blocks/paged_block_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+
+namespace quire {
+
+PagedBlockManager::PagedBlockManager(const PagedBlockManagerOptions& options)
+    : options_(options),
+      pool_(options.num_blocks),
+      host_pool_(options.num_host_blocks),
+      tree_(options.block_size, &pool_),
+      pins_(&tree_, options.max_pinned_blocks),
+      promises_(options.block_size),
+      num_copies_(options.num_blocks, 0),
+      hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {
+  QUIRE_CHECK_GT(options.block_size, 0);
+}
+
+void PagedBlockManager::BeginStep(StepId step) {
+  while (!copies_.empty() && copies_.back().step >= step) {
+    CountCopy(copies_.back(), -1);
+    copies_.pop_back();
+  }
+  while (!swaps_.empty() && swaps_.back().step >= step) swaps_.pop_back();
+  step_ = step;
+  cache_step_ = StepId{Value(cache_step_) + 1};
+}
+
+bool PagedBlockManager::Allocate(SequenceId sequence, int first_written, int num_tokens,
+                                 std::vector<BlockCopy>* copies) {
+  if (NumBlocksNeeded(sequence, first_written, num_tokens) > num_free_blocks()) return false;
+  Holding& holding = HoldingOf(sequence);
+  BlockTable& table = holding.table;
+  const int num_blocks = NumBlocksFor(num_tokens, block_size());
+  const int first_block = first_written / block_size();
+  for (int i = first_block; i < std::min(num_blocks, table.num_blocks()); ++i) {
+    const bool keeps_tokens = i == first_block && first_written % block_size() != 0;
+    if (IsProtected(holding, i)) CopyOnWrite(&table, i, keeps_tokens, copies);
+  }
+  Uncount(holding);
+  while (table.num_blocks() < num_blocks) table.Append(Take());
+  holding.num_tokens = num_tokens;
+  Count(holding);
+  return true;
+}
+
+int PagedBlockManager::NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const {
+  QUIRE_CHECK_GE(first_written, 0);
+  QUIRE_CHECK_LE(first_written, num_tokens);
+  const int num_blocks = NumBlocksFor(num_tokens, block_size());
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end()) return num_blocks;
+  const int held = it->second.table.num_blocks();
+  int needed = std::max(0, num_blocks - held);
+  for (int i = first_written / block_size(); i < std::min(num_blocks, held); ++i) {
+    if (IsProtected(it->second, i)) ++needed;
+  }
+  return needed;
+}
+
+void PagedBlockManager::Fork(SequenceId parent, SequenceId child, int num_tokens) {
+  QUIRE_CHECK(!holdings_.contains(child)) << child << " has a table";
+  const auto it = holdings_.find(parent);
+  if (it == holdings_.end()) return;
+  Holding& from = it->second;
+  const int num_blocks = NumBlocksFor(num_tokens, block_size());
+  QUIRE_CHECK_LE(num_blocks, from.table.num_blocks()) << parent;
+  Holding holding(block_size());
+  holding.table = from.table.Share(num_blocks);
+  holding.num_tokens = num_tokens;
+  holding.is_swapped = from.is_swapped;
+  holding.is_published = from.is_published;
+  holding.salt = from.salt;
+  holding.num_published_blocks = std::min(from.num_published_blocks, num_tokens / block_size());
+  holding.published_in = from.published_in;
+  from.num_lent_blocks = std::max(from.num_lent_blocks, num_tokens / block_size());
+  Count(holding);
+  holdings_.emplace(child, std::move(holding));
+}
+
+void PagedBlockManager::Free(SequenceId sequence) {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end()) return;
+  LeaveCache(sequence, &it->second);
+  Uncount(it->second);
+  holdings_.erase(it);
+}
+
+absl::Span<const BlockId> PagedBlockManager::Table(SequenceId sequence) const {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end() || it->second.is_swapped) return {};
+  return it->second.table.ids();
+}
+
+void PagedBlockManager::OnStepCommitted(StepId step) {
+  while (!copies_.empty() && copies_.front().step <= step) {
+    CountCopy(copies_.front(), -1);
+    copies_.pop_front();
+  }
+  while (!swaps_.empty() && swaps_.front().step <= step) swaps_.pop_front();
+}
+
+void PagedBlockManager::OnStepsAbandoned() {
+  for (const CopyInFlight& copy : copies_) CountCopy(copy, -1);
+  copies_.clear();
+  swaps_.clear();
+  // In the order of their ids: it decides which host blocks are taken next.
+  std::vector<SequenceId> swapped;
+  for (const auto& [sequence, holding] : holdings_) {
+    if (holding.is_swapped) swapped.push_back(sequence);
+  }
+  std::sort(swapped.begin(), swapped.end());
+  for (const SequenceId sequence : swapped) holdings_.erase(sequence);
+  for (auto& [sequence, holding] : holdings_) {
+    holding.is_published = false;
+    holding.num_published_blocks = 0;
+  }
+  pins_.Clear();
+  tree_.Clear();
+  promises_.Clear();
+  if (options_.index != nullptr) options_.index->ClearBlocks();
+  step_ = StepId{0};
+}
+
+PrefixHit PagedBlockManager::FindPrefix(const std::string& salt, absl::Span<const TokenId> tokens) const {
+  PrefixHit result;
+  if (!options_.has_prefix_cache) return result;
+  const int limit = static_cast<int>(tokens.size()) - 1;
+  const PrefixTree::Hit hit = tree_.Find(salt, tokens, limit);
+  result.num_tokens = hit.num_tokens;
+  result.num_block_tokens = static_cast<int>(hit.blocks.size()) * block_size();
+  result.num_revived_blocks = result.num_revived_with_part = hit.num_evictable;
+  if (hit.partial_block.has_value() && pool_.is_evictable(*hit.partial_block)) --result.num_revived_blocks;
+  result.is_promised = promises_.NumTokens(salt, tokens, limit) > result.num_block_tokens;
+  return result;
+}
+
+void PagedBlockManager::AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
+                                    int num_tokens) {
+  if (!options_.has_prefix_cache) return;
+  QUIRE_CHECK(!holdings_.contains(sequence)) << sequence << " has a table";
+  Holding& holding = HoldingOf(sequence);
+  holding.is_published = true;
+  holding.salt = salt;
+  holding.published_in = cache_step_;
+  promises_.Add(sequence, salt, tokens);
+  if (num_tokens == 0) return;
+  const PrefixTree::Hit hit = tree_.Find(salt, tokens, static_cast<int>(tokens.size()) - 1);
+  for (const BlockId block : hit.blocks) holding.table.Append(tree_.Share(block));
+  holding.num_published_blocks = holding.table.num_blocks();
+  if (num_tokens > holding.table.num_slots()) {
+    QUIRE_CHECK_EQ(hit.num_tokens, num_tokens) << sequence;
+    holding.table.Append(tree_.Share(*hit.partial_block));
+  } else {
+    QUIRE_CHECK_EQ(holding.table.num_slots(), num_tokens) << sequence;
+  }
+  holding.num_tokens = num_tokens;
+  Count(holding);
+  tree_.Touch(holding.table.ids().back(), cache_step_);
+}
+
+// All blocks of the sequence keep the step of the first one while it holds them: to raise it with every block would be
+// a walk over all before it.
+std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end() || !it->second.is_published) return std::nullopt;
+  Holding& holding = it->second;
+  std::optional<int> first_changed;
+  int& i = holding.num_published_blocks;
+  for (; i < num_tokens / block_size(); ++i) {
+    const BlockRef& own = holding.table.block(i);
+    const std::optional<BlockId> parent = i == 0 ? std::nullopt : std::optional<BlockId>(holding.table.ids()[i - 1]);
+    const BlockId cached =
+        tree_.Insert(holding.salt, parent, tokens.subspan(i * block_size(), block_size()), own, holding.published_in);
+    if (cached == own.id()) {
+      TellIndex(holding, i, tokens.subspan(i * block_size(), block_size()));
+      continue;
+    }
+    // To give up what forks share, too, would take a block more, not one less. Once they are gone the cache goes on.
+    if (IsShared(own.id())) break;
+    holding.table.Replace(i, tree_.Share(cached));
+    if (!first_changed.has_value()) first_changed = i;
+  }
+  return first_changed;
+}
+
+bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) {
+  absl::flat_hash_set<BlockId> blocks;
+  for (const SequenceExtent& extent : sequences) {
+    const absl::Span<const BlockId> table = Table(extent.sequence);
+    blocks.insert(table.begin(), table.begin() + NumBlocksFor(extent.num_tokens, block_size()));
+  }
+  if (blocks.empty() || static_cast<int>(blocks.size()) > host_pool_.num_free()) return false;
+  absl::flat_hash_map<BlockId, BlockRef> moved;
+  for (const SequenceExtent& extent : sequences) {
+    Holding& holding = HoldingOf(extent.sequence);
+    BlockTable host_table(block_size());
+    for (int i = 0; i < NumBlocksFor(extent.num_tokens, block_size()); ++i) {
+      const BlockId block = holding.table.ids()[i];
+      BlockRef& host = moved[block];
+      if (!host) {
+        host = host_pool_.Take();
+        // Swaps come before copies: what a copy of this step is to fill is still in the copy's source.
+        const CopyInFlight* filling = FindFilling(block);
+        swap_outs->push_back({filling == nullptr ? block : filling->source.id(), host.id()});
+      }
+      host_table.Append(host.Share());
+    }
+    LeaveCache(extent.sequence, &holding);
+    Uncount(holding);
+    holding.table = std::move(host_table);
+    holding.num_tokens = extent.num_tokens;
+    holding.is_swapped = true;
+    holding.num_lent_blocks = 0;
+  }
+  return true;
+}
+
+int PagedBlockManager::NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const {
+  absl::flat_hash_set<BlockId> blocks;
+  for (const SequenceId sequence : sequences) {
+    const absl::Span<const BlockId> table = holdings_.at(sequence).table.ids();
+    blocks.insert(table.begin(), table.end());
+  }
+  return static_cast<int>(blocks.size());
+}
+
+bool PagedBlockManager::SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) {
+  if (NumBlocksToSwapIn(sequences) > num_free_blocks()) return false;
+  absl::flat_hash_map<BlockId, BlockRef> moved;
+  for (const SequenceId sequence : sequences) {
+    Holding& holding = holdings_.at(sequence);
+    QUIRE_CHECK(holding.is_swapped) << sequence;
+    BlockTable table(block_size());
+    for (int i = 0; i < holding.table.num_blocks(); ++i) {
+      const BlockRef& host = holding.table.block(i);
+      BlockRef& block = moved[host.id()];
+      if (!block) {
+        block = Take();
+        swap_ins->push_back({block.id(), host.id()});
+        swaps_.push_back({step_, host.Share()});
+      }
+      table.Append(block.Share());
+    }
+    holding.table = std::move(table);
+    holding.is_swapped = false;
+    Count(holding);
+  }
+  return true;
+}
+
+absl::StatusOr<int> PagedBlockManager::Pin(const std::string& salt, absl::Span<const TokenId> tokens,
+                                           int64_t expires_us) {
+  QUIRE_ASSIGN_OR_RETURN(const int num_blocks, pins_.Pin(salt, tokens, expires_us));
+  return num_blocks * block_size();
+}
+
+BlockCounts PagedBlockManager::counts() const {
+  return {.total = pool_.num_blocks(),
+          .free = pool_.num_free(),
+          .evictable = pool_.num_evictable(),
+          .used = pool_.num_used(),
+          .shared = pool_.num_shared(),
+          .host_total = host_pool_.num_blocks(),
+          .host_used = host_pool_.num_used(),
+          .pinned = pins_.num_blocks(),
+          .table_entries = num_table_entries_,
+          .live_tokens = num_live_tokens_};
+}
+
+const PagedBlockManager::CopyInFlight* PagedBlockManager::FindFilling(BlockId block) const {
+  if (num_copies_[Value(block)] == 0) return nullptr;
+  const auto it = std::find_if(copies_.begin(), copies_.end(), [&](const CopyInFlight& copy) {
+    return copy.step == step_ && copy.destination.id() == block;
+  });
+  return it == copies_.end() ? nullptr : &*it;
+}
+
+// The sequence is about to give up its blocks.
+void PagedBlockManager::LeaveCache(SequenceId sequence, Holding* holding) {
+  promises_.Drop(sequence);
+  const int num_published = std::exchange(holding->num_published_blocks, 0);
+  if (num_published > 0) tree_.Touch(holding->table.ids()[num_published - 1], cache_step_);
+}
+
+PagedBlockManager::Holding& PagedBlockManager::HoldingOf(SequenceId sequence) {
+  return holdings_.try_emplace(sequence, Holding(block_size())).first->second;
+}
+
+void PagedBlockManager::Uncount(const Holding& holding) {
+  if (holding.is_swapped) return;
+  num_table_entries_ -= holding.table.num_blocks();
+  num_live_tokens_ -= holding.num_tokens;
+}
+
+void PagedBlockManager::Count(const Holding& holding) {
+  if (holding.is_swapped) return;
+  num_table_entries_ += holding.table.num_blocks();
+  num_live_tokens_ += holding.num_tokens;
+}
+
+BlockRef PagedBlockManager::Take() {
+  if (pool_.num_free() == 0) {
+    const bool has_evicted = EvictOne();
+    QUIRE_CHECK(has_evicted) << "a block was promised and none is free";
+  }
+  return pool_.Take();
+}
+
+bool PagedBlockManager::EvictOne() {
+  if (!tree_.EvictOne().has_value()) return false;
+  for (const BlockId block : tree_.last_evicted()) {
+    if (options_.index != nullptr) options_.index->Set(block, std::nullopt);
+  }
+  ++num_evictions_;
+  return true;
+}
+
+int PagedBlockManager::EvictCached(int max_blocks) {
+  int num_evicted = 0;
+  while (num_evicted < max_blocks && EvictOne()) ++num_evicted;
+  return num_evicted;
+}
+
+// Entry `block_index` of the table, with these tokens, is in the cache now.
+void PagedBlockManager::TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens) {
+  if (options_.index == nullptr) return;
+  const absl::Span<const BlockId> table = holding.table.ids();
+  const PrefixHash before = block_index == 0 ? HashOfSalt(holding.salt) : hashes_[Value(table[block_index - 1])];
+  const BlockId block = table[block_index];
+  hashes_[Value(block)] = ExtendPrefixHash(before, tokens);
+  options_.index->Set(block, hashes_[Value(block)]);
+}
+
+// A copy from a block that another copy of the same step fills would depend on their order.
+void PagedBlockManager::CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies) {
+  BlockRef fresh = Take();
+  if (!keeps_tokens) {
+    table->Replace(index, std::move(fresh));
+    return;
+  }
+  BlockRef destination = fresh.Share();
+  BlockRef source = table->Replace(index, std::move(fresh));
+  QUIRE_CHECK(FindFilling(source.id()) == nullptr) << source.id() << " is filled by a copy of " << step_;
+  copies->push_back({source.id(), destination.id()});
+  copies_.push_back({step_, std::move(source), std::move(destination)});
+  CountCopy(copies_.back(), +1);
+}
+
+void PagedBlockManager::CountCopy(const CopyInFlight& copy, int change) {
+  num_copies_[Value(copy.source.id())] += change;
+  num_copies_[Value(copy.destination.id())] += change;
+}
+
+}  // namespace quire

@@ -1,0 +1,75 @@
+#include "kv_manager/blocks/prefix_index.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/hash/hash.h"
+
+namespace quire {
+
+PrefixHash HashOfSalt(absl::string_view salt) {
+  return absl::HashOf(salt);
+}
+
+PrefixHash ExtendPrefixHash(PrefixHash prefix, absl::Span<const TokenId> block) {
+  return absl::HashOf(prefix, block);
+}
+
+const std::vector<PrefixHash>& PromptHashes::Of(int block_size) {
+  if (block_size == block_size_) return hashes_;
+  block_size_ = block_size;
+  hashes_.clear();
+  PrefixHash prefix = HashOfSalt(salt_);
+  for (size_t i = 0; i + block_size <= prompt_.size(); i += block_size) {
+    prefix = ExtendPrefixHash(prefix, prompt_.subspan(i, block_size));
+    hashes_.push_back(prefix);
+  }
+  return hashes_;
+}
+
+void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = blocks_.find(block); it != blocks_.end()) {
+    Remove(it->second);
+    blocks_.erase(it);
+  }
+  if (!prefix.has_value()) return;
+  blocks_.emplace(block, *prefix);
+  Add(*prefix);
+}
+
+void PrefixIndex::Expect(RequestId request, PromptHashes* prompt) {
+  std::vector<PrefixHash> prefixes = prompt->Of(block_size_);  // Before the lock, for which the step loop waits.
+  const std::lock_guard lock(mutex_);
+  for (const PrefixHash expected : prefixes) Add(expected);
+  expected_.emplace(request, std::move(prefixes));
+}
+
+void PrefixIndex::Forget(RequestId request) {
+  const std::lock_guard lock(mutex_);
+  const auto it = expected_.find(request);
+  if (it == expected_.end()) return;
+  for (const PrefixHash prefix : it->second) Remove(prefix);
+  expected_.erase(it);
+}
+
+void PrefixIndex::ClearBlocks() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [block, prefix] : blocks_) Remove(prefix);
+  blocks_.clear();
+}
+
+int PrefixIndex::NumTokens(PromptHashes* prompt) const {
+  const std::vector<PrefixHash>& prefixes = prompt->Of(block_size_);
+  const std::lock_guard lock(mutex_);
+  const auto missing =
+      std::find_if(prefixes.begin(), prefixes.end(), [this](PrefixHash prefix) { return !counts_.contains(prefix); });
+  return static_cast<int>(missing - prefixes.begin()) * block_size_;
+}
+
+void PrefixIndex::Remove(PrefixHash prefix) {
+  const auto it = counts_.find(prefix);
+  if (--it->second == 0) counts_.erase(it);
+}
+
+}  // namespace quire

@@ -1,0 +1,137 @@
+#include "kv_manager/engine/live_requests.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kNoToken = -1;
+}  // namespace
+
+void LiveRequests::Add(RequestId request, Entry entry) {
+  if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
+  wanted_blocks_ += entry.wanted_blocks;
+  stats_->prompt_tokens += entry.num_prompt_tokens;
+  const size_t slot = entry.tenant_slot;
+  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
+  ++stats_->tenants[slot].requests;
+  stats_->tenants[slot].prompt_tokens += entry.num_prompt_tokens;
+  const bool is_new = entries_.emplace(request, std::move(entry)).second;
+  QUIRE_CHECK(is_new) << request << " was submitted twice";
+}
+
+void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
+  for (const Started& started : output.started) {
+    if (const auto it = entries_.find(started.request); it != entries_.end()) {
+      Start(&it->second, started.num_cached_tokens, sent_us);
+    }
+  }
+  for (PromptLogprobs& logprobs : output.prompt_logprobs) {
+    const auto it = entries_.find(logprobs.request);
+    if (it == entries_.end()) continue;
+    it->second.sink->OnPromptLogprobs(logprobs.first_position, std::move(logprobs.tokens));
+  }
+  for (Emission& emission : output.emissions) Emit(std::move(emission), now_us);
+  for (const Finished& finished : output.finished) Finish(finished, now_us);
+}
+
+void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
+  if (entry->started) return;
+  entry->started = true;
+  wanted_blocks_ -= entry->wanted_blocks;
+  stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
+  stats_->started_tokens += entry->num_prompt_tokens;
+  stats_->cached_tokens += num_cached_tokens;
+  entry->start_us = sent_us;
+  entry->sink->OnStarted(num_cached_tokens);
+}
+
+void LiveRequests::Emit(Emission emission, int64_t now_us) {
+  const auto it = entries_.find(emission.request);
+  if (it == entries_.end()) return;
+  Entry& entry = it->second;
+  ++stats_->generated_tokens;
+  const size_t index = emission.sample_index;
+  ++stats_->tenants[entry.tenant_slot].generated_tokens;
+  ++entry.num_generated_tokens;
+  if (entry.last_token_us.empty()) {
+    stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
+    entry.first_token_us = now_us;
+  }
+  if (entry.last_token_us.size() <= index) entry.last_token_us.resize(index + 1, kNoToken);
+  int64_t& last_us = entry.last_token_us[index];
+  if (last_us != kNoToken) stats_->inter_token_seconds.Observe(Seconds(now_us - last_us));
+  last_us = now_us;
+  entry.sink->OnToken(emission.sample_index, emission.position, std::move(emission.token));
+}
+
+void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
+  const auto it = entries_.find(finished.request);
+  if (it == entries_.end()) return;
+  it->second.sink->OnFinished(finished);
+  if (!finished.ends_request) return;
+  ++stats_->finished[static_cast<int>(finished.reason)];
+  ObserveEnd(it->second, now_us);
+  Remove(it);
+}
+
+void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
+  stats_->request_seconds.Observe(Seconds(now_us - entry.arrival_us));
+  stats_->request_prompt_tokens.Observe(entry.num_prompt_tokens);
+  stats_->request_generated_tokens.Observe(static_cast<double>(entry.num_generated_tokens));
+  if (entry.num_generated_tokens == 0) return;
+  stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
+  stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
+}
+
+std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
+  std::vector<RequestId> expired;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
+    const auto it = entries_.find(deadlines_.begin()->second);
+    ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
+    it->second.sink->OnFailed(absl::DeadlineExceededError(
+        absl::StrCat("the call's deadline passed ", it->second.started ? "while it ran" : "before it could run")));
+    expired.push_back(it->first);
+    Remove(it);
+  }
+  return expired;
+}
+
+bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) {
+  const auto it = entries_.find(request);
+  if (it == entries_.end()) return false;
+  ++stats_->finished[static_cast<int>(reason)];
+  if (reason != FinishReason::kCancelled) ObserveEnd(it->second, now_us);
+  Remove(it);
+  return true;
+}
+
+std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
+  std::vector<RequestId> failed;
+  failed.reserve(entries_.size());
+  for (const auto& [request, entry] : entries_) {
+    ++stats_->failed;
+    entry.sink->OnFailed(status);
+    failed.push_back(request);
+  }
+  entries_.clear();
+  deadlines_.clear();
+  wanted_blocks_ = 0;
+  ended_.insert(ended_.end(), failed.begin(), failed.end());
+  return failed;
+}
+
+void LiveRequests::Remove(Entries::iterator it) {
+  if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
+  if (!it->second.started) wanted_blocks_ -= it->second.wanted_blocks;
+  ended_.push_back(it->first);
+  entries_.erase(it);
+}
+
+int64_t LiveRequests::next_deadline_us() const {
+  return deadlines_.empty() ? kNever : deadlines_.begin()->first;
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+#include "kv_manager/engine/placement.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quire {
+namespace {
+
+int64_t PoolTokens(const WorkerLoad& worker) {
+  return static_cast<int64_t>(worker.num_blocks) * worker.block_size;
+}
+
+double Load(const WorkerLoad& worker) {
+  const double blocks = 1.0 - static_cast<double>(worker.num_free_blocks - worker.wanted_blocks) / worker.num_blocks;
+  const double rows = worker.max_sequences == 0 ? 0 : static_cast<double>(worker.num_requests) / worker.max_sequences;
+  return std::max(blocks, rows);
+}
+
+bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
+  if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
+  return request.max_blocks(worker.block_size) <= worker.num_blocks;
+}
+
+bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& request) {
+  const bool a_holds = CanHold(a, request);
+  const bool b_holds = CanHold(b, request);
+  if (a_holds != b_holds) return a_holds;
+  if (!a_holds) return PoolTokens(a) > PoolTokens(b);
+  if (a.is_ready != b.is_ready) return a.is_ready;
+  const auto worth = [&](const WorkerLoad& worker) {
+    return static_cast<double>(worker.num_cached_tokens) / std::max(request.num_prompt_tokens, 1) - Load(worker);
+  };
+  const double difference = worth(a) - worth(b);
+  if (std::abs(difference) > 1e-9) return difference > 0;
+  return a.num_requests < b.num_requests;
+}
+
+}  // namespace
+
+int BlocksWanted(int num_prompt_tokens, int block_size) {
+  return num_prompt_tokens / block_size + 1;
+}
+
+std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {
+  std::optional<int> best;
+  for (int i = 0; i < static_cast<int>(workers.size()); ++i) {
+    if (workers[i].is_draining || (!workers[i].is_ready && !workers[i].may_return)) continue;
+    if (!best.has_value() || IsBetter(workers[i], workers[*best], request)) best = i;
+  }
+  return best;
+}
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_SERVED_MODEL_H_
+#define QUIRE_KV_MANAGER_ENGINE_SERVED_MODEL_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv_manager/tokenizer/tokenizer.h"
+
+namespace quire {
+
+// The model that the manager serves, as the first worker described it; every worker must serve the same. Immutable.
+struct ServedModel {
+  std::string name;
+  std::string architecture;
+  int vocab_size = 0;
+  int max_context_tokens = 0;
+  std::vector<TokenId> eos_token_ids;
+  std::optional<TokenId> bos_token_id;
+  std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_SERVED_MODEL_H_

@@ -1,0 +1,288 @@
+#include "kv_manager/metrics/metrics.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/process_usage.h"
+#include "base/version.h"
+#include "kv_manager/engine/worker_status.h"
+#include "kv_manager/metrics/metric_page.h"
+#include "kv_manager/metrics/vllm_metrics.h"
+
+namespace quire {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+using Workers = std::vector<std::shared_ptr<const WorkerStatus>>;
+
+// One value per worker, labelled by it.
+template <typename Get>
+void PerWorker(const Workers& workers, MetricPage* page, const Get& get) {
+  for (const auto& worker : workers) page->Value(get(*worker), {{"worker", worker->address}});
+}
+
+// The states of a tier add up to it; what lies across them has a family of its own.
+void RenderBlockStates(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_kv_blocks",
+              "KV blocks by tier and state; the states add up to the tier. used: sequences or pins hold them; "
+              "evictable: only the prefix cache does, so they are free for whoever needs them");
+  for (const auto& worker : workers) {
+    const BlockCounts& blocks = worker->blocks;
+    const auto state = [&](const char* tier, const char* state, int count) {
+      page->Value(count, {{"worker", worker->address}, {"tier", tier}, {"state", state}});
+    };
+    state("device", "free", blocks.free);
+    state("device", "evictable", blocks.evictable);
+    state("device", "used", blocks.used);
+    state("host", "free", blocks.host_total - blocks.host_used);
+    state("host", "used", blocks.host_used);
+  }
+  page->Begin(MetricType::Gauge, "quire_kv_pool_blocks",
+              "KV blocks of a tier: of the device, or of the host for swaps");
+  for (const auto& worker : workers) {
+    page->Value(worker->blocks.total, {{"worker", worker->address}, {"tier", "device"}});
+    page->Value(worker->blocks.host_total, {{"worker", worker->address}, {"tier", "host"}});
+  }
+  page->Begin(MetricType::Gauge, "quire_kv_shared_blocks",
+              "Used KV blocks of the device that more than one sequence or pin holds");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.shared; });
+  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "Used KV blocks of the device that pins hold");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.pinned; });
+}
+
+void RenderBlockUse(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_kv_block_size_tokens", "Tokens that a KV block holds");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.block_size; });
+  page->Begin(MetricType::Gauge, "quire_kv_allocated_slots",
+              "Places for tokens in the block tables of sequences, shared ones once for each sequence");
+  PerWorker(workers, page, [](const WorkerStatus& worker) {
+    return static_cast<double>(worker.blocks.table_entries * worker.block_size);
+  });
+  page->Begin(MetricType::Gauge, "quire_kv_live_tokens",
+              "Of those places, the ones with a token; the others are lost to fragmentation");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.blocks.live_tokens); });
+  page->Begin(MetricType::Gauge, "quire_kv_saved_blocks",
+              "Entries of block tables beyond the used blocks: blocks that sharing saves");
+  PerWorker(workers, page, [](const WorkerStatus& worker) {
+    return static_cast<double>(std::max<int64_t>(0, worker.blocks.table_entries - worker.blocks.used));
+  });
+  page->Begin(MetricType::Counter, "quire_kv_evictions_total", "Blocks that the prefix cache gave up for others");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.evictions; });
+  page->Begin(MetricType::Counter, "quire_kv_forks_total", "Samples and beams that began as a copy of another");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.forks; });
+  page->Begin(MetricType::Counter, "quire_kv_cow_copies_total",
+              "Blocks copied because a sequence wrote to a shared one");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cow_copies; });
+  page->Begin(
+      MetricType::Counter, "quire_kv_swapped_blocks_total",
+      "Blocks moved to the host tier (out) and back (in); a worker's quire_worker_swapped_bytes_total has bytes");
+  for (const auto& worker : workers) {
+    page->Value(static_cast<double>(worker->stats.swapped_out_blocks),
+                {{"worker", worker->address}, {"direction", "out"}});
+    page->Value(static_cast<double>(worker->stats.swapped_in_blocks),
+                {{"worker", worker->address}, {"direction", "in"}});
+  }
+}
+
+void RenderRequestStates(const ManagerStatus& status, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_requests", "Requests by state");
+  for (const auto& worker : status.workers) {
+    page->Value(worker->waiting_requests, {{"worker", worker->address}, {"state", "waiting"}});
+    page->Value(worker->running_requests, {{"worker", worker->address}, {"state", "running"}});
+  }
+  page->Begin(MetricType::Gauge, "quire_swapped_requests",
+              "Of the waiting ones, those whose blocks are in the host tier");
+  PerWorker(status.workers, page, [](const WorkerStatus& worker) { return worker.swapped_requests; });
+}
+
+void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, MetricPage* page) {
+  const StepLoopStats& stats = status.totals;
+  page->Begin(MetricType::Counter, "quire_requests_finished_total",
+              "Requests that ended, by reason; stop: by a stop token or a stop string");
+  page->Value(stats.finished[static_cast<int>(FinishReason::kLength)], {{"reason", "length"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kStopToken)], {{"reason", "stop"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kCancelled)], {{"reason", "cancelled"}});
+  page->Value(stats.finished[static_cast<int>(FinishReason::kDeadline)], {{"reason", "deadline"}});
+  page->Value(stats.failed, {{"reason", "failed"}});
+  page->Begin(MetricType::Counter, "quire_request_rejections_total", "Valid requests that were refused, by reason");
+  page->Value(status.refusals.no_worker + stats.refused_worker_lost, {{"reason", "no_worker"}});
+  page->Value(status.refusals.draining, {{"reason", "draining"}});
+  page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
+  page->Value(stats.refused_queue_full, {{"reason", "queue_full"}});
+  page->Value(stats.refused_never_fits, {{"reason", "never_fits"}});
+  for (size_t i = 0; i < kRpcRefusalNames.size(); ++i) {
+    page->Value(static_cast<double>(rpcs.count(static_cast<RpcRefusal>(i))), {{"reason", kRpcRefusalNames[i]}});
+  }
+}
+
+void RenderRequestWork(const StepLoopStats& stats, MetricPage* page) {
+  page->Begin(MetricType::Counter, "quire_prompt_tokens_total", "Prompt tokens of accepted requests");
+  page->Value(stats.prompt_tokens);
+  page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
+  page->Value(stats.generated_tokens);
+  page->Begin(MetricType::Histogram, "quire_queue_time_seconds",
+              "From a request's arrival to the plan of its first step");
+  page->Value(stats.queue_seconds);
+  page->Begin(MetricType::Histogram, "quire_time_to_first_token_seconds",
+              "From a request's arrival to its first token");
+  page->Value(stats.first_token_seconds);
+  page->Begin(MetricType::Histogram, "quire_inter_token_latency_seconds", "Between two tokens of a request");
+  page->Value(stats.inter_token_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
+  page->Value(stats.request_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_prefill_seconds",
+              "From the plan of a request's first step to its first token");
+  page->Value(stats.prefill_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_decode_seconds", "From a request's first token to its last");
+  page->Value(stats.decode_seconds);
+  page->Begin(MetricType::Histogram, "quire_request_prompt_tokens", "Prompt tokens of a request that finished");
+  page->Value(stats.request_prompt_tokens);
+  page->Begin(MetricType::Histogram, "quire_request_generated_tokens",
+              "Tokens that a request generated until it finished, all its samples together");
+  page->Value(stats.request_generated_tokens);
+}
+
+void RenderTenants(const ManagerStatus& status, MetricPage* page) {
+  const std::vector<TenantUsage>& tenants = status.totals.tenants;
+  const auto per_tenant = [&](const char* name, const char* help, int64_t TenantUsage::*count) {
+    page->Begin(MetricType::Counter, name, help);
+    for (size_t slot = 0; slot < tenants.size(); ++slot) {
+      page->Value(static_cast<double>(tenants[slot].*count), {{"tenant", status.tenant_labels[slot]}});
+    }
+  };
+  per_tenant("quire_tenant_requests_total",
+             "Accepted requests by tenant; (none): they name none, (others): all beyond --max-tenant-labels",
+             &TenantUsage::requests);
+  per_tenant("quire_tenant_prompt_tokens_total", "Prompt tokens of accepted requests by tenant",
+             &TenantUsage::prompt_tokens);
+  per_tenant("quire_tenant_generated_tokens_total", "Tokens generated by tenant", &TenantUsage::generated_tokens);
+}
+
+// Of Generate every code has a value, so that a rate sees its first error, too; of the others OK and those that were.
+void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
+  page->Begin(
+      MetricType::Counter, "quire_rpcs_total",
+      "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests. A "
+      "request of GenerateBatch counts as a call of Generate");
+  for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
+    for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
+      const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<grpc::StatusCode>(code));
+      const bool is_generate = static_cast<RpcMethod>(method) == RpcMethod::kGenerate;
+      if (count == 0 && code != grpc::StatusCode::OK && !is_generate) continue;
+      page->Value(count, {{"method", kRpcMethodNames[method]}, {"code", kRpcCodeNames[code]}});
+    }
+  }
+}
+
+// The age of what has not happened yet is 0.
+double SecondsSince(int64_t time_us, int64_t now_us) {
+  return Seconds(std::max<int64_t>(0, now_us - time_us));
+}
+
+void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
+  const Workers& workers = status.workers;
+  page->Begin(MetricType::Gauge, "quire_worker_up", "1 while the worker serves steps");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.is_ready ? 1 : 0; });
+  page->Begin(MetricType::Gauge, "quire_worker_info", "1; the labels tell what the worker computes on");
+  for (const auto& worker : workers) {
+    page->Value(1, {{"worker", worker->address}, {"device", worker->device}});
+  }
+  page->Begin(MetricType::Gauge, "quire_worker_epoch", "Epoch of the session, or of the last attempt to open one");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
+  page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that were lost, not drained");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
+  page->Begin(MetricType::Gauge, "quire_worker_plans_in_flight", "Plans sent to the worker and not yet answered");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.num_plans_in_flight; });
+  page->Begin(MetricType::Gauge, "quire_worker_last_step_age_seconds",
+              "Since the last result of a step, or since the session began; an idle worker's grows as well");
+  PerWorker(workers, page, [&](const WorkerStatus& worker) {
+    return worker.last_step_us == 0 ? 0 : SecondsSince(worker.last_step_us, status.now_us);
+  });
+  page->Begin(MetricType::Gauge, "quire_worker_step_age_seconds",
+              "How long the worker has been at the step that it owes next; 0 while it owes none");
+  PerWorker(workers, page, [&](const WorkerStatus& worker) {
+    return worker.num_plans_in_flight == 0 ? 0 : SecondsSince(worker.progress_us, status.now_us);
+  });
+}
+
+void RenderPreemptions(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Counter, "quire_preemptions_total",
+              "Requests put back to waiting, by cause (no_blocks, worker_lost) and by what becomes of their blocks "
+              "(swap: kept in the host tier, recompute: given up)");
+  for (const auto& worker : workers) {
+    const StepLoopStats& stats = worker->stats;
+    const auto count = [&](const char* cause, const char* kind, int64_t value) {
+      page->Value(static_cast<double>(value), {{"worker", worker->address}, {"cause", cause}, {"kind", kind}});
+    };
+    count("no_blocks", "swap", stats.swap_outs);
+    count("no_blocks", "recompute", stats.preemptions - stats.swap_outs);
+    count("worker_lost", "recompute", stats.interruptions);
+  }
+  page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
+              "Tokens computed again after a preemption or the loss of a worker");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.recomputed_tokens; });
+}
+
+void RenderPrefixes(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Counter, "quire_started_prompt_tokens_total",
+              "Prompt tokens of requests that have begun to run: what the prefix cache was asked for");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.started_tokens; });
+  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total", "Of those, the ones that the prefix cache held");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cached_tokens; });
+}
+
+void RenderSteps(const Workers& workers, MetricPage* page) {
+  page->Begin(MetricType::Histogram, "quire_step_duration_seconds", "From a plan's sending to its result");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_worker_seconds",
+              "The part of a step that the worker was busy with it");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_step_seconds; });
+  page->Begin(MetricType::Histogram, "quire_plan_duration_seconds", "Making one plan");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.plan_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_tokens", "Tokens of a plan");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
+}
+
+void RenderProcess(const ManagerStatus& status, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_ready", "1 while a worker serves steps and the manager is not draining");
+  page->Value(status.is_ready ? 1 : 0);
+  page->Begin(MetricType::Gauge, "quire_draining", "1 once the manager refuses new requests to shut down");
+  page->Value(status.is_draining ? 1 : 0);
+  page->Begin(MetricType::Gauge, "quire_build_info", "1; the labels tell what runs");
+  page->Value(1, {{"version", kVersion}, {"model", status.model_name}});
+  const ProcessUsage usage = ReadProcessUsage();
+  page->Begin(MetricType::Counter, "process_cpu_seconds_total", "User and system CPU time of the process");
+  page->Value(usage.cpu_seconds);
+  page->Begin(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory of the process");
+  page->Value(static_cast<double>(usage.resident_bytes));
+  page->Begin(MetricType::Gauge, "process_start_time_seconds", "Start of the process since the Unix epoch");
+  page->Value(usage.start_time_seconds);
+}
+
+}  // namespace
+
+std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
+                                        const MetricsOptions& options) {
+  MetricPage page;
+  RenderBlockStates(status.workers, &page);
+  RenderBlockUse(status.workers, &page);
+  RenderRequestStates(status, &page);
+  RenderRequestEnds(status, rpcs, &page);
+  RenderRequestWork(status.totals, &page);
+  RenderTenants(status, &page);
+  RenderRpcs(rpcs, &page);
+  RenderWorkers(status, &page);
+  RenderPreemptions(status.workers, &page);
+  RenderPrefixes(status.workers, &page);
+  RenderSteps(status.workers, &page);
+  RenderProcess(status, &page);
+  if (options.has_vllm_names) RenderVllmMetrics(status, &page);
+  return page.Take();
+}
+
+}  // namespace quire

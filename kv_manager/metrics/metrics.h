@@ -1,0 +1,41 @@
+#ifndef QUIRE_KV_MANAGER_METRICS_METRICS_H_
+#define QUIRE_KV_MANAGER_METRICS_METRICS_H_
+
+#include <vector>
+
+#include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/requests/rpc_counts.h"
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+
+namespace quire {
+
+struct MetricsOptions {
+  bool has_vllm_names = true;  // The most used ones a second time, see RenderVllmMetrics.
+};
+
+// Every metric of the manager, rendered from one status and the counts of calls. What one worker's metrics say belongs
+// to one moment: in each scrape its free and used blocks add up to its pool.
+std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
+                                                    const MetricsOptions& options = {});
+
+// Looks at the engine when Prometheus scrapes. Thread-safe.
+class ManagerMetrics : public prometheus::Collectable {
+ public:
+  // Both are borrowed.
+  ManagerMetrics(const ManagerEngine* engine, const RpcCounts* rpcs, const MetricsOptions& options = {})
+      : engine_(engine), rpcs_(rpcs), options_(options) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    return RenderMetrics(engine_->status(), *rpcs_, options_);
+  }
+
+ private:
+  const ManagerEngine* const engine_;
+  const RpcCounts* const rpcs_;
+  const MetricsOptions options_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_METRICS_METRICS_H_

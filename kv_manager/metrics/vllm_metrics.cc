@@ -1,0 +1,102 @@
+#include "kv_manager/metrics/vllm_metrics.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+using prometheus::MetricType;
+
+MetricLabels With(MetricLabels labels, MetricLabels more) {
+  labels.insert(labels.end(), more.begin(), more.end());
+  return labels;
+}
+
+// All workers as one.
+struct Pool {
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t blocks = 0;
+  int64_t used_blocks = 0;
+  int block_size = 0;  // Of the first worker that has one.
+};
+
+Pool SumUp(const ManagerStatus& status) {
+  Pool pool;
+  for (const auto& worker : status.workers) {
+    pool.running += worker->running_requests;
+    pool.waiting += worker->waiting_requests;
+    pool.blocks += worker->blocks.total;
+    pool.used_blocks += worker->blocks.used;
+    if (pool.block_size == 0) pool.block_size = worker->block_size;
+  }
+  return pool;
+}
+
+void RenderGauges(const Pool& pool, const MetricLabels& labels, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "vllm:num_requests_running", "Requests that run");
+  page->Value(static_cast<double>(pool.running), labels);
+  page->Begin(MetricType::Gauge, "vllm:num_requests_waiting", "Requests that wait");
+  page->Value(static_cast<double>(pool.waiting), labels);
+  page->Begin(MetricType::Gauge, "vllm:kv_cache_usage_perc",
+              "Share of the KV blocks in use, from 0 to 1; what only the prefix cache holds is not in use");
+  const double blocks = static_cast<double>(pool.blocks);
+  page->Value(pool.blocks == 0 ? 0 : static_cast<double>(pool.used_blocks) / blocks, labels);
+  page->Begin(MetricType::Gauge, "vllm:cache_config_info", "1; the labels tell the size of the pool and of its blocks");
+  page->Value(
+      1, With(labels, {{"block_size", absl::StrCat(pool.block_size)}, {"num_gpu_blocks", absl::StrCat(pool.blocks)}}));
+}
+
+void RenderCounters(const StepLoopStats& stats, const MetricLabels& labels, MetricPage* page) {
+  const auto count = [&](const char* name, const char* help, int64_t value) {
+    page->Begin(MetricType::Counter, name, help);
+    page->Value(static_cast<double>(value), labels);
+  };
+  const auto finished = [&](FinishReason reason) {
+    return static_cast<double>(stats.finished[static_cast<int>(reason)]);
+  };
+  count("vllm:prompt_tokens_total", "Prompt tokens of requests that have begun to run", stats.started_tokens);
+  count("vllm:generation_tokens_total", "Tokens generated", stats.generated_tokens);
+  count("vllm:prefix_cache_queries_total", "Prompt tokens that the prefix cache was asked for", stats.started_tokens);
+  count("vllm:prefix_cache_hits_total", "Of those, the ones that it held", stats.cached_tokens);
+  count("vllm:num_preemptions_total", "Requests put back to waiting because blocks ran out", stats.preemptions);
+  page->Begin(MetricType::Counter, "vllm:request_success_total", "Requests that ended, by reason");
+  page->Value(finished(FinishReason::kStopToken), With(labels, {{"finished_reason", "stop"}}));
+  page->Value(finished(FinishReason::kLength), With(labels, {{"finished_reason", "length"}}));
+  page->Value(finished(FinishReason::kCancelled) + finished(FinishReason::kDeadline),
+              With(labels, {{"finished_reason", "abort"}}));
+  page->Value(static_cast<double>(stats.failed), With(labels, {{"finished_reason", "error"}}));
+}
+
+void RenderHistograms(const StepLoopStats& stats, const MetricLabels& labels, MetricPage* page) {
+  const auto histogram = [&](const char* name, const char* help, const Histogram& values) {
+    page->Begin(MetricType::Histogram, name, help);
+    page->Value(values, labels);
+  };
+  histogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token",
+            stats.first_token_seconds);
+  histogram("vllm:inter_token_latency_seconds", "Between two tokens of a request", stats.inter_token_seconds);
+  histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token", stats.request_seconds);
+  histogram("vllm:request_queue_time_seconds", "From a request's arrival to the plan of its first step",
+            stats.queue_seconds);
+  histogram("vllm:request_prefill_time_seconds", "From a request's first plan to its first token",
+            stats.prefill_seconds);
+  histogram("vllm:request_decode_time_seconds", "From a request's first token to its last", stats.decode_seconds);
+  histogram("vllm:request_prompt_tokens", "Prompt tokens of a request", stats.request_prompt_tokens);
+  histogram("vllm:request_generation_tokens", "Tokens that a request generated", stats.request_generated_tokens);
+  histogram("vllm:iteration_tokens_total", "Tokens of a step", stats.step_tokens);
+}
+
+}  // namespace
+
+void RenderVllmMetrics(const ManagerStatus& status, MetricPage* page) {
+  const MetricLabels labels = {{"model_name", status.model_name}, {"engine", "0"}};
+  RenderGauges(SumUp(status), labels, page);
+  RenderCounters(status.totals, labels, page);
+  RenderHistograms(status.totals, labels, page);
+}
+
+}  // namespace quire

@@ -1,0 +1,134 @@
+#include "kv_manager/process/manager.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "kv_manager/metrics/metrics.h"
+#include "kv_manager/worker_link/grpc_worker_client.h"
+#include "security/credentials.h"
+#include "serving/certificate_metrics.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMaxStreamsPerConnection = 1024;
+constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a silent connection, which a long prefill is.
+constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
+// After the drain, for what is on its way to arrive.
+constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
+
+StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
+  StepLoopOptions loop;
+  loop.scheduler = options.scheduler;
+  loop.has_prefix_cache = options.has_prefix_cache;
+  loop.max_pinned_share = options.max_pinned_share;
+  loop.max_inbox_requests = options.scheduler.max_waiting_requests;
+  loop.max_step_us = int64_t{1000} * options.max_step_ms;
+  loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
+  loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
+  // Greater than what an earlier manager has used: it has opened fewer than a thousand sessions per second.
+  loop.link.first_epoch = absl::ToUnixMillis(absl::Now());
+  return loop;
+}
+
+auto WorkerClientMaker(const ManagerOptions& options) {
+  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(options.worker_keepalive_timeout));
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.worker_tls.authority.empty()) credentials = TlsChannelCredentials(options.worker_tls);
+  return [timeout_ms, credentials, name = options.worker_name](const std::string& address) {
+    return std::make_unique<GrpcWorkerClient>(GrpcWorkerClientOptions{
+        .address = address, .credentials = credentials, .certificate_name = name, .keepalive_timeout_ms = timeout_ms});
+  };
+}
+
+AccessRules RulesFor(const ManagerOptions& options) {
+  return {.has_certificates = !options.transport.tls.authority.empty(),
+          .client_names = options.client_names,
+          .admin_names = options.admin_names,
+          .tokens = options.inference.tokens};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.worker_tls, "--worker-tls-"));
+  ManagerOptions opened = options;
+  if (!options.tokens.empty()) {
+    absl::StatusOr<std::shared_ptr<TokenFile>> tokens = TokenFile::Open(options.tokens);
+    if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", tokens.status().message()));
+    opened.inference.tokens = *std::move(tokens);
+  }
+  std::unique_ptr<Manager> manager(new Manager(opened));
+  QUIRE_RETURN_IF_ERROR(manager->Listen());
+  ManagerEngine* engine = &manager->engine_;
+  manager->discovery_ = std::make_unique<WorkerDiscovery>(
+      options.workers, kDiscoveryInterval,
+      [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });
+  return manager;
+}
+
+Manager::Manager(const ManagerOptions& options)
+    : options_(options),
+      engine_(
+          MakeStepLoopOptions(options),
+          {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
+          &SteadyClock(), options.max_tenant_labels),
+      inference_(&engine_, options.inference),
+      admin_(&engine_, &inference_),
+      status_page_({.engine = &engine_,
+                    .request_names = [this] { return inference_.RequestNames(); },
+                    .has_names = options.status_page == StatusPageKind::kNames,
+                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
+
+Manager::~Manager() {
+  discovery_.reset();
+  engine_.Stop();
+}
+
+absl::Status Manager::Listen() {
+  const GrpcServerLimits limits{.max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
+                                .max_streams_per_connection = kMaxStreamsPerConnection,
+                                .min_ping_interval_ms = kMinPingIntervalMs};
+  QUIRE_ASSIGN_OR_RETURN(const auto credentials,
+                         MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
+  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, credentials, limits,
+                                                    {{v1::InferenceService::service_full_name(), &inference_},
+                                                     {v1::AdminService::service_full_name(), &admin_}}));
+  if (!options_.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options_.health_listen));
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
+  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts(),
+                                                 MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
+  metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
+      {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
+  metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });
+  metrics_->AddPage("/status.json", [this](const HttpRequest& request) { return status_page_.Status(request); });
+  metrics_->AddPage("/block.json", [this](const HttpRequest& request) { return status_page_.Block(request); });
+  return absl::OkStatus();
+}
+
+void Manager::Stop() {
+  engine_.StartDrain();
+  QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
+                   << " to finish";
+  const absl::Time end = absl::Now() + options_.drain_timeout;
+  const bool all_done = engine_.Drain(options_.drain_timeout) && inference_.WaitForReaders(end - absl::Now());
+  QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
+  engine_.Stop();
+  server_->Shutdown(kShutdownTimeout);
+}
+
+std::string Manager::Summary() const {
+  std::string text = absl::StrCat("listening on ", server_->address(), "\n");
+  if (!server_->health_address().empty()) absl::StrAppend(&text, "health on ", server_->health_address(), "\n");
+  if (metrics_ != nullptr) absl::StrAppend(&text, "metrics on port ", metrics_->port(), "\n");
+  return text;
+}
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+#ifndef QUIRE_KV_MANAGER_PROCESS_MANAGER_H_
+#define QUIRE_KV_MANAGER_PROCESS_MANAGER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kv_manager/admin/admin_service.h"
+#include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/inference/inference_service.h"
+#include "kv_manager/process/options.h"
+#include "kv_manager/status_page/status_page.h"
+#include "kv_manager/worker_link/worker_discovery.h"
+#include "serving/grpc_server.h"
+#include "serving/metrics_server.h"
+
+namespace quire {
+
+// A whole manager in this process: engine, services, metrics and the search for workers, put together from the options.
+class Manager {
+ public:
+  // Listens and begins to connect to the workers. UNAVAILABLE when an address cannot be taken.
+  static absl::StatusOr<std::unique_ptr<Manager>> Start(const ManagerOptions& options);
+
+  ~Manager();
+
+  // Refuses new requests, waits until those that run have ended and their clients have read them, ends what is left at
+  // the drain timeout and stops listening. Call it once.
+  void Stop();
+
+  // Where it listens, one address per line.
+  std::string Summary() const;
+
+ private:
+  explicit Manager(const ManagerOptions& options);
+
+  absl::Status Listen();
+
+  // In the order of construction: each stands on those before it.
+  const ManagerOptions options_;
+  ManagerEngine engine_;
+  InferenceServiceImpl inference_;
+  AdminServiceImpl admin_;
+  std::unique_ptr<GrpcServer> server_;  // Hears of the engine's readiness, which begins with the first worker.
+  StatusPage status_page_;
+  std::unique_ptr<MetricsServer> metrics_;
+  std::unique_ptr<WorkerDiscovery> discovery_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_PROCESS_MANAGER_H_

@@ -1,0 +1,335 @@
+#include "kv_manager/process/options.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/configuration.h"
+#include "base/flags.h"
+#include "base/local_address.h"
+#include "base/status.h"
+#include "base/worker_protocol.h"
+#include "kv_manager/worker_link/worker_address.h"
+
+ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
+          "Where the workers are, separated by commas: host:port, unix:path, or dns:///name:port for every address "
+          "that the name has; such a name is looked up again every few seconds.");
+ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
+          "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
+          "the host listens on all networks of the machine, which needs TLS.");
+ABSL_FLAG(
+    std::string, health_listen, "",
+    "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. It tells "
+    "whether the program lives and is ready, and nothing else. Empty: --listen alone tells.");
+ABSL_FLAG(std::string, worker_tls_ca, "",
+          "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, whose "
+          "certificates must be from one of them.");
+ABSL_FLAG(std::string, worker_tls_cert, "",
+          "PEM file with the certificate that the manager shows to workers. It, the key and the CA file are read again "
+          "when they change.");
+ABSL_FLAG(std::string, worker_tls_key, "", "PEM file with the private key of --worker-tls-cert, without a password.");
+ABSL_FLAG(std::string, worker_name, "quire-worker",
+          "DNS name that the certificates of workers must have. Empty: the host in the address of each.");
+ABSL_FLAG(
+    std::string, tokens, "",
+    "File of bearer tokens: per line a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if it is an "
+    "operator's. With it every call needs a token; requests, their names and what is cached of them belong to its "
+    "tenant. The file is read again when it changes.");
+ABSL_FLAG(
+    std::string, client_names, "quire-client",
+    "With --tls-ca: DNS names or URIs, separated by commas, one of which a client's certificate must have. *: any.");
+ABSL_FLAG(std::string, admin_names, "quire-admin",
+          "The same for clients that may also call what is for operators, such as quirectl status.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
+          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
+ABSL_FLAG(int32_t, max_tenant_labels, 32,
+          "Tenants that metrics tell apart: the first that come have a label of their own, all others share one.");
+ABSL_FLAG(bool, vllm_metrics, true,
+          "Show the most used metrics under vLLM's names, too, for its dashboards and for gateways that pick endpoints "
+          "by them.");
+ABSL_FLAG(
+    std::string, status_page, "sums",
+    "What a page at / of the metrics port shows, read-only: off (there is none), sums (workers, blocks, rates) or "
+    "names (also single requests with their names and tenants, to who opens it on this machine itself, and only "
+    "without --tokens and --tls-ca; not with a proxy before the port, whose clients would seem to be there).");
+ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
+          "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
+          "--max-tokens-per-step may be lower.");
+ABSL_FLAG(int32_t, max_chunk_tokens, 512,
+          "Tokens of one sequence in one step at most. A longer prompt takes several steps, so that running requests "
+          "need not wait for it.");
+ABSL_FLAG(int32_t, max_step_ms, 100,
+          "Milliseconds that a step should take at most: steps get as many prompt tokens as the worker has shown to "
+          "compute in this time, so that running requests do not stall behind prompts. 0: no limit.");
+ABSL_FLAG(int32_t, max_plans_in_flight, 2,
+          "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
+ABSL_FLAG(std::string, policy, "fcfs",
+          "Who is served first: fcfs (by arrival), priority (by the request's priority, then by arrival), "
+          "longest-prefix-first (whose prompt is cached furthest, then by arrival; nobody is passed for ever) or "
+          "fair-share (the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(
+    std::string, tenant_weights, "",
+    "Shares under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets two tokens "
+    "for each one of b while both wait. Tenants that are not listed weigh 1.");
+ABSL_FLAG(std::string, batching, "continuous",
+          "When requests join those that run: continuous (in every step) or static (when the batch before has ended "
+          "altogether, which is slower and there to be compared with).");
+ABSL_FLAG(double, waiting_served_ratio, 0,
+          "Requests join only when at least so many wait for each one that runs; more than 0 lets fewer prefills "
+          "interrupt decodes, and newcomers wait longer.");
+ABSL_FLAG(bool, prefix_cache, true,
+          "Keep computed prefixes of prompts, as long as nothing else needs their blocks, and share them between "
+          "requests of the same cache salt.");
+ABSL_FLAG(int32_t, max_waiting_requests, 1024,
+          "Requests that may wait on each worker; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int32_t, max_context_tokens, 0,
+          "Tokens of prompt and output together at most; 0: as many as the model was made for.");
+ABSL_FLAG(double, watermark, 0.05,
+          "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
+          "running requests grow into before one of them must be preempted.");
+ABSL_FLAG(double, max_pinned_share, 0.25,
+          "Share of a worker's KV blocks, from 0 to 1, that quirectl pin and its like may keep from eviction.");
+ABSL_FLAG(int32_t, max_requests, 4096,
+          "Calls of Generate, and requests of GenerateBatch, at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_batch_requests, 1024, "Requests of one GenerateBatch at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_message_bytes, 16 << 20,
+          "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
+ABSL_FLAG(int32_t, max_prompt_bytes, 4 << 20, "Bytes of a text to be tokenized.");
+ABSL_FLAG(int32_t, max_outbox_tokens, 4096,
+          "Tokens that may wait for one client that reads slowly; at more its request is ended.");
+ABSL_FLAG(int32_t, max_waiting_texts, 64, "Long texts that may wait to be tokenized; more are refused.");
+ABSL_FLAG(int32_t, text_threads, 2,
+          "Threads that tokenize long texts, and as many again that make the text of generated tokens.");
+ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60),
+          "A worker that does not finish a step in this time is given up and connected to anew.");
+ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30),
+          "How long requests wait for a lost worker to come back before they fail.");
+ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
+          "A connection to a worker that is silent for 20s is probed, and given up when nothing answers the probe in "
+          "this time: the worker's host is gone, or far busier than it should be. Not for unix sockets.");
+ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
+          "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "How long running requests may go on after SIGTERM or Ctrl-C.");
+
+ABSL_FLAG(bool, log_requests, false,
+          "Log a line for each request that ends, whatever the level: name, tenant, why it ended, numbers of tokens, "
+          "times, trace. Never a prompt or what was generated.");
+
+namespace quire {
+namespace {
+
+constexpr double kMinTenantWeight = 1e-3;
+constexpr double kMaxTenantWeight = 1e6;
+constexpr double kMaxWaitingServedRatio = 1e6;
+
+absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 << 30) {
+  return CheckFlagRange(flag.Name(), absl::GetFlag(flag), min, max);
+}
+
+absl::StatusOr<std::vector<std::string>> Workers() {
+  const std::string value = absl::GetFlag(FLAGS_workers);
+  std::vector<std::string> workers = absl::StrSplit(value, ',');
+  for (const std::string& worker : workers) {
+    if (worker.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
+    }
+    if (const absl::Status status = CheckWorkerAddress(worker); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--workers: ", status.message()));
+    }
+  }
+  return workers;
+}
+
+std::vector<std::string> Names(const absl::Flag<std::string>& flag) {
+  return absl::StrSplit(absl::GetFlag(flag), ',', absl::SkipEmpty());
+}
+
+absl::Status ReadCallers(ManagerOptions* options) {
+  options->tokens = absl::GetFlag(FLAGS_tokens);
+  options->client_names = Names(FLAGS_client_names);
+  options->admin_names = Names(FLAGS_admin_names);
+  const bool is_open_text = options->transport.tls.certificate.empty() && !IsLocalAddress(options->listen);
+  if (options->tokens.empty() || !is_open_text) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tokens is set and --listen is '", options->listen,
+                   "': tokens are not taken over a network without TLS, give --tls-cert"));
+}
+
+absl::Status ReadWorkerTls(ManagerOptions* options) {
+  options->worker_tls = {absl::GetFlag(FLAGS_worker_tls_cert), absl::GetFlag(FLAGS_worker_tls_key),
+                         absl::GetFlag(FLAGS_worker_tls_ca)};
+  options->worker_name = absl::GetFlag(FLAGS_worker_name);
+  if (!options->worker_tls.authority.empty()) return absl::OkStatus();
+  if (options->worker_tls != TlsFiles()) {
+    return absl::InvalidArgumentError(
+        "--worker-tls-ca is missing: --worker-tls-cert and --worker-tls-key mean nothing without it");
+  }
+  for (const std::string& worker : options->workers) {
+    if (options->transport.is_insecure || IsLocalAddress(worker)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--workers has '", worker, "', which is reached over a network: give --worker-tls-ca, or --insecure"));
+  }
+  return absl::OkStatus();
+}
+
+// "a=2,b=1".
+absl::StatusOr<std::map<std::string, double>> TenantWeights() {
+  const std::string value = absl::GetFlag(FLAGS_tenant_weights);
+  std::map<std::string, double> weights;
+  for (const absl::string_view part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
+    const std::vector<std::string> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    double weight = 0;
+    if (sides.size() != 2 || sides[0].empty() || !absl::SimpleAtod(sides[1], &weight)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--tenant-weights has '", part, "', it must be tenant=weight, separated by commas"));
+    }
+    if (!(weight >= kMinTenantWeight && weight <= kMaxTenantWeight)) {
+      return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],
+                                                     ", it must be ", kMinTenantWeight, " .. ", kMaxTenantWeight));
+    }
+    if (!weights.emplace(sides[0], weight).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--tenant-weights names '", sides[0], "' twice"));
+    }
+  }
+  return weights;
+}
+
+absl::Status ReadPolicy(SchedulerOptions* options) {
+  QUIRE_ASSIGN_OR_RETURN(
+      options->policy,
+      FlagChoice<SchedulingPolicy>(FLAGS_policy, {{"fcfs", SchedulingPolicy::kFcfs},
+                                                  {"priority", SchedulingPolicy::kPriority},
+                                                  {"longest-prefix-first", SchedulingPolicy::kLongestPrefixFirst},
+                                                  {"fair-share", SchedulingPolicy::kFairShare}}));
+  QUIRE_ASSIGN_OR_RETURN(options->tenant_weights, TenantWeights());
+  if (!options->tenant_weights.empty() && options->policy != SchedulingPolicy::kFairShare) {
+    return absl::InvalidArgumentError("--tenant-weights is set, it needs --policy=fair-share");
+  }
+  QUIRE_ASSIGN_OR_RETURN(options->batching, FlagChoice<Batching>(FLAGS_batching, {{"continuous", Batching::kContinuous},
+                                                                                  {"static", Batching::kStatic}}));
+  options->waiting_served_ratio = absl::GetFlag(FLAGS_waiting_served_ratio);
+  if (!(options->waiting_served_ratio >= 0 && options->waiting_served_ratio <= kMaxWaitingServedRatio)) {
+    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ", options->waiting_served_ratio,
+                                                   ", it must be 0 .. ", kMaxWaitingServedRatio));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_batch_requests, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_message_bytes, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_texts, 0));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
+  InferenceServiceOptions options;
+  options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  options.max_requests = absl::GetFlag(FLAGS_max_requests);
+  options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
+  options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
+  options.logs_requests = absl::GetFlag(FLAGS_log_requests);
+  options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
+  options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
+  return options;
+}
+
+absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tokens_per_step, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_chunk_tokens, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_requests, 1));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_context_tokens, 0));
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_plans_in_flight, 1, kMaxPlansInFlight));
+  SchedulerOptions options;
+  options.max_tokens_per_step = absl::GetFlag(FLAGS_max_tokens_per_step);
+  options.max_chunk_tokens = absl::GetFlag(FLAGS_max_chunk_tokens);
+  options.max_waiting_requests = absl::GetFlag(FLAGS_max_waiting_requests);
+  options.max_context_tokens = absl::GetFlag(FLAGS_max_context_tokens);
+  if (options.max_context_tokens == 0) options.max_context_tokens = std::numeric_limits<int>::max();
+  if (options.max_context_tokens == 1) {
+    return absl::InvalidArgumentError("--max-context-tokens is 1, it must be 0 or at least 2");
+  }
+  options.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
+  options.watermark = absl::GetFlag(FLAGS_watermark);
+  if (!(options.watermark >= 0 && options.watermark < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--watermark is ", options.watermark, ", it must be in [0, 1)"));
+  }
+  QUIRE_RETURN_IF_ERROR(ReadPolicy(&options));
+  return options;
+}
+
+absl::StatusOr<ManagerOptions> MakeOptions() {
+  ManagerOptions options;
+  QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
+  QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.transport,
+                         ReadTransportFlags(options.listen, /*has_other_proof=*/!absl::GetFlag(FLAGS_tokens).empty()));
+  QUIRE_RETURN_IF_ERROR(ReadCallers(&options));
+  QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
+  QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalPortFlag(FLAGS_health_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalPortFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
+  QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
+  options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
+  options.has_vllm_metrics = absl::GetFlag(FLAGS_vllm_metrics);
+  QUIRE_ASSIGN_OR_RETURN(options.status_page,
+                         (FlagChoice<StatusPageKind>(FLAGS_status_page, {{"off", StatusPageKind::kOff},
+                                                                         {"sums", StatusPageKind::kSums},
+                                                                         {"names", StatusPageKind::kNames}})));
+  options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
+  if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
+  }
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
+  options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
+  QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
+  QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
+  return options;
+}
+
+}  // namespace
+
+const ProgramFlags& ManagerFlags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+       TransportFlagGroup(),
+       {"Who may call:", {"tokens", "client_names", "admin_names"}},
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
+         "watermark", "prefix_cache", "max_pinned_share"}},
+       {"Calls of clients:",
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
+         "max_waiting_texts", "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
+       LogFlagGroup({"log_requests"}),
+       ConfigurationFlagGroup()},
+      {"workers", "client_names", "admin_names", "tenant_weights"}};
+  return *flags;
+}
+
+absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments,
+                                                                    absl::Span<const char* const> environment) {
+  return ReadConfiguration<ManagerOptions>(ManagerFlags(), arguments, environment, MakeOptions);
+}
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_
+#define QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+
+namespace quire {
+
+// Numbers for seeds and names: different from each other within a process, and unlike those of another process. Not for
+// secrets. Thread-safe.
+class RandomSource {
+ public:
+  RandomSource() {
+    std::random_device device;
+    state_ = (static_cast<uint64_t>(device()) << 32) | device();
+  }
+
+  // SplitMix64 (Steele, Lea and Flood, 2014): a counter and a mixing function that is one to one.
+  uint64_t Next() {
+    uint64_t x = state_.fetch_add(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  std::atomic<uint64_t> state_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_

@@ -1,0 +1,165 @@
+#include "kv_manager/requests/response_set.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+int NumSequences(const Request& request) {
+  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
+}
+
+// The worst of all when there is no token.
+double MeanLogprob(const ResponseBuilder& sample) {
+  if (sample.num_tokens() == 0) return -std::numeric_limits<double>::infinity();
+  return sample.logprob_sum() / sample.num_tokens();
+}
+
+}  // namespace
+
+ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string name, const ValidRequest& request)
+    : model_(std::move(model)),
+      name_(std::move(name)),
+      is_beam_search_(request.request.beam.has_value()),
+      num_returned_(request.num_returned),
+      max_tokens_(request.request.max_tokens),
+      seed_(request.request.sampling.seed),
+      num_prompt_tokens_(static_cast<int>(request.request.prompt.size())) {
+  const ResponseBuilder first(model_, request, &prompt_text_);
+  samples_.assign(NumSequences(request.request), Sample{first});
+  order_.resize(samples_.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  if (request.request.sampling.num_prompt_logprobs < 0) return;
+  for (int i = 0; i < num_prompt_tokens_; ++i) prompt_logprobs_.Add();
+}
+
+void ResponseSet::AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens) {
+  if (prompt_logprobs_.empty()) return;
+  QUIRE_CHECK_GE(first_position, 0);
+  QUIRE_CHECK_LE(first_position + static_cast<int>(tokens.size()), prompt_logprobs_.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    SetLogprobs(*model_, tokens[i], prompt_logprobs_.Mutable(first_position + static_cast<int>(i)));
+  }
+}
+
+bool ResponseSet::AddToken(int sample_index, const ScoredToken& token) {
+  ResponseBuilder& builder = samples_[sample_index].builder;
+  return !builder.is_finished() && builder.AddToken(token) && !is_beam_search_;
+}
+
+void ResponseSet::FinishSample(const Finished& finished) {
+  Sample& sample = samples_[finished.sample_index];
+  if (!sample.builder.is_finished()) sample.builder.Finish(finished.reason);
+  if (!is_beam_search_) return;
+  sample.is_ranked = true;
+  sample.builder.mutable_response()->set_score(finished.score);
+}
+
+bool ResponseSet::are_all_finished() const {
+  return !is_beam_search_ && std::all_of(samples_.begin(), samples_.end(),
+                                         [](const Sample& sample) { return sample.builder.is_finished(); });
+}
+
+void ResponseSet::End(bool is_whole) {
+  has_ended_ = true;
+  is_whole_ = is_whole;
+  if (!is_whole) return;
+  // Hypotheses that masks have left no token for never were; an aborted search has the beginning of one.
+  const int num_owed = is_beam_search_ ? 1 : num_samples();
+  for (int i = 0; i < num_owed; ++i) {
+    if (!samples_[i].builder.is_finished()) samples_[i].builder.Finish(FinishReason::kCancelled);
+  }
+  if (picks_best()) PickBest();
+}
+
+// Equal ones in the order of their seeds.
+void ResponseSet::PickBest() {
+  std::stable_sort(order_.begin(), order_.end(), [this](int a, int b) {
+    return MeanLogprob(samples_[a].builder) > MeanLogprob(samples_[b].builder);
+  });
+  order_.resize(num_returned_);
+  for (int sample_index : order_) {
+    ResponseBuilder& builder = samples_[sample_index].builder;
+    if (builder.num_tokens() == 0) continue;
+    builder.mutable_response()->set_score(static_cast<float>(MeanLogprob(builder)));
+  }
+}
+
+bool ResponseSet::MaySend(int sample_index) const {
+  const Sample& sample = samples_[sample_index];
+  if (!sample.builder.has_news()) return false;
+  if (!is_beam_search_) return !picks_best() || is_whole_;
+  // What a stop string has finished waits for its score.
+  return sample.is_ranked || (sample_index == 0 && (!sample.builder.is_finished() || has_ended_));
+}
+
+std::optional<int> ResponseSet::FindNext(int first) const {
+  for (int index = first; index < static_cast<int>(order_.size()); ++index) {
+    if (MaySend(order_[index])) return index;
+  }
+  return std::nullopt;
+}
+
+bool ResponseSet::is_last() const {
+  const std::optional<int> next = FindNext();
+  return has_ended_ && next.has_value() && !FindNext(*next + 1).has_value();
+}
+
+const v1::GenerateResponse* ResponseSet::Next() {
+  const int index = *FindNext();
+  Sample& sample = samples_[order_[index]];
+  v1::GenerateResponse* response = sample.builder.mutable_response();
+  response->set_request_id(name_);
+  response->set_index(index);
+  if (!std::exchange(sample.is_sent, true)) BeginSample(index, order_[index]);
+  if (!is_last() || !is_whole_) return response;
+  v1::Usage* usage = response->mutable_usage();
+  usage->set_prompt_tokens(num_prompt_tokens_);
+  usage->set_cached_tokens(num_cached_tokens_);
+  int num_tokens = 0;
+  for (const Sample& other : samples_) num_tokens += other.builder.is_finished() ? other.builder.num_tokens() : 0;
+  usage->set_completion_tokens(num_tokens);
+  return response;
+}
+
+int ResponseSet::num_output_tokens() const {
+  int num_tokens = 0;
+  for (const Sample& sample : samples_) num_tokens += sample.builder.num_tokens();
+  return num_tokens;
+}
+
+std::string ResponseSet::finish_reasons() const {
+  std::string reasons;
+  for (const auto& [reason, name] : {std::pair(v1::FINISH_REASON_STOP, "stop"),
+                                     {v1::FINISH_REASON_LENGTH, "length"},
+                                     {v1::FINISH_REASON_ABORT, "abort"}}) {
+    const bool is_there = std::any_of(samples_.begin(), samples_.end(), [reason = reason](const Sample& sample) {
+      return sample.builder.finish_reason() == reason;
+    });
+    if (is_there) absl::StrAppend(&reasons, reasons.empty() ? "" : ",", name);
+  }
+  return reasons;
+}
+
+void ResponseSet::BeginSample(int index, int sample_index) {
+  v1::GenerateResponse* response = samples_[sample_index].builder.mutable_response();
+  if (!prompt_text_.empty()) response->mutable_text_delta()->insert(0, prompt_text_);
+  if (!is_beam_search_) response->set_seed(seed_ + sample_index);
+  if (index == 0) response->mutable_prompt_logprobs()->Swap(&prompt_logprobs_);
+}
+
+void ResponseSet::StartNext() {
+  samples_[order_[*FindNext()]].builder.StartNextResponse();
+}
+
+int64_t ResponseSet::max_step_tokens() const {
+  return is_beam_search_ ? int64_t{num_samples()} * max_tokens_ : num_samples();
+}
+
+}  // namespace quire

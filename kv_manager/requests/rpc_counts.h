@@ -1,0 +1,42 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_RPC_COUNTS_H_
+#define QUIRE_KV_MANAGER_REQUESTS_RPC_COUNTS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace quire {
+
+// Methods of InferenceService. A request of GenerateBatch counts as a call of Generate, its stream as GenerateBatch.
+enum class RpcMethod { kGenerate, kGenerateBatch, kTokenize, kDetokenize, kGetModel, kAbort };
+inline constexpr std::array<const char*, 6> kRpcMethodNames = {"Generate",   "GenerateBatch", "Tokenize",
+                                                               "Detokenize", "GetModel",      "Abort"};
+inline constexpr std::array<const char*, 17> kRpcCodeNames = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// Limits of the service itself, which refuse requests before the engine sees them.
+enum class RpcRefusal { kTooManyRequests, kTooManyBatchRequests, kTooManyLongTexts };
+inline constexpr std::array<const char*, 3> kRpcRefusalNames = {"too_many_requests", "too_many_batch_requests",
+                                                                "too_many_long_texts"};
+
+// How many calls have ended with which code, and were refused for which limit. Thread-safe.
+class RpcCounts {
+ public:
+  void Count(RpcMethod method, grpc::StatusCode code) { ++counts_[static_cast<size_t>(method)][code]; }
+  int64_t count(RpcMethod method, grpc::StatusCode code) const { return counts_[static_cast<size_t>(method)][code]; }
+  void Count(RpcRefusal refusal) { ++refusals_[static_cast<size_t>(refusal)]; }
+  int64_t count(RpcRefusal refusal) const { return refusals_[static_cast<size_t>(refusal)]; }
+
+ private:
+  std::array<std::array<std::atomic<int64_t>, kRpcCodeNames.size()>, kRpcMethodNames.size()> counts_ = {};
+  std::array<std::atomic<int64_t>, kRpcRefusalNames.size()> refusals_ = {};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_RPC_COUNTS_H_

@@ -1,0 +1,243 @@
+#include "kv_manager/status_page/status_page.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "kv_manager/admin/block_changes.h"
+#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/status_page/status_json.h"
+#include "kv_manager/status_page/status_page_files.h"
+#include "security/digest.h"
+
+namespace quire {
+namespace {
+
+// A step loop answers in its next round. Who has waited so long is told what was known before.
+constexpr auto kMaxWait = std::chrono::milliseconds(500);
+// Threads of the server that may wait; the others are for scrapes.
+constexpr int kMaxWaiting = 4;
+constexpr int64_t kMaxIntervalUs = 10'000'000;
+
+std::string SourceHash(absl::string_view text) {
+  const std::array<uint8_t, 32> digest = Sha256(text);
+  const absl::string_view bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
+  return absl::StrCat("'sha256-", absl::Base64Escape(bytes), "'");
+}
+
+std::string Document() {
+  return absl::StrReplaceAll(kIndexHtml, {{"/*style.css*/", kStyleCss}, {"/*page.js*/", kPageJs}});
+}
+
+std::string Policy() {
+  return absl::StrCat("default-src 'none'; script-src ", SourceHash(kPageJs), "; style-src ", SourceHash(kStyleCss),
+                      "; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+                      "frame-ancestors 'none'");
+}
+
+HttpResponse Refuse(int code, const std::string& why) {
+  HttpResponse response{.code = code, .body = absl::StrCat(why, "\n")};
+  if (code == 429 || code == 503) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+HttpResponse JsonResponse(std::string body) {
+  return {.content_type = "application/json", .body = std::move(body)};
+}
+
+// Lets one thread wait for a number of others.
+class Countdown {
+ public:
+  explicit Countdown(int count) : count_(count) {}
+
+  void Down() {
+    const std::lock_guard lock(mutex_);
+    if (--count_ == 0) is_zero_.notify_all();
+  }
+  // False when the time was up before.
+  bool Wait(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    return is_zero_.wait_for(lock, timeout, [this] { return count_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable is_zero_;
+  int count_;  // Guarded by mutex_.
+};
+
+}  // namespace
+
+// Under way, or over: each step loop writes entries of its own, and may still do so when nobody waits any more.
+struct StatusPage::Look {
+  explicit Look(int num_workers) : loop_us(num_workers), rest(num_workers) {
+    look.blocks.resize(num_workers);
+    look.requests.resize(num_workers);
+  }
+
+  StatusLook look;
+  int64_t begin_us = 0;
+  std::vector<int64_t> loop_us;  // What it took of the time of each step loop.
+  Countdown rest;
+};
+
+struct StatusPage::Shown {
+  StatusLook look;
+  int64_t look_us = 0;                            // When it began.
+  std::map<std::string, std::string> texts = {};  // Encoded when first asked for, by WhyNoNames.
+};
+
+StatusPage::StatusPage(Environment environment)
+    : environment_(std::move(environment)), document_(Document()), policy_(Policy()) {}
+
+HttpResponse StatusPage::Page() const {
+  return {
+      .content_type = "text/html; charset=utf-8", .body = document_, .headers = {{"Content-Security-Policy", policy_}}};
+}
+
+std::string StatusPage::WhyNoNames(const HttpRequest& request) const {
+  if (!environment_.has_open_calls) {
+    return "Callers of this manager show who they are, and this port does not ask: single requests are not shown "
+           "here. An operator sees them by quirectl requests.";
+  }
+  if (!environment_.has_names) return "Single requests are shown here with --status-page=names only.";
+  if (!request.is_local_user) {
+    return "Single requests are shown on the manager's own machine only, at http://127.0.0.1 and this port "
+           "(ssh -L or kubectl port-forward bring it to yours).";
+  }
+  return "";
+}
+
+HttpResponse StatusPage::Status(const HttpRequest& request) {
+  const std::shared_ptr<Shown> shown = CurrentLook();
+  if (shown == nullptr) return Refuse(503, "The step loops have not answered yet.");
+  const std::string why_not = WhyNoNames(request);
+  ShownNames names{.why_not = why_not};
+  if (why_not.empty()) names.names = environment_.request_names();
+  const std::lock_guard lock(mutex_);
+  std::string& text = shown->texts[why_not];
+  if (text.empty()) text = EncodeStatusJson(shown->look, names);
+  HttpResponse response = JsonResponse(text);
+  const int64_t age_us = environment_.clock->NowMicros() - shown->look_us;
+  response.headers.emplace_back("Age", absl::StrCat(age_us / 1'000'000));
+  return response;
+}
+
+int64_t StatusPage::num_looks() const {
+  const std::lock_guard lock(mutex_);
+  return num_looks_;
+}
+
+std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
+  ManagerStatus manager = environment_.engine->status();
+  const int num_workers = std::min<int>(static_cast<int>(manager.workers.size()), kMaxShownWorkers);
+  const auto out = std::make_shared<Look>(num_workers);
+  out->begin_us = environment_.clock->NowMicros();
+  const int max_requests = environment_.has_names && environment_.has_open_calls ? kMaxShownRequests : 0;
+  for (int i = 0; i < num_workers; ++i) {
+    const std::string& address = manager.workers[i]->address;
+    environment_.engine->AskWorker(
+        address,
+        [out, i, max_requests, clock = environment_.clock](const StepLoop::View& loop) {
+          const int64_t begin_us = clock->NowMicros();
+          CopyBlocks(loop, &out->look.blocks[i]);
+          ListRequests(loop, max_requests, &out->look.requests[i]);
+          out->loop_us[i] = clock->NowMicros() - begin_us;
+        },
+        [out](const absl::Status&) { out->rest.Down(); });
+  }
+  out->look.manager = std::move(manager);
+  return out;
+}
+
+std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
+  std::unique_lock lock(mutex_);
+  if (under_way_ == nullptr && environment_.clock->NowMicros() >= next_look_us_) {
+    under_way_ = StartLook();
+    ++num_looks_;
+  }
+  const std::shared_ptr<Look> look = under_way_;
+  if (look == nullptr || num_waiting_ >= kMaxWaiting) return shown_;
+  ++num_waiting_;
+  lock.unlock();
+  const bool is_over = look->rest.Wait(kMaxWait);
+  lock.lock();
+  --num_waiting_;
+  if (!is_over || under_way_ != look) return shown_;
+  under_way_ = nullptr;
+  int64_t loop_us = 0;
+  for (const int64_t us : look->loop_us) loop_us = std::max(loop_us, us);
+  next_look_us_ = environment_.clock->NowMicros() + std::clamp(kLoopShare * loop_us, kMinIntervalUs, kMaxIntervalUs);
+  shown_ = std::make_shared<Shown>(Shown{.look = std::move(look->look), .look_us = look->begin_us});
+  return shown_;
+}
+
+bool StatusPage::MayDescribeBlock() {
+  const std::lock_guard lock(mutex_);
+  const int64_t now_us = environment_.clock->NowMicros();
+  if (now_us < next_block_us_ || num_waiting_ >= kMaxWaiting) return false;
+  next_block_us_ = now_us + kMinBlockIntervalUs;
+  ++num_waiting_;
+  return true;
+}
+
+HttpResponse StatusPage::Block(const HttpRequest& request) {
+  if (const std::string why_not = WhyNoNames(request); !why_not.empty()) return Refuse(403, why_not);
+  const auto worker = request.parameters.find("worker");
+  if (worker == request.parameters.end()) return Refuse(400, "worker is missing: it is a worker's address");
+  const auto number = request.parameters.find("block");
+  const std::string text = number == request.parameters.end() ? "" : number->second;
+  uint32_t block = 0;
+  if (!absl::SimpleAtoi(text, &block)) {
+    return Refuse(400, absl::StrCat("block is '", absl::CHexEscape(text.substr(0, 20)), "', it must be a number"));
+  }
+  if (!MayDescribeBlock()) return Refuse(429, "too many blocks are asked for at once; try again");
+  struct Answer {
+    Countdown rest{1};
+    absl::Status status;
+    std::optional<DescribedBlock> block;
+    int num_blocks = 0;
+    int64_t loop_us = 0;  // What it took of the step loop's time.
+  };
+  const auto answer = std::make_shared<Answer>();
+  environment_.engine->AskWorker(
+      worker->second,
+      [answer, block, clock = environment_.clock](const StepLoop::View& loop) {
+        if (loop.blocks == nullptr) return;
+        answer->num_blocks = loop.blocks->num_blocks();
+        if (block >= static_cast<uint32_t>(answer->num_blocks)) return;
+        const int64_t begin_us = clock->NowMicros();
+        DescribeBlock(loop, BlockId{block}, &answer->block.emplace());
+        answer->loop_us = clock->NowMicros() - begin_us;
+      },
+      [answer](const absl::Status& status) {
+        answer->status = status;
+        answer->rest.Down();
+      });
+  const bool is_over = answer->rest.Wait(kMaxWait);
+  {
+    const std::lock_guard lock(mutex_);
+    --num_waiting_;
+    const int64_t rest_us = is_over ? std::min(kLoopShare * answer->loop_us, kMaxIntervalUs) : kMaxIntervalUs;
+    next_block_us_ = std::max(next_block_us_, environment_.clock->NowMicros() + rest_us);
+  }
+  if (!is_over) return Refuse(503, "the worker's step loop has not answered yet");
+  if (!answer->status.ok()) {
+    return Refuse(absl::IsNotFound(answer->status) ? 404 : 503, std::string(answer->status.message()));
+  }
+  if (!answer->block.has_value()) {
+    return Refuse(404, absl::StrCat("block is ", block, ", the worker has ", answer->num_blocks, " blocks"));
+  }
+  return JsonResponse(EncodeBlockJson(*answer->block, {.names = environment_.request_names()}));
+}
+
+}  // namespace quire

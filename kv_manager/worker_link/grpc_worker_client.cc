@@ -1,0 +1,257 @@
+#include "kv_manager/worker_link/grpc_worker_client.h"
+
+#include <chrono>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/worker_protocol.h"
+#include "grpcpp/grpcpp.h"
+#include "kv_manager/worker_link/wire.h"
+#include "kv_manager/worker_link/worker_address.h"
+
+namespace quire {
+namespace {
+
+// gRPC connects by itself, with waits that grow from the first to the second; a call in between fails at once. The
+// longest wait is below the one that WorkerLink backs off to, and is also what one attempt to connect may take.
+constexpr int kMinReconnectMs = 100;
+constexpr int kMaxReconnectMs = 2000;
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace
+
+grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(kMaxWorkerMessageBytes);
+  args.SetMaxSendMessageSize(kMaxWorkerMessageBytes);
+  if (!absl::StartsWith(options.address, kUnixPrefix)) {
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_time_ms);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_ms);
+    args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A long prefill sends nothing; keep probing.
+  }
+  if (!options.certificate_name.empty()) args.SetSslTargetNameOverride(options.certificate_name);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return args;
+}
+
+void GrpcWorkerClient::PendingCalls::Add() {
+  const std::lock_guard lock(mutex_);
+  ++count_;
+}
+
+void GrpcWorkerClient::PendingCalls::Remove() {
+  const std::lock_guard lock(mutex_);
+  if (--count_ == 0) none_.notify_all();
+}
+
+void GrpcWorkerClient::PendingCalls::WaitForNone() {
+  std::unique_lock lock(mutex_);
+  none_.wait(lock, [this] { return count_ == 0; });
+}
+
+struct GrpcWorkerClient::DescribeCall {
+  explicit DescribeCall(uint64_t epoch) : epoch(epoch) {}
+
+  const uint64_t epoch;
+  grpc::ClientContext context;
+  v1::DescribeRequest request;
+  v1::DescribeResponse response;
+};
+
+// One Steps stream. gRPC allows one read and one write at a time; plans queue up while a write is under way, which are
+// never more than the plans in flight. Deletes itself when gRPC is done with it.
+class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
+ public:
+  Session(GrpcWorkerClient* client, uint64_t epoch, int vocab_size)
+      : client_(client), epoch_(epoch), vocab_size_(vocab_size) {}
+
+  void Start() {
+    client_->stub_->async()->Steps(&context_, this);
+    AddHold();  // Writes start outside of gRPC's threads until the last read has ended.
+    StartRead(&response_);
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<v1::StepsRequest> request = NewRequest();
+    request->mutable_open()->set_epoch(epoch_);
+    Write(std::move(request));
+    StartCall();
+  }
+
+  void Send(const StepPlan& plan) {
+    const std::lock_guard lock(mutex_);
+    if (reads_ended_) return;
+    std::unique_ptr<v1::StepsRequest> request = NewRequest();
+    expected_.push_back(encoder_.Encode(plan, request->mutable_plan()));
+    Write(std::move(request));
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      error_ = Take(response_);
+      if (error_.ok()) return StartRead(&response_);
+      context_.TryCancel();
+    }
+    const std::lock_guard lock(mutex_);
+    reads_ended_ = true;
+    RemoveHold();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    unused_.push_back(std::move(writes_.front()));
+    writes_.pop_front();
+    if (ok && !reads_ended_ && !writes_.empty()) StartWrite(writes_.front().get());
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    if (error_.ok()) error_ = status.ok() ? absl::UnavailableError("the worker ended the session") : ToAbsl(status);
+    {
+      const std::lock_guard lock(client_->mutex_);
+      if (client_->session_ == this) client_->session_ = nullptr;
+    }
+    client_->listener_->OnLost(epoch_, std::move(error_));
+    PendingCalls& pending = client_->pending_;
+    delete this;
+    pending.Remove();
+  }
+
+ private:
+  absl::Status Take(const v1::StepsResponse& response) {
+    if (response.has_result()) return TakeResult(response.result());
+    if (is_open_ && response.has_draining()) {
+      client_->listener_->OnDraining(epoch_);
+      return absl::OkStatus();
+    }
+    if (is_open_ || !response.has_opened()) return absl::InternalError("worker sent no answer but something else");
+    if (response.opened().epoch() != epoch_) {
+      return absl::InternalError(
+          absl::StrCat("worker opened epoch ", response.opened().epoch(), ", asked was ", epoch_));
+    }
+    is_open_ = true;
+    client_->listener_->OnOpened(epoch_);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeResult(const v1::StepResult& result) {
+    ExpectedResult expected;
+    {
+      const std::lock_guard lock(mutex_);
+      if (expected_.empty())
+        return absl::InternalError(absl::StrCat("worker answered step ", result.step(), " unasked"));
+      expected = std::move(expected_.front());
+      expected_.pop_front();
+    }
+    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, expected, vocab_size_);
+    if (!decoded.ok()) return decoded.status();
+    client_->listener_->OnResult(epoch_, *std::move(decoded), result.duration_us());
+    return absl::OkStatus();
+  }
+
+  // A message of an earlier write, with the memory it has grown.
+  std::unique_ptr<v1::StepsRequest> NewRequest() {
+    if (unused_.empty()) return std::make_unique<v1::StepsRequest>();
+    std::unique_ptr<v1::StepsRequest> request = std::move(unused_.back());
+    unused_.pop_back();
+    return request;
+  }
+
+  void Write(std::unique_ptr<v1::StepsRequest> request) {
+    writes_.push_back(std::move(request));
+    if (writes_.size() == 1) StartWrite(writes_.front().get());
+  }
+
+  GrpcWorkerClient* const client_;
+  const uint64_t epoch_;
+  const int vocab_size_;
+  grpc::ClientContext context_;
+
+  // Of the reading side.
+  v1::StepsResponse response_;
+  bool is_open_ = false;
+  absl::Status error_;  // What the worker did wrong.
+
+  std::mutex mutex_;  // Guards the rest.
+  PlanEncoder encoder_;
+  std::deque<ExpectedResult> expected_;                   // For the plans in flight, oldest first.
+  std::deque<std::unique_ptr<v1::StepsRequest>> writes_;  // The first one is being written.
+  std::vector<std::unique_ptr<v1::StepsRequest>> unused_;
+  bool reads_ended_ = false;
+};
+
+GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
+    : options_(options),
+      stub_(v1::WorkerService::NewStub(
+          grpc::CreateCustomChannel(options.address, options.credentials, WorkerChannelArguments(options)))) {}
+
+GrpcWorkerClient::~GrpcWorkerClient() {
+  Close();
+  pending_.WaitForNone();
+}
+
+void GrpcWorkerClient::Describe(uint64_t epoch) {
+  auto* call = new DescribeCall(epoch);
+  call->context.set_deadline(std::chrono::system_clock::now() +
+                             std::chrono::milliseconds(options_.describe_timeout_ms));
+  pending_.Add();
+  {
+    const std::lock_guard lock(mutex_);
+    describe_call_ = call;
+  }
+  stub_->async()->Describe(&call->context, &call->request, &call->response, [this, call](const grpc::Status& status) {
+    OnDescribeDone(*call, status);
+    delete call;
+    pending_.Remove();
+  });
+}
+
+void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Status& status) {
+  absl::StatusOr<WorkerDescription> description =
+      status.ok() ? DecodeDescription(call.response) : absl::StatusOr<WorkerDescription>(ToAbsl(status));
+  {
+    const std::lock_guard lock(mutex_);
+    if (describe_call_ == &call) {
+      describe_call_ = nullptr;
+      if (description.ok()) vocab_size_ = description->vocab_size;
+    }
+  }
+  if (description.ok()) {
+    listener_->OnDescribed(call.epoch, *std::move(description));
+  } else {
+    listener_->OnLost(call.epoch, description.status());
+  }
+}
+
+void GrpcWorkerClient::Open(uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  QUIRE_CHECK(session_ == nullptr);
+  pending_.Add();
+  session_ = new Session(this, epoch, vocab_size_);
+  session_->Start();
+}
+
+void GrpcWorkerClient::Send(const StepPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  if (session_ != nullptr) session_->Send(plan);
+}
+
+void GrpcWorkerClient::Close() {
+  const std::lock_guard lock(mutex_);
+  if (describe_call_ != nullptr) describe_call_->context.TryCancel();
+  describe_call_ = nullptr;
+  if (session_ != nullptr) session_->Cancel();
+  session_ = nullptr;
+}
+
+}  // namespace quire

@@ -1,0 +1,383 @@
+#include "kv_manager/worker_link/wire.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/worker_protocol.h"
+
+namespace quire {
+namespace {
+
+using Fixed32Column = google::protobuf::RepeatedField<uint32_t>;
+using FloatColumn = google::protobuf::RepeatedField<float>;
+
+void CopyTokens(const std::vector<TokenId>& tokens, Fixed32Column* out) {
+  out->Add(tokens.begin(), tokens.end());
+}
+
+void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
+  out->set_temperature(in.temperature);
+  out->set_top_k(in.top_k);
+  out->set_top_p(in.top_p);
+  out->set_min_p(in.min_p);
+  out->set_presence_penalty(in.presence_penalty);
+  out->set_frequency_penalty(in.frequency_penalty);
+  out->set_repetition_penalty(in.repetition_penalty);
+  out->set_seed(in.seed);
+  for (const LogitBias& bias : in.logit_bias) {
+    out->add_bias_token_ids(bias.token);
+    out->add_biases(bias.bias);
+  }
+  CopyTokens(in.allowed_token_ids, out->mutable_allowed_token_ids());
+  for (const std::vector<TokenId>& word : in.bad_words) {
+    CopyTokens(word, out->mutable_bad_word_token_ids());
+    out->add_bad_word_lengths(word.size());
+  }
+  CopyTokens(in.min_tokens_masked_ids, out->mutable_min_tokens_masked_ids());
+  out->set_min_tokens(in.min_tokens);
+  out->set_num_logprobs_plus_one(in.num_logprobs + 1);
+  out->set_num_prompt_logprobs_plus_one(in.num_prompt_logprobs + 1);
+  out->set_num_candidates(in.num_candidates);
+}
+
+// Copies and swaps of blocks.
+void EncodeMoves(const StepPlan& plan, v1::StepPlan* out) {
+  for (const BlockSwap& swap : plan.swap_outs) {
+    out->add_swap_out_blocks(Value(swap.device));
+    out->add_swap_out_host_blocks(Value(swap.host));
+  }
+  for (const BlockSwap& swap : plan.swap_ins) {
+    out->add_swap_in_host_blocks(Value(swap.host));
+    out->add_swap_in_blocks(Value(swap.device));
+  }
+  for (const BlockCopy& copy : plan.copies) {
+    out->add_copy_sources(Value(copy.source));
+    out->add_copy_destinations(Value(copy.destination));
+  }
+}
+
+absl::Status Malformed(absl::string_view column, uint64_t value, absl::string_view limit) {
+  return absl::InternalError(absl::StrCat("worker sent ", column, " ", value, ", expected ", limit));
+}
+
+// Reads the entries of ScoreColumns one after the other.
+class ScoreReader {
+ public:
+  ScoreReader(const v1::ScoreColumns& in, absl::string_view name, int vocab_size)
+      : in_(in), name_(name), vocab_size_(vocab_size) {}
+
+  absl::Status CheckColumns(int num_entries) const {
+    const std::string entries = absl::StrCat(num_entries);
+    if (in_.logprobs_size() != num_entries) return Bad("logprobs: length", in_.logprobs_size(), entries);
+    if (in_.ranks_size() != num_entries) return Bad("ranks: length", in_.ranks_size(), entries);
+    if (in_.top_lengths_size() != num_entries) return Bad("top_lengths: length", in_.top_lengths_size(), entries);
+    uint64_t num_top = 0;
+    for (const uint32_t length : in_.top_lengths()) num_top += length;
+    if (num_top != static_cast<uint64_t>(in_.top_token_ids_size()))
+      return Bad("top_token_ids: length", in_.top_token_ids_size(), absl::StrCat(num_top));
+    if (num_top != static_cast<uint64_t>(in_.top_logprobs_size()))
+      return Bad("top_logprobs: length", in_.top_logprobs_size(), absl::StrCat(num_top));
+    return absl::OkStatus();
+  }
+
+  // Fills all of `out` but the token. `num_logprobs` is what the row asks for. REQUIRES: CheckColumns() passed.
+  absl::Status Next(int num_logprobs, ScoredToken* out) {
+    const int entry = entry_++;
+    const uint32_t num_top = in_.top_lengths(entry);
+    const uint32_t max_top = std::max(num_logprobs, 0);
+    if (num_top > max_top) return Bad("top_lengths", num_top, absl::StrCat("at most ", max_top));
+    const int first_top = next_top_;
+    next_top_ += num_top;
+    if (num_logprobs < 0) return absl::OkStatus();  // Another row of the step asked; this one did not.
+
+    out->logprob = in_.logprobs(entry);
+    if (std::isnan(out->logprob)) return Bad("logprobs: NaN at", entry, "a number");
+    if (in_.ranks(entry) < 1 || in_.ranks(entry) > static_cast<uint32_t>(vocab_size_))
+      return Bad("ranks", in_.ranks(entry), absl::StrCat("1 .. ", vocab_size_));
+    out->rank = in_.ranks(entry);
+    out->top.reserve(num_top);
+    for (int i = first_top; i < next_top_; ++i) {
+      if (in_.top_token_ids(i) >= static_cast<uint32_t>(vocab_size_))
+        return Bad("top_token_ids", in_.top_token_ids(i), absl::StrCat("less than ", vocab_size_));
+      if (std::isnan(in_.top_logprobs(i))) return Bad("top_logprobs: NaN at", i, "a number");
+      out->top.push_back({static_cast<TokenId>(in_.top_token_ids(i)), in_.top_logprobs(i)});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Bad(absl::string_view column, uint64_t value, absl::string_view limit) const {
+    return Malformed(absl::StrCat(name_, ".", column), value, limit);
+  }
+
+  const v1::ScoreColumns& in_;
+  const absl::string_view name_;
+  const int vocab_size_;
+  int entry_ = 0;
+  int next_top_ = 0;
+};
+
+absl::Status DecodeTokens(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size, StepResult* out) {
+  if (in.token_ids_size() != expected.num_drawn)
+    return Malformed("token_ids: length", in.token_ids_size(), absl::StrCat(expected.num_drawn));
+  int next = 0;
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    if (!expected.slices[i].draws()) continue;
+    const uint32_t token = in.token_ids(next++);
+    if (token >= static_cast<uint32_t>(vocab_size))
+      return Malformed("token_ids", token, absl::StrCat("less than ", vocab_size));
+    out->slices[i].sampled = true;
+    out->slices[i].token.token = static_cast<TokenId>(token);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCandidateColumns(const v1::StepResult& in, const ExpectedResult& expected) {
+  if (in.candidate_lengths_size() != expected.num_candidate_lists) {
+    return Malformed("candidate_lengths: length", in.candidate_lengths_size(),
+                     absl::StrCat(expected.num_candidate_lists));
+  }
+  uint64_t num_candidates = 0;
+  for (const uint32_t length : in.candidate_lengths()) num_candidates += length;
+  if (num_candidates != static_cast<uint64_t>(in.candidate_token_ids_size()))
+    return Malformed("candidate_token_ids: length", in.candidate_token_ids_size(), absl::StrCat(num_candidates));
+  if (num_candidates != static_cast<uint64_t>(in.candidate_logprobs_size()))
+    return Malformed("candidate_logprobs: length", in.candidate_logprobs_size(), absl::StrCat(num_candidates));
+  return absl::OkStatus();
+}
+
+// One list, from entry `first` on.
+absl::Status DecodeCandidateList(const v1::StepResult& in, int first, int length, int vocab_size,
+                                 std::vector<TokenLogprob>* out) {
+  out->reserve(length);
+  for (int i = first; i < first + length; ++i) {
+    const uint32_t token = in.candidate_token_ids(i);
+    const float logprob = in.candidate_logprobs(i);
+    if (token >= static_cast<uint32_t>(vocab_size))
+      return Malformed("candidate_token_ids", token, absl::StrCat("less than ", vocab_size));
+    if (!std::isfinite(logprob)) return Malformed("candidate_logprobs: no finite number at", i, "one");
+    if (!out->empty() && logprob > out->back().logprob)
+      return Malformed("candidate_logprobs: a larger one at", i, "falling order");
+    out->push_back({static_cast<TokenId>(token), logprob});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeCandidates(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size,
+                              StepResult* out) {
+  QUIRE_RETURN_IF_ERROR(CheckCandidateColumns(in, expected));
+  int list = 0;
+  int first = 0;
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    const ExpectedResult::Slice& slice = expected.slices[i];
+    if (!slice.lists_candidates()) continue;
+    const uint32_t length = in.candidate_lengths(list++);
+    if (length < 1 || length > static_cast<uint32_t>(slice.num_candidates))
+      return Malformed("candidate_lengths", length, absl::StrCat("1 .. ", slice.num_candidates));
+    out->slices[i].sampled = true;
+    QUIRE_RETURN_IF_ERROR(DecodeCandidateList(in, first, length, vocab_size, &out->slices[i].candidates));
+    first += length;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeScores(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size, StepResult* out) {
+  const bool any_asked = std::any_of(expected.slices.begin(), expected.slices.end(),
+                                     [](const auto& slice) { return slice.draws() && slice.num_logprobs >= 0; });
+  ScoreReader reader(in.scores(), "scores", vocab_size);
+  if (!any_asked) return reader.CheckColumns(in.scores().logprobs_size() == 0 ? 0 : expected.num_drawn);
+  QUIRE_RETURN_IF_ERROR(reader.CheckColumns(expected.num_drawn));
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    if (!expected.slices[i].draws()) continue;
+    QUIRE_RETURN_IF_ERROR(reader.Next(expected.slices[i].num_logprobs, &out->slices[i].token));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodePromptScores(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size,
+                                StepResult* out) {
+  for (const v1::PromptScores& scores : in.prompt_scores()) {
+    if (scores.slice() >= expected.slices.size())
+      return Malformed("prompt_scores.slice", scores.slice(), absl::StrCat("less than ", expected.slices.size()));
+    const ExpectedResult::Slice& slice = expected.slices[scores.slice()];
+    std::vector<ScoredToken>& tokens = out->slices[scores.slice()].prompt_logprobs;
+    if (!tokens.empty()) return Malformed("prompt_scores.slice", scores.slice(), "each slice once");
+    ScoreReader reader(scores.scores(), "prompt_scores.scores", vocab_size);
+    QUIRE_RETURN_IF_ERROR(reader.CheckColumns(static_cast<int>(slice.prompt_tokens.size())));
+    for (const TokenId prompt_token : slice.prompt_tokens) {
+      tokens.push_back({.token = prompt_token, .logprob = 0, .rank = 0, .top = {}});
+      QUIRE_RETURN_IF_ERROR(reader.Next(slice.num_prompt_logprobs, &tokens.back()));
+    }
+  }
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    const size_t due = expected.slices[i].prompt_tokens.size();
+    if (out->slices[i].prompt_logprobs.size() != due)
+      return Malformed("prompt_scores: none for slice", i, absl::StrCat(due));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeTables(const v1::RowTables& in, const ExpectedResult& expected, StepResult* out) {
+  const size_t num_rows = expected.has_tables ? expected.slices.size() : 0;
+  const auto check_length = [num_rows](const char* column, size_t length) {
+    return length == num_rows ? absl::OkStatus() : Malformed(column, length, absl::StrCat(num_rows));
+  };
+  QUIRE_RETURN_IF_ERROR(check_length("tables.sequences: length", in.sequences_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("tables.computed_tokens: length", in.computed_tokens_size()));
+  QUIRE_RETURN_IF_ERROR(check_length("tables.table_lengths: length", in.table_lengths_size()));
+  uint64_t num_blocks = 0;
+  for (const uint32_t length : in.table_lengths()) num_blocks += length;
+  if (num_blocks != static_cast<uint64_t>(in.blocks_size()))
+    return Malformed("tables.blocks: length", in.blocks_size(), absl::StrCat(num_blocks));
+  out->tables.reserve(num_rows);
+  auto next = in.blocks().begin();
+  for (size_t i = 0; i < num_rows; ++i) {
+    RowTable& table = out->tables.emplace_back();
+    table.sequence = SequenceId{in.sequences(i)};
+    table.num_computed = static_cast<int>(in.computed_tokens(i));
+    for (uint32_t k = 0; k < in.table_lengths(i); ++k) table.blocks.push_back(BlockId{*next++});
+  }
+  return absl::OkStatus();
+}
+
+// The counts of a description, each within 1 .. limit.
+absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, uint64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker describes ", field, " ", value, ", expected ", min, " .. ", max));
+}
+
+}  // namespace
+
+ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
+  out->Clear();
+  out->set_step(Value(plan.step));
+  out->set_wants_tables(plan.wants_tables);
+  EncodeMoves(plan, out);
+  for (const SequenceStart& start : plan.starts) EncodeStart(start, out->add_starts());
+  for (const SequenceFork& fork : plan.forks) EncodeFork(fork, out);
+  for (const TokenAppend& append : plan.appends) {
+    out->add_append_rows(Value(append.row));
+    out->add_append_token_ids(append.token);
+  }
+
+  ExpectedResult expected;
+  expected.step = plan.step;
+  expected.has_tables = plan.wants_tables;
+  expected.slices.reserve(plan.slices.size());
+  std::string* samples = out->mutable_slice_samples();
+  for (const SequenceSlice& slice : plan.slices) {
+    out->add_slice_rows(Value(slice.row));
+    out->add_slice_first_positions(slice.first_position);
+    out->add_slice_num_tokens(slice.num_tokens);
+    out->add_slice_first_changed_blocks(slice.first_changed_block);
+    out->add_slice_tail_lengths(slice.block_tail.size());
+    for (const BlockId block : slice.block_tail) out->add_block_tails(Value(block));
+    samples->push_back(slice.sample ? 1 : 0);
+    expected.slices.push_back(Expect(slice));
+    expected.num_drawn += expected.slices.back().draws() ? 1 : 0;
+    expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
+  }
+  return expected;
+}
+
+void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out) {
+  out->set_row(Value(start.row));
+  out->set_sequence(Value(start.sequence));
+  out->set_sample_index(start.sample_index);
+  out->set_prompt_length(start.prompt_length);
+  CopyTokens(start.tokens, out->mutable_token_ids());
+  EncodeSampling(start.sampling, out->mutable_sampling());
+  Row& row = RowOf(start.row);
+  row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}, start.sampling.num_candidates};
+  if (row.num_prompt_logprobs < 0) return;
+  row.prompt.assign(start.tokens.begin(), start.tokens.begin() + start.prompt_length);
+}
+
+void PlanEncoder::EncodeFork(const SequenceFork& fork, v1::StepPlan* out) {
+  out->add_fork_rows(Value(fork.row));
+  out->add_fork_parents(Value(fork.parent));
+  out->add_fork_sequences(Value(fork.sequence));
+  out->add_fork_sample_indices(fork.sample_index);
+  Row& row = RowOf(fork.row);
+  QUIRE_CHECK_LT(Value(fork.parent), rows_.size());
+  row = rows_[Value(fork.parent)];
+}
+
+PlanEncoder::Row& PlanEncoder::RowOf(RowId id) {
+  if (Value(id) >= rows_.size()) rows_.resize(Value(id) + 1);
+  return rows_[Value(id)];
+}
+
+ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
+  QUIRE_CHECK_LT(Value(slice.row), rows_.size());
+  const Row& row = rows_[Value(slice.row)];
+  ExpectedResult::Slice expected{slice.sample, row.num_logprobs, row.num_prompt_logprobs, {}, row.num_candidates};
+  // Each token of the slice says something about the next position, as far as that lies in the prompt.
+  const int begin = slice.first_position + 1;
+  const int end = std::min<int>(begin + slice.num_tokens, static_cast<int>(row.prompt.size()));
+  if (begin < end) expected.prompt_tokens.assign(row.prompt.begin() + begin, row.prompt.begin() + end);
+  return expected;
+}
+
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size) {
+  if (in.step() != Value(expected.step)) return Malformed("step", in.step(), absl::StrCat(Value(expected.step)));
+  StepResult out{.step = expected.step, .slices = std::vector<SliceResult>(expected.slices.size())};
+  QUIRE_RETURN_IF_ERROR(DecodeTokens(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodePromptScores(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeTables(in.tables(), expected, &out));
+  return out;
+}
+
+absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in) {
+  constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
+  constexpr uint64_t kMaxCount = 1 << 30;
+  QUIRE_RETURN_IF_ERROR(
+      CheckRange("protocol_version", in.protocol_version(), kWorkerProtocolVersion, kWorkerProtocolVersion));
+  QUIRE_RETURN_IF_ERROR(CheckRange("vocab_size", in.vocab_size(), 1, kMaxInt));
+  QUIRE_RETURN_IF_ERROR(CheckRange("max_context_tokens", in.max_context_tokens(), 2, kMaxCount));
+  QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxWorkerBlockSize));
+  QUIRE_RETURN_IF_ERROR(CheckRange("num_blocks", in.num_blocks(), 1, kMaxWorkerBlocks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("num_host_blocks", in.num_host_blocks(), 0, kMaxWorkerBlocks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("max_sequences", in.max_sequences(), 1, kMaxWorkerRows));
+  QUIRE_RETURN_IF_ERROR(CheckRange("max_tokens_per_step", in.max_tokens_per_step(), 1, kMaxCount));
+  for (const uint32_t token : in.eos_token_ids())
+    QUIRE_RETURN_IF_ERROR(CheckRange("eos_token_ids", token, 0, in.vocab_size() - 1));
+  if (in.has_bos_token_id())
+    QUIRE_RETURN_IF_ERROR(CheckRange("bos_token_id", in.bos_token_id(), 0, in.vocab_size() - 1));
+
+  QUIRE_RETURN_IF_ERROR(
+      CheckRange("last_epoch", in.last_epoch(), 0, std::numeric_limits<uint64_t>::max() - 1));  // There is a greater.
+
+  WorkerDescription out;
+  out.model_name = in.model_name();
+  out.architecture = in.architecture();
+  out.vocab_size = in.vocab_size();
+  out.max_context_tokens = in.max_context_tokens();
+  out.eos_token_ids.assign(in.eos_token_ids().begin(), in.eos_token_ids().end());
+  if (in.has_bos_token_id()) out.bos_token_id = in.bos_token_id();
+  for (const v1::ModelFile& file : in.tokenizer_files()) out.tokenizer_files.push_back({file.name(), file.content()});
+  out.block_size = in.block_size();
+  out.num_blocks = in.num_blocks();
+  out.num_host_blocks = in.num_host_blocks();
+  out.max_sequences = in.max_sequences();
+  out.max_tokens_per_step = in.max_tokens_per_step();
+  out.numerics_fingerprint = in.numerics_fingerprint();
+  out.device = in.device();
+  out.last_epoch = in.last_epoch();
+  out.has_session = in.has_session();
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,67 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_WIRE_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_WIRE_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "kv_manager/worker_link/worker_client.h"
+#include "quire/v1/worker.pb.h"
+#include "scheduler/step_plan.h"
+
+// Between the scheduler's plans and results and the messages of worker.proto. What a worker sends is checked here, once
+// and completely: behind this file a result fits its plan and every id is in range.
+
+namespace quire {
+
+// The shape of the answer to one plan.
+struct ExpectedResult {
+  struct Slice {
+    bool sample;
+    int num_logprobs;                    // Of the sampled token, as in SamplingParams; -1: none.
+    int num_prompt_logprobs;             // Of each token of the prompt, likewise.
+    std::vector<TokenId> prompt_tokens;  // Those whose logprobs are due, in order.
+    int num_candidates = 0;              // Above 0 the slice reports candidates instead of a token.
+
+    bool draws() const { return sample && num_candidates == 0; }
+    bool lists_candidates() const { return sample && num_candidates > 0; }
+  };
+  StepId step{0};
+  int num_drawn = 0;            // Slices that draw a token.
+  int num_candidate_lists = 0;  // Slices that report candidates.
+  bool has_tables = false;
+  std::vector<Slice> slices;
+};
+
+// Turns the plans of one session into messages. Remembers per row what its answers must carry. Not thread-safe.
+class PlanEncoder {
+ public:
+  // `out` is cleared first and keeps its memory, so that a message used again costs no allocation.
+  ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
+
+ private:
+  struct Row {
+    int num_logprobs = -1;
+    int num_prompt_logprobs = -1;
+    std::vector<TokenId> prompt;  // When it has logprobs.
+    int num_candidates = 0;
+  };
+
+  void EncodeStart(const SequenceStart& start, v1::SequenceStart* out);
+  void EncodeFork(const SequenceFork& fork, v1::StepPlan* out);
+  // Makes room in rows_.
+  Row& RowOf(RowId id);
+  ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
+
+  std::vector<Row> rows_;  // By row id.
+};
+
+// Fails with INTERNAL, naming column, value and limit, when the answer does not fit.
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size);
+
+// Fails with FAILED_PRECONDITION, naming field, value and limit, when no manager could serve such a worker.
+absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_WIRE_H_

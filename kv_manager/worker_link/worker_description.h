@@ -1,0 +1,50 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_WORKER_DESCRIPTION_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_WORKER_DESCRIPTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "scheduler/scheduler_options.h"
+
+namespace quire {
+
+// A file of the checkpoint, whole.
+struct ModelFile {
+  std::string name;
+  std::string content;
+
+  bool operator==(const ModelFile&) const = default;
+};
+
+// A worker as it describes itself: its constants, and where its sessions stand.
+struct WorkerDescription {
+  std::string model_name;
+  std::string architecture;
+  int vocab_size = 0;
+  int max_context_tokens = 0;
+  std::vector<TokenId> eos_token_ids;
+  std::optional<TokenId> bos_token_id;
+  std::vector<ModelFile> tokenizer_files;
+  int block_size = 0;
+  int num_blocks = 0;
+  int num_host_blocks = 0;      // Of the host tier; 0: there is none.
+  int max_sequences = 0;        // Rows.
+  int max_tokens_per_step = 0;  // Largest plan.
+  std::string numerics_fingerprint;
+  std::string device;
+  uint64_t last_epoch = 0;   // The greatest it has seen.
+  bool has_session = false;  // Perhaps another manager's.
+
+  // What was promised to requests of the other one, blocks and rows, is here as well.
+  bool HasPoolOf(const WorkerDescription& other) const;
+};
+
+// `options`, but no more than the worker can do.
+SchedulerOptions NarrowedTo(const WorkerDescription& worker, SchedulerOptions options);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_WORKER_DESCRIPTION_H_

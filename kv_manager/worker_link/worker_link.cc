@@ -1,0 +1,99 @@
+#include "kv_manager/worker_link/worker_link.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace quire {
+
+WorkerLink::WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client)
+    : options_(options),
+      client_(std::move(client)),
+      epoch_(options.first_epoch - 1),
+      backoff_us_(options.min_backoff_us),
+      last_error_(absl::UnavailableError("not connected yet")) {}
+
+absl::Status WorkerLink::Poll(int64_t now_us) {
+  if (now_us < next_poll_us()) return absl::OkStatus();
+  switch (state_) {
+    case State::kWaiting:
+      ++epoch_;
+      num_steps_ = 0;
+      attempt_started_us_ = now_us;
+      state_ = State::kDescribing;
+      client_->Describe(epoch_);
+      return absl::OkStatus();
+    case State::kDescribing:
+    case State::kOpening:
+      return absl::DeadlineExceededError(
+          absl::StrCat("worker did not open the session within ", options_.connect_timeout_us / 1000, " ms"));
+    case State::kReady:
+      return absl::DeadlineExceededError(
+          absl::StrCat("worker did not answer a plan within ", options_.step_timeout_us / 1000, " ms"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t WorkerLink::next_poll_us() const {
+  switch (state_) {
+    case State::kWaiting:
+      return next_attempt_us_;
+    case State::kDescribing:
+    case State::kOpening:
+      return attempt_started_us_ + options_.connect_timeout_us;
+    case State::kReady:
+      break;
+  }
+  return num_in_flight_ > 0 ? progress_us_ + options_.step_timeout_us : std::numeric_limits<int64_t>::max();
+}
+
+void WorkerLink::OnDescribed(const WorkerDescription& worker) {
+  QUIRE_CHECK(state_ == State::kDescribing);
+  state_ = State::kOpening;
+  const bool was_replaced = has_been_ready_ && worker.has_session;
+  if (!was_replaced) epoch_ = std::max(epoch_, worker.last_epoch + 1);
+  client_->Open(epoch_);
+}
+
+void WorkerLink::OnOpened() {
+  QUIRE_CHECK(state_ == State::kOpening);
+  state_ = State::kReady;
+  has_been_ready_ = true;
+  last_error_ = absl::OkStatus();
+}
+
+void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
+  client_->Close();
+  state_ = State::kWaiting;
+  is_draining_ = false;
+  last_error_ = std::move(reason);
+  num_in_flight_ = 0;
+  next_attempt_us_ = now_us + backoff_us_;
+  backoff_us_ = std::min(backoff_us_ * 2, options_.max_backoff_us);
+}
+
+void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
+  QUIRE_CHECK(is_ready());
+  QUIRE_CHECK_LT(num_in_flight_, kMaxPlansInFlight);
+  if (num_in_flight_ == 0) progress_us_ = now_us;
+  in_flight_[num_in_flight_++] = {now_us, plan.num_tokens()};
+  client_->Send(plan);
+}
+
+WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {
+  QUIRE_CHECK_GT(num_in_flight_, 0);
+  const SentPlan answered = in_flight_[0];
+  std::copy(in_flight_ + 1, in_flight_ + num_in_flight_, in_flight_);
+  --num_in_flight_;
+  ++num_steps_;
+  progress_us_ = now_us;
+  // A worker that answers is healthy. One that accepts a session and dies of its first plan is not: it keeps its
+  // backoff.
+  backoff_us_ = options_.min_backoff_us;
+  return answered;
+}
+
+}  // namespace quire

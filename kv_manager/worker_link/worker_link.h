@@ -1,0 +1,87 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_WORKER_LINK_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_WORKER_LINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/worker_protocol.h"
+#include "kv_manager/worker_link/worker_client.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+struct WorkerLinkOptions {
+  uint64_t first_epoch = 1;                 // Greater than those of earlier managers: wall-clock milliseconds.
+  int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
+  int64_t step_timeout_us = 60'000'000;     // From one sign of progress to the next while plans are in flight.
+  int64_t min_backoff_us = 100'000;         // After the first failed attempt; doubles with each further one ...
+  int64_t max_backoff_us = 5'000'000;       // ... up to here.
+};
+
+// Keeps one worker connected: attempts, epochs, backoff, and the watchdog over steps. Owned by the step-loop thread;
+// does nothing by itself, but says when it wants to be called again.
+//
+//   waiting --Poll--> describing --OnDescribed--> opening --OnOpened--> ready
+//      ^                                                                  |
+//      +-------------------- Lose (from every state) ---------------------+
+class WorkerLink {
+ public:
+  // Adopts the client, whose listener is set.
+  WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client);
+
+  // Starts an attempt when one is due. An error says that the attempt or session has run out of time: Lose() it.
+  absl::Status Poll(int64_t now_us);
+  // When Poll has something to do, if nothing else happens before.
+  int64_t next_poll_us() const;
+
+  // The worker is welcome: opens the session. Its epoch is beyond the worker's last one, but for one case: a manager
+  // that has had a session and finds another manager's open does not take it back.
+  void OnDescribed(const WorkerDescription& worker);
+  void OnOpened();
+  // The worker of the session wants no new requests; until the session is lost. REQUIRES: is_ready().
+  void OnDraining() { is_draining_ = true; }
+  // Ends the attempt or session; the next one starts after the backoff, with the next epoch.
+  void Lose(absl::Status reason, int64_t now_us);
+
+  void Send(const StepPlan& plan, int64_t now_us);  // REQUIRES: is_ready().
+  struct SentPlan {
+    int64_t sent_us;
+    int num_tokens;
+  };
+  SentPlan OnResult(int64_t now_us);  // A result has arrived: of the plan that returns.
+
+  bool is_ready() const { return state_ == State::kReady; }
+  bool is_draining() const { return is_draining_; }  // And ready.
+  bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
+  uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
+  int num_plans_in_flight() const { return num_in_flight_; }
+  uint64_t num_steps() const { return num_steps_; }     // Answered in this session.
+  int64_t progress_us() const { return progress_us_; }  // The last result, or the plan sent into an idle session.
+  const absl::Status& last_error() const { return last_error_; }  // OK while ready.
+
+ private:
+  enum class State { kWaiting, kDescribing, kOpening, kReady };
+
+  const WorkerLinkOptions options_;
+  const std::unique_ptr<WorkerClient> client_;
+
+  State state_ = State::kWaiting;
+  uint64_t epoch_;
+  bool has_been_ready_ = false;
+  bool is_draining_ = false;
+  int64_t next_attempt_us_ = 0;     // While waiting.
+  int64_t attempt_started_us_ = 0;  // While describing and opening.
+  int64_t backoff_us_;
+  absl::Status last_error_;
+
+  int num_in_flight_ = 0;
+  SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
+  int64_t progress_us_ = 0;                     // See progress_us().
+  uint64_t num_steps_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_WORKER_LINK_H_

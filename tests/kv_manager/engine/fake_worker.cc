@@ -1,0 +1,179 @@
+#include "tests/kv_manager/engine/fake_worker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+WorkerDescription SmallWorker() {
+  WorkerDescription worker;
+  worker.model_name = "shadow";
+  worker.architecture = "Shadow";
+  worker.vocab_size = 1000;
+  worker.max_context_tokens = 64;
+  worker.eos_token_ids = {ShadowModel::kStopToken};
+  worker.block_size = 4;
+  worker.num_blocks = 16;
+  worker.max_sequences = 8;
+  worker.max_tokens_per_step = 32;
+  worker.numerics_fingerprint = "hash";
+  worker.device = "test";
+  return worker;
+}
+
+class FakeWorker::Client : public WorkerClient {
+ public:
+  explicit Client(FakeWorker* worker) : worker_(worker) {}
+  ~Client() override { Close(); }
+
+  void SetListener(Listener* listener) override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->listener_ = listener;
+  }
+  void Describe(uint64_t epoch) override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->epochs_.push_back(epoch);
+    if (!worker_->worker_.has_value()) {
+      return worker_->listener_->OnLost(epoch, absl::UnavailableError("connection refused"));
+    }
+    worker_->epoch_ = epoch;
+    worker_->listener_->OnDescribed(epoch, worker_->description_);
+  }
+  void Open(uint64_t epoch) override {
+    const std::lock_guard lock(worker_->mutex_);
+    if (!worker_->epoch_.has_value()) return;
+    worker_->epoch_ = epoch;
+    const WorkerDescription& description = worker_->description_;
+    worker_->worker_.emplace(worker_->model_, description.num_blocks, description.block_size,
+                             description.max_sequences);
+    worker_->held_back_.clear();
+    worker_->listener_->OnOpened(epoch);
+  }
+  void Send(const StepPlan& plan) override {
+    const std::lock_guard lock(worker_->mutex_);
+    if (!worker_->epoch_.has_value()) return;
+    ++worker_->num_plans_;
+    if (worker_->dies_of_plans_) {
+      worker_->listener_->OnLost(*worker_->epoch_, absl::UnavailableError("socket closed"));
+      worker_->epoch_.reset();
+    } else if (worker_->holds_back_) {
+      worker_->held_back_.push_back(plan);
+    } else {
+      worker_->Execute(plan);
+    }
+  }
+  void Close() override {
+    const std::lock_guard lock(worker_->mutex_);
+    worker_->epoch_.reset();
+    if (std::exchange(worker_->is_draining_, false)) worker_->worker_.reset();
+  }
+
+ private:
+  FakeWorker* const worker_;
+};
+
+FakeWorker::FakeWorker(WorkerDescription description, ShadowModel model) : model_(model) {
+  Start(std::move(description));
+}
+
+std::unique_ptr<WorkerClient> FakeWorker::NewClient() {
+  return std::make_unique<Client>(this);
+}
+
+void FakeWorker::Kill() {
+  const std::lock_guard lock(mutex_);
+  worker_.reset();
+  held_back_.clear();
+  if (epoch_.has_value()) listener_->OnLost(*epoch_, absl::UnavailableError("socket closed"));
+  epoch_.reset();
+}
+
+void FakeWorker::Start(WorkerDescription description) {
+  const std::lock_guard lock(mutex_);
+  description_ = std::move(description);
+  worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
+}
+
+void FakeWorker::Drain() {
+  const std::lock_guard lock(mutex_);
+  is_draining_ = true;
+  if (epoch_.has_value()) listener_->OnDraining(*epoch_);
+}
+
+void FakeWorker::HoldBack() {
+  const std::lock_guard lock(mutex_);
+  holds_back_ = true;
+}
+
+void FakeWorker::DieOfEveryPlan() {
+  const std::lock_guard lock(mutex_);
+  dies_of_plans_ = true;
+}
+
+void FakeWorker::Answer() {
+  const std::lock_guard lock(mutex_);
+  holds_back_ = false;
+  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+}
+
+void FakeWorker::AnswerOnce() {
+  const std::lock_guard lock(mutex_);
+  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+}
+
+void FakeWorker::AnswerNextPlanWrongly() {
+  const std::lock_guard lock(mutex_);
+  answers_wrongly_ = true;
+}
+
+void FakeWorker::TellFirstBlockWrongly(BlockId block) {
+  const std::lock_guard lock(mutex_);
+  wrong_first_block_ = block;
+}
+
+bool FakeWorker::is_gone() const {
+  const std::lock_guard lock(mutex_);
+  return !worker_.has_value();
+}
+
+absl::Status FakeWorker::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+int FakeWorker::num_plans() const {
+  const std::lock_guard lock(mutex_);
+  return num_plans_;
+}
+
+std::vector<int> FakeWorker::plan_tokens() const {
+  const std::lock_guard lock(mutex_);
+  return plan_tokens_;
+}
+
+void FakeWorker::TakeTime(int64_t us_per_token) {
+  const std::lock_guard lock(mutex_);
+  us_per_token_ = us_per_token;
+}
+
+std::vector<uint64_t> FakeWorker::epochs() const {
+  const std::lock_guard lock(mutex_);
+  return epochs_;
+}
+
+void FakeWorker::Execute(const StepPlan& plan) {
+  absl::StatusOr<StepResult> result = worker_->Execute(plan);
+  if (!result.ok()) {
+    error_.Update(result.status());
+    return listener_->OnLost(*epoch_, result.status());
+  }
+  if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
+  if (!result->tables.empty() && wrong_first_block_.has_value()) {
+    result->tables[0].blocks[0] = *std::exchange(wrong_first_block_, std::nullopt);
+  }
+  plan_tokens_.push_back(plan.num_tokens());
+  listener_->OnResult(*epoch_, *std::move(result), us_per_token_ * plan.num_tokens());
+}
+
+}  // namespace quire

@@ -1,0 +1,96 @@
+#include "kv_manager/engine/placement.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kFewTokens = 8;
+
+// A pool of 100 blocks of 4 tokens.
+WorkerLoad Ready(int num_free_blocks, int64_t wanted_blocks = 0, int num_requests = 0) {
+  return {.is_ready = true,
+          .block_size = 4,
+          .num_blocks = 100,
+          .num_free_blocks = num_free_blocks,
+          .wanted_blocks = wanted_blocks,
+          .num_requests = num_requests};
+}
+
+WorkerLoad Lost(WorkerLoad worker, bool may_return) {
+  worker.is_ready = false;
+  worker.may_return = may_return;
+  return worker;
+}
+
+std::optional<int> Choose(const std::vector<WorkerLoad>& workers, int64_t num_tokens = kFewTokens) {
+  return ChooseWorker(workers, {.num_prompt_tokens = 100, .max_blocks = [=](int block_size) {
+                                  return (num_tokens - 1 + block_size - 1) / block_size;
+                                }});
+}
+
+TEST(PlacementTest, NobodyIsChosenWhenNobodyIsReadyOrMayReturn) {
+  const WorkerLoad gone = Lost(Ready(100), false);
+  EXPECT_EQ(Choose({}), std::nullopt);
+  EXPECT_EQ(Choose({gone}), std::nullopt);
+  EXPECT_EQ(Choose({gone, Ready(1, 0, 9)}), 1);
+}
+
+TEST(PlacementTest, ALostWorkerGetsRequestsOnlyWhenNobodyIsReady) {
+  const WorkerLoad lost = Lost(Ready(100), true);
+  EXPECT_EQ(Choose({lost}), 0);
+  EXPECT_EQ(Choose({lost, Ready(1, 7, 9)}), 1);
+}
+
+TEST(PlacementTest, TheLargestFreeShareAfterTheQueueWins) {
+  EXPECT_EQ(Choose({Ready(10), Ready(11)}), 1);
+  EXPECT_EQ(Choose({Ready(10), Ready(50, 41)}), 0);
+  EXPECT_EQ(Choose({Ready(0, 20), Ready(0, 19)}), 1);
+}
+
+TEST(PlacementTest, ASmallWorkerGetsItsPart) {
+  WorkerLoad small = Ready(10);
+  small.num_blocks = 10;
+  EXPECT_EQ(Choose({Ready(99), small}), 1) << "99 of 100 against 10 of 10";
+  small.num_free_blocks = 9;
+  EXPECT_EQ(Choose({Ready(91), small}), 0) << "91 of 100 against 9 of 10";
+}
+
+TEST(PlacementTest, EqualOnesAreToldApartByRequestsThenByIndex) {
+  EXPECT_EQ(Choose({Ready(10, 0, 3), Ready(12, 2, 2), Ready(10, 0, 2)}), 1);
+  EXPECT_EQ(Choose({Ready(10, 0, 2), Ready(10, 0, 2)}), 0);
+}
+
+TEST(PlacementTest, ARequestGoesWhereThePoolCanHoldIt) {
+  WorkerLoad small = Ready(10);
+  small.num_blocks = 10;
+  EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 41), 0) << "40 tokens are stored, 10 blocks of 4";
+  EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 42), 1);
+  EXPECT_EQ(Choose({small, Lost(Ready(100), true)}, 42), 1) << "waiting helps, the small worker does not";
+  EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 1000), 1) << "the largest refuses it";
+}
+
+TEST(PlacementTest, ARequestWantsItsPromptAndOneToken) {
+  EXPECT_EQ(BlocksWanted(1, 16), 1);
+  EXPECT_EQ(BlocksWanted(15, 16), 1);
+  EXPECT_EQ(BlocksWanted(16, 16), 2);
+}
+
+TEST(PlacementTest, AWholeCachedPromptIsWorthAWholeWorker) {
+  WorkerLoad cached = Ready(30);
+  cached.num_cached_tokens = 80;
+  EXPECT_EQ(Choose({Ready(100), cached}), 1) << "0.8 of the prompt against 0.7 of the blocks";
+  cached.num_free_blocks = 10;
+  EXPECT_EQ(Choose({Ready(100), cached}), 0) << "0.8 of the prompt against 0.9 of the blocks";
+}
+
+TEST(PlacementTest, RowsCountWhenTheyAreScarcerThanBlocks) {
+  WorkerLoad busy = Ready(100, 0, 8);
+  busy.max_sequences = 10;
+  EXPECT_EQ(Choose({busy, Ready(50)}), 1);
+}
+
+}  // namespace
+}  // namespace quire

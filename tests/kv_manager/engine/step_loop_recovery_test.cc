@@ -1,0 +1,307 @@
+// What a step loop does while its worker is lost, refused or not there yet.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "tests/kv_manager/engine/step_loop_harness.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using StepLoopRecoveryTest = StepLoopTest;
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatDiesAndReturnsContinuesEveryStreamWithTheSameTokens) {
+  Join();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 3; ++i) {
+    requests.push_back(MakeRequest(4 + i, 12));
+    sinks.push_back(Submit(requests.back()));
+  }
+  for (int i = 0; i < 6; ++i) loop_->RunOnce();
+  EXPECT_FALSE(sinks[0]->tokens().empty());
+  worker_.Kill();
+  Run();
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_THAT(loop_->status()->last_error, HasSubstr("socket closed"));
+  EXPECT_EQ(used_blocks(), 0);
+  worker_.Start(SmallWorker());
+  Advance(100 * kMillisecond);
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i]));
+    EXPECT_EQ(sinks[i]->reason(), FinishReason::kLength);
+  }
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101));
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_TRUE(worker_.error().ok()) << worker_.error();
+}
+
+TEST_F(StepLoopRecoveryTest, RequestsWaitForALostWorkerAsLongAsTheGrace) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Join(options);
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(5, 20));
+  Run();
+  worker_.Kill();
+  Run();
+  Advance(9 * kSecond);
+  EXPECT_FALSE(sink->ended());
+  Advance(kSecond);
+  EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("worker:1 did not come back within 10 s"));
+  EXPECT_EQ(loop_->status()->waiting_requests, 0);
+  const auto late = Submit(MakeRequest(5, 20));
+  Run();
+  EXPECT_EQ(late->failure().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(StepLoopRecoveryTest, ALostWorkerMayReturnUntilTheGraceEnds) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Make(options);
+  EXPECT_FALSE(loop_->load().may_return) << "it never joined";
+  Run();
+  EXPECT_FALSE(loop_->load().may_return) << "it is ready";
+  worker_.Kill();
+  Run();
+  EXPECT_TRUE(loop_->load().may_return);
+  Advance(10 * kSecond);
+  EXPECT_FALSE(loop_->load().may_return);
+}
+
+TEST_F(StepLoopRecoveryTest, RequestsForALostWorkerQueueUpToTheLimitAndRunWhenItReturns) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_waiting_requests = 2;
+  Join(options);
+  worker_.Kill();
+  Run();
+  const Request request = MakeRequest(5, 4);
+  const auto waiting = Submit(request);
+  Request hurried = MakeRequest(5, 4);
+  hurried.deadline_us = clock_.NowMicros() + kSecond;
+  const auto late = Submit(hurried);
+  const auto refused = Submit(MakeRequest(5, 4));
+  Run();
+  EXPECT_EQ(refused->failure().code(), absl::StatusCode::kResourceExhausted);
+  Advance(kSecond);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late->failure())) << late->failure();
+  EXPECT_FALSE(waiting->ended());
+  worker_.Start(SmallWorker());
+  Advance(5 * kSecond);
+  EXPECT_EQ(waiting->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatDoesNotAnswerAPlanInTimeIsGivenUp) {
+  StepLoopOptions options = Options();
+  options.link.step_timeout_us = 2 * kSecond;
+  Join(options);
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 4);
+  const auto sink = Submit(request);
+  EXPECT_EQ(Run(), 2 * kSecond);
+  EXPECT_GT(loop_->status()->num_plans_in_flight, 0);
+  Advance(2 * kSecond);
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->num_plans_in_flight, 0);
+  EXPECT_EQ(loop_->status()->stats.interruptions, 1);
+  EXPECT_THAT(loop_->status()->last_error, HasSubstr("did not answer a plan within 2000 ms"));
+  worker_.Answer();
+  Advance(100 * kMillisecond);
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopRecoveryTest, AnAnswerToAnotherPlanIsALossAndNotACrash) {
+  Join();
+  worker_.AnswerNextPlanWrongly();
+  const Request request = MakeRequest(5, 4);
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 1);
+  Advance(100 * kMillisecond);
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestThatKillsItsWorkerIsGivenUpAfterThreeLosses) {
+  Join();
+  worker_.DieOfEveryPlan();
+  const auto sink = Submit(MakeRequest(5, 4));
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_FALSE(sink->ended());
+  Advance(200 * kMillisecond);
+  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("worker:1 was lost 3 times in a row"));
+  EXPECT_EQ(worker_.num_plans(), 3);
+  Advance(kSecond);
+  EXPECT_TRUE(loop_->status()->is_ready);
+}
+
+TEST_F(StepLoopRecoveryTest, AttemptsBackOffFrom100MsTo5SecondsEachInAnEpochOfItsOwn) {
+  worker_.Kill();
+  Make();
+  std::vector<int64_t> waits_ms;
+  for (int i = 0; i < 8; ++i) {
+    waits_ms.push_back((Run() - clock_.NowMicros()) / kMillisecond);
+    clock_.Advance(waits_ms.back() * kMillisecond);
+  }
+  EXPECT_THAT(waits_ms, ElementsAre(100, 200, 400, 800, 1600, 3200, 5000, 5000));
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101, 102, 103, 104, 105, 106, 107));
+}
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatComesUpSlowlyIsNewsAtFirstAndAWarningLater) {
+  worker_.Kill();
+  Make();
+  ::testing::internal::CaptureStderr();
+  Run();
+  for (int i = 0; i < 4; ++i) Advance(2 * kSecond);
+  const std::string early = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(early, StartsWith("I "));
+  EXPECT_THAT(early, EndsWith(" waiting for worker worker:1\n"));
+  EXPECT_EQ(std::count(early.begin(), early.end(), '\n'), 1);
+
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 4; ++i) Advance(5 * kSecond);
+  const std::string later = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(later, StartsWith("W "));
+  EXPECT_THAT(later, HasSubstr("worker worker:1 cannot be used: connection refused"));
+  EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 1);
+}
+
+TEST_F(StepLoopRecoveryTest, ARefusedWorkerSaysWhyAndIsAskedAgain) {
+  admission_ = absl::FailedPreconditionError("another model");
+  Make();
+  Run();
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->last_error, "another model");
+  EXPECT_FALSE(loop_->load().is_ready);
+  admission_ = absl::OkStatus();
+  Advance(100 * kMillisecond);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->last_error, "");
+}
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatHasSeenGreaterEpochsGetsAGreaterOne) {
+  WorkerDescription worker = SmallWorker();
+  worker.last_epoch = 5000;
+  worker.has_session = true;
+  worker_.Start(worker);
+  Join();
+  EXPECT_EQ(loop_->status()->epoch, 5001u);
+  worker_.Kill();
+  worker.last_epoch = 5001;
+  worker_.Start(worker);
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_EQ(loop_->status()->epoch, 5002u);
+}
+
+TEST_F(StepLoopRecoveryTest, AManagerDoesNotTakeAWorkerBackFromAnotherWhileThatIsServed) {
+  Join();
+  worker_.Kill();
+  WorkerDescription worker = SmallWorker();
+  worker.last_epoch = 5000;
+  worker.has_session = true;
+  worker_.Start(worker);
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_EQ(loop_->status()->epoch, 101u) << "which the worker refuses";
+  worker_.Kill();
+  worker.has_session = false;
+  worker_.Start(worker);
+  Run();
+  Advance(kSecond);
+  EXPECT_EQ(loop_->status()->epoch, 5001u);
+}
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatReturnsWithAnotherPoolStartsEmpty) {
+  Join();
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(5, 20));
+  Run();
+  worker_.Kill();
+  WorkerDescription larger = SmallWorker();
+  larger.num_blocks = 32;
+  worker_.Start(larger);
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("came back with another pool"));
+  EXPECT_EQ(loop_->status()->blocks.total, 32);
+  EXPECT_EQ(used_blocks(), 0);
+  worker_.Answer();
+  const Request request = MakeRequest(5, 4);
+  const auto next = Submit(request);
+  Run();
+  EXPECT_EQ(next->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopRecoveryTest, CountersNeverFallWhenThePoolChanges) {
+  Join();
+  for (int i = 0; i < 12; ++i) Submit(MakeRequest(3 + i, 30));
+  Run();
+  const int64_t preemptions = loop_->status()->stats.preemptions;
+  const int64_t recomputed_tokens = loop_->status()->stats.recomputed_tokens;
+  ASSERT_GT(preemptions, 0);
+  ASSERT_GT(recomputed_tokens, 0);
+  worker_.Kill();
+  WorkerDescription larger = SmallWorker();
+  larger.num_blocks = 32;
+  worker_.Start(larger);
+  Run();
+  Advance(100 * kMillisecond);
+  ASSERT_EQ(loop_->status()->blocks.total, 32);
+  EXPECT_EQ(loop_->status()->stats.preemptions, preemptions);
+  EXPECT_EQ(loop_->status()->stats.recomputed_tokens, recomputed_tokens);
+}
+
+TEST_F(StepLoopRecoveryTest, AWorkerThatDrainsEndsWhatItHasAndGetsNothingNew) {
+  Join();
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 20);
+  const auto sink = Submit(request);
+  loop_->RunOnce();
+  worker_.Drain();
+  Run();
+  EXPECT_FALSE(loop_->load().is_ready);
+  EXPECT_FALSE(loop_->load().may_return) << "that would be to wait for what is still there";
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_EQ(loop_->status()->last_error, "the worker is draining");
+  EXPECT_TRUE(loop_->status()->is_draining);
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  EXPECT_EQ(loop_->status()->last_error, "the worker has drained");
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 0);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_TRUE(loop_->load().may_return);
+  worker_.Start(SmallWorker());
+  Advance(100 * kMillisecond);
+  EXPECT_TRUE(loop_->load().is_ready);
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101));
+  EXPECT_TRUE(worker_.error().ok()) << worker_.error();
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestThatWasPlacedBeforeTheDrainShowedIsServed) {
+  Join();
+  const Request request = MakeRequest(5, 20);
+  std::shared_ptr<RecordingSink> sink;
+  // Whoever placed it holds the lock that on_change waits for.
+  on_change_ = [&] {
+    if (sink == nullptr) sink = Submit(request);
+  };
+  worker_.Drain();
+  Run();
+  ASSERT_NE(sink, nullptr);
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,265 @@
+#include "kv_manager/engine/step_loop.h"
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "tests/kv_manager/engine/step_loop_harness.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(StepLoopTest, AStreamHasTheTokensOfASoloRunAndLeavesNoBlock) {
+  Join();
+  const Request request = MakeRequest(5, 20);
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  EXPECT_EQ(sink->reason(), FinishReason::kLength);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_TRUE(worker_.error().ok()) << worker_.error();
+}
+
+TEST_F(StepLoopTest, RequestsThatDoNotFitTogetherAllGetTheirOwnTokens) {
+  Join();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 12; ++i) {
+    requests.push_back(MakeRequest(3 + i, 30));
+    sinks.push_back(Submit(requests.back()));
+  }
+  Run();
+  for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i]));
+  EXPECT_GT(loop_->status()->stats.preemptions, 0);
+  EXPECT_EQ(used_blocks(), 0);
+}
+
+TEST_F(StepLoopTest, TwoPlansInFlightGiveTheSameTokens) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_plans_in_flight = 2;
+  Join(options);
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 20);
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_EQ(worker_.num_plans(), 2);
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopTest, StepsHaveAsManyTokensAsTheWorkerComputesInTime) {
+  StepLoopOptions options = Options();
+  options.max_step_us = 100'000;
+  WorkerDescription description = SmallWorker();
+  description.num_blocks = 1000;
+  description.max_context_tokens = description.max_tokens_per_step = 4000;
+  worker_.Start(description);
+  worker_.TakeTime(1000);
+  Join(options);
+  const Request request = MakeRequest(2000, 20);
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  const std::vector<int> tokens = worker_.plan_tokens();
+  ASSERT_GT(tokens.size(), 30);
+  EXPECT_EQ(tokens[0], 256) << "nothing is known yet";
+  for (int i = 1; i <= 17; ++i) EXPECT_EQ(tokens[i], 100) << i;
+}
+
+TEST_F(StepLoopTest, PromptLogprobsComeBeforeTheFirstToken) {
+  Join();
+  Request request = MakeRequest(9, 2);
+  request.sampling.num_prompt_logprobs = 0;
+  const auto sink = Submit(request);
+  Run();
+  EXPECT_EQ(sink->prompt_logprobs(), SoloRun({}, request).prompt_logprobs);
+}
+
+TEST_F(StepLoopTest, AnIdleLoopSleepsUntilSomethingHappens) {
+  Join();
+  const auto sink = Submit(MakeRequest(5, 5));
+  EXPECT_EQ(Run(), kNever);
+}
+
+TEST_F(StepLoopTest, ACancelledRequestGivesItsBlocksBackInTheNextRound) {
+  Join();
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 20);
+  const auto sink = Submit(request);
+  loop_->RunOnce();
+  EXPECT_EQ(used_blocks(), 2);
+  loop_->Cancel(request.id);
+  loop_->RunOnce();
+  EXPECT_EQ(used_blocks(), 0);
+  worker_.Answer();
+  Run();
+  EXPECT_FALSE(sink->ended());
+  EXPECT_TRUE(sink->tokens().empty());
+  EXPECT_EQ(loop_->load().num_requests, 0);
+}
+
+TEST_F(StepLoopTest, CancellingAnUnknownRequestDoesNothing) {
+  Join();
+  loop_->Cancel(RequestId{77});
+  Run();
+  EXPECT_EQ(loop_->status()->stats.finished[static_cast<int>(FinishReason::kCancelled)], 0);
+}
+
+TEST_F(StepLoopTest, ADeadlineEndsARequestWhileTheWorkerIsBusy) {
+  Join();
+  worker_.HoldBack();
+  Request request = MakeRequest(5, 20);
+  request.deadline_us = 3 * kSecond;
+  const auto sink = Submit(request);
+  EXPECT_EQ(Run(), 3 * kSecond);
+  Advance(3 * kSecond);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(sink->failure())) << sink->failure();
+  EXPECT_EQ(used_blocks(), 0);
+}
+
+TEST_F(StepLoopTest, ADeadlineEndsARequestWhileTheWorkerIsLost) {
+  Join();
+  worker_.HoldBack();
+  Request request = MakeRequest(5, 20);
+  request.deadline_us = 3 * kSecond;
+  const auto sink = Submit(request);
+  Run();
+  worker_.Kill();
+  Run();
+  EXPECT_FALSE(sink->ended());
+  Advance(3 * kSecond);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(sink->failure())) << sink->failure();
+}
+
+TEST_F(StepLoopTest, TheInboxIsBounded) {
+  StepLoopOptions options = Options();
+  options.max_inbox_requests = 2;
+  Join(options);
+  Submit(MakeRequest(1, 1));
+  Submit(MakeRequest(1, 1));
+  const absl::Status status = loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>());
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2 requests, the limit is 2"));
+  Run();
+  EXPECT_TRUE(loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).ok());
+}
+
+TEST_F(StepLoopTest, ARequestThatCanNeverFitFailsAndHoldsNothing) {
+  Join();
+  const auto sink = Submit(MakeRequest(60, 30));
+  Run();
+  EXPECT_FALSE(sink->failure().ok());
+  EXPECT_EQ(loop_->status()->stats.refused_never_fits, 1);
+  EXPECT_EQ(loop_->load().num_requests, 0);
+}
+
+TEST_F(StepLoopTest, TheInboxKeepsOneCancelOfEachRequestThatMayStillRun) {
+  Join();
+  const Request ended = MakeRequest(5, 1);
+  Submit(ended);
+  const Request never_fits = MakeRequest(1000, 1);
+  Submit(never_fits);
+  Run();
+  const Request request = MakeRequest(5, 20);
+  Submit(request);
+  ASSERT_EQ(loop_->inbox_size(), 1);
+  for (int i = 0; i < 3; ++i) {
+    loop_->Cancel(request.id);
+    loop_->Cancel(ended.id);
+    loop_->Cancel(never_fits.id);
+    loop_->Cancel(RequestId{1000});
+  }
+  EXPECT_EQ(loop_->inbox_size(), 2);
+  Run();
+  EXPECT_EQ(loop_->status()->stats.finished[static_cast<int>(FinishReason::kCancelled)], 1);
+}
+
+TEST_F(StepLoopTest, StopFailsWhatHasNotEndedAndRefusesTheRest) {
+  Join();
+  worker_.HoldBack();
+  const auto running = Submit(MakeRequest(5, 20));
+  Run();
+  const auto in_inbox = Submit(MakeRequest(5, 20));
+  loop_->Stop();
+  EXPECT_EQ(running->failure().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(in_inbox->failure().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_EQ(loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(StepLoopTest, LoadCountsWhatIsPlacedButNotStarted) {
+  Join();
+  worker_.HoldBack();
+  Submit(MakeRequest(8, 4));
+  EXPECT_EQ(loop_->load().num_requests, 1);
+  EXPECT_EQ(loop_->load().wanted_blocks, 3);
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(loop_->load().num_requests, 0);
+  EXPECT_EQ(loop_->load().wanted_blocks, 0);
+  EXPECT_EQ(loop_->load().num_free_blocks, 16);
+}
+
+TEST_F(StepLoopTest, ChangesOfReadinessAndTheLastEndAreTold) {
+  Join();
+  EXPECT_EQ(num_changes_, 1);
+  Submit(MakeRequest(5, 5));
+  Submit(MakeRequest(5, 9));
+  Run();
+  EXPECT_EQ(num_changes_, 2);
+  worker_.Kill();
+  Run();
+  EXPECT_EQ(num_changes_, 3);
+}
+
+TEST_F(StepLoopTest, ARequestThatEndedForAStopStringIsNotACancelledOne) {
+  Join();
+  worker_.HoldBack();
+  const Request stopped = MakeRequest(5, 20);
+  Submit(stopped);
+  const Request cancelled = MakeRequest(5, 20);
+  Submit(cancelled);
+  Run();
+  loop_->Cancel(stopped.id, FinishReason::kStopToken);
+  loop_->Cancel(cancelled.id);
+  Run();
+  const StepLoopStats& stats = loop_->status()->stats;
+  EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kStopToken)], 1);
+  EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kCancelled)], 1);
+}
+
+TEST_F(StepLoopTest, QueueTimeEndsWhenTheRequestIsFirstPlanned) {
+  Join();
+  worker_.HoldBack();
+  Submit(MakeRequest(5, 1));
+  clock_.Advance(30 * kMillisecond);
+  Run();
+  clock_.Advance(40 * kMillisecond);
+  worker_.Answer();
+  Run();
+  EXPECT_DOUBLE_EQ(loop_->status()->stats.queue_seconds.sum(), 0.03);
+  EXPECT_DOUBLE_EQ(loop_->status()->stats.first_token_seconds.sum(), 0.07);
+}
+
+TEST_F(StepLoopTest, StatsCountTokensAndTimes) {
+  Join();
+  worker_.HoldBack();
+  Submit(MakeRequest(5, 1));
+  Run();
+  clock_.Advance(40 * kMillisecond);
+  worker_.Answer();
+  Run();
+  const StepLoopStats& stats = loop_->status()->stats;
+  EXPECT_EQ(stats.prompt_tokens, 5);
+  EXPECT_EQ(stats.generated_tokens, 1);
+  EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kLength)], 1);
+  EXPECT_DOUBLE_EQ(stats.first_token_seconds.sum(), 0.04);
+  EXPECT_DOUBLE_EQ(stats.step_seconds.sum(), 0.04);
+  EXPECT_DOUBLE_EQ(stats.step_tokens.sum(), 5);
+}
+
+}  // namespace
+}  // namespace quire

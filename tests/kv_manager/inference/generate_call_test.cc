@@ -1,0 +1,110 @@
+#include "kv_manager/inference/generate_call.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tests/kv_manager/inference/service_harness.h"
+
+// The end of a call of Generate, when the client does not behave.
+
+namespace quire {
+namespace {
+
+v1::GenerateRequest Request(int max_tokens) {
+  v1::GenerateRequest request;
+  request.set_text("a");
+  request.mutable_stopping()->set_max_tokens(max_tokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  return request;
+}
+
+TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
+  InferenceServiceOptions options;
+  options.last_write_timeout = absl::Milliseconds(20);
+  for (const int max_tokens : {1, 2}) {
+    ServiceHarness harness(ToyModel(), options);
+    harness.engine.Hold();
+    grpc::ClientContext context;
+    const auto reader = harness.stub->Generate(&context, Request(max_tokens));
+    harness.engine.WaitForRequests(1);
+    // The end goes out with the last token, or after a response that is not read; which, depends on the threads.
+    for (int i = 0; i < max_tokens; ++i) harness.engine.Step();
+    const auto num_ended = [&](grpc::StatusCode code) { return harness.counts().count(RpcMethod::kGenerate, code); };
+    while (num_ended(grpc::StatusCode::OK) + num_ended(grpc::StatusCode::CANCELLED) == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // Until it asks for the end it reads nothing.
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED) << max_tokens;
+    harness.engine.WaitUntilIdle();
+  }
+}
+
+TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
+  InferenceServiceOptions options;
+  options.last_write_timeout = absl::Seconds(60);
+  ServiceHarness harness(ToyModel(), options);
+  const ServiceHarness::Result result = harness.Generate(Request(3));
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  EXPECT_EQ(result.tokens().size(), 3u);
+}
+
+TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
+  ServiceHarness harness(ToyModel());
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::ZeroDuration()));
+  grpc::ClientContext context;
+  const auto reader = harness.stub->Generate(&context, Request(2));
+  harness.engine.WaitForRequests(1);
+  harness.engine.WaitUntilIdle();
+  EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
+  v1::GenerateResponse response;
+  while (reader->Read(&response)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+}
+
+TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.submit_status = absl::UnavailableError("draining");
+  grpc::ClientContext context;
+  const auto reader = harness.stub->Generate(&context, Request(2));
+  harness.engine.WaitUntilIdle();
+  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// An Abort finds the request as soon as it has a name, also before the engine has it.
+TEST(GenerateCallTest, AbortAtAnyTimeEndsTheCallOnce) {
+  ServiceHarness harness(ToyModel());
+  constexpr int kCalls = 300;
+  std::atomic<int> started = 0;
+  std::thread aborter([&] {
+    while (started < kCalls) {
+      grpc::ClientContext context;
+      v1::AbortRequest abort;
+      abort.set_request_id(absl::StrCat("request-", started.load()));
+      v1::AbortResponse aborted;
+      harness.stub->Abort(&context, abort, &aborted);
+    }
+  });
+  for (int i = 1; i <= kCalls; ++i) {
+    started = i;
+    v1::GenerateRequest request = Request(4);
+    request.set_request_id(absl::StrCat("request-", i));
+    request.set_n(3);
+    const ServiceHarness::Result result = harness.Generate(request);
+    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+    int num_finished = 0;
+    for (const auto& response : result.responses) num_finished += response.finish_reason() != 0;
+    EXPECT_EQ(num_finished, 3);
+  }
+  aborter.join();
+  harness.engine.WaitUntilIdle();
+}
+
+}  // namespace
+}  // namespace quire

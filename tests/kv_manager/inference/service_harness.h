@@ -1,0 +1,105 @@
+#ifndef QUIRE_TESTS_KV_MANAGER_INFERENCE_SERVICE_HARNESS_H_
+#define QUIRE_TESTS_KV_MANAGER_INFERENCE_SERVICE_HARNESS_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "kv_manager/inference/inference_service.h"
+#include "quire/v1/inference.grpc.pb.h"
+#include "tests/kv_manager/requests/fake_engine.h"
+#include "tests/kv_manager/requests/toy_tokenizer.h"
+
+namespace quire {
+
+inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_pieces = {}) {
+  auto model = std::make_shared<ServedModel>();
+  model->name = "toy";
+  model->architecture = "ToyForCausalLM";
+  auto tokenizer = std::make_unique<ToyTokenizer>(std::move(more_pieces));
+  model->vocab_size = static_cast<int>(tokenizer->vocab_size());
+  model->max_context_tokens = 128;
+  model->eos_token_ids = {ToyTokenizer::kEos};
+  model->bos_token_id = ToyTokenizer::kBos;
+  model->tokenizer = std::move(tokenizer);
+  return model;
+}
+
+// An InferenceService over a FakeEngine, and a client of it in the same process, through real gRPC.
+class ServiceHarness {
+ public:
+  // What a call of Generate gave.
+  struct Result {
+    std::vector<v1::GenerateResponse> responses;
+    grpc::Status status;
+    std::multimap<grpc::string_ref, grpc::string_ref> trailers;  // Views of the call's context, which `context` keeps.
+    std::shared_ptr<grpc::ClientContext> context;
+
+    std::string text() const {
+      std::string text;
+      for (const auto& response : responses) text += response.text_delta();
+      return text;
+    }
+    std::vector<TokenId> tokens() const {
+      std::vector<TokenId> tokens;
+      for (const auto& response : responses) {
+        tokens.insert(tokens.end(), response.token_ids().begin(), response.token_ids().end());
+      }
+      return tokens;
+    }
+    const v1::GenerateResponse& last() const { return responses.back(); }
+  };
+
+  explicit ServiceHarness(std::shared_ptr<const ServedModel> model, const InferenceServiceOptions& options = {})
+      : engine(std::move(model)), service_(&engine, options) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    stub = v1::InferenceService::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
+  }
+  ~ServiceHarness() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  Result Generate(const v1::GenerateRequest& request) {
+    Result result;
+    result.context = std::make_shared<grpc::ClientContext>();
+    auto reader = stub->Generate(result.context.get(), request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) result.responses.push_back(response);
+    result.status = reader->Finish();
+    result.trailers = result.context->GetServerTrailingMetadata();
+    return result;
+  }
+
+  const RpcCounts& counts() const { return service_.counts(); }
+  InferenceServiceImpl& service() { return service_; }
+
+  FakeEngine engine;
+  std::unique_ptr<v1::InferenceService::Stub> stub;
+
+ private:
+  InferenceServiceImpl service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// The detail of one type that a status carries; a failure when there is none.
+template <typename Message>
+Message Detail(const grpc::Status& status) {
+  google::rpc::Status details;
+  EXPECT_TRUE(details.ParseFromString(status.error_details()));
+  EXPECT_EQ(details.code(), static_cast<int>(status.error_code()));
+  Message message;
+  for (const auto& any : details.details()) {
+    if (any.Is<Message>() && any.UnpackTo(&message)) return message;
+  }
+  ADD_FAILURE() << "no " << Message::descriptor()->full_name() << " in " << details.ShortDebugString();
+  return message;
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KV_MANAGER_INFERENCE_SERVICE_HARNESS_H_

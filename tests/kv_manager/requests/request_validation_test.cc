@@ -1,0 +1,344 @@
+#include "kv_manager/requests/request_validation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "kv_manager/rpc/rpc_status.h"
+#include "tests/kv_manager/requests/toy_tokenizer.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr TokenId kThe = 258;       // "the"
+constexpr TokenId kSpaceThe = 259;  // " the"
+constexpr int kVocabSize = 260;
+constexpr int kContext = 64;
+
+class RequestValidationTest : public ::testing::Test {
+ protected:
+  RequestValidationTest() {
+    model_.name = "toy";
+    model_.vocab_size = kVocabSize;
+    model_.max_context_tokens = kContext;
+    model_.eos_token_ids = {ToyTokenizer::kEos};
+    model_.tokenizer = std::make_unique<ToyTokenizer>(std::vector<std::string>{"the", " the"});
+    request_.set_text("the");
+  }
+
+  absl::StatusOr<ValidRequest> Validate() const {
+    return ValidateGenerate(request_, model_, RequestLimits{.max_prompt_bytes = 100}, /*drawn_seed=*/42);
+  }
+
+  ValidRequest Valid() const {
+    auto valid = Validate();
+    EXPECT_TRUE(valid.ok()) << valid.status();
+    return valid.ok() ? *std::move(valid) : ValidRequest();
+  }
+
+  ServedModel model_;
+  v1::GenerateRequest request_;
+};
+
+TEST_F(RequestValidationTest, UnsetFieldsMeanTheDocumentedDefaults) {
+  const ValidRequest valid = Valid();
+  SamplingParams defaults;
+  defaults.seed = 42;
+  EXPECT_EQ(valid.request.sampling, defaults);
+  EXPECT_EQ(valid.request.max_tokens, 16);
+  EXPECT_EQ(valid.request.priority, 0);
+  EXPECT_THAT(valid.request.stop_token_ids, ElementsAre(ToyTokenizer::kEos));
+  EXPECT_THAT(valid.output.end_tokens, ElementsAre(ToyTokenizer::kEos));
+  EXPECT_THAT(valid.named_stop_tokens, IsEmpty());
+  EXPECT_FALSE(valid.output.include_stop);
+  EXPECT_TRUE(valid.output.skip_special_tokens);
+  EXPECT_EQ(valid.echo, Echo::kNone);
+}
+
+TEST_F(RequestValidationTest, TextGetsSpecialTokensUnlessTold) {
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(ToyTokenizer::kBos, kThe));
+  request_.set_add_special_tokens(false);
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(kThe));
+}
+
+TEST_F(RequestValidationTest, TokenIdsAreTakenAsTheyAre) {
+  request_.mutable_token_ids()->add_ids(259);
+  request_.mutable_token_ids()->add_ids(0);
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(259, 0));
+}
+
+TEST_F(RequestValidationTest, EmptyTextIsABeginOfSequenceToken) {
+  request_.set_text("");
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(ToyTokenizer::kBos));
+}
+
+TEST_F(RequestValidationTest, AllParametersArrive) {
+  auto* sampling = request_.mutable_sampling();
+  sampling->set_temperature(0.5f);
+  sampling->set_top_k(kVocabSize);
+  sampling->set_top_p(1);
+  sampling->set_min_p(0.25f);
+  sampling->set_presence_penalty(-2);
+  sampling->set_frequency_penalty(2);
+  sampling->set_repetition_penalty(10);
+  sampling->set_seed(7);
+  request_.set_logprobs(20);
+  request_.set_prompt_logprobs(0);
+  request_.set_priority(-3);
+  const ValidRequest valid = Valid();
+  SamplingParams expected;
+  expected.temperature = 0.5f;
+  expected.top_k = kVocabSize;
+  expected.top_p = 1;
+  expected.min_p = 0.25f;
+  expected.presence_penalty = -2;
+  expected.frequency_penalty = 2;
+  expected.repetition_penalty = 10;
+  expected.seed = 7;
+  expected.num_logprobs = 20;
+  expected.num_prompt_logprobs = 0;
+  EXPECT_EQ(valid.request.sampling, expected);
+  EXPECT_EQ(valid.request.priority, -3);
+}
+
+TEST_F(RequestValidationTest, SamplesAndHowManyReturn) {
+  EXPECT_EQ(Valid().request.num_samples, 1);
+  request_.set_n(64);
+  EXPECT_EQ(Valid().request.num_samples, 64);
+  EXPECT_EQ(Valid().num_returned, 64);
+  request_.set_n(2);
+  request_.set_best_of(5);
+  EXPECT_EQ(Valid().request.num_samples, 5);
+  EXPECT_EQ(Valid().num_returned, 2);
+}
+
+TEST_F(RequestValidationTest, BestOfNeedsLogprobsThatNobodySees) {
+  request_.set_best_of(2);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 0);
+  EXPECT_FALSE(Valid().shows_logprobs);
+  request_.set_logprobs(3);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 3);
+  EXPECT_TRUE(Valid().shows_logprobs);
+}
+
+TEST_F(RequestValidationTest, LogprobsOfOneOfTheBestFitIntoOneResponse) {
+  model_.max_context_tokens = 10000;
+  request_.set_best_of(2);
+  request_.set_logprobs(17);
+  request_.mutable_stopping()->set_max_tokens(7281);
+  EXPECT_TRUE(Validate().ok());
+  request_.mutable_stopping()->set_max_tokens(7282);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("logprobs: is 17, with max_tokens 7282 131076 logprobs"));
+  request_.set_n(2);
+  EXPECT_TRUE(Validate().ok());
+}
+
+TEST_F(RequestValidationTest, GreedyTakesOneSample) {
+  request_.mutable_sampling()->set_temperature(0);
+  request_.set_n(1);
+  request_.set_best_of(1);
+  EXPECT_TRUE(Validate().ok());
+}
+
+TEST_F(RequestValidationTest, BeamParametersArriveAndUnsetOnesHaveTheDefaultsOfHuggingFace) {
+  v1::BeamParams* beam = request_.mutable_beam();
+  beam->set_width(6);
+  EXPECT_EQ(Valid().request.beam, (BeamParams{.width = 6}));
+  beam->set_length_penalty(-5);
+  beam->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+  beam->set_num_return_sequences(6);
+  beam->set_num_groups(3);
+  beam->set_diversity_penalty(100);
+  EXPECT_EQ(Valid().request.beam, (BeamParams{.width = 6,
+                                              .num_return = 6,
+                                              .length_penalty = -5,
+                                              .early_stopping = EarlyStopping::kNever,
+                                              .num_groups = 3,
+                                              .diversity_penalty = 100}));
+  EXPECT_EQ(Valid().num_returned, 6);
+  EXPECT_EQ(Valid().request.num_samples, 1);
+}
+
+TEST_F(RequestValidationTest, BeamsMayHaveNeutralSamplingAndLogprobsOfTheirOwn) {
+  request_.mutable_beam()->set_width(256);
+  request_.mutable_sampling()->set_temperature(0);
+  request_.mutable_sampling()->set_top_p(1);
+  request_.mutable_sampling()->set_seed(3);
+  request_.set_logprobs(0);
+  request_.set_prompt_logprobs(2);
+  EXPECT_EQ(Valid().request.sampling.num_logprobs, 0);
+}
+
+TEST_F(RequestValidationTest, WhatARequestHasToDoWithOthersArrives) {
+  request_.set_tenant("team-a");
+  request_.set_cache_salt("p\n");
+  request_.set_bypass_prefix_cache(true);
+  const ValidRequest valid = Valid();
+  EXPECT_EQ(valid.request.tenant, "team-a");
+  EXPECT_EQ(valid.request.cache_salt, "p\n");
+  EXPECT_TRUE(valid.request.bypass_prefix_cache);
+}
+
+TEST_F(RequestValidationTest, TinyTemperatureIsGreedy) {
+  request_.mutable_sampling()->set_temperature(1e-30f);
+  EXPECT_EQ(Valid().request.sampling.temperature, 0);
+}
+
+TEST_F(RequestValidationTest, UnsetMaxTokensIsWhatTheContextLeaves) {
+  for (int i = 0; i < kContext - 5; ++i) request_.mutable_token_ids()->add_ids(5);
+  EXPECT_EQ(Valid().request.max_tokens, 5);
+}
+
+TEST_F(RequestValidationTest, PromptAndMaxTokensMayFillTheContext) {
+  request_.mutable_stopping()->set_max_tokens(kContext - 2);
+  EXPECT_EQ(Valid().request.max_tokens, kContext - 2);
+  request_.mutable_stopping()->set_max_tokens(kContext - 1);
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("stopping.max_tokens: is 63, with the prompt's 2 tokens 65; the model's context is 64"));
+}
+
+TEST_F(RequestValidationTest, StopTokensJoinTheModelsEndTokens) {
+  request_.mutable_stopping()->add_stop_token_ids(9);
+  request_.mutable_stopping()->add_stop_token_ids(5);
+  request_.mutable_stopping()->add_stop_token_ids(9);
+  ValidRequest valid = Valid();
+  EXPECT_THAT(valid.request.stop_token_ids, ElementsAre(ToyTokenizer::kEos, 5, 9));
+  EXPECT_THAT(valid.named_stop_tokens, ElementsAre(5, 9));
+  request_.mutable_stopping()->set_ignore_eos(true);
+  EXPECT_THAT(Valid().request.stop_token_ids, ElementsAre(5, 9));
+}
+
+TEST_F(RequestValidationTest, EndTokensAreMaskedBeforeMinTokens) {
+  request_.mutable_stopping()->add_stop_token_ids(5);
+  EXPECT_THAT(Valid().request.sampling.min_tokens_masked_ids, IsEmpty());
+  request_.mutable_stopping()->set_min_tokens(3);
+  const ValidRequest valid = Valid();
+  EXPECT_EQ(valid.request.sampling.min_tokens, 3);
+  EXPECT_THAT(valid.request.sampling.min_tokens_masked_ids, ElementsAre(ToyTokenizer::kEos, 5));
+  EXPECT_EQ(valid.output.min_tokens, 3);
+}
+
+TEST_F(RequestValidationTest, LogitBiasIsInOrderOfTokens) {
+  for (uint32_t token : {7u, 3u, 5u}) (*request_.mutable_sampling()->mutable_logit_bias())[token] = token;
+  EXPECT_THAT(Valid().request.sampling.logit_bias, ElementsAre(LogitBias{3, 3}, LogitBias{5, 5}, LogitBias{7, 7}));
+}
+
+TEST_F(RequestValidationTest, BadWordIsBadAfterASpaceToo) {
+  request_.mutable_sampling()->add_bad_words("the");
+  EXPECT_THAT(Valid().request.sampling.bad_words, ElementsAre(ElementsAre(kThe), ElementsAre(kSpaceThe)));
+}
+
+TEST_F(RequestValidationTest, BadWordThatASpaceOnlyPrecedesIsOneSequence) {
+  request_.mutable_sampling()->add_bad_words(" ab");
+  EXPECT_THAT(Valid().request.sampling.bad_words,
+              ElementsAre(ElementsAre(ToyTokenizer::Byte('a'), ToyTokenizer::Byte('b'))));
+}
+
+TEST_F(RequestValidationTest, AllowedTokensAreLimitedWhateverTheVocabulary) {
+  model_.vocab_size = 10000;
+  for (uint32_t token = 0; token < 8192; ++token) request_.mutable_sampling()->add_allowed_token_ids(token);
+  EXPECT_EQ(Valid().request.sampling.allowed_token_ids.size(), 8192u);
+  request_.mutable_sampling()->add_allowed_token_ids(8192);
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("sampling.allowed_token_ids: has 8193 entries, at most 8192 are allowed"));
+}
+
+TEST_F(RequestValidationTest, TextWorkCountsAllThatIsTokenizedOrDecoded) {
+  request_.set_text("12345");
+  request_.mutable_sampling()->add_bad_words("123");
+  request_.mutable_sampling()->add_bad_words("12");
+  EXPECT_EQ(TextWork(request_), 10u);
+  for (uint32_t token : {1, 2, 3}) request_.mutable_token_ids()->add_ids(token);
+  EXPECT_EQ(TextWork(request_), 17u);
+}
+
+TEST_F(RequestValidationTest, MasksThatLeaveNoTokenAreRefused) {
+  request_.mutable_sampling()->add_allowed_token_ids(ToyTokenizer::kEos);
+  EXPECT_TRUE(Validate().ok());
+  request_.mutable_stopping()->set_min_tokens(1);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("sampling.allowed_token_ids: leaves no token to pick"));
+  request_.mutable_sampling()->add_allowed_token_ids(kThe);
+  EXPECT_TRUE(Validate().ok());
+  request_.mutable_sampling()->add_bad_words("the");
+  EXPECT_THAT(Validate().status().message(), HasSubstr("sampling.allowed_token_ids: leaves no token to pick"));
+}
+
+TEST_F(RequestValidationTest, TokensOfTheTokenizerThatTheModelLacksAreRefused) {
+  model_.vocab_size = 258;
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("text: has token 258 of the tokenizer, the model's vocabulary has 258 tokens"));
+}
+
+TEST_F(RequestValidationTest, TextThatIsNotUtf8IsRefused) {
+  request_.set_text("the\xff");
+  EXPECT_THAT(Validate().status().message(), HasSubstr("text: is not valid UTF-8"));
+  request_.set_text("the");
+  request_.mutable_stopping()->add_stop("\xff");
+  EXPECT_THAT(Validate().status().message(), HasSubstr("stopping.stop[0]: is not valid UTF-8"));
+}
+
+TEST_F(RequestValidationTest, WithoutTokenizerOnlyTokensAreServed) {
+  model_.tokenizer = nullptr;
+  EXPECT_EQ(Validate().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("text needs a tokenizer"));
+  request_.mutable_token_ids()->add_ids(3);
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(3));
+  request_.mutable_stopping()->add_stop("x");
+  EXPECT_THAT(Validate().status().message(), HasSubstr("stopping.stop needs a tokenizer"));
+  request_.mutable_stopping()->clear_stop();
+  request_.mutable_sampling()->add_bad_words("x");
+  EXPECT_THAT(Validate().status().message(), HasSubstr("sampling.bad_words needs a tokenizer"));
+  request_.mutable_sampling()->clear_bad_words();
+  request_.set_echo(true);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("echo needs a tokenizer"));
+}
+
+TEST_F(RequestValidationTest, WrongFieldsComeBeforeTheMissingTokenizer) {
+  model_.tokenizer = nullptr;
+  request_.mutable_sampling()->set_top_p(2);
+  EXPECT_EQ(Validate().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RequestValidationTest, PromptLogprobsFitIntoOneResponse) {
+  model_.max_context_tokens = 10000;
+  for (int i = 0; i < 7000; ++i) request_.mutable_token_ids()->add_ids(5);
+  request_.set_prompt_logprobs(17);
+  EXPECT_TRUE(Validate().ok());
+  request_.set_prompt_logprobs(18);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("with 7000 prompt tokens 133000 logprobs; at most 131072"));
+}
+
+TEST_F(RequestValidationTest, EchoShowsTextAsItCame) {
+  request_.set_echo(true);
+  ValidRequest valid = Valid();
+  EXPECT_EQ(valid.echo, Echo::kText);
+  EXPECT_EQ(valid.prompt_text, "the");
+  request_.mutable_token_ids()->add_ids(kThe);
+  EXPECT_EQ(Valid().echo, Echo::kTokens);
+}
+
+TEST_F(RequestValidationTest, DetokenizeNamesTheTokenOutOfRange) {
+  v1::DetokenizeRequest request;
+  request.add_token_ids(259);
+  EXPECT_TRUE(ValidateDetokenize(request, model_).ok());
+  request.add_token_ids(260);
+  EXPECT_THAT(ValidateDetokenize(request, model_).message(),
+              HasSubstr("token_ids[1]: is 260, the vocabulary has 260 tokens"));
+}
+
+TEST_F(RequestValidationTest, TokenizeLimitsTheText) {
+  v1::TokenizeRequest request;
+  request.set_text(std::string(101, 'a'));
+  EXPECT_THAT(ValidateTokenize(request, model_, RequestLimits{.max_prompt_bytes = 100}).message(),
+              HasSubstr("text: has 101 bytes, at most 100 are allowed"));
+}
+
+}  // namespace
+}  // namespace quire

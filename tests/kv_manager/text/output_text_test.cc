@@ -1,0 +1,87 @@
+#include "kv_manager/text/output_text.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/kv_manager/tokenizer/golden_files.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kVocabularies[] = {
+    "llama3", "qwen2", "mixed", "sp_bpe", "sp_unigram", "sp_bpe_prepend", "sp_bpe_metaspace", "sp_unigram_json"};
+
+// Any tokens, those of a text among them: half of them special, byte or rare ones would tell little.
+std::vector<TokenId> RandomTokens(const Tokenizer& tokenizer, std::mt19937* random) {
+  const auto words =
+      tokenizer.Encode("the na\u00EFve worker said: hello \U0001F600 world", {.add_special_tokens = false});
+  EXPECT_TRUE(words.ok()) << words.status();
+  std::vector<TokenId> tokens(1 + (*random)() % 20);
+  for (TokenId& token : tokens) {
+    const bool is_word = (*random)() % 4 > 0;
+    token =
+        is_word ? (*words)[(*random)() % words->size()] : static_cast<TokenId>((*random)() % tokenizer.vocab_size());
+  }
+  return tokens;
+}
+
+TEST(OutputTextTest, PromptAndOutputReadAsIfDecodedTogether) {
+  std::mt19937 random(3);
+  for (const char* name : kVocabularies) {
+    const auto tokenizer = LoadGolden(name);
+    for (int round = 0; round < 300; ++round) {
+      SCOPED_TRACE(testing::Message() << name << " round " << round);
+      const std::vector<TokenId> prompt = RandomTokens(*tokenizer, &random);
+      const std::vector<TokenId> output = RandomTokens(*tokenizer, &random);
+      std::string text;
+      OutputText echoing(tokenizer.get(), prompt, {}, &text);
+      for (TokenId token : output) EXPECT_EQ(echoing.Append(token, &text), std::nullopt);
+      EXPECT_EQ(echoing.Finish(&text), std::nullopt);
+      std::vector<TokenId> all = prompt;
+      all.insert(all.end(), output.begin(), output.end());
+      ASSERT_EQ(text, tokenizer->Decode(all, /*skip_special_tokens=*/true));
+    }
+  }
+}
+
+TEST(OutputTextTest, StopStringCutsTheDecodedTextOfAnyVocabulary) {
+  std::mt19937 random(4);
+  for (const char* name : kVocabularies) {
+    const auto tokenizer = LoadGolden(name);
+    int num_stopped = 0;
+    for (int round = 0; round < 300; ++round) {
+      SCOPED_TRACE(testing::Message() << name << " round " << round);
+      const std::vector<TokenId> prompt = RandomTokens(*tokenizer, &random);
+      const std::vector<TokenId> output = RandomTokens(*tokenizer, &random);
+      std::string whole;
+      OutputText unstopped(tokenizer.get(), prompt, {}, nullptr);
+      for (TokenId token : output) unstopped.Append(token, &whole);
+      unstopped.Finish(&whole);
+      if (whole.empty()) continue;
+
+      // Some bytes of the text; a stop string is bytes to the matcher.
+      const size_t begin = random() % whole.size();
+      const std::string stop = whole.substr(begin, 1 + random() % 8);
+      OutputOptions options;
+      options.stop = {stop};
+      OutputText stopped(tokenizer.get(), prompt, options, nullptr);
+      std::string text;
+      std::optional<std::string> match;
+      for (TokenId token : output) {
+        if (match = stopped.Append(token, &text); match.has_value()) break;
+      }
+      if (!match.has_value()) match = stopped.Finish(&text);
+      ASSERT_EQ(match, stop);
+      ASSERT_EQ(text, whole.substr(0, whole.find(stop)));
+      ++num_stopped;
+    }
+    EXPECT_GT(num_stopped, 200) << name;
+  }
+}
+
+}  // namespace
+}  // namespace quire

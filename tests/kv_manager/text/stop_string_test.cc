@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kv_manager/text/stop_string_matcher.h"
+
+namespace quire {
+namespace {
+
+TEST(StopStringMatcherTest, TextWithoutStopStringsIsShownAtOnce) {
+  StopStringMatcher matcher({});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("abc", true, &shown), std::nullopt);
+  EXPECT_EQ(shown, "abc");
+  EXPECT_EQ(matcher.held_back(), "");
+}
+
+TEST(StopStringMatcherTest, PossibleBeginningIsHeldBackUntilItFails) {
+  StopStringMatcher matcher({"END"});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("the E", true, &shown), std::nullopt);
+  EXPECT_EQ(shown, "the ");
+  EXPECT_EQ(matcher.held_back(), "E");
+  EXPECT_EQ(matcher.Append("asy E", true, &shown), std::nullopt);
+  EXPECT_EQ(shown, "the Easy ");
+}
+
+TEST(StopStringMatcherTest, MatchAcrossPiecesCutsTheText) {
+  StopStringMatcher matcher({"END"});
+  std::string shown;
+  matcher.Append("the E", true, &shown);
+  matcher.Append("N", true, &shown);
+  EXPECT_EQ(matcher.Append("D!", true, &shown), 0);
+  EXPECT_EQ(shown, "the ");
+  EXPECT_EQ(matcher.held_back(), "");
+}
+
+TEST(StopStringMatcherTest, StringThatEndsFirstWins) {
+  StopStringMatcher matcher({"abcd", "c"});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("xabcd", true, &shown), 1);
+  EXPECT_EQ(shown, "xab");
+}
+
+TEST(StopStringMatcherTest, LongestOfThoseThatEndTogetherWins) {
+  StopStringMatcher matcher({"c", "abc", "bc"});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("xabc", true, &shown), 1);
+  EXPECT_EQ(shown, "x");
+}
+
+TEST(StopStringMatcherTest, BeginningInsideAFailedBeginningIsFound) {
+  StopStringMatcher matcher({"aab"});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("aaa", true, &shown), std::nullopt);
+  EXPECT_EQ(shown, "a");
+  EXPECT_EQ(matcher.Append("b", true, &shown), 0);
+  EXPECT_EQ(shown, "a");
+}
+
+TEST(StopStringMatcherTest, StringsCompletedTooEarlyAreOrdinaryText) {
+  StopStringMatcher matcher({"aa"});
+  std::string shown;
+  EXPECT_EQ(matcher.Append("xaa", false, &shown), std::nullopt);
+  EXPECT_EQ(shown + std::string(matcher.held_back()), "xaa");
+  EXPECT_EQ(matcher.Append("a", true, &shown), 0);
+  EXPECT_EQ(shown, "xa");
+}
+
+// The first stop string of a whole text, found the plain way.
+std::optional<int> FirstStop(const std::string& text, const std::vector<std::string>& stops, std::string* shown) {
+  for (size_t end = 1; end <= text.size(); ++end) {
+    std::optional<int> match;
+    for (size_t i = 0; i < stops.size(); ++i) {
+      if (end < stops[i].size() || text.compare(end - stops[i].size(), stops[i].size(), stops[i]) != 0) continue;
+      if (!match.has_value() || stops[*match].size() < stops[i].size()) match = static_cast<int>(i);
+    }
+    if (match.has_value()) {
+      *shown = text.substr(0, end - stops[*match].size());
+      return match;
+    }
+  }
+  *shown = text;
+  return std::nullopt;
+}
+
+class Random {
+ public:
+  explicit Random(int seed) : engine_(seed) {}
+  int Below(int n) { return static_cast<int>(engine_() % n); }
+  std::string Text(int length) {
+    std::string text;
+    for (int i = 0; i < length; ++i) text += static_cast<char>('a' + Below(3));
+    return text;
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+TEST(StopStringMatcherTest, AnyCutGivesTheResultOfTheWholeText) {
+  int num_matches = 0;
+  for (int seed = 0; seed < 5000; ++seed) {
+    Random random(seed);
+    std::vector<std::string> stops;
+    for (int i = random.Below(4); i >= 0; --i) stops.push_back(random.Text(1 + random.Below(6)));
+    const std::string text = random.Text(random.Below(40));
+    std::string expected_shown;
+    const std::optional<int> expected = FirstStop(text, stops, &expected_shown);
+
+    StopStringMatcher matcher(stops);
+    std::string shown;
+    std::optional<int> match;
+    for (size_t begin = 0; begin < text.size() && !match.has_value();) {
+      const size_t size = 1 + random.Below(5);
+      match = matcher.Append(std::string_view(text).substr(begin, size), true, &shown);
+      begin += size;
+      // Nothing is shown that a stop string may still take back.
+      ASSERT_EQ(shown, expected_shown.substr(0, shown.size())) << "seed " << seed;
+    }
+    if (!match.has_value()) shown += matcher.held_back();
+    ASSERT_EQ(match.has_value(), expected.has_value()) << "seed " << seed;
+    ASSERT_TRUE(!match.has_value() || matcher.stop(*match) == stops[*expected]) << "seed " << seed;
+    ASSERT_EQ(shown, expected_shown) << "seed " << seed;
+    num_matches += match.has_value();
+  }
+  EXPECT_GT(num_matches, 1000);
+  EXPECT_LT(num_matches, 4900);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,449 @@
+#include "kv_manager/worker_link/wire.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/random.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kVocabSize = 100;
+
+template <typename Column>
+std::vector<TokenId> Tokens(const Column& column) {
+  return std::vector<TokenId>(column.begin(), column.end());
+}
+
+// What a worker makes of the message, read column by column.
+SamplingParams Read(const v1::RowSampling& in) {
+  SamplingParams out;
+  out.temperature = in.temperature();
+  out.top_k = static_cast<int>(in.top_k());
+  out.top_p = in.top_p();
+  out.min_p = in.min_p();
+  out.presence_penalty = in.presence_penalty();
+  out.frequency_penalty = in.frequency_penalty();
+  out.repetition_penalty = in.repetition_penalty();
+  out.seed = in.seed();
+  for (int i = 0; i < in.biases_size(); ++i) {
+    out.logit_bias.push_back({static_cast<TokenId>(in.bias_token_ids(i)), in.biases(i)});
+  }
+  out.allowed_token_ids = Tokens(in.allowed_token_ids());
+  auto next = in.bad_word_token_ids().begin();
+  for (const uint32_t length : in.bad_word_lengths()) {
+    out.bad_words.emplace_back(next, next + length);
+    next += length;
+  }
+  out.min_tokens_masked_ids = Tokens(in.min_tokens_masked_ids());
+  out.min_tokens = static_cast<int>(in.min_tokens());
+  out.num_logprobs = static_cast<int>(in.num_logprobs_plus_one()) - 1;
+  out.num_prompt_logprobs = static_cast<int>(in.num_prompt_logprobs_plus_one()) - 1;
+  out.num_candidates = static_cast<int>(in.num_candidates());
+  return out;
+}
+
+StepPlan Read(const v1::StepPlan& in) {
+  StepPlan out;
+  out.step = StepId{in.step()};
+  out.wants_tables = in.wants_tables();
+  for (const v1::SequenceStart& start : in.starts()) {
+    out.starts.push_back({RowId{start.row()}, SequenceId{start.sequence()}, start.sample_index(),
+                          static_cast<int>(start.prompt_length()), Tokens(start.token_ids()), Read(start.sampling())});
+  }
+  for (int i = 0; i < in.copy_sources_size(); ++i) {
+    out.copies.push_back({BlockId{in.copy_sources(i)}, BlockId{in.copy_destinations(i)}});
+  }
+  for (int i = 0; i < in.swap_out_blocks_size(); ++i) {
+    out.swap_outs.push_back({BlockId{in.swap_out_blocks(i)}, BlockId{in.swap_out_host_blocks(i)}});
+  }
+  for (int i = 0; i < in.swap_in_blocks_size(); ++i) {
+    out.swap_ins.push_back({BlockId{in.swap_in_blocks(i)}, BlockId{in.swap_in_host_blocks(i)}});
+  }
+  for (int i = 0; i < in.fork_rows_size(); ++i) {
+    out.forks.push_back({RowId{in.fork_rows(i)}, RowId{in.fork_parents(i)}, SequenceId{in.fork_sequences(i)},
+                         in.fork_sample_indices(i)});
+  }
+  for (int i = 0; i < in.append_rows_size(); ++i) {
+    out.appends.push_back({RowId{in.append_rows(i)}, static_cast<TokenId>(in.append_token_ids(i))});
+  }
+  int tail = 0;
+  for (int i = 0; i < in.slice_rows_size(); ++i) {
+    SequenceSlice slice{.row = RowId{in.slice_rows(i)},
+                        .first_position = static_cast<int>(in.slice_first_positions(i)),
+                        .num_tokens = static_cast<int>(in.slice_num_tokens(i)),
+                        .first_changed_block = static_cast<int>(in.slice_first_changed_blocks(i)),
+                        .block_tail = {},
+                        .sample = in.slice_samples()[i] == 1};
+    for (uint32_t k = 0; k < in.slice_tail_lengths(i); ++k) slice.block_tail.push_back(BlockId{in.block_tails(tail++)});
+    out.slices.push_back(std::move(slice));
+  }
+  return out;
+}
+
+std::vector<TokenId> RandomTokens(Random* random, int max) {
+  std::vector<TokenId> tokens(random->Between(0, max));
+  for (TokenId& token : tokens) token = random->Between(0, kVocabSize - 1);
+  return tokens;
+}
+
+SamplingParams RandomSampling(Random* random) {
+  SamplingParams out;
+  out.temperature = static_cast<float>(random->Between(0, 8)) / 4;
+  out.top_k = random->Between(0, kVocabSize);
+  out.seed = random->Next();
+  for (const TokenId token : RandomTokens(random, 3)) out.logit_bias.push_back({token, 0.5f});
+  out.allowed_token_ids = RandomTokens(random, 3);
+  for (int i = random->Between(0, 2); i > 0; --i) out.bad_words.push_back(RandomTokens(random, 3));
+  out.min_tokens_masked_ids = RandomTokens(random, 2);
+  out.min_tokens = random->Between(0, 5);
+  out.num_logprobs = random->Between(-1, 3);
+  out.num_prompt_logprobs = random->Between(-1, 3);
+  if (random->OneIn(3)) out.num_candidates = random->Between(1, 4);
+  return out;
+}
+
+// Rows 0 .. 7 start in the first plan of a session; later plans start some of them anew.
+StepPlan RandomPlan(Random* random, uint64_t step) {
+  constexpr int kRows = 8;
+  StepPlan plan;
+  plan.step = StepId{step};
+  for (int row = 0; row < kRows; ++row) {
+    if (step > 1 && !random->OneIn(4)) continue;
+    std::vector<TokenId> tokens = RandomTokens(random, 9);
+    tokens.push_back(1);
+    const int prompt_length = random->Between(1, static_cast<int>(tokens.size()));
+    plan.starts.push_back({RowId(row), SequenceId{random->Next()}, static_cast<uint32_t>(random->Between(0, 3)),
+                           prompt_length, std::move(tokens), RandomSampling(random)});
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.copies.push_back({BlockId(random->Between(0, 50)), BlockId(random->Between(51, 99))});
+  }
+  for (std::vector<BlockSwap>* swaps : {&plan.swap_outs, &plan.swap_ins}) {
+    for (int i = random->Between(0, 2); i > 0; --i) {
+      swaps->push_back({BlockId(random->Between(0, 99)), BlockId(random->Between(0, 9))});
+    }
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.forks.push_back({RowId(random->Between(0, kRows - 1)), RowId(random->Between(0, kRows - 1)),
+                          SequenceId{random->Next()}, static_cast<uint32_t>(random->Between(0, 3))});
+  }
+  for (int i = random->Between(0, 2); i > 0; --i) {
+    plan.appends.push_back({RowId(random->Between(0, kRows - 1)), random->Between(0, kVocabSize - 1)});
+  }
+  for (int row = 0; row < kRows; ++row) {
+    if (random->OneIn(3)) continue;
+    SequenceSlice slice{.row = RowId(row),
+                        .first_position = random->Between(0, 8),
+                        .num_tokens = random->Between(0, 5),
+                        .first_changed_block = random->Between(0, 3),
+                        .block_tail = {},
+                        .sample = random->OneIn(2)};
+    for (int i = random->Between(0, 3); i > 0; --i) slice.block_tail.push_back(BlockId(random->Between(0, 99)));
+    plan.slices.push_back(std::move(slice));
+  }
+  plan.wants_tables = random->OneIn(3);
+  return plan;
+}
+
+ScoredToken RandomScore(Random* random, int num_logprobs) {
+  ScoredToken token;
+  token.token = random->Between(0, kVocabSize - 1);
+  if (num_logprobs < 0) return token;
+  token.logprob = -static_cast<float>(random->Between(0, 64)) / 8;
+  token.rank = random->Between(1, kVocabSize);
+  for (int i = 0; i < num_logprobs; ++i) token.top.push_back({random->Between(0, kVocabSize - 1), -0.5f});
+  return token;
+}
+
+// An answer that fits.
+StepResult RandomResult(Random* random, const ExpectedResult& expected) {
+  StepResult result;
+  result.step = expected.step;
+  for (const ExpectedResult::Slice& slice : expected.slices) {
+    SliceResult out;
+    out.sampled = slice.sample;
+    if (slice.draws()) out.token = RandomScore(random, slice.num_logprobs);
+    if (slice.lists_candidates()) {
+      for (int i = random->Between(1, slice.num_candidates); i > 0; --i) {
+        out.candidates.push_back({random->Between(0, kVocabSize - 1), static_cast<float>(i) - 9});
+      }
+    }
+    for (const TokenId token : slice.prompt_tokens) {
+      out.prompt_logprobs.push_back(RandomScore(random, slice.num_prompt_logprobs));
+      out.prompt_logprobs.back().token = token;
+    }
+    result.slices.push_back(std::move(out));
+    if (!expected.has_tables) continue;
+    RowTable& table = result.tables.emplace_back(RowTable{SequenceId{random->Next()}, random->Between(0, 99), {}});
+    for (int i = random->Between(0, 3); i > 0; --i) table.blocks.push_back(BlockId(random->Between(0, 99)));
+  }
+  return result;
+}
+
+void Write(const ScoredToken& token, v1::ScoreColumns* out) {
+  out->add_logprobs(token.logprob);
+  out->add_ranks(token.rank);
+  out->add_top_lengths(token.top.size());
+  for (const TokenLogprob& top : token.top) {
+    out->add_top_token_ids(top.token);
+    out->add_top_logprobs(top.logprob);
+  }
+}
+
+// The message of a worker that answers with `result`.
+v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
+  v1::StepResult out;
+  out.set_step(Value(result.step));
+  bool any_asked = false;
+  for (const ExpectedResult::Slice& slice : expected.slices) any_asked |= slice.draws() && slice.num_logprobs >= 0;
+  for (size_t i = 0; i < result.slices.size(); ++i) {
+    const SliceResult& slice = result.slices[i];
+    if (!slice.candidates.empty()) {
+      out.add_candidate_lengths(slice.candidates.size());
+      for (const TokenLogprob& candidate : slice.candidates) {
+        out.add_candidate_token_ids(candidate.token);
+        out.add_candidate_logprobs(candidate.logprob);
+      }
+    } else if (slice.sampled) {
+      out.add_token_ids(slice.token.token);
+      if (any_asked) Write(slice.token, out.mutable_scores());
+    }
+    if (slice.prompt_logprobs.empty()) continue;
+    v1::PromptScores* scores = out.add_prompt_scores();
+    scores->set_slice(i);
+    for (const ScoredToken& token : slice.prompt_logprobs) Write(token, scores->mutable_scores());
+  }
+  for (const RowTable& table : result.tables) {
+    v1::RowTables* tables = out.mutable_tables();
+    tables->add_sequences(Value(table.sequence));
+    tables->add_computed_tokens(table.num_computed);
+    tables->add_table_lengths(table.blocks.size());
+    for (const BlockId block : table.blocks) tables->add_blocks(Value(block));
+  }
+  return out;
+}
+
+TEST(WireTest, RandomPlansAndResultsSurviveTheRoundTrip) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    PlanEncoder encoder;
+    v1::StepPlan message;  // One for the session: what an earlier plan left in it must not show.
+    for (uint64_t step = 1; step <= 5; ++step) {
+      const StepPlan plan = RandomPlan(&random, step);
+      const ExpectedResult expected = encoder.Encode(plan, &message);
+      v1::StepPlan received;
+      ASSERT_TRUE(received.ParseFromString(message.SerializeAsString()));
+      ASSERT_EQ(Read(received), plan);
+
+      const StepResult result = RandomResult(&random, expected);
+      const absl::StatusOr<StepResult> decoded = DecodeStepResult(Write(result, expected), expected, kVocabSize);
+      ASSERT_TRUE(decoded.ok()) << decoded.status();
+      ASSERT_EQ(*decoded, result);
+    }
+  }
+}
+
+TEST(WireTest, PromptScoresAreDueForPositionsInsideThePrompt) {
+  SamplingParams sampling;
+  sampling.num_prompt_logprobs = 0;
+  StepPlan plan;
+  plan.starts.push_back({RowId{0}, SequenceId{1}, 0, 5, {1, 2, 3, 4, 5}, sampling});
+  plan.slices.push_back({RowId{0}, 0, 3, 0, {}, false});
+  v1::StepPlan message;
+  PlanEncoder encoder;
+  EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(2, 3, 4));
+  // The prompt's last token says something about position 5, which is not in the prompt any more.
+  plan.starts.clear();
+  plan.slices = {{RowId{0}, 3, 2, 0, {}, true}};
+  EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(5));
+}
+
+TEST(WireTest, AForkedRowAnswersAsItsParentDid) {
+  SamplingParams beam;
+  beam.num_candidates = 4;
+  beam.num_prompt_logprobs = 2;
+  StepPlan plan;
+  plan.starts.push_back({RowId{2}, SequenceId{1}, 0, 3, {1, 2, 3}, beam});
+  plan.starts.push_back({RowId{0}, SequenceId{2}, 0, 1, {1}, {}});
+  v1::StepPlan message;
+  PlanEncoder encoder;
+  encoder.Encode(plan, &message);
+  plan = {};
+  plan.forks.push_back({RowId{5}, RowId{2}, SequenceId{3}, 1});  // A row that the encoder has not seen yet.
+  plan.forks.push_back({RowId{2}, RowId{0}, SequenceId{4}, 1});
+  plan.slices = {{RowId{5}, 1, 2, 0, {}, true}, {RowId{2}, 0, 1, 0, {}, true}, {RowId{0}, 0, 1, 0, {}, false}};
+  const ExpectedResult expected = encoder.Encode(plan, &message);
+  EXPECT_EQ(expected.num_candidate_lists, 1);
+  EXPECT_EQ(expected.num_drawn, 1);
+  EXPECT_EQ(expected.slices[0].num_candidates, 4);
+  EXPECT_THAT(expected.slices[0].prompt_tokens, ElementsAre(3));
+  EXPECT_EQ(expected.slices[1].num_candidates, 0);
+  EXPECT_EQ(expected.slices[1].num_prompt_logprobs, -1);
+}
+
+// Two sampled slices with two alternatives each, one with prompt scores, one with candidates.
+class MalformedResultTest : public ::testing::Test {
+ protected:
+  MalformedResultTest() {
+    expected_.step = StepId{7};
+    expected_.num_drawn = 2;
+    expected_.num_candidate_lists = 1;
+    expected_.slices = {{true, 2, -1, {}}, {false, -1, 1, {4, 5, 6}}, {true, 2, -1, {}}, {true, 2, -1, {}, 3}};
+    Random random(1);
+    StepResult result = RandomResult(&random, expected_);
+    result.slices[3].candidates = {{7, -0.5f}, {9, -0.5f}, {8, -2.0f}};
+    message_ = Write(result, expected_);
+    EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
+  }
+
+  // The error after one change to a good answer.
+  std::string ErrorAfter(const std::function<void(v1::StepResult*)>& change) {
+    v1::StepResult message = message_;
+    change(&message);
+    const absl::StatusOr<StepResult> decoded = DecodeStepResult(message, expected_, kVocabSize);
+    EXPECT_EQ(decoded.status().code(), absl::StatusCode::kInternal);
+    return std::string(decoded.status().message());
+  }
+
+  ExpectedResult expected_;
+  v1::StepResult message_;
+};
+
+TEST_F(MalformedResultTest, TokenColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_step(8); }), "worker sent step 8, expected 7");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_token_ids(1); }), "worker sent token_ids: length 3, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_token_ids(); }), "worker sent token_ids: length 0, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_token_ids(1, 100); }), "worker sent token_ids 100, expected less than 100");
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_token_ids(0, 0xffffffff); }), HasSubstr("4294967295"));
+}
+
+TEST_F(MalformedResultTest, ScoreColumns) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_scores(); }), HasSubstr("scores.logprobs: length 0, expected 2"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->add_ranks(1); }), HasSubstr("scores.ranks: length 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_ranks(0, 0); }),
+              HasSubstr("ranks 0, expected 1 .. 100"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_ranks(0, 101); }), HasSubstr("ranks 101"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_lengths(0, 1); }), HasSubstr("expected 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_lengths(0, 0x80000000); }), HasSubstr("length 4"));
+  EXPECT_THAT(ErrorAfter([](auto* m) {
+                m->mutable_scores()->set_top_lengths(0, 3);
+                m->mutable_scores()->set_top_lengths(1, 1);
+              }),
+              HasSubstr("top_lengths 3, expected at most 2"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_scores()->set_top_token_ids(3, 100); }), HasSubstr("less than 100"));
+  EXPECT_THAT(ErrorAfter([&](auto* m) { m->mutable_scores()->set_logprobs(1, nan); }), HasSubstr("NaN"));
+  EXPECT_THAT(ErrorAfter([&](auto* m) { m->mutable_scores()->set_top_logprobs(2, nan); }), HasSubstr("NaN"));
+}
+
+TEST_F(MalformedResultTest, PromptScores) {
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_prompt_scores(); }), HasSubstr("none for slice 1, expected 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(4); }), HasSubstr("slice 4"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_prompt_scores(0)->set_slice(0); }),
+              HasSubstr("length 3, expected 0"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { *m->add_prompt_scores() = m->prompt_scores(0); }), HasSubstr("each slice once"));
+}
+
+TEST_F(MalformedResultTest, CandidateColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_candidate_lengths(1); }),
+            "worker sent candidate_lengths: length 2, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_candidate_lengths(); }),
+            "worker sent candidate_lengths: length 0, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_candidate_lengths(0, 2); }),
+            "worker sent candidate_token_ids: length 3, expected 2");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_candidate_logprobs(-3); }),
+            "worker sent candidate_logprobs: length 4, expected 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) {
+              m->set_candidate_lengths(0, 0);
+              m->clear_candidate_token_ids();
+              m->clear_candidate_logprobs();
+            }),
+            "worker sent candidate_lengths 0, expected 1 .. 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) {
+              m->set_candidate_lengths(0, 4);
+              m->add_candidate_token_ids(1);
+              m->add_candidate_logprobs(-3);
+            }),
+            "worker sent candidate_lengths 4, expected 1 .. 3");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_candidate_token_ids(1, 100); }),
+            "worker sent candidate_token_ids 100, expected less than 100");
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    EXPECT_THAT(ErrorAfter([&](auto* m) { m->set_candidate_logprobs(2, bad); }), HasSubstr("no finite number at 2"));
+  }
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_candidate_logprobs(1, -0.25f); }), HasSubstr("a larger one at 1"));
+}
+
+TEST_F(MalformedResultTest, TableColumns) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_sequences(1); }),
+            "worker sent tables.sequences: length 1, expected 0");
+  expected_.has_tables = true;
+  for (int i = 0; i < 4; ++i) {
+    message_.mutable_tables()->add_sequences(i);
+    message_.mutable_tables()->add_computed_tokens(3);
+    message_.mutable_tables()->add_table_lengths(i);
+  }
+  for (int i = 0; i < 6; ++i) message_.mutable_tables()->add_blocks(i);
+  EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->clear_tables(); }), "worker sent tables.sequences: length 0, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_computed_tokens(1); }),
+            "worker sent tables.computed_tokens: length 5, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->clear_table_lengths(); }),
+            "worker sent tables.table_lengths: length 0, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->set_table_lengths(0, 1u << 31); }),
+            "worker sent tables.blocks: length 6, expected 2147483654");
+}
+
+TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
+  v1::DescribeResponse good;
+  good.set_protocol_version(1);
+  good.set_vocab_size(100);
+  good.set_max_context_tokens(64);
+  good.set_block_size(16);
+  good.set_num_blocks(8);
+  good.set_num_host_blocks(5);
+  good.set_max_sequences(4);
+  good.set_max_tokens_per_step(32);
+  good.add_eos_token_ids(99);
+  good.set_bos_token_id(1);
+  good.set_last_epoch(77);
+  good.set_has_session(true);
+  const absl::StatusOr<WorkerDescription> description = DecodeDescription(good);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_EQ(description->bos_token_id, 1);
+  EXPECT_EQ(description->num_host_blocks, 5);
+  EXPECT_EQ(description->last_epoch, 77u);
+  EXPECT_TRUE(description->has_session);
+
+  const auto error = [&good](const std::function<void(v1::DescribeResponse*)>& change) {
+    v1::DescribeResponse message = good;
+    change(&message);
+    return std::string(DecodeDescription(message).status().message());
+  };
+  EXPECT_EQ(error([](auto* m) { m->set_protocol_version(2); }), "worker describes protocol_version 2, expected 1 .. 1");
+  EXPECT_EQ(error([](auto* m) { m->set_eos_token_ids(0, 100); }),
+            "worker describes eos_token_ids 100, expected 0 .. 99");
+  EXPECT_THAT(error([](auto* m) { m->set_block_size(0); }), HasSubstr("block_size 0"));
+  EXPECT_THAT(error([](auto* m) { m->set_num_blocks(0xffffffff); }), HasSubstr("num_blocks 4294967295"));
+  EXPECT_EQ(error([](auto* m) { m->set_block_size(65537); }), "worker describes block_size 65537, expected 1 .. 65536");
+  EXPECT_EQ(error([](auto* m) { m->set_num_blocks(16777217); }),
+            "worker describes num_blocks 16777217, expected 1 .. 16777216");
+  EXPECT_EQ(error([](auto* m) { m->set_num_host_blocks(16777217); }),
+            "worker describes num_host_blocks 16777217, expected 0 .. 16777216");
+  EXPECT_EQ(error([](auto* m) { m->set_max_sequences(65537); }),
+            "worker describes max_sequences 65537, expected 1 .. 65536");
+  EXPECT_THAT(error([](auto* m) { m->set_vocab_size(0); }), HasSubstr("vocab_size 0"));
+  EXPECT_THAT(error([](auto* m) { m->set_last_epoch(~uint64_t{0}); }), HasSubstr("last_epoch 18446744073709551615"));
+}
+
+}  // namespace
+}  // namespace quire
