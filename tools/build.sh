@@ -1,4 +1,4 @@
-# Sourced by ./quickstart and ./check: the Debian and Ubuntu packages that a build needs, and the build, with progress.
+# Sourced by ./quickstart and ./check: installs the Debian packages that a build needs, and builds with progress.
 
 readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
@@ -58,11 +58,19 @@ show_percentages() {
   if [ -t 1 ] && [ "$shown" -ge 0 ]; then echo; fi
 }
 
-# Configures preset $1 if that was not done before (the build notices changes of CMake files by itself) and builds the
-# targets that follow, all without them. Says nothing when nothing is to be done.
+# Configures preset $1 if that was not done before, or if the arguments that follow are others than the last time. They are
+# passed to CMake. In continuous integration (CI is set) warnings end the build; elsewhere they never do.
+configure() {
+  local dir=build/$1 wanted="${*:2}" flags=()
+  if [ -f "$dir/build.ninja" ] && [[ -z $wanted || $wanted = $(cat "$dir/configured_with" 2>/dev/null) ]]; then return; fi
+  if [ -n "${CI:-}" ]; then flags=(-DQUIRE_WARNINGS_AS_ERRORS=ON); fi
+  with_progress "Configuring $dir" "$dir.configure.log" cmake --preset "$@" "${flags[@]}"
+  echo "$wanted" >"$dir/configured_with"
+}
+
+# Builds the targets that follow preset $1, or all targets without them. Says nothing when nothing is to be done.
 build() {
   local dir=build/$1
   shift
-  [ -f "$dir/build.ninja" ] || with_progress "Configuring" "$dir.configure.log" cmake --preset "$(basename "$dir")"
   NINJA_STATUS='[%p] ' with_progress "Building $dir" "$dir.build.log" ninja -C "$dir" "$@"
 }

@@ -96,7 +96,7 @@ TEST(WorkerMetricsTest, PromtoolFindsNothingToCriticise) {
   const int status =
       std::system(absl::StrCat("promtool check metrics <", directory.path(), "/metrics >", output, " 2>&1").c_str());
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(ReadFile(output), "");
+  EXPECT_EQ(ReadWholeFile(output), "");
 }
 
 TEST(ProcessUsageTest, AProcessHasMemoryAndAStart) {

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-v1::GenerateRequest Request(const std::string& text, int max_tokens = 5) {
+v1::GenerateRequest RequestFor(const std::string& text, int max_tokens = 5) {
   v1::GenerateRequest request;
   request.set_text(text);
   request.mutable_sampling()->set_seed(7);
@@ -41,7 +41,7 @@ TEST(GenerateBatchTest, RequestsGetWhatGenerateGives) {
   ServiceHarness harness(ToyModel());
   std::vector<v1::GenerateRequest> requests;
   for (int i = 0; i < 40; ++i) {
-    v1::GenerateRequest request = Request(std::string(1 + i % 9, 'a'), 1 + i);
+    v1::GenerateRequest request = RequestFor(std::string(1 + i % 9, 'a'), 1 + i);
     request.mutable_sampling()->set_seed(i);
     request.set_n(1 + i % 3);
     if (i % 4 == 0) request.mutable_stopping()->add_stop("e");
@@ -71,7 +71,7 @@ TEST(GenerateBatchTest, RequestsGetWhatGenerateGives) {
 TEST(GenerateBatchTest, WhatComesDuringAWriteGoesTogether) {
   ServiceHarness harness(ToyModel());
   BatchClient batch(&harness);
-  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, Request("a", 50));
+  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, RequestFor("a", 50));
   harness.engine.WaitForRequests(8);
   harness.engine.WaitUntilIdle();
   EXPECT_TRUE(batch.Finish().ok());
@@ -83,8 +83,8 @@ TEST(GenerateBatchTest, CancelEndsOneRequest) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
-  batch.Start(2, Request("b"));
+  batch.Start(1, RequestFor("a"));
+  batch.Start(2, RequestFor("b"));
   harness.engine.WaitForRequests(2);
   batch.Cancel(1);
   batch.Cancel(99);
@@ -102,7 +102,7 @@ TEST(GenerateBatchTest, CancelBeforeTheSubmissionFreesTheRequest) {
   ServiceHarness harness(model);
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request(std::string(50000, 'a')));  // Long: submitted on another thread.
+  batch.Start(1, RequestFor(std::string(50000, 'a')));  // Long: submitted on another thread.
   batch.Cancel(1);
   EXPECT_EQ(batch.ReadUntilEnd(1).status().error_code(), grpc::StatusCode::CANCELLED);
   harness.engine.WaitUntilIdle();
@@ -113,9 +113,9 @@ TEST(GenerateBatchTest, TagOfARunningRequestIsRefusedAndTheRequestGoesOn) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
+  batch.Start(1, RequestFor("a"));
   harness.engine.WaitForRequests(1);
-  batch.Start(1, Request("b"));
+  batch.Start(1, RequestFor("b"));
   const grpc::Status refused = batch.ReadUntilEnd(1).status();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(refused).reason(), "TAG_RUNNING");
@@ -123,7 +123,7 @@ TEST(GenerateBatchTest, TagOfARunningRequestIsRefusedAndTheRequestGoesOn) {
   EXPECT_EQ(batch.ReadUntilEnd(1, 2).ends[1].code(), 0);
   EXPECT_THAT(batch.results[1].tokens(), SizeIs(5));
   // Its end was read: the tag is free.
-  batch.Start(1, Request("c"));
+  batch.Start(1, RequestFor("c"));
   harness.engine.Step(5);
   EXPECT_EQ(batch.ReadUntilEnd(1, 3).ends[2].code(), 0);
   EXPECT_TRUE(batch.Finish().ok());
@@ -134,18 +134,18 @@ TEST(GenerateBatchTest, WrongRequestsEndAlone) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
+  batch.Start(1, RequestFor("a"));
   batch.Start(2, {});
   v1::GenerateBatchRequest nothing;
   nothing.set_tag(3);
   batch.stream->Write(nothing);
-  batch.Start(4, Request("\xff"));
+  batch.Start(4, RequestFor("\xff"));
   v1::GenerateBatchRequest newer;
   newer.set_tag(5);
-  *newer.mutable_start() = Request("a");
+  *newer.mutable_start() = RequestFor("a");
   newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(99, 1);
   batch.stream->Write(newer);
-  v1::GenerateRequest newer_request = Request("a");
+  v1::GenerateRequest newer_request = RequestFor("a");
   newer_request.GetReflection()->MutableUnknownFields(&newer_request)->AddVarint(98, 1);
   batch.Start(6, newer_request);
   const std::vector<std::string> fields = {"prompt", "action", "text", "99", "98"};
@@ -165,9 +165,9 @@ TEST(GenerateBatchTest, MessageWithoutTagEndsTheStream) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
+  batch.Start(1, RequestFor("a"));
   harness.engine.WaitForRequests(1);
-  batch.Start(0, Request("a"));
+  batch.Start(0, RequestFor("a"));
   while (batch.Read()) continue;
   const grpc::Status status = batch.stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -180,8 +180,8 @@ TEST(GenerateBatchTest, HalfCloseLetsRequestsRunToTheirEnd) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
-  batch.Start(2, Request("b", 3));
+  batch.Start(1, RequestFor("a"));
+  batch.Start(2, RequestFor("b", 3));
   batch.stream->WritesDone();
   harness.engine.WaitForRequests(2);
   harness.engine.Step(5);
@@ -196,7 +196,7 @@ TEST(GenerateBatchTest, EndOfTheCallFreesEverything) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);
-  for (int tag = 1; tag <= 3; ++tag) batch.Start(tag, Request("a"));
+  for (int tag = 1; tag <= 3; ++tag) batch.Start(tag, RequestFor("a"));
   harness.engine.WaitForRequests(3);
   harness.engine.Step();
   batch.Read();
@@ -212,7 +212,7 @@ TEST(GenerateBatchTest, ShutdownEndsTheStream) {
     ServiceHarness harness(ToyModel());
     harness.engine.Hold();
     batch = std::make_unique<BatchClient>(&harness);
-    batch->Start(1, Request("a"));
+    batch->Start(1, RequestFor("a"));
     harness.engine.WaitForRequests(1);
   }
   EXPECT_FALSE(batch->Finish().ok());
@@ -222,7 +222,7 @@ TEST(GenerateBatchTest, DrainingRefusesRequestsAndLeavesTheStream) {
   ServiceHarness harness(ToyModel());
   harness.engine.submit_status = WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"));
+  batch.Start(1, RequestFor("a"));
   const grpc::Status status = batch.ReadUntilEnd(1).status();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(status.error_message(), "the manager is draining");
@@ -234,7 +234,7 @@ TEST(GenerateBatchTest, DrainingRefusesRequestsAndLeavesTheStream) {
 TEST(GenerateBatchTest, RequestsWhoseEndsAreNotReadAreWaitedForAndTheStreamIsNot) {
   ServiceHarness harness(ToyModel());
   BatchClient batch(&harness);
-  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, Request("a", 50));
+  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, RequestFor("a", 50));
   harness.engine.WaitForRequests(8);
   harness.engine.WaitUntilIdle();
   EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
@@ -248,7 +248,7 @@ TEST(GenerateBatchTest, SlowReaderLosesTheRequests) {
   options.max_outbox_tokens = 4;
   ServiceHarness harness(ToyModel(), options);
   BatchClient batch(&harness);
-  for (int tag = 1; tag <= 3; ++tag) batch.Start(tag, Request("a", 100));
+  for (int tag = 1; tag <= 3; ++tag) batch.Start(tag, RequestFor("a", 100));
   harness.engine.WaitForRequests(3);
   harness.engine.WaitUntilIdle();
   EXPECT_TRUE(batch.Finish().ok());
@@ -265,8 +265,8 @@ TEST(GenerateBatchTest, ClientThatDoesNotReadLosesTheStream) {
   ServiceHarness harness(ToyModel(), options);
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, Request("a", 1));
-  batch.Start(2, Request("a", 100));
+  batch.Start(1, RequestFor("a", 1));
+  batch.Start(2, RequestFor("a", 100));
   harness.engine.WaitForRequests(2);
   harness.engine.Step();
   EXPECT_EQ(batch.stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
@@ -277,9 +277,9 @@ TEST(GenerateBatchTest, EachRequestHasItsDeadline) {
   ServiceHarness harness(ToyModel());
   {
     BatchClient batch(&harness);
-    batch.Start(1, Request("a"), 1234);
-    batch.Start(2, Request("a"));
-    batch.Start(3, Request("a"), std::numeric_limits<uint64_t>::max());
+    batch.Start(1, RequestFor("a"), 1234);
+    batch.Start(2, RequestFor("a"));
+    batch.Start(3, RequestFor("a"), std::numeric_limits<uint64_t>::max());
     EXPECT_TRUE(batch.Finish().ok());
   }
   BatchClient limited(&harness);
@@ -287,8 +287,8 @@ TEST(GenerateBatchTest, EachRequestHasItsDeadline) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::hours(1));
   limited.stream = harness.stub->GenerateBatch(&context);
-  limited.Start(1, Request("a"), 1234);
-  limited.Start(2, Request("a"), 10 * 3600 * 1000);
+  limited.Start(1, RequestFor("a"), 1234);
+  limited.Start(2, RequestFor("a"), 10 * 3600 * 1000);
   EXPECT_TRUE(limited.Finish().ok());
 
   const std::vector<quire::Request> requests = harness.engine.requests();
@@ -305,7 +305,7 @@ TEST(GenerateBatchTest, PassedDeadlineEndsTheRequest) {
   ServiceHarness harness(ToyModel());
   harness.engine.failure = absl::DeadlineExceededError("the request's deadline passed while it ran");
   BatchClient batch(&harness);
-  batch.Start(1, Request("a"), 0);
+  batch.Start(1, RequestFor("a"), 0);
   EXPECT_EQ(batch.ReadUntilEnd(1).status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(batch.Finish().ok());
 }
@@ -317,19 +317,19 @@ TEST(GenerateBatchTest, RequestsOfAStreamAndOfAllAreLimited) {
   ServiceHarness harness(ToyModel(), options);
   harness.engine.Hold();
   BatchClient first(&harness);
-  for (int tag = 1; tag <= 3; ++tag) first.Start(tag, Request("a", 1));
+  for (int tag = 1; tag <= 3; ++tag) first.Start(tag, RequestFor("a", 1));
   const grpc::Status of_stream = first.ReadUntilEnd(3).status();
   EXPECT_EQ(of_stream.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(of_stream).metadata().at("max_batch_requests"), "2");
   BatchClient second(&harness);
-  for (int tag = 1; tag <= 2; ++tag) second.Start(tag, Request("a", 1));
+  for (int tag = 1; tag <= 2; ++tag) second.Start(tag, RequestFor("a", 1));
   const grpc::Status of_all = second.ReadUntilEnd(2).status();
   EXPECT_EQ(of_all.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(of_all).metadata().at("max_requests"), "3");
   harness.engine.Step();
   EXPECT_TRUE(first.ReadUntilEnd(1).status().ok());
   EXPECT_TRUE(first.ReadUntilEnd(2).status().ok());
-  first.Start(4, Request("a", 1));
+  first.Start(4, RequestFor("a", 1));
   harness.engine.Step();
   EXPECT_TRUE(first.ReadUntilEnd(4).status().ok());
   EXPECT_TRUE(first.Finish().ok());
@@ -360,8 +360,8 @@ TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
   options.max_message_bytes = 400;
   ServiceHarness harness(ToyModel(), options);
   BatchClient batch(&harness);
-  for (int tag = 1; tag <= 20; ++tag) batch.Start(tag, Request("a", 5));
-  v1::GenerateRequest large = Request("a", 100);
+  for (int tag = 1; tag <= 20; ++tag) batch.Start(tag, RequestFor("a", 5));
+  v1::GenerateRequest large = RequestFor("a", 100);
   large.set_logprobs(3);
   batch.Start(21, large);
   harness.engine.WaitForRequests(21);
@@ -377,7 +377,7 @@ TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
 TEST(GenerateBatchTest, AbortEndsABatchedRequest) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
-  v1::GenerateRequest request = Request("a");
+  v1::GenerateRequest request = RequestFor("a");
   request.set_request_id("victim");
   BatchClient batch(&harness);
   batch.Start(1, request);
@@ -401,7 +401,7 @@ TEST(GenerateBatchTest, EveryRequestEndsOnceWhateverIsCancelled) {
       BatchClient batch(&harness);
       std::thread writer([&] {
         for (int tag = 1; tag <= 200; ++tag) {
-          batch.Start(tag, Request("a", 1 + tag % 20));
+          batch.Start(tag, RequestFor("a", 1 + tag % 20));
           if (tag % 3 == 0) batch.Cancel(tag - tag % 2);
           if (c == 3 && tag == 150) batch.context.TryCancel();
         }

@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-v1::GenerateRequest Request(int max_tokens) {
+v1::GenerateRequest RequestOfTokens(int max_tokens) {
   v1::GenerateRequest request;
   request.set_text("a");
   request.mutable_stopping()->set_max_tokens(max_tokens);
@@ -31,7 +31,7 @@ TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
     ServiceHarness harness(ToyModel(), options);
     harness.engine.Hold();
     grpc::ClientContext context;
-    const auto reader = harness.stub->Generate(&context, Request(max_tokens));
+    const auto reader = harness.stub->Generate(&context, RequestOfTokens(max_tokens));
     harness.engine.WaitForRequests(1);
     // The end goes out with the last token, or after a response that is not read; which, depends on the threads.
     for (int i = 0; i < max_tokens; ++i) harness.engine.Step();
@@ -47,7 +47,7 @@ TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
   InferenceServiceOptions options;
   options.last_write_timeout = absl::Seconds(60);
   ServiceHarness harness(ToyModel(), options);
-  const ServiceHarness::Result result = harness.Generate(Request(3));
+  const ServiceHarness::Result result = harness.Generate(RequestOfTokens(3));
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(result.tokens().size(), 3u);
 }
@@ -56,7 +56,7 @@ TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
   ServiceHarness harness(ToyModel());
   EXPECT_TRUE(harness.service().WaitForReaders(absl::ZeroDuration()));
   grpc::ClientContext context;
-  const auto reader = harness.stub->Generate(&context, Request(2));
+  const auto reader = harness.stub->Generate(&context, RequestOfTokens(2));
   harness.engine.WaitForRequests(1);
   harness.engine.WaitUntilIdle();
   EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
@@ -71,7 +71,7 @@ TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
   ServiceHarness harness(ToyModel());
   harness.engine.submit_status = absl::UnavailableError("draining");
   grpc::ClientContext context;
-  const auto reader = harness.stub->Generate(&context, Request(2));
+  const auto reader = harness.stub->Generate(&context, RequestOfTokens(2));
   harness.engine.WaitUntilIdle();
   EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -93,7 +93,7 @@ TEST(GenerateCallTest, AbortAtAnyTimeEndsTheCallOnce) {
   });
   for (int i = 1; i <= kCalls; ++i) {
     started = i;
-    v1::GenerateRequest request = Request(4);
+    v1::GenerateRequest request = RequestOfTokens(4);
     request.set_request_id(absl::StrCat("request-", i));
     request.set_n(3);
     const ServiceHarness::Result result = harness.Generate(request);

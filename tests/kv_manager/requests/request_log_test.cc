@@ -31,7 +31,7 @@ InferenceServiceOptions Logged() {
   return options;
 }
 
-v1::GenerateRequest Request(const std::string& name, int max_tokens = 3) {
+v1::GenerateRequest NamedRequest(const std::string& name, int max_tokens = 3) {
   v1::GenerateRequest request;
   request.set_request_id(name);
   request.set_text("secret");
@@ -86,7 +86,7 @@ class RequestLogTest : public testing::Test {
 
 TEST_F(RequestLogTest, ALineHasTheRequestsNamesNumbersAndTrace) {
   ServiceHarness harness(ToyModel(), Logged());
-  v1::GenerateRequest request = Request("one");
+  v1::GenerateRequest request = NamedRequest("one");
   request.set_tenant("blue");
   request.set_n(2);
   const Answer answer = Generate(&harness, request, {kTraceparent});
@@ -118,7 +118,7 @@ TEST_F(RequestLogTest, ARequestWithoutATraceparentThatCountsStartsATrace) {
   const std::vector<std::vector<std::string>> sent = {
       {}, {""}, {"00-zz"}, {kTraceparent, kTraceparent}, {std::string(kTraceparent) + "0"}};
   for (const std::vector<std::string>& traceparents : sent) {
-    const Answer answer = Generate(&harness, Request(""), traceparents);
+    const Answer answer = Generate(&harness, NamedRequest(""), traceparents);
     EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
     ASSERT_THAT(answer.traceparents, SizeIs(1));
     const auto span = ParseTraceparent(answer.traceparents[0]);
@@ -144,7 +144,7 @@ TEST_F(RequestLogTest, RequestsOfABatchHaveSpansOfTheirOwnInTheStreamsTrace) {
   for (const int tag : {1, 2}) {
     v1::GenerateBatchRequest message;
     message.set_tag(tag);
-    *message.mutable_start() = Request("");
+    *message.mutable_start() = NamedRequest("");
     ASSERT_TRUE(stream->Write(message));
   }
   stream->WritesDone();
@@ -163,11 +163,11 @@ TEST_F(RequestLogTest, RequestsOfABatchHaveSpansOfTheirOwnInTheStreamsTrace) {
 
 TEST_F(RequestLogTest, WhatBreaksOffHasTheNameOfItsStatusAndWhatIsRefusedNoLine) {
   ServiceHarness harness(ToyModel(), Logged());
-  const Answer refused = Generate(&harness, Request("refused", /*max_tokens=*/0), {kTraceparent});
+  const Answer refused = Generate(&harness, NamedRequest("refused", /*max_tokens=*/0), {kTraceparent});
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.traceparents, IsEmpty()) << "a call with nothing but a status may be tried again by gRPC";
   harness.engine.failure = absl::UnavailableError("secret: the worker is gone");
-  const Answer failed = Generate(&harness, Request("failed"));
+  const Answer failed = Generate(&harness, NamedRequest("failed"));
   EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(failed.traceparents, IsEmpty());
   const std::vector<nlohmann::json> lines = Lines();
@@ -181,7 +181,7 @@ TEST_F(RequestLogTest, WhatBreaksOffHasTheNameOfItsStatusAndWhatIsRefusedNoLine)
 TEST_F(RequestLogTest, NothingIsLoggedUnlessWanted) {
   SetLogLevel(LogLevel::kDebug);
   ServiceHarness harness(ToyModel());
-  EXPECT_THAT(Generate(&harness, Request("one"), {kTraceparent}).traceparents, SizeIs(1));
+  EXPECT_THAT(Generate(&harness, NamedRequest("one"), {kTraceparent}).traceparents, SizeIs(1));
   EXPECT_THAT(Lines(), IsEmpty());
 }
 

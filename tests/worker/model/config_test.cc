@@ -170,7 +170,7 @@ TEST(ModelConfigTest, SummaryTellsEveryFieldApart) {
 
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
   for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "bfloat16", "float16"}) {
-    const auto config = ParseModelConfig(ReadFile(GoldenModel(name) + "/config.json"), "");
+    const auto config = ParseModelConfig(ReadWholeFile(GoldenModel(name) + "/config.json"), "");
     EXPECT_TRUE(config.ok()) << name << ": " << config.status();
   }
 }
@@ -262,7 +262,7 @@ TEST(ModelConfigTest, BrokenJsonIsOneLine) {
 }
 
 TEST(ModelConfigTest, AnyFlippedByteIsReadOrRefusedButNeverCrashes) {
-  const std::string good = ReadFile(GoldenModel("qwen2") + "/config.json");
+  const std::string good = ReadWholeFile(GoldenModel("qwen2") + "/config.json");
   int num_read = 0;
   for (size_t i = 0; i < good.size(); ++i) {
     for (int flip = 1; flip < 256; flip += 24) {

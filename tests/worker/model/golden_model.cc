@@ -14,10 +14,10 @@ Golden LoadGolden(const std::string& name, Backend* backend) {
   auto model = LoadModel(GoldenModel(name), backend);
   QUIRE_CHECK(model.ok()) << model.status();
   golden.model = *std::move(model);
-  const auto json = nlohmann::json::parse(ReadFile(GoldenModel(name) + "/golden.json"));
+  const auto json = nlohmann::json::parse(ReadWholeFile(GoldenModel(name) + "/golden.json"));
   golden.prompts = json["prompts"].get<std::vector<Tokens>>();
   golden.greedy = json["greedy"].get<std::vector<Tokens>>();
-  const std::string bytes = ReadFile(GoldenModel(name) + "/logits.bin");
+  const std::string bytes = ReadWholeFile(GoldenModel(name) + "/logits.bin");
   const size_t row_bytes = golden.model->config.vocab_size * sizeof(float);
   size_t offset = 0;
   for (const Tokens& prompt : golden.prompts) {

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 // A copy of the small Llama checkpoint to break.
 class LoadModelTest : public testing::Test {
  protected:
-  LoadModelTest() : backend_(MakeCpuBackend(1)), weights_(ReadFile(GoldenModel("llama2") + "/model.safetensors")) {
+  LoadModelTest() : backend_(MakeCpuBackend(1)), weights_(ReadWholeFile(GoldenModel("llama2") + "/model.safetensors")) {
     directory_.CopyFrom(GoldenModel("llama2"), "config.json");
     directory_.Write("model.safetensors", weights_);
   }
@@ -41,7 +41,7 @@ class LoadModelTest : public testing::Test {
   }
 
   void EditConfig(const std::string& from, const std::string& to) {
-    std::string config = ReadFile(directory_.path() + "/config.json");
+    std::string config = ReadWholeFile(directory_.path() + "/config.json");
     const size_t found = config.find(from);
     ASSERT_NE(found, std::string::npos) << from;
     directory_.Write("config.json", config.replace(found, from.size(), to));

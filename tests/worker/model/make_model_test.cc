@@ -53,9 +53,9 @@ TEST(MakeModelTest, EqualSeedsGiveEqualFiles) {
   Write(Tiny("llama"), DataType::kBFloat16, 1, first);
   Write(Tiny("llama"), DataType::kBFloat16, 1, second);
   Write(Tiny("llama"), DataType::kBFloat16, 2, other);
-  const std::string weights = ReadFile(first.path() + "/model.safetensors");
-  EXPECT_EQ(ReadFile(second.path() + "/model.safetensors"), weights);
-  EXPECT_NE(ReadFile(other.path() + "/model.safetensors"), weights);
+  const std::string weights = ReadWholeFile(first.path() + "/model.safetensors");
+  EXPECT_EQ(ReadWholeFile(second.path() + "/model.safetensors"), weights);
+  EXPECT_NE(ReadWholeFile(other.path() + "/model.safetensors"), weights);
 }
 
 // The first numbers of the zero key and counter as the authors of Philox publish them: 6627e8d5 e169c58d ...

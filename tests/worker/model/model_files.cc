@@ -28,10 +28,10 @@ void TestDirectory::Write(const std::string& name, std::string_view contents) co
 }
 
 void TestDirectory::CopyFrom(const std::string& directory, const std::string& name) const {
-  Write(name, ReadFile(directory + "/" + name));
+  Write(name, ReadWholeFile(directory + "/" + name));
 }
 
-std::string ReadFile(const std::string& path) {
+std::string ReadWholeFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   QUIRE_CHECK(in.good()) << path;
   std::ostringstream contents;

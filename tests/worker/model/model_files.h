@@ -21,7 +21,7 @@ class TestDirectory {
   std::string path_;
 };
 
-std::string ReadFile(const std::string& path);
+std::string ReadWholeFile(const std::string& path);
 
 // "<repository>/tests/golden/models/<name>".
 std::string GoldenModel(const std::string& name);

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 TEST(RopeScalingTest, FrequenciesAreThoseOfTransformers) {
-  const json cases = json::parse(ReadFile(GoldenModel("rope.json")));
+  const json cases = json::parse(ReadWholeFile(GoldenModel("rope.json")));
   ASSERT_GE(cases.size(), 30u);
   for (const json& golden : cases) {
     const json config = {{"rope_parameters", golden["rope_parameters"]}};

@@ -72,7 +72,7 @@ std::map<int32_t, int> Draw(Backend* backend, const GoldenRow& row) {
 
 TEST(SamplingGoldenTest, TokensAreDrawnFromTheSetAndWithTheChancesOfTransformers) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
-  const json cases = json::parse(ReadFile(GoldenModel("../sampling/masks.json")));
+  const json cases = json::parse(ReadWholeFile(GoldenModel("../sampling/masks.json")));
   ASSERT_EQ(cases.size(), 30u);
   for (const json& golden : cases) {
     const GoldenRow row = ReadRow(golden);
@@ -93,7 +93,7 @@ TEST(SamplingGoldenTest, TokensAreDrawnFromTheSetAndWithTheChancesOfTransformers
 
 TEST(SamplingGoldenTest, TemperatureZeroTakesTheMostLikelyOfTransformers) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
-  for (const json& golden : json::parse(ReadFile(GoldenModel("../sampling/masks.json")))) {
+  for (const json& golden : json::parse(ReadWholeFile(GoldenModel("../sampling/masks.json")))) {
     GoldenRow row = ReadRow(golden);
     row.parameters.temperature = 0;
     const std::map<int32_t, int> drawn = Draw(backend.get(), row);

@@ -248,7 +248,7 @@ TEST(TransformerTest, AStepWithoutRoomIsRefused) {
 TEST(TransformerTest, TheStoryModelTellsItsStory) {
   const std::string directory = SourcePath("../shared/models/stories260k");
   if (!std::filesystem::exists(directory)) GTEST_SKIP() << directory << " is absent";
-  const auto golden = nlohmann::json::parse(ReadFile(GoldenModel("stories260k.json")));
+  const auto golden = nlohmann::json::parse(ReadWholeFile(GoldenModel("stories260k.json")));
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
   const auto model = LoadModel(directory, backend.get());
   ASSERT_TRUE(model.ok()) << model.status();

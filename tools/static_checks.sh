@@ -1,0 +1,36 @@
+# Sourced by ./check: what is checked in the sources without running them.
+
+# The version of clang-format that Debian 12 has. Other versions format a few constructs differently.
+readonly FORMATTER_VERSION=14
+
+# Checks how the C++ files among the arguments are formatted.
+check_formatting() {
+  local version file files=()
+  for file in "$@"; do
+    if [[ $file =~ \.(h|cc|cu|cuh)$ && -f $file ]]; then files+=("$file"); fi
+  done
+  [ ${#files[@]} -gt 0 ] || return 0
+  version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
+  if [ "$version" != "$FORMATTER_VERSION" ]; then
+    echo "Formatting was not checked: clang-format has version $version, the sources are formatted with $FORMATTER_VERSION."
+    return 0
+  fi
+  clang-format --dry-run --Werror "${files[@]}" && return 0
+  echo "Some files are not formatted. Run: clang-format -i FILE..." >&2
+  exit 1
+}
+
+# Runs clang's thread-safety analysis over the sources among the arguments that use an annotated mutex, themselves or in
+# the header of the same name. The headers that preset $1 generates must be there.
+check_thread_safety() {
+  local generated=build/$1/proto/gen file sources=()
+  shift
+  for file in "$@"; do
+    if [[ $file == *.cc && -f $file ]] && grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h"; then sources+=("$file"); fi
+  done
+  [ ${#sources[@]} -gt 0 ] || return 0
+  printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" \
+    clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -I. -isystem "$generated" && return 0
+  echo "The thread-safety analysis found errors." >&2
+  exit 1
+}
