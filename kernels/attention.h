@@ -6,20 +6,20 @@
 
 namespace quire {
 
-// Causal attention of each sequence's queries over its blocks: decode and (chunked) prefill are the same call.
-// out[t, h] = softmax(q k^T * scale) v over cached positions in (p - window, p], p the query's position.
-// Reads no slot that a query cannot see, so what lies in unwritten or later slots never matters.
+// Causal attention of each sequence's queries over its blocks. Decode and (chunked) prefill are the same call.
+// out[t, h] = softmax(q k^T * scale) v over the cached positions in (p - window, p], where p is the query's position.
+// The operation reads no slot that a query cannot see, so the contents of unwritten and later slots do not matter.
 struct AttentionArgs {
   const BatchView* batch;
-  const void* q;  // [num_tokens, q_stride], the first num_heads * head_dim of a row.
-  int q_stride;   // Elements from one token's queries to the next.
+  const void* q;  // [num_tokens, q_stride]; the queries are the first num_heads * head_dim elements of a row.
+  int q_stride;   // Distance in elements from one token's queries to the next token's.
   void* out;      // [num_tokens, num_heads * head_dim] in out_type.
   int num_heads;  // A multiple of layout->num_kv_heads; query head h reads KV head h * num_kv_heads / num_heads.
-  float scale;    // 1 / sqrt(head_dim) as a rule.
-  int window;     // Sliding window in tokens; 0: none.
+  float scale;    // Usually 1 / sqrt(head_dim).
+  int window;     // Sliding window in tokens; 0 means none.
   const KvLayout* layout;
-  const void* kv_pool;                     // This layer's pool.
-  DataType out_type = DataType::kFloat32;  // Or the input type of a matrix.
+  const void* kv_pool;                     // The pool of this layer.
+  DataType out_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
 };
 
 }  // namespace quire

@@ -5,10 +5,10 @@
 namespace quire {
 namespace {
 
-// Sequences with more new tokens amortise the reading of their cache themselves, and would leave many partial results.
+// A sequence with more new tokens amortises the reading of its cache by itself. Sharing would only add partial results.
 constexpr int kMaxSharingQueries = 8;
 
-// Reading a token is worth so many rows of arithmetic on it.
+// Reading one token costs as much as this many rows of arithmetic on it.
 constexpr int kReadingCost = 16;
 
 }  // namespace
@@ -49,7 +49,7 @@ void AttentionPlanner::AddItem(const AttentionItem& item, int phase) {
   planned_.push_back({item, phase, (rows + kReadingCost) * (item.end - item.begin)});
 }
 
-// Goes through the sequences in the order of their prefixes, with the ranges that the one in turn is in.
+// Visits the sequences in prefix order and keeps a stack of the shared ranges that contain the current sequence.
 void AttentionPlanner::PlanSharing() {
   prefix_finder_.Find(*batch_,
                       {.block_size = options_.block_size,
@@ -81,7 +81,7 @@ void AttentionPlanner::PlanSharing() {
   segments_.clear();
 }
 
-// The rows of the sequences follow from next_row_ on.
+// The rows of the range start at next_row_, because its sequences are planned next.
 void AttentionPlanner::AddSharedRange(const SharedRange& range, int num_rows) {
   const int rows_per_item = std::max(1, options_.item_rows / options_.group_size);
   for (int begin = range.begin; begin < range.end;) {
@@ -136,13 +136,14 @@ void AttentionPlanner::AddSequence(int sequence, int begin) {
   next_row_ += num_queries;
 }
 
-// An item that takes up the open segments.
+// Adds an item that continues from the open segments.
 void AttentionPlanner::AddRows(AttentionItem whole) {
   int phase = 0;
   for (size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
     phase = std::max(phase, segment.phase + 1);
-    if (i + 1 < segments_.size() && segments_[i + 1].split == segment.split) continue;  // Taken up by the next.
+    if (i + 1 < segments_.size() && segments_[i + 1].split == segment.split)
+      continue;  // The next segment already includes this one.
     const PartialPlace place = PlaceOf(segment, whole.first_row);
     if (segment.split == whole.begin / options_.split_tokens) {
       whole.resumed = place;
@@ -176,7 +177,7 @@ void AttentionPlanner::CutLargeItems() {
   std::erase_if(planned_, [](const PlannedItem& planned) { return planned.cost < 0; });
 }
 
-// One item per split, and a merge of these and of what is joined before them.
+// Replaces the item by one item per split and one merge, which joins their results after the item's earlier places.
 void AttentionPlanner::CutItem(const PlannedItem& whole) {
   const AttentionItem& item = whole.item;
   AttentionMerge merge = {item.first_row, item.num_rows, int32_t(plan_.places.size()), item.num_places};

@@ -7,10 +7,10 @@
 
 namespace quire {
 
-// Copies whole blocks in every layer, for copy-on-write.
+// Copies whole blocks in every layer. Copy-on-write uses this.
 struct BlockCopyArgs {
   const uint32_t* sources;       // [num_copies], host memory.
-  const uint32_t* destinations;  // [num_copies], host memory. No block is both source and destination.
+  const uint32_t* destinations;  // [num_copies], host memory. No block is both a source and a destination.
   int num_copies;
   const KvLayout* layout;
   void* const* kv_pools;  // [num_layers]
@@ -18,12 +18,13 @@ struct BlockCopyArgs {
 
 enum class SwapDirection { kOut, kIn };
 
-// Copies whole blocks, all layers, from the pool to the host tier or back. The host tier is memory of
-// Backend::AllocateHost in which each block is one piece: [number of host blocks][num_layers][block_bytes].
+// Copies whole blocks in all layers from the pool to the host tier or back. The host tier is memory of
+// Backend::AllocateHost. Each of its blocks is contiguous: [number of host blocks][num_layers][block_bytes].
 struct BlockSwapArgs {
   SwapDirection direction;
-  const uint32_t* blocks;       // [num_swaps] of the pool, host memory.
-  const uint32_t* host_blocks;  // [num_swaps] of the host tier, host memory. No destination is there twice.
+  const uint32_t* blocks;  // [num_swaps] blocks of the pool; the array is in host memory.
+  const uint32_t*
+      host_blocks;  // [num_swaps] blocks of the host tier; the array is in host memory. No destination occurs twice.
   int num_swaps;
   const KvLayout* layout;
   void* const* kv_pools;  // [num_layers]

@@ -15,7 +15,7 @@ struct Float16 {
   uint16_t bits;
 };
 
-// `static inline`, so that files compiled for different instruction sets never share one copy.
+// These functions are `static inline`, so that files compiled for different instruction sets never share one copy.
 static inline float BitsToFloat(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
@@ -57,7 +57,7 @@ static inline Float16 ToFloat16(float value) {
   if (magnitude > 0x7f800000) return {uint16_t(sign | 0x7e00 | (magnitude >> 13 & 0x3ff))};
   if (magnitude >= 0x477ff000) return {uint16_t(sign | 0x7c00)};  // 65520 and above round to infinity.
   if (magnitude < 0x38800000) {
-    // Subnormal: adding 0.5 leaves the value in units of 2^-24 in the low bits, rounded by the addition.
+    // Subnormal result: the addition of 0.5 rounds the value and leaves it in the low bits, in units of 2^-24.
     const uint32_t shifted = FloatToBits(BitsToFloat(magnitude) + 0.5f);
     return {uint16_t(sign | (shifted - 0x3f000000))};
   }

@@ -8,16 +8,16 @@
 
 namespace quire {
 
-// The largest head that backends take.
+// The largest head dimension that the backends support.
 constexpr int kMaxHeadDim = 256;
 
-// Where K and V of a token live in the pool. The one place that knows slot arithmetic: slot = block * block_size +
-// offset.
+// Describes where K and V of a token are stored in the pool. Only this struct knows slot arithmetic: slot = block *
+// block_size + offset.
 //
-// The pool of one layer is [num_blocks][num_kv_heads][unit...]; a unit holds K and then V of up to 16 consecutive
-// tokens of one KV head, contiguous, so that copy-on-write, swap and transfer move whole blocks and never look inside.
-// A block of 32, 64, ... tokens is that many 16-token units in a row; blocks of 1, 2, 4 and 8 tokens have units of that
-// size.
+// The pool of one layer is [num_blocks][num_kv_heads][unit...]. A unit holds K and then V of up to 16 consecutive
+// tokens of one KV head. Blocks are contiguous, so copy-on-write, swap and transfer move whole blocks and never look
+// inside. A block of 32, 64, ... tokens consists of consecutive 16-token units. A block of 1, 2, 4 or 8 tokens is one
+// unit of that size.
 struct KvLayout {
   int num_layers;
   int num_kv_heads;
@@ -29,22 +29,23 @@ struct KvLayout {
 
   constexpr int unit_tokens() const { return block_size < kUnitTokens ? block_size : kUnitTokens; }
   constexpr int units_per_block() const { return block_size / unit_tokens(); }
-  // K and V of one (unit, KV head).
+  // Elements of K and V in one unit of one KV head.
   constexpr size_t unit_elements() const { return size_t{2} * unit_tokens() * head_dim; }
-  // One block of one layer: [num_kv_heads][units_per_block][unit_elements].
+  // Elements of one block of one layer: [num_kv_heads][units_per_block][unit_elements].
   constexpr size_t block_elements() const { return size_t{2} * block_size * num_kv_heads * head_dim; }
-  // One block of one layer, in bytes.
+  // Bytes of one block of one layer.
   constexpr size_t block_bytes() const { return block_elements() * SizeOf(type); }
-  // One block of all layers, in bytes: what a block of the pool costs.
+  // Bytes of one block of all layers. This is the memory that one block of the pool needs.
   constexpr size_t block_bytes_all_layers() const { return block_bytes() * num_layers; }
 
-  // First element of the unit that holds token `offset` (0 .. block_size - 1) of a block for one KV head, in a layer's
-  // pool. With blocks of 32 and 2 KV heads, token 20 of block 3 for head 1 is in unit 3 * 4 + 1 * 2 + 1 = 15. The
-  // unit's K starts there, its V `unit_tokens * head_dim` elements later; the order inside K and V is the backend's.
+  // Returns the first element, in a layer's pool, of the unit that holds token `offset` (0 .. block_size - 1) of a
+  // block for one KV head. Example: with blocks of 32 tokens and 2 KV heads, token 20 of block 3 for head 1 is in unit
+  // 3 * 4 + 1 * 2 + 1 = 15. The unit's K starts there and its V starts `unit_tokens * head_dim` elements later. The
+  // order of elements inside K and V is the backend's choice.
   constexpr size_t unit_start(uint32_t block, int kv_head, int offset) const {
     return ((size_t{block} * num_kv_heads + kv_head) * units_per_block() + offset / unit_tokens()) * unit_elements();
   }
-  // Where V of a unit starts, in elements from the start of the unit.
+  // Distance in elements from the start of a unit to its V.
   constexpr size_t value_start() const { return size_t(unit_tokens()) * head_dim; }
 };
 

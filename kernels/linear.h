@@ -5,13 +5,13 @@
 
 namespace quire {
 
-// A weight matrix in the form the backend multiplies fastest, made once at load. Opaque.
+// A weight matrix in the form that the backend multiplies fastest. It is made once at load and is opaque to callers.
 class PackedMatrix {
  public:
   virtual ~PackedMatrix() = default;
 };
 
-// A source matrix for packing, row-major [rows, cols] in the precision of its file. Borrowed for the call.
+// A source matrix for packing: row-major [rows, cols] in the precision of its file. Borrowed for the call.
 struct MatrixView {
   const void* data;
   int rows;
@@ -21,23 +21,23 @@ struct MatrixView {
 
 // y[num_tokens, rows] = x[num_tokens, cols] * w^T (+ bias) (+ residual); residual may be y itself.
 struct LinearArgs {
-  const void* x;          // In the type that Backend::InputType(*w) names.
-  const PackedMatrix* w;  // Of Backend::Pack.
+  const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) returns.
+  const PackedMatrix* w;  // A matrix that Backend::Pack has made.
   const float* bias;      // [rows] or null.
   const void* residual;   // [num_tokens, rows] activations, or null.
   void* y;                // [num_tokens, rows] in y_type.
   int num_tokens;
-  DataType y_type = DataType::kFloat32;  // Or that of activations.
+  DataType y_type = DataType::kFloat32;  // Either float32 or the type of activations.
 };
 
-// y[num_tokens, dim] = silu(x * gate^T (+ bias)) * (x * up^T (+ bias)), where silu(a) = a / (1 + exp(-a)): the first
-// half of a gated MLP (Shazeer, "GLU Variants Improve Transformer", 2020).
+// y[num_tokens, dim] = silu(x * gate^T (+ bias)) * (x * up^T (+ bias)), where silu(a) = a / (1 + exp(-a)).
+// This is the first half of a gated MLP (Shazeer, "GLU Variants Improve Transformer", 2020).
 struct GatedLinearArgs {
-  const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) names.
-  const PackedMatrix* w;  // Of Backend::PackGated; gate and up are [dim, cols].
-  const float* bias;      // [2 * dim], of the gate, then of up; or null.
+  const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) returns.
+  const PackedMatrix* w;  // A matrix that Backend::PackGated has made; gate and up are [dim, cols].
+  const float* bias;      // [2 * dim], the bias of the gate and then of up; or null.
   void* y;                // [num_tokens, dim]
-  DataType y_type;        // float32, or the input type of a matrix.
+  DataType y_type;        // Either float32 or the input type of a matrix.
   int num_tokens;
 };
 

@@ -13,7 +13,7 @@ struct RmsNormArgs {
   int num_rows;
   int dim;
   float epsilon;
-  DataType y_type = DataType::kFloat32;  // Or the input type of a matrix.
+  DataType y_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
 };
 
 }  // namespace quire

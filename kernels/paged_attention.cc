@@ -25,7 +25,7 @@ std::string WhyNotContext(const PagedAttentionArgs& args, int64_t sequence, int6
   const std::string what = "context_lens[" + Text(sequence) + "] is " + Text(context_len);
   if (context_len < 0) return what + ", must be at least 0";
   if (context_len > args.max_context_len) return what + ", above max_context_len " + Text(args.max_context_len);
-  // Not multiplied: both may be large.
+  // The comparison avoids a product of block_size and max_blocks, because both may be large.
   if ((context_len + args.block_size - 1) / args.block_size > args.max_blocks) {
     return what + ", above the " + Text(args.max_blocks * args.block_size) +
            " tokens that block_tables has room for (" + Text(args.max_blocks) + " blocks of " + Text(args.block_size) +

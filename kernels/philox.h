@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// For device code, which needs the attribute of its compiler.
+// Device code needs these attributes of the CUDA compiler.
 #if defined(__CUDACC__)
 #define QUIRE_HOST_DEVICE_INLINE static __host__ __device__ inline
 #else
@@ -31,7 +31,7 @@ QUIRE_HOST_DEVICE_INLINE PhiloxKey MakePhiloxKey(uint64_t key) {
   return {{uint32_t(key), uint32_t(key >> 32)}};
 }
 
-// The key of the next round.
+// Returns the key of the next round.
 QUIRE_HOST_DEVICE_INLINE PhiloxKey NextPhiloxKey(PhiloxKey key) {
   return {{key.word[0] + 0x9e3779b9, key.word[1] + 0xbb67ae85}};
 }

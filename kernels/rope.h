@@ -6,9 +6,10 @@
 
 namespace quire {
 
-// Per head of Q and K: optional RMS norm over head_dim (Qwen3), then rotation by position (half-split, "rotate_half");
-// K and V then go to their slots of the pool. qkv is [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated
-// in place. The angle is float(position) * inv_freq rounded to float32, as in the models' training code.
+// For each head of Q and K: an optional RMS norm over head_dim (Qwen3), then the rotation by position (half-split,
+// "rotate_half"). K and V then go to their slots of the pool. qkv is [num_tokens, (num_heads + 2 * num_kv_heads) *
+// head_dim], and Q is rotated in place. The angle is float(position) * inv_freq, rounded to float32 as in the models'
+// training code.
 struct RopeAppendArgs {
   const BatchView* batch;
   void* qkv;
@@ -16,11 +17,11 @@ struct RopeAppendArgs {
   const float* q_norm;  // [head_dim] or null.
   const float* k_norm;  // [head_dim] or null.
   float norm_epsilon;
-  const float* inv_freq;    // [rotary_dim / 2], scaling already applied.
-  int rotary_dim;           // Leading dimensions of each head that rotate, even; head_dim as a rule.
-  float attention_scaling;  // Factor on cos and sin; 1 except for some scaled rotaries.
+  const float* inv_freq;    // [rotary_dim / 2], with scaling already applied.
+  int rotary_dim;           // Number of leading dimensions of each head that rotate; even, usually head_dim.
+  float attention_scaling;  // Factor on cos and sin; 1 except for some scaled rotary embeddings.
   const KvLayout* layout;
-  void* kv_pool;  // This layer's pool.
+  void* kv_pool;  // The pool of this layer.
 };
 
 }  // namespace quire

@@ -22,73 +22,77 @@ struct ScoredCandidate {
   float logprob;
 };
 
-// How to draw one token from one row of logits. Host memory throughout; ids outside the vocabulary are ignored. The
-// steps, in order:
+// How to draw one token from one row of logits. All arrays are in host memory. Ids outside the vocabulary are ignored.
+// The steps, in order:
 //   1. bias: logit += bias.
-//   2. penalties. Repetition, over prompt and output, as Hugging Face: a positive logit is divided by it, a negative
-//      one multiplied. Then frequency * output_count and presence (if output_count > 0) are subtracted, as vLLM and
-//      OpenAI.
+//   2. penalties. The repetition penalty covers prompt and output, as in Hugging Face: a positive logit is divided by
+//      the penalty, a negative one is multiplied by it. Then frequency * output_count is subtracted, and presence if
+//      output_count > 0, as in vLLM and OpenAI.
 //   3. masks: tokens outside `allowed` (unless it is empty) and tokens in `masked` cannot be drawn. If that leaves no
-//      token, `masked` is not applied; if `allowed` leaves none, the draw is token 0.
-//   4. temperature 0: the largest logit, ties to the lowest id. Otherwise logits are divided by the temperature, and
-//   5. top-k keeps exactly k tokens (ties to the lowest ids);
-//   6. top-p keeps, by falling probability among those (ties to the lowest ids), each token before which less than
-//      top_p of their mass has been seen; at least one;
-//   7. min-p keeps tokens with at least min_p times the largest probability;
-//   8. Gumbel-max: the largest logit + noise. The noise of a token is a pure function of (seed, position, token):
-//      -ln(-ln(1 - u)), u from word token % 4 of Philox4x32-10 with key seed and counter (position, 0, token / 4, 0).
-//      Ties to the lowest id.
+//      token, `masked` is not applied. If `allowed` alone leaves no token, the draw is token 0.
+//   4. temperature: 0 draws the largest logit, ties to the lowest id. Otherwise logits are divided by the temperature,
+//      and steps 5 to 8 follow.
+//   5. top-k keeps exactly k tokens (ties to the lowest ids).
+//   6. top-p goes through the remaining tokens by falling probability (ties to the lowest ids). It keeps a token if the
+//      tokens before it have less than top_p of the mass of all remaining tokens. At least one token is kept.
+//   7. min-p keeps tokens with at least min_p times the largest probability.
+//   8. Gumbel-max draws the token with the largest logit + noise, ties to the lowest id. The noise of a token is a pure
+//      function of (seed, position, token): -ln(-ln(1 - u)). u comes from word token % 4 of Philox4x32-10 with key seed
+//      and counter (position, 0, token / 4, 0).
 //
-// A row with num_candidates draws nothing: it lists the tokens that beam search may go on with. Steps 1 to 3 are then
-// applied to the log softmax of the raw logits instead of to the logits (so a repetition penalty multiplies, as
-// logprobs are below 0 but for what a bias adds; Hugging Face treats the scores of beams the same way), and the
-// num_candidates largest are the answer, ties to the lowest ids. Masked tokens are not among them.
+// A row with num_candidates draws nothing. It lists the tokens with which beam search may continue. Steps 1 to 3 are
+// then applied to the log softmax of the raw logits instead of to the logits. The answer is the num_candidates largest
+// values, ties to the lowest ids, without masked tokens. A repetition penalty multiplies these values, because logprobs
+// are negative unless a bias has raised them. Hugging Face treats the scores of beams the same way.
 struct SamplingRow {
   float temperature;         // >= 0
-  int top_k;                 // 0: all.
-  float top_p;               // In (0, 1]; 1: all.
-  float min_p;               // In [0, 1]; 0: all.
-  float presence_penalty;    // 0: none.
-  float frequency_penalty;   // 0: none.
-  float repetition_penalty;  // > 0; 1: none.
+  int top_k;                 // 0 keeps all tokens.
+  float top_p;               // In (0, 1]; 1 keeps all tokens.
+  float min_p;               // In [0, 1]; 0 keeps all tokens.
+  float presence_penalty;    // 0 means none.
+  float frequency_penalty;   // 0 means none.
+  float repetition_penalty;  // > 0; 1 means none.
   uint64_t seed;
-  uint32_t position;  // Of the token to draw.
+  uint32_t position;         // Position of the token to draw.
   const TokenCount* counts;  // [num_counts], each token at most once; may be empty when no penalty is set.
   int num_counts;
   const TokenBias* biases;  // [num_biases]
   int num_biases;
   const int32_t* allowed;  // [num_allowed], each token at most once.
   int num_allowed;
-  const int32_t* masked;  // [num_masked] tokens that must not be drawn now (bad words, end tokens before min_tokens).
+  const int32_t*
+      masked;  // [num_masked] tokens that must not be drawn now (bad words, or end tokens before min_tokens).
   int num_masked;
-  int num_top;          // -1: no logprobs; k: the chosen token's and the k best, k <= max_top.
-  int32_t given_token;  // -1: draw. Otherwise only score this token (prompt logprobs).
-  int num_candidates;   // 0: draw. Otherwise list this many, at most max_top; num_top and given_token are -1.
-  // Where the backend keeps the drawn token for batches that come before the host knows it (kernels/batch.h): one of
-  // Backend::KeepDrawnTokens. -1: nowhere.
+  int num_top;          // -1: no logprobs; k: logprobs of the chosen token and of the k best tokens, k <= max_top.
+  int32_t given_token;  // -1: draw. Otherwise the row only scores this token (prompt logprobs).
+  int num_candidates;   // 0: draw. Otherwise the row lists this many candidates, at most max_top; num_top and
+                        // given_token are -1.
+  // The place of Backend::KeepDrawnTokens where the backend keeps the drawn token. Batches that are sent before the
+  // host knows the token can then refer to it (kernels/batch.h). -1 means that it is not kept.
   int32_t drawn_place = -1;
 };
 
-// Scores are of the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.
+// Scores refer to the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.
 struct SamplingResult {
-  // -1: the row has an infinite or NaN logit, so that nothing can be said; the rest is 0. Of a row with candidates the
-  // best of them, 0 when there are none.
+  // The drawn token. -1 means that the row has an infinite or NaN logit; then the other fields are 0. For a row with
+  // candidates this is the best candidate, or 0 when there are none.
   int32_t token;
-  float logprob;  // log softmax of the raw logits at `token`.
-  int32_t rank;   // 1 + number of tokens with a larger raw logit (equal logits: with a smaller id).
+  float logprob;  // Log softmax of the raw logits at `token`.
+  int32_t rank;   // 1 + number of tokens with a larger raw logit, or with an equal logit and a smaller id.
 };
 
-// The arrays of the host are read by the time that Backend::Sample returns; results and top are written later, and best
-// lie in memory of Backend::AllocateHost.
+// Backend::Sample has read the host arrays when it returns. It writes `results` and `top` later; they should lie in
+// memory of Backend::AllocateHost.
 struct SamplingArgs {
-  const float* logits;        // [number of rows of logits, vocab_size], backend memory.
-  const int32_t* logit_rows;  // [num_rows], the row of logits that each row reads; null: its own.
+  const float* logits;  // [number of rows of logits, vocab_size], backend memory.
+  const int32_t*
+      logit_rows;  // [num_rows], the row of logits that each row reads; null means that row i reads logits row i.
   int num_rows;
   int vocab_size;
   const SamplingRow* rows;  // [num_rows]
   SamplingResult* results;  // [num_rows]
-  // [num_rows, max_top], each row's best tokens or candidates, best first, token -1 after the last; null when max_top
-  // is 0. Logprobs of candidates are what the steps made of them.
+  // [num_rows, max_top], the best tokens or candidates of each row, best first; token -1 follows the last one. Null
+  // when max_top is 0. Logprobs of candidates are the values after steps 1 to 3.
   ScoredCandidate* top;
   int max_top;
 };

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Prefixes may be nested so deep; beyond, sequences read for themselves. Bounds the work on odd batches.
+// Limit on the nesting depth of prefixes. Beyond it, sequences read for themselves. It bounds the work on odd batches.
 constexpr int kMaxDepth = 8;
 constexpr uint32_t kNoBlock = 0xffffffff;
 
@@ -37,8 +37,8 @@ int SharedPrefixFinder::CommonBlocks(const Run& run) const {
     common = std::min(common, candidates_[i].num_blocks);
     const uint32_t* begin = first.table + run.num_blocks;
     const uint32_t* other = candidates_[i].table + run.num_blocks;
-    // As a rule the first two tell how far all agree; comparing memory is several times faster than finding a
-    // difference.
+    // Usually the first two sequences determine how many blocks all of them have in common. Comparing memory is several
+    // times faster than searching for the first difference.
     if (memcmp(begin, other, (common - run.num_blocks) * sizeof(*begin)) == 0) continue;
     common = int(std::mismatch(begin, first.table + common, other).first - first.table);
   }
@@ -54,7 +54,7 @@ void SharedPrefixFinder::SortByBlock(const Run& run, int index) {
   std::sort(begin, begin + run.count, [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
 }
 
-// `run` is sorted by the block behind its common ones: goes through those that agree in it as well.
+// `run` is sorted by the block after its common blocks. Divides it into the runs that agree in that block, too.
 void SharedPrefixFinder::Divide(const Run& run, const SharedPrefixOptions& options, SharedPrefixes* prefixes) {
   const int end = run.first + run.count;
   for (int first = run.first; first < end;) {

@@ -1,7 +1,7 @@
 #ifndef QUIRE_KERNELS_SOFTMAX_STATE_H_
 #define QUIRE_KERNELS_SOFTMAX_STATE_H_
 
-// For device code, which needs the attribute of its compiler.
+// Device code needs these attributes of the CUDA compiler.
 #if defined(__CUDACC__)
 #define QUIRE_HOST_DEVICE __host__ __device__
 #else
@@ -10,22 +10,22 @@
 
 namespace quire {
 
-// What softmax over a set of tokens needs to know to be joined with softmax over a disjoint set: the largest score and
-// the sum of exp(score - max). The third part, the sum of exp(score - max) * v, is a vector and lives elsewhere. An
-// empty set has max = -inf, sum = 0 and a vector of zeros. (Milakov and Gimelshein, "Online normalizer calculation for
-// softmax", 2018.)
+// The part of a softmax over a set of tokens that is needed to join it with the softmax over a disjoint set: the
+// largest score and the sum of exp(score - max). The third part, the sum of exp(score - max) * v, is a vector that is
+// stored elsewhere. An empty set has max = -inf, sum = 0 and a vector of zeros. (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018.)
 struct SoftmaxState {
   float max;
   float sum;
 };
 
-// What to multiply the two vectors by before adding them.
+// Factors for the two vectors, to be applied before they are added.
 struct MergeWeights {
   float into;
   float from;
 };
 
-// Joins `from`, which is not empty, to `*into`. Joining to an empty state gives `from` exactly.
+// Joins `from`, which must not be empty, to `*into`. If `*into` is empty, the result is exactly `from`.
 template <typename ExpFunction>
 QUIRE_HOST_DEVICE inline MergeWeights Merge(SoftmaxState* into, SoftmaxState from, ExpFunction exp) {
   const float max = into->max > from.max ? into->max : from.max;

@@ -6,8 +6,8 @@
 #include "kernels/cpu/simd.h"
 
 // The eight tile registers of AMX: matrices of up to 16 rows of 64 bytes (Intel SDM volume 1, chapter 18). The number
-// of a register is part of the instruction, hence a template argument; the compiler's own intrinsics are macros that
-// take nothing but literals.
+// of a register is part of the instruction, so it is a template argument here. The compiler's own intrinsics are macros
+// that accept only literals.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kTileRows = 16;
@@ -28,11 +28,11 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// Empties all tiles.
+// Sets the shapes of all tiles and clears their contents.
 inline void ConfigureTiles(const TileShapes& shapes) {
   asm volatile("ldtilecfg %0" ::"m"(shapes));
 }
-// Gives the tiles up, so that the operating system need not save them.
+// Releases the tiles, so that the operating system need not save them.
 inline void ReleaseTiles() {
   asm volatile("tilerelease" ::: "memory");
 }
@@ -41,7 +41,7 @@ template <int kTile>
 QUIRE_INLINE void ZeroTile() {
   asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
 }
-// Rows are `stride` bytes apart.
+// Consecutive rows are `stride` bytes apart.
 template <int kTile>
 QUIRE_INLINE void LoadTile(const void* from, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile) : "memory");
@@ -51,7 +51,7 @@ QUIRE_INLINE void StoreTile(void* to, int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(kTile) : "memory");
 }
 // sums[m][n] += a[m][2 k] * b[k][2 n] + a[m][2 k + 1] * b[k][2 n + 1] over all k, from pairs of bfloat16 to float32.
-// Every element of the sums is computed alike, however many rows the tiles have.
+// Every element of the sums is computed in the same way, however many rows the tiles have.
 template <int kSums, int kA, int kB>
 QUIRE_INLINE void MultiplyTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));

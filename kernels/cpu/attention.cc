@@ -12,7 +12,7 @@ namespace {
 constexpr int kUnitTokens = KvLayout::kUnitTokens;
 constexpr SoftmaxState kEmptyState = {-std::numeric_limits<float>::infinity(), 0};
 
-// The unit of the pool that holds token `token` of a sequence.
+// Returns the start of the unit of the pool that holds token `token` of a sequence.
 size_t UnitStart(const KvLayout& layout, const uint32_t* block_table, int kv_head, int token) {
   return layout.unit_start(block_table[token / layout.block_size], kv_head, token % layout.block_size);
 }
@@ -23,7 +23,7 @@ CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
     : kernels_(kernels), pool_(pool), scratch_(pool->num_threads()) {}
 
 void CpuAttention::Run(const AttentionArgs& args) {
-  constexpr int kItemRows = 32;  // Of kernels that widen K and V.
+  constexpr int kItemRows = 32;  // Limit for kernels that widen K and V to float32.
   const bool multiplies_pairs = args.layout->type == DataType::kBFloat16 && kernels_->multiplies_pairs;
   const int num_kv_heads = args.layout->num_kv_heads;
   args_ = &args;
@@ -104,7 +104,7 @@ void CpuAttention::ListQueries(const AttentionItem& item, int kv_head, Scratch* 
   }
 }
 
-// All units of the item, so that the kernel can fetch ahead beyond its split.
+// Lists all units of the item, so that the kernel can prefetch beyond the current split.
 void CpuAttention::ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch) {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
@@ -119,7 +119,7 @@ void CpuAttention::ListUnits(const AttentionItem& item, int kv_head, Scratch* sc
 void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, Rows rows, Scratch* scratch) {
   const int num_rows = item.num_rows * group_size_;
   const int first = std::max(item.begin, split * kSplitTokens), last = std::min(item.end, (split + 1) * kSplitTokens);
-  int begin = last, end = first;  // What any row sees of the split.
+  int begin = last, end = first;  // The range of tokens in the split that at least one row sees.
   for (int row = 0; row < num_rows; ++row) {
     const int position = args_->batch->positions[TokenOf(item.first_row + row / group_size_)];
     scratch->visible_begin[row] = std::max(first, FirstVisible(position, args_->window));
@@ -166,7 +166,7 @@ KvLayout CpuAttention::GatheredLayout() const {
   return layout;
 }
 
-// Tile by tile with zeros where no token is: nothing unwritten is read.
+// Gathers and attends tile by tile. Lanes without a token hold zeros, so nothing unwritten is read.
 void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                                   Scratch* scratch) {
   const KvLayout layout = GatheredLayout();
@@ -188,7 +188,7 @@ void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int be
   }
 }
 
-// Units that are not vectorised hold rows. In a tile tokens are lanes of K.
+// In the pool, units that are not vectorised hold one row per token. In a tile, the lanes of K are tokens.
 void CpuAttention::GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
@@ -237,7 +237,7 @@ void CpuAttention::CopyRows(int num_rows, Rows from, Rows to) const {
   std::copy(from.values, from.values + size_t(num_rows) * padded_dim_, to.values);
 }
 
-// A row whose window or position leaves it nothing of the split passes.
+// A row that sees no token of the split is skipped.
 void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) const {
   for (int row = 0; row < num_rows; ++row) {
     if (from.states[row].sum == 0) continue;

@@ -10,14 +10,14 @@
 
 namespace quire::cpu {
 
-// Paged attention on the CPU: plans the step, runs the items on the pool, joins partial results. Keeps its scratch
-// memory from call to call. Owned by the executor thread.
+// Paged attention on the CPU. It plans the step, runs the items on the thread pool and joins the partial results. Its
+// scratch memory is kept from call to call. Owned by the executor thread.
 class CpuAttention {
  public:
-  // Tokens per split. A multiple of the kernels' tile; part of the numerics.
+  // Tokens per split: a multiple of the kernels' tile. The value affects the bits of the result.
   static constexpr int kSplitTokens = 512;
 
-  // Both must outlive this.
+  // Both arguments must outlive this object.
   CpuAttention(const KernelTable* kernels, ThreadPool* pool);
 
   void Run(const AttentionArgs& args);
@@ -28,13 +28,13 @@ class CpuAttention {
     SoftmaxState* states;
     float* values;
   };
-  // What one thread needs for an item.
+  // Memory that one thread needs for an item.
   struct Scratch {
     std::vector<const float*> queries;
     std::vector<int32_t> visible_begin, visible_end;
-    std::vector<SoftmaxState> states;  // [2 * rows]: of the item, of a split.
+    std::vector<SoftmaxState> states;  // [2 * rows]: first of the item, then of one split.
     std::vector<float> values;         // [2 * rows, padded_dim]
-    std::vector<const void*> units;    // Of the item, or of one gathered tile.
+    std::vector<const void*> units;    // Units of the item or of one gathered tile.
     int first_listed = 0;              // Position of the first token of units[0].
     std::vector<char> tile;            // Gathered K and V of one tile.
   };
@@ -42,14 +42,14 @@ class CpuAttention {
   void RunItem(const AttentionItem& item, int kv_head, Scratch* scratch);
   void ListQueries(const AttentionItem& item, int kv_head, Scratch* scratch);
   void ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch);
-  // Joins the splits that others have computed and those of the item.
+  // Joins the splits that other items have computed and the splits of this item.
   void RunSplits(const AttentionItem& item, int kv_head, Rows all, Rows one, Scratch* scratch);
-  // Attends all rows of the item to its tokens of one split, going on from what `rows` has.
+  // Attends all rows of the item to its tokens of one split, starting from the states in `rows`.
   void RunSplit(const AttentionItem& item, int kv_head, int split, Rows rows, Scratch* scratch);
   void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
   void AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                       Scratch* scratch);
-  // How a gathered tile is laid out: units of 16 tokens in the type that the kernel multiplies.
+  // Layout of a gathered tile: units of 16 tokens in the type that the kernel multiplies.
   KvLayout GatheredLayout() const;
   void GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const;
   void RunMerge(const AttentionMerge& merge, int kv_head);

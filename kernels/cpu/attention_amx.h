@@ -6,13 +6,14 @@
 
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// The two matrix products of attention on AMX tiles. The units are tiles as they lie: 32 dimensions of K are a B tile
-// of 16 pairs by 16 tokens, 16 dimensions of V one of 8 pairs of tokens by 16 dimensions.
+// The two matrix products of attention on AMX tiles. The units of the pool are stored so that they can be loaded
+// directly as B tiles. 32 dimensions of K are a tile of 16 pairs by 16 tokens. 16 dimensions of V are a tile of 8 pairs
+// of tokens by 16 dimensions.
 class AmxProducts {
  public:
   ~AmxProducts() { ReleaseTiles(); }
 
-  // For so many rows of queries.
+  // Sets the tile shapes for this many rows of queries.
   void Configure(int rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -42,7 +43,8 @@ class AmxProducts {
 
  private:
   static constexpr int kNumSums = 4;
-  // Of 32 bfloat16 a row, of 16 pairs; of half as many.
+  // The rows of the wide A tile have 32 bfloat16, and the tall B tile has 16 rows of pairs. The others have half as
+  // many.
   static constexpr int kWideA = 4, kTallB = 5, kNarrowA = 6, kShortB = 7;
 
   template <int kUnits>

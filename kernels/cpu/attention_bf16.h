@@ -9,9 +9,10 @@
 
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// The two matrix products of attention with VDPBF16PS: lane by lane sums += a[2 i] * b[2 i] + a[2 i + 1] * b[2 i + 1].
-// Lanes are tokens of K or dimensions of V; the pair of the row is the same in all lanes. Every sum goes through its
-// pairs in ascending order, whatever the block of rows that it is in.
+// The two matrix products of attention with VDPBF16PS, which computes in each lane
+// sums += a[2 i] * b[2 i] + a[2 i + 1] * b[2 i + 1].
+// Lanes are tokens of K or dimensions of V. All lanes use the same pair of the query or weight row. Every sum adds its
+// pairs in ascending order, so it does not depend on the block of rows that contains it.
 class DotProducts {
  public:
   void Configure(int) {}
@@ -33,13 +34,13 @@ class DotProducts {
   }
 
  private:
-  // A block of sums: rows by units of tokens, or rows by vectors of dimensions.
+  // Size of a block of sums: kRows rows by kUnits units of tokens (scores), or by kVecs vectors of dimensions (values).
   static constexpr int kRows = 4, kUnits = kUnitsPerTile, kVecs = 4;
 
   static QUIRE_INLINE __m512bh LoadPairs(const BFloat16* from) {
     return reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
   }
-  // The same pair in all lanes.
+  // Repeats the pair in all lanes.
   static QUIRE_INLINE __m512bh RepeatPair(const BFloat16* from) {
     int pair;
     memcpy(&pair, from, sizeof(pair));

@@ -10,15 +10,16 @@
 //   float32, float16: K [head_dim][16], V [16][head_dim]
 //   bfloat16:         K [head_dim / 2][16][2], V [8][head_dim][2]
 //
-// A row's scores, softmax and sums use that row's query and its visible tokens only, in ascending order, in tiles of
-// absolute positions. Handling several rows at once shares the loads of K and V and changes no bit.
+// The scores, softmax and sums of a row use only the row's own query and its visible tokens. They are computed in
+// ascending order, in tiles at absolute positions. Processing several rows at once shares the loads of K and V and
+// changes no bit.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kUnitTokens = 16;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// Rows handled together, units of scores per pass and vectors of output per pass: their product is the number of
-// accumulators.
+// The number of rows processed together, of units of scores per pass, and of vectors of output per pass. Rows times
+// units (or vectors) is the number of accumulators.
 constexpr int kMaxChunkRows = kRegisters >= 32 ? 8 : kRegisters >= 8 ? 4 : 2;
 constexpr int ScoreUnits(int rows) {
   if (kRegisters >= 32) return rows <= 4 ? 4 : 2;
@@ -31,9 +32,9 @@ constexpr int ValueVecs(int rows) {
   return rows == 1 ? 2 : 1;
 }
 
-// The units of one tile, and how far behind them in the list those of the next tile are; 0 when there are none or when
-// they have been fetched. Fetching a line of the next tile for every line that is used here hides the way to memory:
-// blocks lie anywhere, so the hardware cannot guess.
+// The units of one tile. `ahead` is the distance in the list to the units of the next tile; it is 0 when there is no
+// next tile or when it has been fetched already. For every cache line that is used here, one line of the next tile is
+// prefetched, which hides the memory latency. The hardware prefetcher cannot do this, because blocks lie anywhere.
 struct TileUnits {
   const void* const* units;
   int count;
@@ -100,7 +101,7 @@ QUIRE_INLINE void Multiply(Scores<kRows, kUnits>* scores, const float* const* qu
   }
 }
 
-// scores[r][token] = q_r k for units [first, first + kUnits) of a tile; `scores` has a row of 64 per query.
+// scores[r][token] = q_r k for the units [first, first + kUnits) of a tile. `scores` has a row of 64 floats per query.
 template <int kRows, int kUnits, typename T>
 QUIRE_INLINE void ScoreUnitsOf(const AttentionTask& task, int row, const TileUnits& tile, int first, float* scores) {
   Scores<kRows, kUnits> sums;
@@ -129,7 +130,7 @@ QUIRE_INLINE void ScoreTile(const AttentionTask& task, int row, const TileUnits&
 
 // --- Softmax ---
 
-// The lanes of unit `unit` whose tokens are in [begin, end), as a mask.
+// Returns a mask of the lanes of unit `unit` whose tokens are in [begin, end).
 QUIRE_INLINE uint32_t VisibleLanes(int unit, int begin, int end) {
   const int first = Max(0, Min(kUnitTokens, begin - unit * kUnitTokens));
   const int last = Max(0, Min(kUnitTokens, end - unit * kUnitTokens));
@@ -140,8 +141,8 @@ QUIRE_INLINE float ExpOf(float x) {
   return First(Exp(Set(x)));
 }
 
-// Turns one row's raw scores of a tile into weights exp(score * scale - max), 0 for tokens that it does not see, and
-// brings the row's max and sum up to date. Returns the factor for what the row has summed so far.
+// Turns one row's raw scores of a tile into the weights exp(score * scale - max), which are 0 for tokens that the row
+// does not see. Updates the row's max and sum. Returns the factor for the values that the row has summed so far.
 QUIRE_INLINE float Softmax(const AttentionTask& task, int row, int begin, int end, int num_units, float* scores) {
   const Vec scale = Set(task.scale);
   Vec largest = Set(kMinusInfinity);
@@ -183,8 +184,8 @@ QUIRE_INLINE void AddWeighted(Values<kRows, kVecs>* values, const float* weights
   });
 }
 
-// Adds tokens [begin, end) of one unit; `v` is where the unit's V has the first of the columns, `weights` those of the
-// unit's token 0.
+// Adds the tokens [begin, end) of one unit. `v` points to the unit's V at the first of the columns; `weights` points to
+// the weight of the unit's token 0.
 template <int kRows, int kVecs, typename T>
 QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, const UnitData<T>& v, int begin, int end,
                           int padded_dim) {
@@ -204,7 +205,7 @@ QUIRE_INLINE void AddUnit(Values<kRows, kVecs>* values, const float* weights, co
     Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
       LoadPairsAhead(v, token * padded_dim + i * 2 * kLanes, &even[i], &odd[i]);
     });
-    // An invisible half of a pair may be garbage, which even weight 0 would let through.
+    // The invisible half of a pair may be garbage. Even weight 0 would not suppress it if it is infinite or NaN.
     if (token >= begin) AddWeighted(values, weights, token, even);
     if (token + 1 < end) AddWeighted(values, weights, token + 1, odd);
   }
@@ -257,12 +258,12 @@ void AddTile(const AttentionTask& task, int row, const TileUnits& tile, int begi
 
 // --- Tiles ---
 
-// Rows [row, row + kRows) against the tile that starts at unit `first_unit`.
+// Attends rows [row, row + kRows) to the tile that starts at unit `first_unit`.
 template <int kRows, typename T>
 void AttendTile(const AttentionTask& task, int row, int first_unit) {
   const int num_units = Min(kAttentionTileUnits, task.num_units - first_unit);
   const int first_token = task.first_token + first_unit * kUnitTokens;
-  // The first rows bring the next tile for all.
+  // The first rows prefetch the next tile for all rows.
   const int num_listed = task.num_units + task.num_following;
   const bool fetches_next = row == 0 && first_unit + 2 * kAttentionTileUnits <= num_listed;
   const TileUnits tile = {task.units + first_unit, num_units, fetches_next ? kAttentionTileUnits : 0};
@@ -284,7 +285,8 @@ void AttendTile(const AttentionTask& task, int row, int first_unit) {
     factors[r] = Softmax(task, row + r, begin[r], end[r], num_units, scores + r * kAttentionTileTokens);
   }
   if (all_alike) return AddTile<kRows, T>(task, row, tile, begin[0], end[0], factors, scores);
-  // Rows that see different tokens go one by one: no row reads the V of a token behind its own position.
+  // Rows that see different tokens are processed one by one, so that no row reads the V of a token after its own
+  // position.
   for (int r = 0; r < kRows; ++r) {
     if (begin[r] >= end[r]) continue;
     AddTile<1, T>(task, row + r, tile, begin[r], end[r], factors + r, scores + r * kAttentionTileTokens);
@@ -297,7 +299,7 @@ void DispatchTile(const AttentionTask& task, int row, int rows, int first_unit) 
   if constexpr (kRows > 1) DispatchTile<kRows - 1, T>(task, row, rows, first_unit);
 }
 
-// Every tile serves all rows while it is in the cache.
+// Every tile is applied to all rows while it is in the cache.
 template <typename T>
 void Attend(const AttentionTask& task) {
   for (int unit = 0; unit < task.num_units; unit += kAttentionTileUnits) {

@@ -9,19 +9,20 @@
 #include "kernels/kv_layout.h"
 
 // Paged attention over bfloat16 K and V with instructions that multiply pairs of bfloat16. Queries are scaled in
-// float32 and rounded to bfloat16 once, the weights exp(score - max) of the tokens likewise; scores, softmax and sums
-// are float32.
+// float32 and rounded to bfloat16 once. The weights exp(score - max) of the tokens are also rounded to bfloat16.
+// Scores, softmax and sums are float32.
 //
-// Up to 16 rows share the loads of a tile of 64 tokens. A row's numbers stay in its own lanes and its own rows of
-// matrices, and tokens that it does not see have weight 0 and a finite V, so its result is the same in any company.
+// Up to 16 rows share the loads of a tile of 64 tokens. A row's numbers stay in their own lanes and their own matrix
+// rows. Tokens that a row does not see have weight 0 and a finite V. Therefore a row's result does not depend on the
+// other rows.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kRowsPerTile = 16;
 constexpr int kUnitsPerTile = kAttentionTileUnits;
 
-// A tile of 64 tokens that is fetched while another is worked on. A step takes the next two lines of every unit, which
-// has K and then V: one place alone would leave the core waiting for each line. Steps are spread over all of the work,
-// for as soon as more lines are under way than a core can wait for, everything else stops.
+// Prefetches a tile of 64 tokens while another tile is processed. One step fetches the next two cache lines of every
+// unit, which holds K and then V. Fetching only one place would make the core wait for each line. The steps are spread
+// over all of the work, because the core stalls as soon as more lines are outstanding than it can track.
 class NextTile {
  public:
   NextTile() = default;
@@ -50,21 +51,21 @@ class NextTile {
   int step_ = 0;
 };
 
-// Some of the units of a tile of 64 tokens.
+// Some units of a tile of 64 tokens.
 struct PairUnits {
   const BFloat16* k[kUnitsPerTile];  // [padded_dim / 2][16][2]
   const BFloat16* v[kUnitsPerTile];  // [8][padded_dim][2]
-  int begin, end;                    // Those in use.
+  int begin, end;                    // Range of the units that are used.
   int padded_dim;
   NextTile* next;
 };
 
-// What up to 16 rows need for one tile.
+// Data that up to 16 rows need for one tile.
 struct PairRows {
   const BFloat16* queries;  // [count, padded_dim]
   SoftmaxState* states;     // [count]
   float* values;            // [count, padded_dim]
-  int begin[kRowsPerTile];  // Visible tokens of the tile; begin == end: none.
+  int begin[kRowsPerTile];  // Visible tokens of the tile; none when begin == end.
   int end[kRowsPerTile];
   int count;
 };
@@ -77,10 +78,10 @@ struct alignas(64) PairScratch {
 
 // --- Softmax of 16 rows ---
 
-// Lane r of the result joins all lanes of rows[r].
+// Returns a vector whose lane r joins all lanes of rows[r].
 template <typename Join>
 QUIRE_INLINE Vec JoinLanes(const Vec (&rows)[kRowsPerTile], Join join) {
-  Vec quads[4];  // Four lanes for each of the rows i, 4 + i, 8 + i, 12 + i.
+  Vec quads[4];  // Vector i holds four lanes for each of the rows i, 4 + i, 8 + i, 12 + i.
   Unroll<4>([&]<int i>() __attribute__((always_inline)) {
     const auto halves = [&](Vec a, Vec b) __attribute__((always_inline)) {
       return join(Vec{_mm512_shuffle_f32x4(a.v, b.v, 0x44)}, Vec{_mm512_shuffle_f32x4(a.v, b.v, 0xee)});
@@ -94,8 +95,8 @@ QUIRE_INLINE Vec JoinLanes(const Vec (&rows)[kRowsPerTile], Join join) {
   return lanes(lanes(quads[0], quads[1]), lanes(quads[2], quads[3]));
 }
 
-// 2^x within 3e-6 of itself, 2^-126 for smaller x: a result that is not a normal number would cost a hundred times
-// more. NaN stays NaN.
+// Computes 2^x with a relative error of at most 3e-6. Smaller x than -126 give 2^-126, because a result that is not a
+// normal number would cost a hundred times more. NaN stays NaN.
 QUIRE_INLINE Vec Exp2(Vec x) {
   const Vec clamped = {_mm512_max_ps(_mm512_set1_ps(-126.0f), x.v)};
   const Vec n = Round(clamped);
@@ -112,7 +113,7 @@ QUIRE_INLINE bool SeesAll(const PairRows& rows, int row) {
   return rows.begin[row] == 0 && rows.end[row] == kAttentionTileTokens;
 }
 
-// One row's scores or weights of a tile, with `invisible` for tokens that it does not see.
+// Puts `invisible` in place of one row's scores or weights of a tile for tokens that the row does not see.
 QUIRE_INLINE void HideInvisible(const PairRows& rows, int row, float invisible, Vec (&s)[kUnitsPerTile]) {
   Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
     s[u] = Select(VisibleLanes(u, rows.begin[row], rows.end[row]), Set(invisible), s[u]);
@@ -129,7 +130,7 @@ QUIRE_INLINE void ScaleValues(const PairRows& rows, int row, float factor, int p
   for (int d = 0; d < padded_dim; d += kLanes) Store(values + d, Mul(Load(values + d), Set(factor)));
 }
 
-// Turns the scores of a tile into weights and brings the rows' states and values up to date with their new maxima.
+// Turns the scores of a tile into weights and updates the rows' states and values for their new maxima.
 inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, PairScratch* scratch) {
   Vec lanes[kRowsPerTile], s[kUnitsPerTile];
   for (int row = 0; row < kRowsPerTile; ++row) {
@@ -160,7 +161,7 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, Pa
     lanes[row] = Zero();
     if (row >= rows.count) continue;
     BFloat16* weights = scratch->weights + row * kAttentionTileTokens;
-    if (rows.begin[row] >= rows.end[row]) {  // It may have seen nothing before either: -inf - -inf is not a number.
+    if (rows.begin[row] >= rows.end[row]) {  // The row may have seen no token before, either, and -inf - -inf is NaN.
       _mm512_store_si512(weights, _mm512_setzero_si512());
       _mm512_store_si512(weights + 2 * kUnitTokens, _mm512_setzero_si512());
       continue;
@@ -187,7 +188,7 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, Pa
 
 // --- Values ---
 
-// Copies V of a unit with zeros for the tokens outside of [begin, end). Returns whether the rest is finite.
+// Copies V of a unit, with zeros for the tokens outside [begin, end). Returns whether the copied tokens are finite.
 inline bool CopyVisible(const BFloat16* v, int begin, int end, int padded_dim, BFloat16* copy) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   bool is_finite = true;
@@ -205,9 +206,9 @@ inline bool CopyVisible(const BFloat16* v, int begin, int end, int padded_dim, B
   return is_finite;
 }
 
-// Adds weights * V for the rows [first, first + count). No row may touch the V of a token that it does not see if that
-// could be infinite or NaN: weight 0 would not stop it. So what no row sees is replaced by zeros, and rows that see
-// different tokens part when they find anything but finite numbers.
+// Adds weights * V for the rows [first, first + count). A row must not use the V of a token that it does not see if V
+// is infinite or NaN there, because weight 0 would not suppress it. Therefore tokens that no row sees are replaced by
+// zeros. If rows see different tokens and some of V is not finite, each row is computed separately.
 template <typename Products>
 void AddValues(const PairRows& rows, int first, int count, const PairUnits& tile, Products* products,
                PairScratch* scratch) {
@@ -241,7 +242,7 @@ void AddValues(const PairRows& rows, int first, int count, const PairUnits& tile
 
 // --- Tiles ---
 
-// Rows [row, row + count) of the task against the tile that starts at unit `first_unit`. `queries` are those of `row`.
+// Attends rows [row, row + count) of the task to the tile that starts at unit `first_unit`. `queries` starts at `row`.
 template <typename Products>
 void AttendPairTile(const AttentionTask& task, int row, int count, const BFloat16* queries, int first_unit,
                     Products* products, PairScratch* scratch) {
@@ -268,7 +269,7 @@ void AttendPairTile(const AttentionTask& task, int row, int count, const BFloat1
   tile.begin = begin / kUnitTokens;
   tile.end = (end + kUnitTokens - 1) / kUnitTokens;
   tile.padded_dim = task.padded_dim;
-  // The first rows bring the next tile for all.
+  // The first rows prefetch the next tile for all rows.
   NextTile next;
   tile.next = &next;
   const bool fetches_next = row == 0 && first_unit + 2 * kUnitsPerTile <= task.num_units + task.num_following;
@@ -295,7 +296,7 @@ QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, BFlo
   }
 }
 
-// Every tile serves up to kMaxAttentionRows rows while it is in the cache.
+// Every tile is applied to up to kMaxAttentionRows rows while it is in the cache.
 template <typename Products>
 void AttendPairs(const AttentionTask& task) {
   alignas(64) BFloat16 queries[kMaxAttentionRows * kMaxHeadDim];

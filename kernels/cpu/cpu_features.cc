@@ -11,7 +11,7 @@ namespace quire::cpu {
 #if defined(QUIRE_X86_KERNELS)
 namespace {
 
-// CPUID leaf 7 (Intel SDM volume 2A, table 3-8); the compiler's own check knows neither by name in GCC 12.
+// Reads CPUID leaf 7 (Intel SDM volume 2A, table 3-8). The built-in check of GCC 12 knows neither feature by name.
 bool HasAvx512Bf16() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;
@@ -23,7 +23,7 @@ bool HasAmxBf16() {
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
 }
 
-// Linux gives a process the tile registers only when it asks (arch_prctl(2), "Dynamically enabled features").
+// Linux lets a process use the tile registers only on request (arch_prctl(2), "Dynamically enabled features").
 bool MayUseTiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -48,7 +48,7 @@ const char* Name(Isa isa) {
   return "unknown";
 }
 
-// The compiler's run-time check also asks the operating system whether it saves the wide registers.
+// The compiler's run-time check includes whether the operating system saves the wide registers.
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas = {Isa::kGeneric};
 #if defined(QUIRE_X86_KERNELS)

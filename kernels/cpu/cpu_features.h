@@ -5,16 +5,16 @@
 
 namespace quire::cpu {
 
-// The instruction sets that the kernels are compiled for. Results of kAvx2 and kAvx512 are equal bit for bit: both work
-// on vectors of 16 floats with fused multiply-add. kAvx512Bf16 and kAmx multiply bfloat16 weights and K/V with the
-// machine's bfloat16 instructions, each with bits of its own, and do everything else as kAvx512. kGeneric is plain C++
-// and runs anywhere.
+// The instruction sets for which the kernels are compiled. kAvx2 and kAvx512 give results that are equal bit for bit:
+// both work on vectors of 16 floats with fused multiply-add. kAvx512Bf16 and kAmx multiply bfloat16 weights and K/V
+// with bfloat16 instructions, and each gives bits of its own there. They do everything else like kAvx512. kGeneric is
+// plain C++ and runs anywhere.
 enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 const char* Name(Isa isa);
 
-// What this build has kernels for and this machine can run, the best last; never empty. Asks the operating system for
-// the use of the AMX tiles where the machine has them.
+// Returns the instruction sets that this build has kernels for and this machine can run, the best one last. The result
+// is never empty. Where the machine has AMX, the call asks the operating system for permission to use the tiles.
 std::vector<Isa> SupportedIsas();
 
 }  // namespace quire::cpu

@@ -7,7 +7,7 @@
 // Operations on single rows: norm, rotation, conversion.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// The sum of squares: lane sums of every fourth vector in four accumulators, joined in one fixed order.
+// Returns the sum of squares. Four accumulators each add every fourth vector, and they are joined in one fixed order.
 QUIRE_INLINE float SumOfSquares(const float* x, int dim) {
   Vec sum[4] = {Zero(), Zero(), Zero(), Zero()};
   int i = 0;

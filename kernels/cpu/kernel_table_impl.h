@@ -9,7 +9,7 @@
 
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// All kernels of this namespace. The order of types is that of DataType.
+// All kernels of this namespace. Arrays are in the order of DataType.
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},

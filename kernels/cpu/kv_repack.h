@@ -7,7 +7,8 @@
 
 namespace quire::cpu {
 
-// K and V of a block in rows: strides in elements from one token and KV head to the next, dimensions contiguous.
+// K and V of a block in rows. Strides are in elements, from one token and from one KV head to the next. The dimensions
+// of a row are contiguous.
 template <typename T>
 struct BlockRows {
   const T* key;  // [block_size, num_kv_heads, head_dim]
@@ -16,8 +17,8 @@ struct BlockRows {
   int64_t value_strides[2];
 };
 
-// Copies the first `num_tokens` tokens into block `block` of a layer's pool. T is of the size of the pool's elements,
-// which are copied bit for bit.
+// Copies the first `num_tokens` tokens into block `block` of a layer's pool, bit for bit. T must have the size of the
+// pool's elements.
 template <typename T>
 void RepackBlock(const BlockRows<T>& rows, int num_tokens, const KvLayout& layout, uint32_t block, T* kv_pool) {
   for (int head = 0; head < layout.num_kv_heads; ++head) {

@@ -5,16 +5,16 @@
 
 namespace quire::cpu {
 
-// The order of elements inside a unit on the CPU. A vectorised unit is the form that attention reads directly:
+// The order of elements inside a unit on the CPU. Attention reads a vectorised unit directly:
 //   float32, float16: K [head_dim][16], V [16][head_dim]
-//   bfloat16:         K [head_dim / 2][16][2], V [8][head_dim][2], pairs as the bfloat16 dot product wants them
-// Units of fewer than 16 tokens, and heads that do not fill vectors, are K [tokens][head_dim], V [tokens][head_dim] and
-// are gathered into tiles when read.
+//   bfloat16:         K [head_dim / 2][16][2], V [8][head_dim][2], in the pairs that bfloat16 dot products need
+// Other units have fewer than 16 tokens, or heads that do not fill vectors. They are K [tokens][head_dim], V
+// [tokens][head_dim], and attention gathers them into tiles when it reads them.
 constexpr bool IsVectorised(const KvLayout& layout) {
   return layout.unit_tokens() == KvLayout::kUnitTokens && layout.head_dim % 16 == 0;
 }
 
-// Where the dimensions of one token of a unit are: d at start + d / 2 * pair_stride + d % 2 * odd_stride.
+// Locates the dimensions of one token of a unit: d is at start + d / 2 * pair_stride + d % 2 * odd_stride.
 struct UnitStrides {
   size_t start;
   size_t pair_stride;
@@ -29,7 +29,7 @@ constexpr UnitStrides KeyStrides(const KvLayout& layout, int token) {
   return {size_t(token), 32, 16};
 }
 
-// Counted from the start of the unit, not of its V.
+// Offsets are relative to the start of the unit, not to its V.
 constexpr UnitStrides ValueStrides(const KvLayout& layout, int token) {
   const size_t start = layout.value_start();
   if (IsVectorised(layout) && layout.type == DataType::kBFloat16) {

@@ -13,14 +13,15 @@ constexpr int CeilDiv(int a, int b) {
   return (a + b - 1) / b;
 }
 
-// Rows of x that pass over a panel together stay in the second-level cache, beside two panels and the y of a panel.
+// The rows of x that pass over a panel together fit into the second-level cache, with two panels and one panel's part
+// of y.
 constexpr int64_t kRowBytesPerItem = 512 << 10;
 constexpr int kMinRowsPerItem = 128;
-// Pieces per thread that even out threads of unequal speed.
+// Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
 
 int RowsPerItem(int num_rows, int64_t row_bytes) {
-  constexpr int kStep = 32;  // Rows of the largest tile.
+  constexpr int kStep = 32;  // Number of rows of the largest tile.
   const int most = std::max(kMinRowsPerItem, int(kRowBytesPerItem / row_bytes) / kStep * kStep);
   return CeilDiv(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep) * kStep;
 }
@@ -78,7 +79,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   const int rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
   const int num_row_blocks = CeilDiv(whole.num_rows, rows_per_item);
   const int wanted_items = pool_->num_threads() * kItemsPerThread;
-  // In fours, which is how many the kernel takes at once when there are few rows.
+  // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
   const int panels_per_item = CeilDiv(CeilDiv(w.num_panels() * num_row_blocks, wanted_items), 4) * 4;
   const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
   whole.is_gated = w.is_gated();

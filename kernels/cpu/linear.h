@@ -9,23 +9,24 @@
 
 namespace quire::cpu {
 
-// Multiplication by packed weights on all threads of a pool. Owned by the executor thread.
+// Multiplication by packed weights on all threads of a thread pool. Owned by the executor thread.
 class CpuLinear {
  public:
   CpuLinear(const KernelTable* kernels, ThreadPool* pool) : kernels_(*kernels), pool_(pool) {}
 
-  // args.w was made by CpuPackedMatrix; y of a Linear is float32.
+  // REQUIRES: CpuPackedMatrix made args.w; y of a Linear is float32.
   void Run(const LinearArgs& args);
   void Run(const GatedLinearArgs& args);
 
   DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.type())]; }
 
  private:
-  // All rows by all panels, in tasks. `whole` lacks what the matrix knows.
+  // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
+  // matrix.
   void Multiply(const CpuPackedMatrix& w, LinearTask whole);
 
-  // Points the task to its input as kernels take it: as it is, or a copy with zeros up to the next multiple of 32.
-  // Throws std::bad_alloc, as containers do, when there is no memory for the copy.
+  // Points the task to its input in the form that kernels take: the input itself, or a copy that is padded with zeros
+  // to the next multiple of 32. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   void PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
 
   const KernelTable& kernels_;

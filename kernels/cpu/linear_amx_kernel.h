@@ -6,22 +6,22 @@
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/simd.h"
 
-// Multiplication of bfloat16 by AMX tiles. A tile holds 32 k of 16 rows of x, 16 pairs of k of 16 columns of a panel,
-// or the sums of 16 rows by 16 columns. One product adds 32 k to each sum, in an order that is the same for every row,
-// so a row's sums do not depend on which tile, and which row of it, it is in.
+// Multiplication of bfloat16 by AMX tiles. A tile holds 32 k of 16 rows of x, or 16 pairs of k of 16 columns of a
+// panel, or the sums of 16 rows by 16 columns. One product adds 32 k to each sum in an order that is the same for every
+// row. Therefore a row's sums do not depend on which tile, and which row of the tile, holds the row.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kProductSteps = 32;                                       // k of one product.
-constexpr int kProductElements = kProductSteps * kPanelColumns;         // Of a panel, for those k.
+constexpr int kProductSteps = 32;                                       // Number of k that one product adds.
+constexpr int kProductElements = kProductSteps * kPanelColumns;         // Elements of a panel for these k.
 constexpr int kPairStride = 2 * kPanelColumns * int(sizeof(BFloat16));  // Bytes from one pair of k to the next.
 constexpr int kSumsStride = kPanelColumns * int(sizeof(float));
-constexpr int kTileSums = kTileRows * kPanelColumns;  // Sums of 16 rows by a panel.
+constexpr int kTileSums = kTileRows * kPanelColumns;  // Sums of 16 rows by one panel.
 
-// The tiles: x of 16 rows, weights of 16 columns, and the sums of both by both.
+// Tile registers: two for 16 rows of x each, two for 16 columns of weights each, and four for the sums.
 constexpr int kX0 = 4, kX1 = 5, kW0 = 6, kW1 = 7;
 constexpr int kSum00 = 0, kSum01 = 1, kSum10 = 2, kSum11 = 3;
 
-// The tile registers of this thread, for as long as it lives. Tiles of x and of sums have `rows` rows.
+// Configures the tile registers of this thread while it exists. The tiles of x and of sums have `rows` rows.
 class LinearTiles {
  public:
   explicit LinearTiles(int rows) {
@@ -33,9 +33,9 @@ class LinearTiles {
   ~LinearTiles() { ReleaseTiles(); }
 };
 
-// Fetches the weights of a task into the second-level cache, ahead of their use. They come from 8 pages of 4 KiB at a
-// time, a cache line of each in turn: the hardware's own fetching goes on within a page, so 8 streams of it run at the
-// same time, and bring one thread 1.4 times what it can read in plain order.
+// Prefetches the weights of a task into the second-level cache. It fetches one cache line of each of 8 pages of 4 KiB
+// in turn. The hardware prefetcher works within one page, so 8 of its streams run at the same time. One thread then
+// reads 1.4 times as fast as in plain order.
 class Fetcher {
  public:
   Fetcher(const BFloat16* weights, int64_t elements)
@@ -43,7 +43,7 @@ class Fetcher {
         num_lines_(elements * int64_t(sizeof(BFloat16)) / kLineBytes),
         line_(kPages * kPageLines) {}
 
-  // A line of each page.
+  // Fetches one line of each page.
   QUIRE_INLINE void FetchLines() {
     if (line_ >= num_lines_) return;
     const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
@@ -62,7 +62,7 @@ class Fetcher {
 
   const char* const weights_;
   const int64_t num_lines_;
-  int64_t line_;  // How many have been fetched, with those at the start, which are needed at once.
+  int64_t line_;  // Lines fetched so far. The first block of 8 pages counts as fetched, because it is needed at once.
 };
 
 // How often to fetch: `times` lines of each page in every `interval`-th product of tiles.
@@ -71,7 +71,7 @@ struct FetchRate {
   int interval;
 };
 
-// A product takes 32 lines of weights. When all rows have passed over a panel, the next one is there.
+// A product uses 32 lines of weights. The rate is such that the next panel is fetched when all rows have used this one.
 constexpr int kFetchesPerProduct = kProductElements * int(sizeof(BFloat16)) / 64 / Fetcher::kPages;
 QUIRE_INLINE FetchRate RateFor(int num_passes) {
   return {Max(1, (kFetchesPerProduct + num_passes - 1) / num_passes), Max(1, num_passes / kFetchesPerProduct)};
@@ -100,7 +100,7 @@ inline void MultiplyRows(const LinearTask& task, const BFloat16* x, const BFloat
   StoreTile<kSum01>(sums + kLanes, kSumsStride);
 }
 
-// Up to 32 rows that pass over panel `index`: those of y from `row` on, and the two tiles of x.
+// Up to 32 rows that are multiplied by panel `index`: the rows of y from `row` on, and the two tiles of x.
 struct Pass {
   const BFloat16* x0;
   const BFloat16* x1;
@@ -109,7 +109,8 @@ struct Pass {
   int index;
 };
 
-// One more row of y for every product: stores would wait for lines that are not there, and the products behind them.
+// Prefetches one more row of y for every product. Otherwise stores, and the products behind them, would wait for lines
+// that are not in the cache.
 QUIRE_INLINE void FetchOutput(const LinearTask& task, const Pass& pass, int product) {
   const int64_t row = pass.row + product;
   if (product >= 2 * kTileRows || row >= task.num_rows) return;
@@ -120,7 +121,7 @@ QUIRE_INLINE void FetchOutput(const LinearTask& task, const Pass& pass, int prod
   __builtin_prefetch(y + row_bytes - 1, 1, 2);
 }
 
-// The same for two times 16 rows; sums is [2][16, 32].
+// Like MultiplyRows for two tiles of 16 rows each; sums is [2][16, 32].
 inline void MultiplyTwice(const LinearTask& task, const Pass& pass, FetchRate rate, Fetcher* fetcher, float* sums) {
   const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
   ZeroTile<kSum00>();
@@ -146,7 +147,7 @@ inline void MultiplyTwice(const LinearTask& task, const Pass& pass, FetchRate ra
   StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
 }
 
-// Up to 16 rows: the panels stream through once.
+// Multiplies up to 16 rows. The panels are read once.
 inline void MultiplyFewRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const LinearTiles tiles(task.num_rows);
@@ -157,8 +158,9 @@ inline void MultiplyFewRows(const LinearTask& task, Fetcher* fetcher) {
   }
 }
 
-// More rows: all pass over a panel, 32 by 32, while the next one is fetched. No tile goes beyond the last row; rows
-// that the last ones share with those before are computed twice and stored once.
+// Multiplies more than 16 rows. All rows are multiplied by a panel, 32 at a time, while the next panel is fetched. No
+// tile extends beyond the last row. Instead the last tile may overlap the one before it. The rows in the overlap are
+// computed twice and stored once.
 inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const BFloat16* const x = static_cast<const BFloat16*>(task.x);
@@ -170,7 +172,7 @@ inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
     for (int row = 0; row < task.num_rows; row += 2 * kTileRows) {
       const int middle = Min(row + kTileRows, task.num_rows), end = Min(middle + kTileRows, task.num_rows);
       const int first = Min(row, last_tile), second = Min(middle, last_tile);
-      // The first panel of all is fetched while it is used.
+      // Nothing has fetched the first panel in advance, so it is fetched while it is used.
       const FetchRate rate = index == 0 && row == 0 ? RateFor(1) : even_rate;
       const Pass pass = {x + first * task.x_stride, x + second * task.x_stride, panel, row, index};
       MultiplyTwice(task, pass, rate, fetcher, sums);

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/linear_kernel.h"
 
-// The products of linear_kernel.h by VDPBF16PS, which adds those of a pair of k to every sum.
+// The products of linear_kernel.h with VDPBF16PS, which adds the products of a pair of k to every sum.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {

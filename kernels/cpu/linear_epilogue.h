@@ -5,14 +5,14 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/vector_math.h"
 
-// What happens to the sums of a multiplication before they are stored.
+// Processing of the sums of a multiplication before they are stored.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 QUIRE_INLINE Vec AddFirst(Vec sum, const float* terms, int64_t at, int n) {
   return terms == nullptr ? sum : Add(sum, LoadFirst(terms + at, n));
 }
 
-// One vector of `n` columns of one row.
+// Stores one vector of up to 16 columns of one row.
 QUIRE_INLINE void StoreColumns(const LinearTask& task, int64_t row, int64_t column, Vec sum) {
   const int n = Min(kLanes, int(task.num_columns - column));
   if (n <= 0) return;
@@ -33,7 +33,7 @@ QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t row, int64_t column
              Mul(silu, AddFirst(up, task.up_bias, column, n)));
 }
 
-// Rows [row, end) of panel `index` of the task; sums is [end - row, 32].
+// Stores rows [row, end) of panel `index` of the task; sums is [end - row, 32].
 inline void StoreRows(const LinearTask& task, int row, int end, int index, const float* sums) {
   for (; row < end; ++row, sums += kPanelColumns) {
     const Vec left = Load(sums), right = Load(sums + kLanes);

@@ -5,17 +5,17 @@
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/simd.h"
 
-// Multiplication by packed weights W of rows of X. A tile of kRows x kVecs vectors of accumulators stays in registers
+// Multiplication of rows of X by packed weights W. A tile of kRows x kVecs vectors of accumulators stays in registers
 // over all of k.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// How far ahead of the reader weights are fetched: they stream from memory exactly once.
+// Distance in bytes at which weights are prefetched. They are read from memory exactly once.
 constexpr int kPrefetchBytes = 4096;
 constexpr int kPanelVecs = kPanelColumns / kLanes;
 
-// The most rows of a tile, and how many vectors of columns it has for a given number of rows: as many as there are
-// registers for, beside one or two for weights and one for x. With few rows several panels give the multiplier enough
-// independent sums; with many rows half a panel must do where registers are few.
+// The largest number of rows of a tile, and the number of its vectors of columns for a given number of rows. A tile
+// uses all registers, except one or two for weights and one for x. With few rows a tile has several panels, because the
+// multiplier needs enough independent sums. With many rows and few registers a tile has only half a panel.
 constexpr int kMaxTileRows = kRegisters >= 32 ? 12 : kRegisters >= 8 ? 6 : 3;
 constexpr int TileVecs(int rows) {
   if (kRegisters >= 32) return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 2;
@@ -24,7 +24,7 @@ constexpr int TileVecs(int rows) {
 }
 
 template <typename W>
-constexpr int kStep = 1;  // Consecutive k in one row of a panel.
+constexpr int kStep = 1;  // Number of consecutive k in one row of a panel.
 template <>
 constexpr int kStep<BFloat16> = 2;
 
@@ -41,8 +41,8 @@ QUIRE_INLINE void Accumulate(Tile<kRows, kVecs>* tile, const float* x, int64_t x
   });
 }
 
-// Where vector v of a tile is in panel row `row`. A tile starts at vector `first` of its first panel: not 0 only for
-// half a panel.
+// Returns the position of vector `vec` in panel row `row`. `vec` counts from the first vector of the tile's first
+// panel, and a tile of half a panel may start at the second vector.
 template <int kStepSize, typename W>
 QUIRE_INLINE const W* WeightsAt(const LinearTask& task, const W* panel, int64_t row, int vec) {
   return panel + (vec / kPanelVecs) * task.panel_elements + row * (kPanelColumns * kStepSize) +
@@ -92,7 +92,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFl
   }
 }
 
-// Rows [row, row + kRows) by kPanels panels from `index` on, in tiles of as many columns as registers allow.
+// Multiplies rows [row, row + kRows) by kPanels panels from `index` on, in tiles of as many columns as registers allow.
 template <int kRows, int kPanels, typename X, typename W>
 void RunPanels(const LinearTask& task, int row, int index) {
   constexpr int kVecs = kPanels * kPanelVecs < TileVecs(kRows) ? kPanels * kPanelVecs : TileVecs(kRows);
@@ -112,7 +112,7 @@ void RunPanels(const LinearTask& task, int row, int index) {
   for (int i = 0; i < kPanels; ++i) StoreRows(task, row, row + kRows, index + i, &sums[i][0][0]);
 }
 
-// Rows [row, row + kRows) by the panels [index, end).
+// Multiplies rows [row, row + kRows) by the panels [index, end).
 template <int kRows, typename X, typename W>
 void RunRows(const LinearTask& task, int row, int index, int end) {
   constexpr int kPanels = TileVecs(kRows) > kPanelVecs ? TileVecs(kRows) / kPanelVecs : 1;
@@ -128,8 +128,8 @@ void DispatchRows(const LinearTask& task, int row, int rows, int index, int end)
   if constexpr (kRows > 1) DispatchRows<kRows - 1, X, W>(task, row, rows, index, end);
 }
 
-// All rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1. With one tile of rows the panels stream
-// through once. With more, all rows pass over a panel while it is in the cache.
+// Multiplies all rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1. With one tile of rows the
+// panels are read once. With more tiles, all rows are multiplied by a panel while it is in the cache.
 template <typename X, typename W>
 void Linear(const LinearTask& task) {
   const int num_tiles = (task.num_rows + kMaxTileRows - 1) / kMaxTileRows;

@@ -13,7 +13,7 @@ bool HasPenalty(const SamplingRow& row) {
   return row.presence_penalty != 0 || row.frequency_penalty != 0 || row.repetition_penalty != 1;
 }
 
-// Extreme parameters must not turn a finite logit into an infinity.
+// Extreme parameters must not turn a finite logit into an infinity, so results are clamped to finite values.
 float Finite(float x) {
   return std::clamp(x, -kLargest, kLargest);
 }

@@ -13,10 +13,10 @@ bool ChangesLogits(const SamplingRow& row);
 // Applies the row's bias and penalties to scores[vocab_size] in place.
 void ApplyBiasAndPenalties(const SamplingRow& row, int vocab_size, float* scores);
 
-// scores = -inf for every token that is not in the row's `allowed`, unless that is empty. `scratch` is overwritten.
+// Sets scores to -inf for every token outside the row's `allowed`, unless that is empty. `scratch` is overwritten.
 void ApplyAllowed(const SamplingRow& row, int vocab_size, std::vector<float>* scratch, float* scores);
 
-// scores = -inf for the row's `masked`, unless that leaves nothing above -inf; then nothing changes.
+// Sets scores to -inf for the tokens in the row's `masked`. Changes nothing if no score above -inf would remain.
 void ApplyMasked(const SamplingRow& row, int vocab_size, std::vector<float>* scratch, float* scores);
 
 }  // namespace quire::cpu

@@ -14,7 +14,8 @@ Memory::Memory(size_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return;
 #if defined(MADV_HUGEPAGE)
-  // Only a hint: weights and blocks are read in long runs, and huge pages spare most of the address translation.
+  // This is only a hint. Weights and blocks are read in long runs, and huge pages avoid most of the address
+  // translation.
   if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
 #endif
   data_ = data;

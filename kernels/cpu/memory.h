@@ -6,12 +6,12 @@
 
 namespace quire::cpu {
 
-// Zeroed memory from the operating system, aligned to a page at least and backed by huge pages where it has them. Pages
-// that nobody has written cost nothing yet. Move-only; an empty Memory has data() == nullptr.
+// Zeroed memory from the operating system. It is aligned to at least a page and backed by huge pages where the system
+// has them. Pages that have not been written use no physical memory. Move-only; an empty Memory has data() == nullptr.
 class Memory {
  public:
   Memory() = default;
-  // Empty when there is not enough memory.
+  // The object is empty when there is not enough memory.
   explicit Memory(size_t bytes);
   Memory(Memory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}

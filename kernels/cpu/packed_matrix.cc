@@ -8,7 +8,7 @@
 namespace quire::cpu {
 namespace {
 
-// Where element (row, k) of a panel is: see kernel_table.h.
+// Returns the offset of element (row, k) in a panel; see kernel_table.h.
 template <typename T>
 int64_t PanelOffset(int row, int k) {
   return int64_t{k} * kPanelColumns + row;
@@ -18,7 +18,7 @@ int64_t PanelOffset<BFloat16>(int row, int k) {
   return (int64_t{k / 2} * kPanelColumns + row) * 2 + k % 2;
 }
 
-// Calls f with a null pointer of the element type that `type` stands for.
+// Calls f with a null pointer whose element type corresponds to `type`.
 template <typename F>
 auto WithType(DataType type, F&& f) {
   switch (type) {
@@ -43,7 +43,7 @@ void PackRow(const From* from, int cols, int row, To* panel) {
   }
 }
 
-// The matrix that row `row` of the stack is in; *row becomes the row within it.
+// Returns the matrix that contains row `row` of the stack, and makes *row relative to that matrix.
 const MatrixView& FindMatrix(const MatrixView* matrices, int* row) {
   while (*row >= matrices->rows) *row -= (matrices++)->rows;
   return *matrices;

@@ -15,7 +15,7 @@ namespace {
 using cpu::Memory;
 using cpu::ThreadPool;
 
-// Elements of K and V that are worth a thread of their own.
+// Number of elements of K and V that justify one more thread.
 constexpr int64_t kElementsPerThread = 1 << 18;
 
 int NumThreads(const PagedAttentionArgs& args, const PagedAttentionStep& step) {
@@ -40,7 +40,7 @@ void RepackUsedBlocks(const PagedAttentionArgs& args, const PagedAttentionStep& 
   });
 }
 
-// Queries of the active sequences in float32, without gaps.
+// Returns the queries of the active sequences in float32, contiguous.
 template <typename T>
 std::vector<float> WidenQueries(const PagedAttentionArgs& args, const PagedAttentionStep& step) {
   std::vector<float> queries(step.rows.size() * args.num_heads * args.head_dim);
@@ -114,7 +114,7 @@ PagedAttentionStatus Forward(const PagedAttentionArgs& args, const PagedAttentio
 
 PagedAttentionStatus paged_attention_cpu_forward(const PagedAttentionArgs& args) {
   if (PagedAttentionStatus status = CheckPagedAttentionShape(args); !status.ok()) return status;
-  // Copies, so that nobody changes them between the check and their use.
+  // The arrays are copied, so that nobody can change them between the check and their use.
   std::vector<int32_t> block_tables(args.num_seqs * args.max_blocks);
   for (int64_t sequence = 0; sequence < args.num_seqs; ++sequence) {
     std::copy_n(args.block_tables + sequence * args.block_tables_stride, args.max_blocks,

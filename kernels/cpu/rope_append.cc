@@ -30,7 +30,7 @@ void RotateRow(const RopeAppendArgs& args, const KernelTable& kernels, const Rot
   }
 }
 
-// One head of some tokens, rounded to the type of the cache.
+// One head of several tokens, rounded to the type of the cache.
 template <typename T>
 struct RoundedRows {
   T rows[kUnitTokens][kMaxHeadDim];
@@ -41,7 +41,8 @@ void StoreRows(const RoundedRows<T>& rounded, int num_rows, int dim, T* to) {
   for (int i = 0; i < num_rows; ++i) memcpy(to + int64_t{i} * dim, rounded.rows[i], dim * sizeof(T));
 }
 
-// Words of one or two elements, [words of a row][16]: writes along the tokens, which are neighbours in memory.
+// Stores words of one or two elements as [words of a row][16]. The inner loop runs over tokens, which are neighbours in
+// memory.
 template <typename Word, typename T>
 void StoreColumns(const RoundedRows<T>& rounded, int num_rows, int dim, T* to) {
   const int num_words = dim * int(sizeof(T)) / int(sizeof(Word));
@@ -58,12 +59,12 @@ void StoreKeys(const KvLayout& layout, const RoundedRows<T>& rounded, int num_ro
   const int dim = layout.head_dim;
   T* to = unit + KeyStrides(layout, token).start;
   if (!IsVectorised(layout)) return StoreRows(rounded, num_rows, dim, to);
-  // K of bfloat16 is pairs of dimensions.
+  // In bfloat16 units, K consists of pairs of dimensions.
   using Word = std::conditional_t<std::is_same_v<T, Float16>, uint16_t, uint32_t>;
   StoreColumns<Word>(rounded, num_rows, dim, to);
 }
 
-// V of bfloat16 is pairs of tokens: whole pairs are written as such.
+// In bfloat16 units, V consists of pairs of tokens. Whole pairs are written at once.
 void StorePairs(const RoundedRows<BFloat16>& rounded, int num_rows, int dim, int token, BFloat16* v) {
   const auto pair_row = [&](int t) { return v + t / 2 * 2 * dim; };
   const auto store_half = [&](int row) {
@@ -92,7 +93,7 @@ void StoreValues(const KvLayout& layout, const RoundedRows<T>& rounded, int num_
   StoreRows(rounded, num_rows, layout.head_dim, unit + ValueStrides(layout, token).start);
 }
 
-// `k` is the first head of K of the first row, `v` of V.
+// `k` points to the first K head of the first row, `v` to its first V head.
 template <typename T>
 void Append(const RopeAppendArgs& args, const KernelTable& kernels, const AppendRun& run, const float* k,
             const float* v, int64_t row_size) {

@@ -9,17 +9,18 @@
 
 namespace quire::cpu {
 
-// Consecutive rows of the batch whose tokens are consecutive in one unit: what is stored together, so that no two
+// Consecutive rows of the batch whose tokens are consecutive in one unit. A run is stored by one thread, so that no two
 // threads write to the same cache line of a prompt.
 struct AppendRun {
   int first_row;
   int num_rows;
 };
 
-// Overwrites *runs, keeping its memory.
+// Overwrites *runs and reuses its memory.
 void ListAppendRuns(const BatchView& batch, const KvLayout& layout, std::vector<AppendRun>* runs);
 
-// Norms and rotates the Q and K heads of the rows and stores their K and V. REQUIRES: the table has their positions.
+// Norms and rotates the Q and K heads of the rows and stores their K and V. REQUIRES: the positions of the rows are
+// prepared in the table.
 void RopeAppend(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary,
                 const AppendRun& run);
 

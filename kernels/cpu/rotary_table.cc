@@ -29,7 +29,7 @@ const float* RotaryTable::At(int position) const {
   return pages_[position / kPagePositions].get() + position % kPagePositions * 2 * inv_freq_.size();
 }
 
-// The angle is rounded to float32, as where the models were trained; its cosine and sine are computed in double, so
+// The angle is rounded to float32, as in the training of the models. Its cosine and sine are computed in double, so
 // that they are the same on every machine.
 std::unique_ptr<float[]> RotaryTable::MakePage(int first_position) const {
   const size_t half = inv_freq_.size();

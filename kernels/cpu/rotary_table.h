@@ -6,8 +6,9 @@
 
 namespace quire::cpu {
 
-// Cosines and sines of a rotary embedding, computed once per position in pages of 64 positions and kept: all layers
-// and all later steps read them. Prepare() from one thread; At() from any thread between two calls of Prepare().
+// Cosines and sines of a rotary embedding. They are computed once per position, in pages of 64 positions, and kept,
+// because all layers and all later steps read them. One thread calls Prepare(). Between two calls of Prepare(), any
+// thread may call At().
 class RotaryTable {
  public:
   // Copies inv_freq[0, half).
@@ -18,7 +19,7 @@ class RotaryTable {
   // Makes positions[0, num_positions) available.
   void Prepare(const int* positions, int num_positions);
 
-  // [2 * half]: cosines, then sines. REQUIRES: the position was prepared.
+  // Returns [2 * half]: cosines, then sines. REQUIRES: the position was prepared.
   const float* At(int position) const;
 
  private:
@@ -26,7 +27,7 @@ class RotaryTable {
 
   const std::vector<float> inv_freq_;
   const float scaling_;
-  std::vector<std::unique_ptr<float[]>> pages_;  // By position / 64; null: not needed yet.
+  std::vector<std::unique_ptr<float[]>> pages_;  // Indexed by position / 64; null means not needed yet.
 };
 
 }  // namespace quire::cpu

@@ -14,8 +14,8 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr int kScanChunk = 64;
 
-// Top-p sorts only the bucket of scores in which the mass is reached. Buckets are 1/32 wide and start at the best
-// score, 0; the last takes everything below.
+// Top-p sorts only the bucket of scores in which the mass is reached. Buckets are 1/32 wide. The first one starts at
+// the best score, which is 0; the last one takes all lower scores.
 constexpr int kNumBuckets = 1024;
 
 int BucketOf(float score) {
@@ -28,8 +28,8 @@ struct Precedes {
   bool operator()(int32_t a, int32_t b) const { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; }
 };
 
-// Cuts `tokens`, which are in order from `first` on, behind the one at which the mass reaches `limit`; `mass` is that
-// of the tokens before `first`. At least one token stays.
+// Cuts `tokens` after the token at which the mass reaches `limit`. The tokens are in order from `first` on, and `mass`
+// is the mass of the tokens before `first`. At least one token stays.
 void CutAtMass(const std::vector<float>& weights, double mass, double limit, size_t first,
                std::vector<int32_t>* tokens) {
   for (size_t i = first; i < tokens->size(); ++i) {
@@ -109,7 +109,7 @@ int CpuSampler::ListCandidates(const SamplingRow& row, const float* logits, int 
                                ScoredCandidate* top, Scratch* scratch) {
   std::vector<float>& scores = scratch->scores;
   scores.resize(vocab_size);
-  // As two floats the log of the sum keeps its digits.
+  // The log of the sum is split into two floats so that it keeps its digits.
   const double log_sum = max + std::log(kernels_->sum_exp(logits, vocab_size, max));
   const float high = float(log_sum);
   kernels_->subtract(logits, vocab_size, high, float(log_sum - high), scores.data());
@@ -122,7 +122,7 @@ int CpuSampler::ListCandidates(const SamplingRow& row, const float* logits, int 
   return int(tokens.size());
 }
 
-// A token stays while the mass of those before it is below top_p of the mass of all candidates.
+// A token stays while the mass of the tokens before it is below top_p of the mass of all candidates.
 void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch) {
   const float* scores = scratch->scores.data();
   scratch->weights.resize(vocab_size);
@@ -145,7 +145,7 @@ void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candi
   int last = 0;  // The bucket in which the limit is reached.
   while (last + 1 < kNumBuckets && before + masses[last] < limit) before += masses[last++];
 
-  // Scores of buckets 0 .. last are those above -(last + 1) / 32, exactly.
+  // The scores of the buckets 0 .. last are exactly those above -(last + 1) / 32.
   const float bound = last + 1 < kNumBuckets ? std::nextafter(float(last + 1) / -32, 0.0f) : kLowest;
   tokens.resize(vocab_size);
   tokens.resize(kernels_->collect(scores, vocab_size, bound, tokens.data()));
@@ -156,8 +156,8 @@ void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candi
   CutAtMass(scratch->weights, before, limit, num_certain, &tokens);
 }
 
-// A few candidates draw by list. For many it is quicker to pass over the whole vocabulary, in which the others are
-// -inf; the noise of a token is the same either way.
+// A few candidates are drawn from a list. For many candidates it is faster to pass over the whole vocabulary, in which
+// the other tokens are -inf. The noise of a token is the same either way.
 int32_t CpuSampler::DrawFromCandidates(const SamplingRow& row, int vocab_size, Scratch* scratch) {
   std::vector<int32_t>& tokens = scratch->tokens;
   const float* scores = scratch->scores.data();
@@ -189,7 +189,7 @@ int CpuSampler::Gumbel(const SamplingRow& row, const std::vector<float>& scores,
                                   .position = row.position});
 }
 
-// The k-th largest of the maxima of k or more chunks is a bound that at least k entries reach, and seldom many more.
+// The bound is the k-th largest of the maxima of at least k chunks. At least k entries reach it, and seldom many more.
 void CpuSampler::SelectTop(const float* x, int vocab_size, int k, Scratch* scratch) {
   const int num_chunks = (vocab_size + kScanChunk - 1) / kScanChunk;
   float bound = kMinusInfinity;

@@ -6,18 +6,18 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/philox.h"
 
-// Passes over a row of logits.
+// Kernels that pass over a row of logits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kScanChunk = 64;
 
-// The first n lanes of p, `fill` in the others.
+// Loads the first n lanes from p and puts `fill` into the others.
 QUIRE_INLINE Vec LoadOr(const float* p, int n, Vec fill) {
   return n == kLanes ? Load(p) : Select((1u << n) - 1, fill, LoadFirst(p, n));
 }
 
 inline RowExtremes Extremes(const float* x, int n) {
-  // x - x is 0 for finite x and NaN otherwise, so one sum remembers any infinity or NaN.
+  // x - x is 0 for finite x and NaN otherwise, so one sum detects any infinity or NaN.
   Vec largest = Set(-__builtin_inff()), poison = Zero();
   for (int i = 0; i < n; i += kLanes) {
     const Vec v = LoadOr(x + i, Min(kLanes, n - i), Set(-3.4028234e38f));
@@ -114,8 +114,8 @@ QUIRE_INLINE Vec Uniform(UVec words) {
   return Min(Mul(Add(ToFloats(words), Set(0.5f)), Set(0x1p-32f)), Set(1 - 0x1p-24f));
 }
 
-// Standard Gumbel noise -ln(-ln(1 - u)). The large values, which decide, come from small u, where float32 is
-// fine-grained. With w = 1 - u rounded, ln(1 - u) is ln w + (1 - u - w) / w to the last digit.
+// Standard Gumbel noise -ln(-ln(1 - u)). The large values, which decide the draw, come from small u, where float32 has
+// a fine resolution. If w is 1 - u rounded, ln(1 - u) is ln w + (1 - u - w) / w to the last digit.
 QUIRE_INLINE Vec GumbelNoise(Vec u) {
   const Vec one = Set(1.0f);
   const Vec w = Sub(one, u);
@@ -123,8 +123,9 @@ QUIRE_INLINE Vec GumbelNoise(Vec u) {
   return Sub(Zero(), Log(rate));
 }
 
-// The random words of 64 consecutive tokens, the first a multiple of 4: 16 Philox counters side by side. This is
-// Philox4x32 of kernels/philox.h on vectors. False, without the words, if none of them gives a u up to `limit`.
+// Computes the random words of 64 consecutive tokens, the first of which is a multiple of 4: 16 Philox counters side by
+// side. This is Philox4x32 of kernels/philox.h on vectors. Returns false, without the words, if none of them gives a u
+// of at most `limit`.
 inline bool DrawConsecutiveWords(const GumbelTask& task, uint32_t first, Vec limit, uint32_t* words) {
   UVec c0 = SetU(task.position), c1 = SetU(0), c2 = CountFrom(first / 4), c3 = SetU(0);
   PhiloxKey key = MakePhiloxKey(task.seed);
@@ -149,7 +150,7 @@ inline bool DrawConsecutiveWords(const GumbelTask& task, uint32_t first, Vec lim
   return true;
 }
 
-// The random words of the `count` <= 64 listed tokens from entry `first` on. `words` has room for 64.
+// Computes the random words of the `count` <= 64 listed tokens from entry `first` on. `words` has room for 64.
 inline void DrawListedWords(const GumbelTask& task, int first, int count, uint32_t* words) {
   for (int i = 0; i < count; ++i) {
     const uint32_t token = uint32_t(task.tokens[first + i]);
@@ -162,8 +163,9 @@ struct GumbelBest {
   int index = 0;
 };
 
-// Brings `best` up to date with the 64 entries from `first` on, a multiple of 64. A token wins only if its noise is
-// above best - score, and noise is at most -ln u: tokens whose u is too large are passed over before any logarithm.
+// Updates `best` with the 64 entries from `first` on; `first` is a multiple of 64. A token wins only if its noise is
+// above best - score, and its noise is at most -ln u. Therefore tokens with a too large u are skipped before any
+// logarithm.
 inline void DrawChunk(const GumbelTask& task, int first, GumbelBest* best) {
   const int count = Min(kScanChunk, task.count - first);
   const float* scores = task.scores + first;
@@ -171,7 +173,7 @@ inline void DrawChunk(const GumbelTask& task, int first, GumbelBest* best) {
   for (int i = 0; i < count; i += kLanes) {
     largest = Max(largest, LoadOr(scores + i, Min(kLanes, count - i), Set(-__builtin_inff())));
   }
-  // The factor covers all rounding.
+  // The factor covers all rounding errors.
   const Vec limit = Mul(Exp(Sub(Set(ReduceMax(largest)), Set(best->score))), Set(1.001f));
   if (Greater(limit, Zero()) == 0) return;
   uint32_t words[kScanChunk] = {};
@@ -190,7 +192,7 @@ inline void DrawChunk(const GumbelTask& task, int first, GumbelBest* best) {
   }
 }
 
-// Starting where the largest score is makes most other chunks hopeless.
+// The scan starts at the chunk with the largest score, so that most other chunks can be skipped.
 inline int GumbelArgmax(const GumbelTask& task) {
   GumbelBest best;
   const int start = task.best_score / kScanChunk * kScanChunk;

@@ -6,11 +6,11 @@
 #include "kernels/half_float.h"
 
 // Vectors of 16 floats, for the files that are compiled once per instruction set. Such a file defines
-// QUIRE_CPU_NAMESPACE (generic, avx2 or avx512) before including this. Everything in these headers is in that
-// namespace and calls no inline function from outside it: the linker keeps one copy of an inline function, and the copy
-// made with AVX-512 must not be the one that an older machine runs.
+// QUIRE_CPU_NAMESPACE (for example generic, avx2 or avx512) before it includes this header. All code in these headers
+// is in that namespace and calls no inline function outside of it. The reason is that the linker keeps one copy of an
+// inline function, and an older machine must not run the copy that was compiled with AVX-512.
 //
-// Every operation rounds once per lane, and reductions add in one fixed order, so that the same code gives the same
+// Every operation rounds once per lane, and reductions add in one fixed order. Therefore the same code gives the same
 // bits in every namespace that has fused multiply-add.
 
 #define QUIRE_INLINE inline __attribute__((always_inline))
@@ -19,8 +19,8 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kLanes = 16;
 
-// f<0>(), f<1>(), ... f<kCount - 1>(): loops over registers need indices that are constants, or GCC keeps the "array"
-// of registers in memory.
+// Calls f<0>(), f<1>(), ... f<kCount - 1>(). Loops over registers need constant indices; otherwise GCC keeps the
+// "array" of registers in memory.
 template <int kCount, typename F>
 QUIRE_INLINE void Unroll(F&& f) {
   [&]<int... kIndices>(std::integer_sequence<int, kIndices...>) __attribute__((always_inline)) {
@@ -48,7 +48,7 @@ QUIRE_INLINE int Max(int a, int b) {
 
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// The first n lanes, rounded.
+// Stores the first n lanes, rounded to T.
 template <typename T>
 QUIRE_INLINE void StoreFirst(T* p, int n, Vec a) {
   if (n == kLanes) return Store(p, a);

@@ -7,16 +7,16 @@
 
 #include "kernels/half_float.h"
 
-// Included by simd.h only; the meaning of each operation is in simd_avx512.h.
+// Only simd.h includes this file. simd_avx512.h describes the operations.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kRegisters = 8;  // Of one Vec each: sixteen of half a Vec.
+constexpr int kRegisters = 8;  // Number of Vecs that fit in registers: sixteen registers of half a Vec each.
 
 struct Vec {
   __m256 lo, hi;
 };
 
-// All bits set in the first n of 8 lanes; n may be negative or above 8.
+// Sets all bits of the first n of 8 lanes; n may be negative or above 8.
 QUIRE_INLINE __m256i FirstLanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -63,7 +63,7 @@ QUIRE_INLINE void StoreFirst(float* p, int n, Vec a) {
   _mm256_maskstore_ps(p, FirstLanes(n), a.lo);
   _mm256_maskstore_ps(p + 8, FirstLanes(n - 8), a.hi);
 }
-// The bfloat16 of each lane in its low 16 bits.
+// Returns the bfloat16 of each lane in the lane's low 16 bits.
 QUIRE_INLINE __m256i RoundToBFloat16(__m256 a) {
   const __m256i bits = _mm256_castps_si256(a);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -73,7 +73,7 @@ QUIRE_INLINE __m256i RoundToBFloat16(__m256 a) {
   return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
 }
 QUIRE_INLINE void Store(BFloat16* p, Vec a) {
-  // packus works within 128-bit halves: the permutation puts the four quarters back in order.
+  // packus works within 128-bit halves, so the permutation puts the four quarters back in order.
   const __m256i packed = _mm256_packus_epi32(RoundToBFloat16(a.lo), RoundToBFloat16(a.hi));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0)));
 }
@@ -198,7 +198,7 @@ QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
   *high = {MultiplyHigh(a.lo, factor), MultiplyHigh(a.hi, factor)};
   *low = {_mm256_mullo_epi32(a.lo, factor), _mm256_mullo_epi32(a.hi, factor)};
 }
-// The upper 16 bits and the lower 16 bits convert exactly, so that the sum rounds once.
+// The upper 16 bits and the lower 16 bits convert exactly, so the sum rounds once.
 QUIRE_INLINE __m256 ToFloats(__m256i a) {
   const __m256 upper = _mm256_cvtepi32_ps(_mm256_srli_epi32(a, 16));
   const __m256 lower = _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(0xffff)));

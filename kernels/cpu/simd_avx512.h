@@ -7,10 +7,10 @@
 
 #include "kernels/half_float.h"
 
-// Included by simd.h only.
+// Only simd.h includes this file.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kRegisters = 32;  // Of one Vec each.
+constexpr int kRegisters = 32;  // Number of registers; each holds one Vec.
 
 struct Vec {
   __m512 v;
@@ -37,11 +37,11 @@ QUIRE_INLINE Vec Load(const BFloat16* p) {
 QUIRE_INLINE Vec Load(const Float16* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
-// The first n lanes, 0 <= n <= 16; the others are 0 and their memory is not touched.
+// Loads the first n lanes, 0 <= n <= 16. The others are 0 and their memory is not touched.
 QUIRE_INLINE Vec LoadFirst(const float* p, int n) {
   return {_mm512_maskz_loadu_ps(FirstLanes(n), p)};
 }
-// Lane i of `even` is p[2 i], lane i of `odd` p[2 i + 1].
+// Lane i of `even` is p[2 i], and lane i of `odd` is p[2 i + 1].
 QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
   const __m512i pairs = _mm512_loadu_si512(p);
   even->v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
@@ -82,11 +82,11 @@ QUIRE_INLINE Vec Div(Vec a, Vec b) {
 QUIRE_INLINE Vec Sqrt(Vec a) {
   return {_mm512_sqrt_ps(a.v)};
 }
-// a * b + c.
+// Returns a * b + c.
 QUIRE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
   return {_mm512_fmadd_ps(a.v, b.v, c.v)};
 }
-// The larger; b when either is NaN.
+// Returns the larger value, or b when either is NaN.
 QUIRE_INLINE Vec Max(Vec a, Vec b) {
   return {_mm512_max_ps(a.v, b.v)};
 }
@@ -94,7 +94,7 @@ QUIRE_INLINE Vec Min(Vec a, Vec b) {
   return {_mm512_min_ps(a.v, b.v)};
 }
 
-// Bit i is set where a[i] > b[i] and so on; false for NaN.
+// Bit i is set where the comparison holds for a[i] and b[i]. Comparisons with NaN are false.
 QUIRE_INLINE uint32_t Greater(Vec a, Vec b) {
   return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ);
 }
@@ -104,7 +104,7 @@ QUIRE_INLINE uint32_t GreaterEqual(Vec a, Vec b) {
 QUIRE_INLINE uint32_t Equal(Vec a, Vec b) {
   return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ);
 }
-// Lane i is b[i] where bit i is set, a[i] elsewhere.
+// Lane i is b[i] where bit i is set, otherwise a[i].
 QUIRE_INLINE Vec Select(uint32_t mask, Vec a, Vec b) {
   return {_mm512_mask_blend_ps(static_cast<__mmask16>(mask), a.v, b.v)};
 }
@@ -112,12 +112,12 @@ QUIRE_INLINE Vec Select(uint32_t mask, Vec a, Vec b) {
 QUIRE_INLINE Vec Round(Vec a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-// a * 2^n for whole n in [-126, 127].
+// Returns a * 2^n for whole n in [-126, 127].
 QUIRE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
   const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
   return {_mm512_mul_ps(a.v, _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23)))};
 }
-// a = mantissa * 2^exponent with mantissa in [sqrt(1/2), sqrt(2)), for normal a > 0.
+// Splits a into mantissa * 2^exponent with the mantissa in [sqrt(1/2), sqrt(2)), for normal a > 0.
 QUIRE_INLINE void SplitExponent(Vec a, Vec* mantissa, Vec* exponent) {
   const __m512i offset = _mm512_sub_epi32(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x3f3504f3));
   const __m512i e = _mm512_srai_epi32(offset, 23);
@@ -129,7 +129,7 @@ QUIRE_INLINE float First(Vec a) {
   return _mm512_cvtss_f32(a.v);
 }
 
-// Adds lane i and i + 8, then i and i + 4, ...
+// Adds lanes i and i + 8, then i and i + 4, and so on.
 QUIRE_INLINE float ReduceAdd(Vec a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -158,7 +158,7 @@ QUIRE_INLINE void StoreU(uint32_t* p, UVec a) {
 QUIRE_INLINE UVec SetU(uint32_t x) {
   return {_mm512_set1_epi32(int(x))};
 }
-// first, first + 1, ...
+// Returns first, first + 1, ...
 QUIRE_INLINE UVec CountFrom(uint32_t first) {
   return {_mm512_add_epi32(_mm512_set1_epi32(int(first)),
                            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))};
@@ -166,14 +166,14 @@ QUIRE_INLINE UVec CountFrom(uint32_t first) {
 QUIRE_INLINE UVec Xor(UVec a, UVec b) {
   return {_mm512_xor_si512(a.v, b.v)};
 }
-// The upper and lower halves of the 64-bit products.
+// Computes the upper and lower halves of the 64-bit products.
 QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
   const __m512i factor = _mm512_set1_epi32(int(b));
   const __m512i even = _mm512_mul_epu32(a.v, factor), odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), factor);
   high->v = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
   low->v = _mm512_mullo_epi32(a.v, factor);
 }
-// The nearest floats.
+// Converts to the nearest floats.
 QUIRE_INLINE Vec ToFloats(UVec a) {
   return {_mm512_cvtepu32_ps(a.v)};
 }

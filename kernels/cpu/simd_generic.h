@@ -5,11 +5,11 @@
 
 #include "kernels/half_float.h"
 
-// Included by simd.h only; the meaning of each operation is in simd_avx512.h. Plain loops over 16 lanes, which the
-// compiler turns into whatever vectors the machine's base instruction set has.
+// Only simd.h includes this file. simd_avx512.h describes the operations. They are plain loops over 16 lanes, and the
+// compiler turns them into the vectors of the machine's base instruction set.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kRegisters = 4;  // Of one Vec each: sixteen of 4 floats.
+constexpr int kRegisters = 4;  // Number of Vecs that fit in registers: sixteen registers of 4 floats each.
 
 struct Vec {
   float v[16];
@@ -31,7 +31,7 @@ QUIRE_INLINE float FusedMultiplyAdd(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF)
   return __builtin_fmaf(a, b, c);
 #else
-  return a * b + c;  // Rounds twice: a call into the C library per lane would be hundreds of times slower.
+  return a * b + c;  // This rounds twice. A call into the C library per lane would be hundreds of times slower.
 #endif
 }
 

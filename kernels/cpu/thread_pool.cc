@@ -10,8 +10,8 @@
 namespace quire::cpu {
 namespace {
 
-// The loops of one step follow each other within microseconds, so a thread first spins for about that long (some 20 us)
-// and then sleeps: between steps the cores belong to others.
+// The loops of one step follow each other within microseconds. So a thread first spins for about 20 us and then sleeps,
+// because between steps other programs need the cores.
 constexpr int kSpins = 500;
 
 void Pause() {
@@ -57,7 +57,7 @@ bool ThreadPool::BindToCores() {
     cpu_set_t own;
     CPU_ZERO(&own);
     CPU_SET(core, &own);
-    // It can only fail when cores are being taken away; the thread then stays as it was.
+    // This can fail only when cores are being taken away. The thread then keeps its old affinity.
     pthread_setaffinity_np(thread == 0 ? pthread_self() : threads_[thread - 1].native_handle(), sizeof own, &own);
   }
   return true;
@@ -92,7 +92,7 @@ uint32_t ThreadPool::AwaitLoop(uint32_t last_loop) {
   return loop_.load(std::memory_order_acquire);
 }
 
-// Run() does not return before every thread has finished its loop, so no thread can miss one.
+// No thread can miss a loop, because Run() returns only after every thread has finished it.
 void ThreadPool::ThreadMain(int thread) {
   uint32_t loop = 0;
   for (;;) {

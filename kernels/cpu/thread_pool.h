@@ -8,8 +8,8 @@
 
 namespace quire::cpu {
 
-// Threads that run the items of one loop at a time. Items are handed out one by one to whoever is free, so their
-// results must not depend on which thread runs them. Owned by one thread, which works along as thread 0.
+// Threads that run the items of one loop at a time. Items are handed out one by one to free threads, so their results
+// must not depend on the thread that runs them. The pool is owned by one thread, which takes part as thread 0.
 class ThreadPool {
  public:
   // REQUIRES: num_threads >= 1, counting the calling thread.
@@ -18,14 +18,16 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Binds every thread, the calling one as thread 0, to a core of its own, so that none waits for a core while another
-  // is idle. Does nothing, and returns false, unless there are as many threads as cores that the calling thread may
-  // use: with fewer the system does better. Threads that the calling one starts later share its core.
+  // Binds every thread to its own core; the calling thread is thread 0. Then no thread waits for a core while another
+  // core is idle. Does nothing and returns false unless there are as many threads as cores that the calling thread may
+  // use, because with fewer threads the operating system schedules better. Threads that the caller starts later share
+  // its core.
   bool BindToCores();
 
   int num_threads() const { return int(threads_.size()) + 1; }
 
-  // Calls body(item, thread) for every item in [0, num_items), thread in [0, num_threads()), and waits for all.
+  // Calls body(item, thread) for every item in [0, num_items), with thread in [0, num_threads()). Returns when all are
+  // done.
   template <typename Body>
   void ForEach(int num_items, Body&& body) {
     Run(
@@ -40,7 +42,8 @@ class ThreadPool {
   void ThreadMain(int thread);
   uint32_t AwaitLoop(uint32_t last_loop);
 
-  // The current loop. Written before loop_ is raised, read by threads that have seen it.
+  // The current loop. The caller writes these before it raises loop_; threads read them after they have seen the new
+  // loop_.
   Function function_ = nullptr;
   void* context_ = nullptr;
   int num_items_ = 0;

@@ -3,16 +3,17 @@
 
 #include "kernels/cpu/simd.h"
 
-// Elementary functions on vectors, as polynomials rather than library calls: the same bits on every machine with fused
-// multiply-add. Coefficients are minimax fits over the reduced range.
+// Elementary functions on vectors. They are polynomials instead of library calls, so they give the same bits on every
+// machine with fused multiply-add. The coefficients are minimax fits over the reduced range.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// e^x within 2 units in the last place; 0 for x <= -87, e^88 above 88. NaN stays NaN.
+// Computes e^x with an error of at most 2 units in the last place. The result is 0 for x <= -87 and e^88 for x above
+// 88. NaN stays NaN.
 QUIRE_INLINE Vec Exp(Vec x) {
   const Vec low = Set(-87.0f);
   const uint32_t vanishes = GreaterEqual(low, x);
   const Vec clamped = Max(low, Min(Set(88.0f), x));
-  // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first with few enough bits to multiply exactly.
+  // x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is split in two parts; the first has few enough bits to multiply exactly.
   const Vec n = Round(Mul(clamped, Set(1.44269504f)));
   Vec r = Fma(n, Set(-0.693359375f), clamped);
   r = Fma(n, Set(2.12194440e-4f), r);
@@ -25,7 +26,7 @@ QUIRE_INLINE Vec Exp(Vec x) {
   return Select(vanishes, ScaleByPowerOfTwo(p, n), Zero());
 }
 
-// ln x for normal x > 0, accurate also beside 1, where the result is small.
+// Computes ln x for normal x > 0. It is accurate also near 1, where the result is small.
 QUIRE_INLINE Vec Log(Vec x) {
   Vec m, e;
   SplitExponent(x, &m, &e);
@@ -38,7 +39,7 @@ QUIRE_INLINE Vec Log(Vec x) {
   p = Fma(p, r, Set(0.20001226663589478f));
   p = Fma(p, r, Set(-0.2500081956386566f));
   p = Fma(p, r, Set(0.3333333134651184f));
-  // ln(1 + r) = r - r^2 / 2 + r^3 p(r); the parts of e ln 2 are added smallest first.
+  // ln(1 + r) = r - r^2 / 2 + r^3 p(r). The parts of e ln 2 are added smallest first.
   const Vec r2 = Mul(r, r);
   Vec tail = Fma(Mul(r2, r), p, Mul(e, Set(-2.12194440e-4f)));
   tail = Fma(r2, Set(-0.5f), tail);
