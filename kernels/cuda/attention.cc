@@ -7,19 +7,20 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int64_t kPartialBytes = int64_t{256} << 20;  // Of partial results in a step, when not exact.
-// Blocks of threads that a step should have for each multiprocessor, when not exact.
+constexpr int64_t kPartialBytes = int64_t{256} << 20;  // Limit on the partial results of a step, when not exact.
+// Thread blocks that a step should have per multiprocessor, when not exact.
 constexpr int kWantedBlocksPerMultiprocessor = 2;
 
 constexpr int64_t BytesPerPartial(int head_dim) {
   return int64_t{head_dim} * int64_t{sizeof(float)} + int64_t{sizeof(SoftmaxState)};
 }
 
-// Blocks of threads of a launch that is recorded, and does not know how many items it will have: a block does one after
-// the other. More than the device has at a time, so that blocks with little work make room for others.
+// Thread blocks per multiprocessor of a recorded launch. Such a launch does not know how many items it will have, so
+// each block processes several items in turn. There are more blocks than the device runs at a time, so that blocks with
+// little work make room for others.
 constexpr int kRecordedBlocksPerMultiprocessor = 8;
 
-// Makes room for `count` values, with some to spare. Returns whether there was too little.
+// Makes room for `count` values, with some to spare. Returns whether the capacity was too small.
 bool GrowCapacity(size_t count, size_t* capacity) {
   constexpr size_t kLeast = 64;
   if (count <= *capacity) return false;
@@ -118,7 +119,7 @@ void CudaAttention::MakePlan(StepPlan* plan) {
   for (const AttentionLaunch& launch : plan->launches) ranges_.insert(ranges_.end(), {launch.begin, launch.end});
   UploadPlan(steps, plan);
   plan->num_partials = steps.num_partials;
-  // Before anything is recorded, for they may move.
+  // The buffers are reserved before anything is recorded, because this may move them.
   partial_states_.Reserve<SoftmaxState>(plan->num_partials);
   partial_values_.Reserve<float>(size_t(plan->num_partials) * kind.head_dim);
   plan->is_current = true;

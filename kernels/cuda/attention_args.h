@@ -8,36 +8,37 @@
 
 namespace quire::cuda {
 
-// Of the plans for these kernels. A tile of the plan is a whole split: what sequences share is computed in whole
-// splits, so that no item goes on where another has stopped.
+// Tokens per split in plans for these kernels. A tile of the plan is a whole split, so shared tokens are computed in
+// whole splits, and no item continues a split that another item has begun.
 constexpr int kSplitTokens = 256;
 
-// What the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.
+// The arrays that the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.
 struct AttentionArgs {
-  const uint16_t* q;  // [num_tokens, q_stride], of the type of K and V; the first num_heads * head_dim of a row.
-  int32_t q_stride;   // Elements; a multiple of 2.
-  uint16_t* out;      // [num_tokens, num_heads * head_dim]
+  const uint16_t*
+      q;  // [num_tokens, q_stride], type of K and V; the queries are the first num_heads * head_dim elements of a row.
+  int32_t q_stride;  // In elements; a multiple of 2.
+  uint16_t* out;     // [num_tokens, num_heads * head_dim]
   const char* kv_pool;
   const int32_t* positions;      // [num_tokens]
   const int32_t* table_starts;   // [num_sequences + 1]
-  const uint32_t* block_tables;  // Of all sequences.
+  const uint32_t* block_tables;  // Block tables of all sequences.
 
   // The plan.
   const int32_t* tokens;
   const AttentionItem* items;
   const AttentionMerge* merges;
   const PartialPlace* places;
-  // [2] This launch does items [range[0], range[1]), or such merges. In memory, as the plan is, so that a recorded
-  // launch can be repeated with another plan.
+  // [2]: this launch runs the items, or merges, [range[0], range[1]). The range is in memory, like the plan, so that a
+  // recorded launch can be repeated with another plan.
   const int32_t* range;
-  SoftmaxState* partial_states;  // [num_partials], max in powers of two.
-  float* partial_values;         // [num_partials, head_dim], not divided by the sum.
+  SoftmaxState* partial_states;  // [num_partials]; max is in powers of two.
+  float* partial_values;         // [num_partials, head_dim]; not divided by the sum.
 
   int32_t num_kv_heads;
   int32_t group_size;  // Query heads per KV head.
   int32_t block_size;
-  int32_t window;    // 0: none.
-  float scale_log2;  // Of scores: scale / ln(2).
+  int32_t window;    // 0 means none.
+  float scale_log2;  // Factor on scores: scale / ln(2).
 };
 
 }  // namespace quire::cuda

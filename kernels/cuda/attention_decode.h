@@ -6,10 +6,10 @@
 
 namespace quire::cuda {
 
-// Attention of up to 16 rows of queries: decode steps, and what a few sequences share. The work is to read K and V: the
-// four warps of a block each stream units of their own, every fourth of the context, through kStages buffers of their
-// own without a barrier of the block, and are joined at the end. Which warp takes a unit depends on its place in the
-// context alone, and so do the sums.
+// Attention of up to 16 rows of queries: decode steps, and tokens that a few sequences share. Reading K and V
+// dominates. Each of the four warps of a block reads every fourth unit of the context through its own kStages buffers,
+// without barriers of the block. The warps are joined at the end. The warp of a unit depends only on the unit's
+// position in the context, and so the sums depend only on that, too.
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 class AttentionDecode {
  public:
@@ -32,7 +32,7 @@ class AttentionDecode {
     const Visible visible(rows, 0);
     Accumulator<Element, kHeadDim> sums;
 
-    // Units that this warp takes: those at multiples of four, and `warp`, of the context.
+    // This warp takes the units whose index in the context is `warp` modulo four.
     const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
     int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
     const auto copy = [&](int u, int stage) {
@@ -56,7 +56,7 @@ class AttentionDecode {
     simt::SyncBlock();
   }
 
-  // The sums of all warps in shared memory: values [kWarps][16][kHeadDim], then states [kWarps][16].
+  // Sums of all warps in shared memory: values [kWarps][16][kHeadDim], then states [kWarps][16].
   static QUIRE_DEVICE float* SharedValues(int warp, int row) {
     return reinterpret_cast<float*>(simt::SharedMemory()) + (warp * kTileRows + row) * kHeadDim;
   }
@@ -78,8 +78,8 @@ class AttentionDecode {
     }
   }
 
-  // Joins the warps, and writes a partial result or, with those of the splits before, the output. A thread has pairs of
-  // elements.
+  // Joins the warps. Writes a partial result, or joins the earlier splits and writes the output. A thread handles pairs
+  // of elements.
   static QUIRE_DEVICE void WriteRows(const ItemRows& rows) {
     const AttentionArgs& args = rows.args;
     for (int i = 2 * simt::ThreadIndex(); i < rows.count() * kHeadDim; i += 2 * kThreads) {

@@ -5,21 +5,22 @@
 
 namespace quire::cuda {
 
-// One element of a row's output while partial results are joined to it, in ascending order of their tokens.
+// One element of a row's output, to which partial results are joined in ascending order of their tokens.
 struct JoinedElement {
   SoftmaxState state = {kMinusInfinity, 0};
   float value = 0;
 
   QUIRE_DEVICE void Join(SoftmaxState from, float from_value) {
     if (from.sum == 0) return;
-    // As Merge() of softmax_state.h, but where to round is said: kernels that join the same parts get the same bits.
+    // Same formula as Merge() of softmax_state.h, but with fixed rounding: kernels that join the same parts get the
+    // same bits.
     const float max = state.max > from.max ? state.max : from.max;
     const float into = simt::Exp2(state.max - max), weight = simt::Exp2(from.max - max);
     state = {max, __builtin_fmaf(state.sum, into, from.sum * weight)};
     value = __builtin_fmaf(value, into, from_value * weight);
   }
 
-  // Partial result `index` of `args`, element d.
+  // Joins element d of partial result `index` of `args`.
   template <int kHeadDim>
   QUIRE_DEVICE void JoinPartial(const AttentionArgs& args, int index, int d) {
     const SoftmaxState from = {simt::LoadGlobal(&args.partial_states[index].max),
@@ -27,11 +28,11 @@ struct JoinedElement {
     Join(from, simt::LoadGlobal(args.partial_values + int64_t{index} * kHeadDim + d));
   }
 
-  // What saw nothing is 0. What is not a number stays that, so that somebody notices.
+  // Rows that saw no token give 0. NaN stays NaN, so that it is noticed.
   QUIRE_DEVICE float Output() const { return state.sum == 0 ? 0 : value / state.sum; }
 };
 
-// The output element d of a row; d and d + 1 are written by neighbours, so a pair at a time.
+// Stores the output elements d and d + 1 of a row, which are `low` and `high`.
 template <typename Element, int kHeadDim>
 QUIRE_DEVICE void StoreOutput(const ItemRows& rows, int row, int d, float low, float high) {
   const AttentionArgs& args = rows.args;

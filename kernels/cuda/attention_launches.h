@@ -12,10 +12,10 @@
 
 namespace quire::cuda {
 
-constexpr int kDecodeRows = 16;   // Query rows of an item that attention_decode takes.
-constexpr int kPrefillRows = 64;  // That attention_prefill takes.
+constexpr int kDecodeRows = 16;   // Largest number of query rows of an item for attention_decode.
+constexpr int kPrefillRows = 64;  // Largest number of query rows of an item for attention_prefill.
 
-// What the planner has to know of these kernels.
+// The properties of these kernels that the planner needs.
 struct AttentionShape {
   int num_kv_heads;
   int group_size;  // Query heads per KV head, at most kPrefillRows.
@@ -23,8 +23,8 @@ struct AttentionShape {
   int block_size;
 };
 
-// Every item is cut at its splits, so that a row's result does not depend on what is beside it. `item_rows` is
-// kPrefillRows, or kDecodeRows for one kernel to do it all: the two add in different orders.
+// Plan options that cut every item at its splits, so that a row's result does not depend on the other rows. `item_rows`
+// is kPrefillRows, or kDecodeRows if one kernel must run all items. The two kernels add in different orders.
 inline AttentionPlanOptions CuttingPlanOptions(const AttentionShape& shape, int item_rows) {
   return {.num_kv_heads = shape.num_kv_heads,
           .group_size = shape.group_size,
@@ -36,15 +36,15 @@ inline AttentionPlanOptions CuttingPlanOptions(const AttentionShape& shape, int 
           .min_items = std::numeric_limits<int>::max()};
 }
 
-// One launch: items, or merges, [begin, end).
+// One launch, of the items or the merges [begin, end).
 struct AttentionLaunch {
   Kernel<AttentionArgs> KernelTable::*kernel;
   int begin;
   int end;
 };
 
-// The launches of a plan, one after the other. `items` becomes the plan's items, those of a phase in the order of the
-// kernels that take them.
+// Lists the launches of a plan in their order. `items` becomes the plan's items; within a phase they are sorted by the
+// kernel that runs them.
 inline void ListLaunches(const AttentionPlan& plan, int group_size, std::vector<AttentionItem>* items,
                          std::vector<AttentionLaunch>* launches) {
   items->assign(plan.items.begin(), plan.items.end());

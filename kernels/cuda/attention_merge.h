@@ -6,7 +6,7 @@
 namespace quire::cuda {
 
 // Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. A warp
-// has a row of a KV head at a time, a lane pairs of elements.
+// handles one row of a KV head at a time, and a lane handles pairs of elements.
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
  public:

@@ -6,16 +6,16 @@
 
 namespace quire::cuda {
 
-// Attention of up to 64 rows of queries: prompts, and what many sequences share. Each of the four warps of a block has
-// 16 rows; K and V pass by in tiles of 64 tokens (32 of the largest heads) that all of them read, in kStages
-// buffers.
+// Attention of up to 64 rows of queries: prompts, and tokens that many sequences share. Each of the four warps of a
+// block has 16 rows. All warps read the same tiles of K and V, which have 64 tokens (32 for the largest heads) and pass
+// through kStages buffers.
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 class AttentionPrefill {
  public:
   using Args = AttentionArgs;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
-  static constexpr int kTileUnits = kHeadDim > 128 ? 2 : 4;  // More do not fit into the registers.
+  static constexpr int kTileUnits = kHeadDim > 128 ? 2 : 4;  // Larger tiles do not fit into the registers.
   static constexpr int kSharedBytes = kStages * kTileUnits * KvUnit<kHeadDim>{kUnitTokens}.bytes();
 
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {

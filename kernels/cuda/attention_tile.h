@@ -10,9 +10,9 @@
 #include "kernels/cuda/kv_unit.h"
 #include "kernels/simt/simt.h"
 
-// Flash attention of 16 rows of queries over units of 16 tokens, by one warp. Everything stays in registers, in the
-// layout of mma.m16n8k16: with g = lane / 4 and t = lane % 4 a lane has, of rows g and g + 8, the columns 2t and 2t + 1
-// of every 8.
+// Flash attention of 16 rows of queries over units of 16 tokens, by one warp. All values stay in registers, in the
+// layout of mma.m16n8k16. With g = lane / 4 and t = lane % 4, a lane holds the columns 2t and 2t + 1 of every 8 columns
+// of the rows g and g + 8.
 
 namespace quire::cuda {
 
@@ -20,7 +20,7 @@ constexpr int kTileRows = 16;
 constexpr int kUnitTokens = KvLayout::kUnitTokens;
 constexpr float kMinusInfinity = -INFINITY;
 
-// A plain struct of 32-bit words out of read-only memory.
+// Loads a plain struct of 32-bit words from read-only memory.
 template <typename T>
 QUIRE_DEVICE T LoadWords(const T* p) {
   static_assert(sizeof(T) % 4 == 0);
@@ -33,8 +33,8 @@ QUIRE_DEVICE T LoadWords(const T* p) {
   return value;
 }
 
-// Calls do_one(i, kv_head) for every item, or merge, i of the launch and every KV head, whatever the size of the grid:
-// a block of threads does one after the other.
+// Calls do_one(i, kv_head) for every item, or merge, i of the launch and every KV head. It works for any grid size,
+// because a thread block processes several of them in turn.
 template <typename F>
 QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
   simt::WaitForPriorGrid();
@@ -45,25 +45,25 @@ QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
   simt::TriggerNextGrid();
 }
 
-// The queries of an item. Row r is head r % group_size of the group of token r / group_size.
+// The queries of an item. Row r is query head r % group_size of the KV head's group, for token r / group_size.
 struct ItemRows {
   const AttentionArgs& args;
   AttentionItem item;
   int kv_head;
 
   QUIRE_DEVICE int count() const { return item.num_rows * args.group_size; }
-  // Of the batch.
+  // Returns the token index in the batch.
   QUIRE_DEVICE int Token(int row) const {
     return simt::LoadReadOnly(args.tokens + item.first_row + row / args.group_size);
   }
   QUIRE_DEVICE int Head(int row) const { return kv_head * args.group_size + row % args.group_size; }
-  // Where a partial result of the row is.
+  // Returns the index of the row's partial result.
   QUIRE_DEVICE int Partial(const PartialPlace& place, int row) const {
     return place.first + kv_head * place.head_stride + row;
   }
 };
 
-// The tokens that a lane's two rows see: [begin, end) of the context. Rows that are none see nothing.
+// The range [begin, end) of context tokens that each of a lane's two rows sees. It is empty for rows beyond the item.
 struct Visible {
   int begin[2];
   int end[2];
@@ -84,7 +84,7 @@ struct Visible {
   QUIRE_DEVICE bool Sees(int h, int token) const { return token >= begin[h] && token < end[h]; }
 };
 
-// Rows first_row to first_row + 15 of the item; those that are none are zero.
+// The rows first_row to first_row + 15 of the item. Rows beyond the item are zero.
 template <int kHeadDim>
 struct Queries {
   uint32_t a[kHeadDim / 16][4];
@@ -106,7 +106,7 @@ struct Queries {
   }
 };
 
-// The running softmax of 16 rows and its product with V. `sum` is the lane's own share until JoinLanes.
+// The running softmax of 16 rows and its product with V. Until JoinLanes, `sum` covers only the lane's own tokens.
 template <typename Element, int kHeadDim>
 struct Accumulator {
   using Unit = KvUnit<kHeadDim>;
@@ -116,8 +116,8 @@ struct Accumulator {
   float sum[2] = {0, 0};
   float values[kHeadDim / 8][4] = {};
 
-  // Goes on with kUnits consecutive units in shared memory, each K and then V, from token `first_token` of the context
-  // on.
+  // Attends to kUnits consecutive units in shared memory, each with K and then V. `first_token` is the position of
+  // their first token in the context.
   template <int kUnits>
   QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
                            float scale_log2) {
@@ -135,7 +135,7 @@ struct Accumulator {
     QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) AddValues(scores[u], units + u * kUnitBytes + kUnitBytes / 2);
   }
 
-  // Every lane gets the sums of its rows.
+  // Gives every lane the sums of its rows.
   QUIRE_DEVICE void JoinLanes() {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       sum[h] += simt::ShuffleXor(sum[h], 1);
@@ -144,14 +144,14 @@ struct Accumulator {
   }
 
  private:
-  // Four of the eight scores of a unit.
+  // Computes four of the eight scores of a unit.
   static QUIRE_DEVICE void Multiply(float (&scores)[8], int at, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     float c[4] = {scores[at], scores[at + 1], scores[at + 2], scores[at + 3]};
     Element::Mma(c, a, b0, b1);
     QUIRE_UNROLL for (int i = 0; i < 4; ++i) scores[at + i] = c[i];
   }
 
-  // Scores of a lane's row become weights 2^(score - max), and what was added before shrinks with them.
+  // Turns the scores of a lane's row into weights 2^(score - max), and scales the previous sums to the new max.
   template <int kUnits>
   QUIRE_DEVICE void SoftMax(const Visible& visible, int h, int first_token, float scale_log2,
                             float (&scores)[kUnits][8]) {
@@ -166,7 +166,7 @@ struct Accumulator {
     }
     largest = fmaxf(largest, simt::ShuffleXor(largest, 1));
     largest = fmaxf(largest, simt::ShuffleXor(largest, 2));
-    // A row that has seen nothing yet: -inf - -inf is not a number.
+    // A row that has seen no token yet would compute -inf - -inf, which is NaN.
     const float offset = largest == kMinusInfinity ? 0 : largest;
     const float shrink = simt::Exp2(max[h] - offset);
     max[h] = largest;
@@ -184,7 +184,7 @@ struct Accumulator {
     }
   }
 
-  // The weights are in the layout of a result, which, rounded, is that of an input.
+  // The weights are in the layout of a result, which becomes the layout of an input when they are rounded.
   QUIRE_DEVICE void AddValues(const float (&weights)[8], const char* v) {
     const uint32_t a[4] = {Element::Pack(weights[0], weights[1]), Element::Pack(weights[2], weights[3]),
                            Element::Pack(weights[4], weights[5]), Element::Pack(weights[6], weights[7])};
@@ -198,16 +198,16 @@ struct Accumulator {
   }
 };
 
-// Starts to copy unit `unit` of the item's context (tokens 16 * unit and on) to shared memory, as lane `thread` of
-// `num_threads`. Tokens that no row of the item can see become zeros, whatever is in their slots: not even weight 0
-// would stop a NaN there. A unit behind the item's end is all zeros.
+// Starts to copy unit `unit` of the item's context (tokens from 16 * unit on) to shared memory. The caller is lane
+// `thread` of `num_threads`. Tokens that no row of the item can see become zeros, whatever their slots contain, because
+// even weight 0 would not suppress a NaN. A unit behind the item's end becomes all zeros.
 template <UnitSize kSize, int kHeadDim>
 QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread, int num_threads) {
   using Unit = KvUnit<kHeadDim>;
   constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
   const AttentionArgs& args = rows.args;
-  // What follows from the size of small blocks is computed here for every unit: kept in registers, it would make the
-  // largest heads spill.
+  // These values depend on the size of small blocks and are recomputed for every unit. If they were kept in registers,
+  // the kernels of the largest heads would spill.
   const int block_size = kSize == UnitSize::kSmall ? simt::Opaque(args.block_size) : args.block_size;
   const Unit stored = {UnitTokens<kSize>(block_size)};
   const uint32_t* table = args.block_tables + simt::LoadReadOnly(args.table_starts + rows.item.sequence);
@@ -218,7 +218,7 @@ QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread,
     const int place = is_value ? i - kMatrixChunks : i;
     const int token = unit * kUnitTokens + Unit{kUnitTokens}.TokenAt(place);
     const bool exists = token < rows.item.end;
-    // Full units are copied as they are, all from one place; of small ones each token comes from its own.
+    // A full unit is copied unchanged from one place. With small units, each token comes from its own place.
     if (exists && (kSize == UnitSize::kSmall || source == nullptr)) {
       const int index = UnitIndex<kSize>(token, block_size);
       const uint32_t block = simt::LoadReadOnly(table + index / units_per_block);

@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/score.h"
 
-// What the threads of a block do together with the scores of a row: largest, sum, sort, and the selection of the best
-// tokens by number or by mass. All arithmetic is of integers, so no result depends on the order of threads.
+// Operations of a thread block on the scores of a row: maximum, sum, sort, and selection of the best tokens by number
+// or by mass. All arithmetic is on integers, so no result depends on the order of threads.
 
 namespace quire::cuda {
 
@@ -17,22 +17,22 @@ struct SelectMemory {
   uint64_t list[kListCapacity];  // Rank keys.
   uint64_t warp_values[simt::kWarpSize];
   uint64_t before;
-  uint32_t low[kBins], high[kBins];  // Of the sums of a histogram.
-  uint32_t list_size;                // Also of what found no room.
+  uint32_t low[kBins], high[kBins];  // Halves of the sums of a histogram.
+  uint32_t list_size;                // Counts also the keys that found no room.
   int32_t index;
 };
 
-// How much a token weighs in a selection, and where the selection ends: with the first token at which the weights of it
-// and of the better ones reach the limit.
+// The weight of a token in a selection, and the end of the selection. It ends with the first token at which the weight
+// of this token and all better ones reaches the limit.
 struct CountWeight {
   static constexpr bool kIsMass = false;
-  uint32_t count;  // At least 1, at most the tokens there are.
+  uint32_t count;  // At least 1, at most the number of tokens.
 
   QUIRE_DEVICE uint64_t Of(float) const { return 1; }
   QUIRE_DEVICE uint64_t Limit(uint64_t) const { return count; }
 };
 
-// Of scores whose best is 0.
+// Selects by mass. REQUIRES: the best score is 0.
 struct MassWeight {
   static constexpr bool kIsMass = true;
   float share;  // In (0, 1).
@@ -48,16 +48,17 @@ struct MassWeight {
 
 struct Selection {
   uint64_t cut;       // The smallest rank key that is selected.
-  int32_t list_size;  // The selected tokens are the first of the list, in order; 0: not in the list.
+  int32_t list_size;  // The first `list_size` entries of the list are the selected tokens, in order. 0: they are not in
+                      // the list.
 };
 
-// All threads of the block call the functions, and all get the results.
+// All threads of the block call these functions, and all threads get the results.
 template <int kThreads>
 class BlockSelect {
  public:
   static constexpr int kListCapacity = SelectMemory::kListCapacity;
 
-  // An entry of the list.
+  // Returns an entry of the list.
   static QUIRE_DEVICE uint64_t Listed(int i) { return simt::LoadShared(&Memory()->list[i]); }
 
   static QUIRE_DEVICE uint64_t Max(uint64_t value) {
@@ -67,9 +68,10 @@ class BlockSelect {
     return Reduce(value, [](uint64_t a, uint64_t b) { return a + b; });
   }
 
-  // Of the tokens with a rank key of at least `floor`, the best up to the one at which the limit is reached.
-  // `thread_best` is the rank key of some token among this thread's, 0 for none: the quick_rank-th best of all threads
-  // is a bound that at least quick_rank tokens reach, and seldom many more. Mass REQUIRES quick_rank <= kThreads / 2.
+  // Selects the best tokens up to the one at which the limit is reached, among the tokens with a rank key of at least
+  // `floor`. `thread_best` is the rank key of one of this thread's tokens, or 0 for none. The quick_rank-th best of
+  // these keys is a bound that at least quick_rank tokens reach, and seldom many more. Mass REQUIRES quick_rank <=
+  // kThreads / 2.
   template <typename Weight>
   static QUIRE_DEVICE Selection Select(const ScoreRow& row, uint64_t thread_best, int quick_rank, uint64_t floor,
                                        const Weight& weight) {
@@ -88,7 +90,7 @@ class BlockSelect {
     return {SelectByHistogram(row, floor, limit, weight), 0};
   }
 
-  // The same of the `size` tokens in the list, which are in order.
+  // Like Select for the `size` tokens in the list, which are in order.
   template <typename Weight>
   static QUIRE_DEVICE Selection SelectListed(int size, const Weight& weight) {
     uint64_t total = 0;
@@ -97,7 +99,7 @@ class BlockSelect {
     return {Listed(end.index), end.index + 1};
   }
 
-  // Makes the tokens with rank keys from `low` to `high` the list, best first. REQUIRES: at most kListCapacity.
+  // Puts the tokens with rank keys from `low` to `high` into the list, best first. REQUIRES: at most kListCapacity.
   static QUIRE_DEVICE void List(const ScoreRow& row, uint64_t low, uint64_t high) {
     uint64_t unused = 0;
     Sort(Collect(row, low, high, low, CountWeight{1}, &unused));
@@ -107,10 +109,10 @@ class BlockSelect {
   static constexpr int kWarps = kThreads / simt::kWarpSize, kBins = SelectMemory::kBins;
   static_assert(kThreads <= kListCapacity && kThreads % simt::kWarpSize == 0 && kWarps <= simt::kWarpSize, "");
 
-  // Where the sum of weights reaches a limit.
+  // The position at which the sum of weights reaches a limit.
   struct Crossing {
-    int index;        // The number of weights when they do not reach it.
-    uint64_t before;  // The sum in front of it.
+    int index;        // The number of weights if they do not reach the limit.
+    uint64_t before;  // The sum of the weights before the index.
   };
 
   static QUIRE_DEVICE SelectMemory* Memory() { return reinterpret_cast<SelectMemory*>(simt::SharedMemory()); }
@@ -122,7 +124,7 @@ class BlockSelect {
     }
     return value;
   }
-  // REQUIRES: join(x, 0) is x.
+  // REQUIRES: join(x, 0) == x.
   template <typename Join>
   static QUIRE_DEVICE uint64_t Reduce(uint64_t value, const Join& join) {
     uint64_t* const warps = Memory()->warp_values;
@@ -130,11 +132,11 @@ class BlockSelect {
     if (simt::LaneIndex() == 0) simt::StoreShared(warps + simt::WarpIndex(), value);
     simt::SyncBlock();
     value = ReduceWarp(simt::LaneIndex() < kWarps ? simt::LoadShared(warps + simt::LaneIndex()) : 0, join);
-    simt::SyncBlock();  // Before the next one.
+    simt::SyncBlock();  // The next call writes the same memory.
     return value;
   }
 
-  // The first i of [0, size) at which weight_at(0) + ... + weight_at(i) >= limit, where 0 < limit.
+  // Finds the first i of [0, size) at which weight_at(0) + ... + weight_at(i) >= limit, where 0 < limit.
   template <typename WeightAt>
   static QUIRE_DEVICE Crossing FindCrossing(int size, uint64_t limit, const WeightAt& weight_at) {
     SelectMemory* const memory = Memory();
@@ -142,7 +144,7 @@ class BlockSelect {
     const int begin = simt::ThreadIndex() * share, end = begin + share < size ? begin + share : size;
     uint64_t own = 0;
     QUIRE_NO_UNROLL for (int i = begin; i < end; ++i) own += weight_at(i);
-    uint64_t through = own;  // The sum of this thread and of those before it in the warp.
+    uint64_t through = own;  // The sum of this thread and of the threads before it in the warp.
     QUIRE_UNROLL for (int distance = 1; distance < simt::kWarpSize; distance *= 2) {
       const uint64_t other = simt::ShuffleUp(through, distance);
       if (simt::LaneIndex() >= distance) through += other;
@@ -177,8 +179,8 @@ class BlockSelect {
     return FindCrossing(size, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
   }
 
-  // Sorts the first `size` of the list, the largest first: bitonic (Batcher 1968). Up to a distance of 32 a warp
-  // compares within 64 entries of its own, so that it need not wait for others.
+  // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Up to a distance of 32
+  // a warp compares within its own 64 entries, so it need not wait for others.
   static QUIRE_DEVICE void Sort(int size) {
     uint64_t* const list = Memory()->list;
     int padded = 1;
@@ -206,7 +208,7 @@ class BlockSelect {
     simt::SyncBlock();
   }
 
-  // The rank-th largest of the values of all threads, but at least kLowestRankKey.
+  // Returns the rank-th largest of the values of all threads, but at least kLowestRankKey.
   static QUIRE_DEVICE uint64_t BestOfThreads(uint64_t value, int rank) {
     simt::SyncBlock();  // The list may still be read.
     simt::StoreShared(&Memory()->list[simt::ThreadIndex()], value);
@@ -215,8 +217,8 @@ class BlockSelect {
     return bound > kLowestRankKey ? bound : kLowestRankKey;
   }
 
-  // Writes the rank keys from `low` to `high` to the list, in any order, and returns how many there are; what is more
-  // than kListCapacity finds no room. Sums the mass of those from `floor` on, if the weight is mass.
+  // Writes the rank keys from `low` to `high` to the list, in any order, and returns their number. Keys beyond
+  // kListCapacity are dropped. If the weight is mass, also sums the mass of the tokens with keys from `floor` on.
   template <typename Weight>
   static QUIRE_DEVICE int Collect(const ScoreRow& row, uint64_t low, uint64_t high, uint64_t floor,
                                   const Weight& weight, uint64_t* mass) {
@@ -237,8 +239,8 @@ class BlockSelect {
     return static_cast<int>(simt::LoadShared(&memory->list_size));
   }
 
-  // --- Selection when it is not among the few best: a radix select, each round of which leaves one of kBins ranges of
-  // rank keys, until what is left fits into the list. Ids are part of the keys, so ties need nothing of their own.
+  // --- Selection of tokens that are not among the few best. This is a radix select. Each round keeps one of kBins
+  // ranges of rank keys, until the rest fits into the list. Ids are part of the keys, so ties need no extra treatment.
 
   template <typename Weight>
   static QUIRE_DEVICE uint64_t SelectByHistogram(const ScoreRow& row, uint64_t floor, uint64_t limit,
@@ -256,8 +258,8 @@ class BlockSelect {
     }
   }
 
-  // The first round of a mass: bins of 1/32 in the score, which spread tokens better than the leading bits of a float.
-  // The last takes everything below.
+  // The first round of a selection by mass. Bins of 1/32 in the score spread tokens better than the leading bits of a
+  // float. The last bin takes all lower scores.
   template <typename Weight>
   static QUIRE_DEVICE void NarrowByScore(const ScoreRow& row, const Weight& weight, uint64_t* low, uint64_t* high,
                                          uint64_t* limit) {
@@ -301,7 +303,8 @@ class BlockSelect {
     simt::SyncBlock();
   }
 
-  // Atomic additions of 32 bits are one instruction, of 64 bits a loop: whoever makes the low half overflow carries.
+  // A 32-bit atomic addition is one instruction, a 64-bit one is a loop. The thread whose addition makes the low half
+  // overflow adds the carry to the high half.
   static QUIRE_DEVICE void AddToBin(int bin, uint64_t weight) {
     SelectMemory* const memory = Memory();
     const uint32_t low = static_cast<uint32_t>(weight);
@@ -310,7 +313,7 @@ class BlockSelect {
     if (high != 0) simt::AtomicAdd(&memory->high[bin], high);
   }
 
-  // The bin in which the limit is reached; takes those before it from the limit.
+  // Returns the bin in which the limit is reached, and subtracts the bins before it from the limit.
   static QUIRE_DEVICE int FindBin(uint64_t* limit) {
     SelectMemory* const memory = Memory();
     simt::SyncBlock();

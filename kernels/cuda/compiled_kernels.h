@@ -6,11 +6,11 @@
 
 namespace quire::cuda {
 
-// The kernels as nvcc has compiled them, for heads of 32, 64, 80, 96, 128 and 256 and blocks of 1, 2, 4, 8 or a
-// multiple of 16 tokens of bfloat16 or float16; null for others. `entry` is what cudaLaunchKernel starts.
+// Returns the kernels that nvcc has compiled. They are for bfloat16 and float16, heads of 32, 64, 80, 96, 128 and 256,
+// and blocks of 1, 2, 4, 8 or a multiple of 16 tokens; the result is null for others. cudaLaunchKernel starts `entry`.
 const KernelTable* FindCompiledKernels(DataType element, int head_dim, int block_size);
 
-// Its parts, each a file that is compiled on its own; null for other heads.
+// The parts of that table. Each is compiled in a file of its own and returns null for other heads.
 const KernelTable* FindBf16KernelsTo96(int head_dim, int block_size);
 const KernelTable* FindBf16KernelsFrom128(int head_dim, int block_size);
 const KernelTable* FindF16KernelsTo96(int head_dim, int block_size);

@@ -5,7 +5,7 @@
 
 namespace quire::cuda {
 
-// Registers for two blocks at least on a multiprocessor, but for the largest blocks.
+// Limits the registers so that at least two blocks fit on a multiprocessor, except for the largest blocks.
 template <typename K>
 __global__ void __launch_bounds__(K::kThreads, K::kThreads <= 256 ? 2 : 1)
     RunKernel(const __grid_constant__ typename K::Args args) {
@@ -19,7 +19,7 @@ struct CompiledEntry {
   }
 };
 
-// The same in all tables, and compiled once, in kernels_sampling.cu.
+// This kernel is the same in all tables, so kernels_sampling.cu compiles it once.
 const void* SamplingEntry();
 template <>
 inline const void* CompiledEntry::Of<SamplingKernel<kSamplingThreads>>() {
@@ -33,7 +33,7 @@ const KernelTable* CompiledTable(int block_size) {
   return block_size < KvLayout::kUnitTokens ? &small : &full;
 }
 
-// The table of that size of heads, if it is one of kHeadDims.
+// Returns the table for heads of that size, if the size is one of kHeadDims.
 template <typename Element, int... kHeadDims>
 const KernelTable* FindAmong(int head_dim, int block_size) {
   const KernelTable* table = nullptr;

@@ -7,17 +7,17 @@
 
 namespace quire::cuda {
 
-// Copy-on-write: whole blocks, all layers in one launch.
+// Copies whole blocks in all layers with one launch, for copy-on-write.
 struct CopyBlocksArgs {
   const uint32_t* sources;       // [num_copies]
   const uint32_t* destinations;  // [num_copies] No block is both source and destination.
   int32_t num_copies;
   int32_t num_layers;
-  int64_t block_bytes;    // Of one layer; a multiple of 16.
+  int64_t block_bytes;    // Bytes of a block of one layer; a multiple of 16.
   char* const* kv_pools;  // [num_layers], in device memory.
 };
 
-// A block of threads copies a block of a layer at a time.
+// A thread block copies one block of one layer at a time.
 class CopyBlocksKernel {
  public:
   using Args = CopyBlocksArgs;

@@ -11,10 +11,10 @@ namespace {
   char text[400];
   std::vsnprintf(text, sizeof(text), call, arguments);
   int device = -1;
-  cudaGetDevice(&device);  // Answers even after an error that stays.
+  cudaGetDevice(&device);  // This works even after a sticky error.
   std::fprintf(stderr, "GPU: %s failed on device %d: %s, %s\n", text, device, name, meaning);
   std::fflush(stderr);
-  std::_Exit(EXIT_FAILURE);  // Destructors would talk to a device that may be lost.
+  std::_Exit(EXIT_FAILURE);  // Destructors would access a device that may be lost.
 }
 
 }  // namespace

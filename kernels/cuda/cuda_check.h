@@ -6,8 +6,9 @@
 
 namespace quire::cuda {
 
-// Ends the process when a call has failed, with one line: the call, in the manner of printf, what it answered and the
-// device. For what cannot be mended; kernels report their own faults at the next call that waits for them.
+// Ends the process if a call has failed. One line says which call (formatted like printf), its error and the device.
+// Use it for errors from which the process cannot recover. A kernel's own fault is reported by the next call that waits
+// for it.
 //
 //   CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 [[gnu::format(printf, 2, 3)]] void CheckCuda(cudaError_t answer, const char* call, ...);

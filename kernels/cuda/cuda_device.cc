@@ -13,12 +13,12 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kMinMajor = 8;                    // sm_80.
-constexpr size_t kPlainSharedBytes = 48 << 10;  // What a kernel may have without being asked.
+constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel gets without a special attribute.
 constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
-constexpr int kBatchCopyVersion = 12080;        // Of toolkit and driver.
+constexpr int kBatchCopyVersion = 12080;        // Required version of toolkit and driver.
 
-// How Wait looks at the device: all the time in the beginning, then now and then.
-constexpr std::chrono::seconds kMostWaiting(45);  // The manager gives a step up after 60.
+// Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls.
+constexpr std::chrono::seconds kMostWaiting(45);  // The manager gives up a step after 60 s.
 constexpr std::chrono::milliseconds kBusyWaiting(2);
 constexpr std::chrono::microseconds kSleep(20);
 
@@ -32,7 +32,8 @@ class CudaGraph : public Graph {
   const cudaGraphExec_t graph_;
 };
 
-// CUDA's current device belongs to the thread. Whoever makes a device may hand it to another thread.
+// CUDA's current device is a property of the thread, and a device may be handed from the thread that made it to
+// another.
 cudaError_t SetCurrent(int ordinal) {
   thread_local int current = -1;
   if (current == ordinal) return cudaSuccess;
@@ -70,7 +71,8 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const CudaDeviceOptions& options,
               std::to_string(properties.minor) + ", sm_80 or newer is needed";
     return nullptr;
   }
-  if (error == cudaSuccess) error = SetCurrent(options.ordinal);  // Busy in exclusive mode, for example.
+  if (error == cudaSuccess)
+    error = SetCurrent(options.ordinal);  // This fails, for example, if the GPU is busy in exclusive mode.
   if (error != cudaSuccess) {
     *reason = "GPU " + std::to_string(options.ordinal) + " cannot be used: " + Explain(error);
     return nullptr;
@@ -120,7 +122,7 @@ void* CudaDevice::Allocate(size_t bytes) {
   bytes = std::max<size_t>(bytes, 1);
   const cudaError_t error = cudaMalloc(&memory, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // Forgets it.
+    cudaGetLastError();  // Clears the error.
     return nullptr;
   }
   CheckCuda(error, "cudaMalloc(%zu)", bytes);
@@ -167,7 +169,7 @@ void CudaDevice::Copy(void* to, const void* from, size_t bytes) {
             bytes);
 }
 
-// A batch costs one call; thousands of blocks that are swapped would cost thousands.
+// A batch needs one call. Separate copies of thousands of swapped blocks would need thousands.
 void CudaDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
 #if CUDART_VERSION >= 12080
   if (has_batch_copies_) {
@@ -221,8 +223,8 @@ bool CudaDevice::IsDone(uint64_t mark) {
   return true;
 }
 
-// Looks instead of waiting in CUDA, which knows no limit: a device that hangs must not keep its worker, and with it the
-// worker's sequences.
+// Polls instead of waiting in CUDA, which has no time limit: a device that hangs must not block its worker, and with it
+// the worker's sequences.
 void CudaDevice::Wait(uint64_t mark) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
@@ -253,20 +255,20 @@ bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
   return kernel_waits_[entry] = attributes.ptxVersion >= kPtxWithWait;
 }
 
-// With overlaps_launches, on sm_90 and newer, a kernel may be set up, and its blocks wait on multiprocessors that have
-// room, while the grid before it ends (programmatic stream serialization). What makes that right:
-//  - Every kernel of this project calls WaitForPriorGrid() before it touches global memory; the emulated device ends
-//  the
-//    process when one does not. That waits until the grid before it has ended and its writes are visible, whether that
-//    grid is ours or one of cuBLAS, and whenever it has called TriggerNextGrid().
-//  - The grid before it has waited for its own predecessor in the same way, or was launched without the attribute. So
-//    what has ended is the whole stream up to there.
-//  - A copy is no grid: a kernel behind it starts when the copy is done. What is launched without the attribute starts
-//    when all before it is done, as ever.
-//  - Code made for sm_80 has no wait in it, not even when the driver translates it for a newer device: such kernels are
+// With overlaps_launches, on sm_90 and newer, a kernel may be set up while the previous grid ends. Its blocks then wait
+// on multiprocessors that have room (programmatic stream serialization). This is correct for these reasons:
+//  - Every kernel of this project calls WaitForPriorGrid() before it touches global memory. The emulated device ends
+//    the process when a kernel does not. The call waits until the previous grid has ended and its writes are visible.
+//    This holds whether that grid is ours or belongs to cuBLAS, and whenever it has called TriggerNextGrid().
+//  - The previous grid has waited for its own predecessor in the same way, or was launched without the attribute.
+//    Therefore the whole stream up to that point has ended.
+//  - A copy is not a grid: a kernel after it starts when the copy is done. Work that is launched without the attribute
+//    starts when everything before it is done, as always.
+//  - Code for sm_80 contains no wait, not even when the driver translates it for a newer device. Such kernels are
 //    launched without the attribute.
-// What is in doubt, and why it is off until runs on a GPU have settled it: a compiler may move LoadReadOnly() to before
-// the wait. That is harmless where a copy has written what is read (plans, tables, weights), not where a kernel has.
+// One doubt remains, and the option is off until runs on a GPU have settled it: a compiler may move LoadReadOnly()
+// before the wait. That is harmless if a copy has written the data (plans, tables, weights), but not if a kernel has
+// written it.
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
   MakeCurrent();

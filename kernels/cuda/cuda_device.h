@@ -14,16 +14,16 @@
 namespace quire::cuda {
 
 struct CudaDeviceOptions {
-  int ordinal = 0;                 // Which of the GPUs that the process sees.
-  bool exact = false;              // One algorithm for any number of rows; matmul.h says what that promises.
-  std::string tuning_cache;        // File with the algorithms that were the fastest; empty: none.
+  int ordinal = 0;                 // Index among the GPUs that the process sees.
+  bool exact = false;              // Use one algorithm for any number of rows; see matmul.h for the guarantee.
+  std::string tuning_cache;        // File with the fastest algorithms found so far; empty means none.
   bool overlaps_launches = false;  // See LaunchKernel in cuda_device.cc.
 };
 
 // An NVIDIA GPU, sm_80 or newer.
 class CudaDevice : public Device {
  public:
-  // Null, and the reason: no driver, no such GPU, one that is too old.
+  // Returns null, and sets the reason, if there is no driver, no such GPU, or the GPU is too old.
   static std::unique_ptr<CudaDevice> Create(const CudaDeviceOptions& options, std::string* reason);
   ~CudaDevice() override;
 
@@ -51,7 +51,7 @@ class CudaDevice : public Device {
   std::unique_ptr<Graph> EndRecording() override;
   void Replay(const Graph& graph) override;
 
-  // For those who measure: the stream of all this, and bytes of the second-level cache.
+  // For measurements: the stream of all work, and the size of the second-level cache in bytes.
   cudaStream_t stream() const { return stream_; }
   size_t l2_bytes() const { return properties_.l2CacheSize; }
 
@@ -63,10 +63,10 @@ class CudaDevice : public Device {
   CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties);
 
   void MakeCurrent() const;
-  // What must be done once for a kernel. Returns whether it has WaitForPriorGrid() in it.
+  // Does the preparations that a kernel needs once. Returns whether the kernel contains WaitForPriorGrid().
   bool Prepare(const void* entry, size_t shared_bytes);
 
-  // The event of a mark, or of a later one that took its place.
+  // The event of a mark, or of a later mark that reuses it.
   cudaEvent_t EventOf(uint64_t mark) const { return events_[mark % kNumEvents]; }
 
   static constexpr int kNumEvents = 16;
@@ -79,9 +79,9 @@ class CudaDevice : public Device {
   cudaEvent_t events_[kNumEvents] = {};
   uint64_t num_marks_ = 0;
   std::unique_ptr<Matmul> matmul_;
-  std::unordered_map<const void*, bool> kernel_waits_;  // What Prepare has returned.
+  std::unordered_map<const void*, bool> kernel_waits_;  // Results of Prepare.
 
-  // Of CopyBatch, in CUDA's form; kept for their memory.
+  // Arguments of CopyBatch in CUDA's form; kept to reuse their memory.
   std::vector<void*> batch_to_;
   std::vector<const void*> batch_from_;
   std::vector<size_t> batch_bytes_;

@@ -1,4 +1,4 @@
-// What libquire_cuda.so is loaded for.
+// The entry point of libquire_cuda.so.
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/open_device.h"

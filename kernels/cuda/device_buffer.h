@@ -9,10 +9,10 @@
 
 namespace quire::cuda {
 
-// Memory of the device that grows when more is wanted, and then loses what it held. The device must outlive it.
+// Device memory that grows on demand. Growing loses the contents. The device must outlive the buffer.
 class DeviceBuffer {
  public:
-  // `what` names the use in the error.
+  // `what` names the buffer's purpose in the error message.
   DeviceBuffer(Device* device, const char* what) : device_(device), what_(what) {}
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -29,11 +29,11 @@ class DeviceBuffer {
 
  private:
   void Grow(size_t bytes) {
-    device_->Synchronize();  // Work that was queued may use the old one.
+    device_->Synchronize();  // Queued work may still use the old memory.
     if (memory_ != nullptr) device_->Free(memory_);
     capacity_ = std::max(bytes, 2 * capacity_);
     memory_ = device_->Allocate(capacity_);
-    if (memory_ == nullptr) memory_ = device_->Allocate(capacity_ = bytes);  // Without any to spare.
+    if (memory_ == nullptr) memory_ = device_->Allocate(capacity_ = bytes);  // Tries again without spare room.
     if (memory_ == nullptr) Fatal("no memory for %s: %zu bytes", what_, capacity_);
   }
 

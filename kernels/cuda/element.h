@@ -5,8 +5,8 @@
 
 #include "kernels/simt/simt.h"
 
-// The 16-bit types that kernels multiply, as template parameters: how two of them lie in a word, and the product of
-// tiles of them.
+// The 16-bit types that the kernels multiply, as template parameters. They define how two elements are packed into a
+// word, and the product of tiles.
 
 namespace quire::cuda {
 

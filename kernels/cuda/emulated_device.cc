@@ -64,14 +64,15 @@ EmulatedDevice::EmulatedDevice() = default;
 EmulatedDevice::~EmulatedDevice() = default;
 
 void* EmulatedDevice::Allocate(size_t bytes) {
-  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)), &std::free);  // Pages come when touched.
+  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)),
+                &std::free);  // The operating system provides pages on first access.
   if (memory == nullptr) return nullptr;
   char* const data = memory.get() + (kAlignment - reinterpret_cast<uintptr_t>(memory.get()) % kAlignment) % kAlignment;
   allocations_.emplace(data, Allocation{std::move(memory), bytes});
   return data;
 }
 
-// Waits, as CUDA does.
+// Waits for queued work, like CUDA.
 void EmulatedDevice::Free(void* memory) {
   Synchronize();
   allocations_.erase(static_cast<char*>(memory));
@@ -109,7 +110,7 @@ void EmulatedDevice::Wait(uint64_t mark) {
   while (num_done_ < mark) DoNext();
 }
 
-// As CUDA treats pageable memory: it is read before the call returns, and written.
+// Treats host memory like CUDA treats pageable memory: it has been read or written when the call returns.
 void EmulatedDevice::Copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   if (IsAllocated(from)) {
@@ -181,11 +182,11 @@ void EmulatedDevice::LaunchNow(const void* entry, int num_threads, size_t shared
   config.num_threads = num_threads;
   config.shared_bytes = shared_bytes;
   config.seed = ++num_launches_;
-  config.landing = simt::CopyLanding(num_launches_ % 3);  // All kinds in turn.
+  config.landing = simt::CopyLanding(num_launches_ % 3);  // Launches use all kinds of landing in turn.
   for (const auto& [data, allocation] : allocations_) {
     if (allocation.bytes == 0) continue;
     config.buffers.push_back(simt::WritableBuffer("memory", const_cast<char*>(data), allocation.bytes).FromPriorGrid());
-    config.buffers.back().has_read_only_parts = true;  // Who writes what is the caller's business.
+    config.buffers.back().has_read_only_parts = true;  // The caller decides which parts are written.
   }
   const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(entry));
   const simt::LaunchReport report = simt::Launch(config, [&] { run(args); });

@@ -12,10 +12,10 @@
 
 namespace quire::cuda {
 
-// A device without a GPU: kernels run in the emulator of simt/, every one of them checked, everything else in plain
-// loops. What is queued is done as late as may be: when somebody waits for it, and piece by piece when somebody looks.
-// A problem that the emulator finds ends the process with its report. Slow, about a millisecond for each block of
-// threads: for tests.
+// A device without a GPU. Kernels run in the emulator of simt/, which checks every one of them; all other work is done
+// in plain loops. Queued work is done as late as possible: all of it when somebody waits for it, and one piece when
+// somebody asks whether it is done. A problem that the emulator finds ends the process with the emulator's report. The
+// device is slow, about a millisecond per thread block, and is meant for tests.
 class EmulatedDevice : public Device {
  public:
   EmulatedDevice();
@@ -38,10 +38,10 @@ class EmulatedDevice : public Device {
   bool IsDone(uint64_t mark) override;
   void Wait(uint64_t mark) override;
 
-  // How often recorded work was queued.
+  // Number of times that recorded work was queued.
   int num_replays() const { return num_replays_; }
 
-  // Elements of both types, heads of 16, 32, 64 and 128, blocks of all sizes.
+  // Supports both element types, heads of 16, 32, 64 and 128, and blocks of all sizes.
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
   void Multiply(const MatmulArgs& args) override;
 
@@ -63,15 +63,15 @@ class EmulatedDevice : public Device {
 
   void Queue(std::function<void()> work);
   void DoNext();
-  // Whether it lies in memory that was allocated here; other memory of the host is what CUDA calls pageable.
+  // Whether the address lies in memory that was allocated here. CUDA calls all other host memory pageable.
   bool IsAllocated(const void* memory) const;
   void MultiplyNow(const MatmulArgs& args);
   void LaunchNow(const void* entry, int num_threads, size_t shared_bytes, const void* args, int num_blocks);
 
-  std::map<const char*, Allocation> allocations_;  // By aligned address.
-  std::unique_ptr<Recording> recording_;           // Null: nothing is recorded.
-  std::deque<std::function<void()>> queue_;        // Not done yet.
-  uint64_t num_queued_ = 0, num_done_ = 0;         // Since the beginning.
+  std::map<const char*, Allocation> allocations_;  // Keyed by aligned address.
+  std::unique_ptr<Recording> recording_;           // Null when nothing is being recorded.
+  std::deque<std::function<void()>> queue_;        // Work that is not done yet.
+  uint64_t num_queued_ = 0, num_done_ = 0;         // Counted since construction.
   uint64_t num_launches_ = 0;
   int num_replays_ = 0;
 };

@@ -3,7 +3,7 @@
 
 namespace quire::cuda {
 
-// What Kernel::entry is on the emulated device: a function that every emulated thread calls.
+// The type of Kernel::entry on the emulated device: a function that every emulated thread calls.
 using EntryFunction = void (*)(const void* args);
 
 struct EmulatedEntry {

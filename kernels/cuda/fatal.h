@@ -6,8 +6,8 @@
 
 namespace quire::cuda {
 
-// Ends the process with one line, made as by printf: for what nobody here can mend. No destructor runs, for they would
-// talk to a device that may be lost.
+// Ends the process with one line, formatted like printf, after an error from which it cannot recover. No destructor
+// runs, because destructors would access a device that may be lost.
 template <typename... Values>
 [[noreturn]] void Fatal(const char* format, Values... values) {
   std::fprintf(stderr, "GPU: ");

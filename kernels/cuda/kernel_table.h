@@ -14,16 +14,16 @@ struct RopeAppendKernelArgs;
 struct SamplingKernelArgs;
 struct SiluMulArgs;
 
-// A kernel in the form that its device starts: the address of a __global__ function, or of a function of the CPU that
+// A kernel in the form in which its device starts it: the address of a __global__ function, or of a CPU function that
 // the emulator calls.
 template <typename Args>
 struct Kernel {
   const void* entry = nullptr;
-  int num_threads = 0;  // Of a block.
+  int num_threads = 0;  // Threads per block.
   size_t shared_bytes = 0;
 };
 
-// All kernels for one type of elements, size of heads and kind of blocks.
+// All kernels for one element type, head size and kind of blocks.
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
   Kernel<AttentionArgs> attention_prefill;

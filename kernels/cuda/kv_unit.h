@@ -6,8 +6,8 @@
 
 namespace quire::cuda {
 
-// The units of a pool. Kernels know the 16 tokens of a full one when they are compiled; those of small ones (1, 2, 4 or
-// 8, which is all of a block) when they run.
+// The units of a pool. A full unit has 16 tokens, which the kernels know at compile time. A small unit is a whole block
+// of 1, 2, 4 or 8 tokens, which they know only at run time.
 enum class UnitSize { kFull, kSmall };
 
 template <UnitSize kSize>
@@ -15,7 +15,8 @@ QUIRE_HOST_DEVICE constexpr int UnitTokens(int block_size) {
   return kSize == UnitSize::kFull ? KvLayout::kUnitTokens : block_size;
 }
 
-// Which unit of a context has the token. A shift, for a division by what is known at run time alone takes registers.
+// Returns the unit of a context that holds the token. It uses a shift, because a division by a run-time value would
+// need more registers.
 template <UnitSize kSize>
 QUIRE_HOST_DEVICE constexpr int UnitIndex(int token, int block_size) {
   const int log2_of_small = (block_size > 1) + (block_size > 2) + (block_size > 4);
@@ -27,18 +28,20 @@ QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
   return kSize == UnitSize::kFull ? block_size / KvLayout::kUnitTokens : 1;
 }
 
-// How K and V of 16-bit elements lie inside a unit of the pool (kv_layout.h), and in shared memory, which is a straight
-// copy of it.
+// The layout of K and V of 16-bit elements inside a unit of the pool (kv_layout.h), and in shared memory, which holds
+// an exact copy of the unit.
 //
 // K, and then V, is a matrix of tokens by head dimensions in chunks of 8 elements, 16 bytes. 8 chunks of a row form a
-// panel row of 128 bytes; a panel has those of all tokens, one after the other, and what is left of a head (head_dim
-// 80: 2 chunks, 96: 4) forms a narrower last panel. Within its panel row a chunk lies where `token` has mixed it, so
-// that the same chunk of 8 consecutive tokens is in 8 different groups of banks: ldmatrix reads it without a conflict.
+// panel row of 128 bytes. A panel holds these rows of all tokens, one after the other. The rest of a head (head_dim 80:
+// 2 chunks, 96: 4) forms a narrower last panel. Within its panel row, a chunk is moved to a place that depends on the
+// token (Mixed). Therefore the same chunk of 8 consecutive tokens is in 8 different groups of banks, and ldmatrix reads
+// it without a conflict.
 //
 // Example: head_dim 128, chunk 9 (elements 72 to 79) of token 3 in a unit of 16 tokens. It is chunk 1 of panel 1, which
-// begins at 8 * 16; row 3, and 1 ^ 3 = 2: place 128 + 24 + 2 = 154.
+// begins at 8 * 16 = 128. Row 3 begins at 3 * 8 = 24 in the panel, and the place in the row is 1 ^ 3 = 2. So the chunk
+// is at 128 + 24 + 2 = 154.
 //
-// kHeadDim: a multiple of 64, or that and 16 or 32.
+// kHeadDim is a multiple of 64, optionally plus 16 or 32.
 template <int kHeadDim>
 struct KvUnit {
   static_assert(kHeadDim % 64 == 0 || kHeadDim % 64 == 16 || kHeadDim % 64 == 32);
@@ -48,17 +51,17 @@ struct KvUnit {
 
   int num_tokens;  // 1, 2, 4, 8 or 16.
 
-  // Of K, and of V.
+  // Number of chunks of K; V has as many.
   QUIRE_HOST_DEVICE constexpr int matrix_chunks() const { return num_tokens * kRowChunks; }
   QUIRE_HOST_DEVICE constexpr int matrix_bytes() const { return matrix_chunks() * kChunkBytes; }
   QUIRE_HOST_DEVICE constexpr int bytes() const { return 2 * matrix_bytes(); }
 
-  // Where a chunk lies, counted in chunks from the start of K or V.
+  // Returns the place of a chunk, counted in chunks from the start of K or V.
   QUIRE_HOST_DEVICE constexpr int Place(int token, int chunk) const {
     const int panel = chunk / kPanelChunks, width = Width(panel);
     return panel * kPanelChunks * num_tokens + token * width + Mixed(token, chunk % kPanelChunks, width);
   }
-  // The opposite of Place.
+  // The inverse of Place.
   QUIRE_HOST_DEVICE constexpr int TokenAt(int place) const {
     const int panel = place / (kPanelChunks * num_tokens);
     return place % (kPanelChunks * num_tokens) / Width(panel);
@@ -75,7 +78,8 @@ struct KvUnit {
     const int left = kRowChunks - panel * kPanelChunks;
     return left < kPanelChunks ? left : kPanelChunks;
   }
-  // Rows of 8, 4 and 2 chunks: so many tokens pass before all banks have been used once.
+  // A row has `width` chunks: 8, 4 or 2. All banks have been used once after 1, 2 or 4 tokens, and after that many
+  // tokens the place changes.
   QUIRE_HOST_DEVICE static constexpr int Mixed(int token, int chunk, int width) {
     return chunk ^ (width == 8 ? token & 7 : width == 4 ? token >> 1 & 3 : token >> 2 & 1);
   }

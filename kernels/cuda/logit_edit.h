@@ -13,7 +13,7 @@ namespace quire::cuda {
 template <int kThreads>
 class LogitEdit {
  public:
-  // Writes the scores of `row`, with everything that the packed row asks for, to edited[row.size].
+  // Writes the scores of `row`, after everything that the packed row requests, to edited[row.size].
   static QUIRE_DEVICE void Run(const SamplingKernelArgs& args, const PackedSamplingRow* packed, const ScoreRow& row,
                                float* edited) {
     const MaskKind mask_kind = simt::LoadGlobal(&packed->mask_kind);
@@ -35,7 +35,7 @@ class LogitEdit {
     return x < -kLargestFloat ? -kLargestFloat : x > kLargestFloat ? kLargestFloat : x;
   }
 
-  // All scores, or -inf for all; whole groups of four, as `edited` has room for them.
+  // Copies all scores, or writes -inf for all. Writes whole groups of four, for which `edited` has room.
   static QUIRE_DEVICE void CopyScores(const ScoreRow& row, bool only_infinities, float* edited) {
     ForEachFour<kThreads>(row, [&](int32_t first, const Scores4& values) {
       if (first >= row.size) return;
@@ -56,7 +56,7 @@ class LogitEdit {
     }
   }
 
-  // The thread that has the first bias of a token adds all of that token, one after another.
+  // The thread that has the first bias of a token adds all biases of that token in order.
   static QUIRE_DEVICE void AddBiases(const TokenBias* biases, int num_biases, float* edited) {
     for (int i = simt::ThreadIndex(); i < num_biases; i += kThreads) {
       const int32_t token = simt::LoadGlobal(&biases[i].token);

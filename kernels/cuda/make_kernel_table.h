@@ -13,16 +13,16 @@
 
 namespace quire::cuda {
 
-// Entry::Of<K>() is the address by which the device starts kernel class K.
+// Entry::Of<K>() returns the address by which the device starts kernel class K.
 template <typename Entry, typename K>
 Kernel<typename K::Args> MakeKernel() {
   return {.entry = Entry::template Of<K>(), .num_threads = K::kThreads, .shared_bytes = K::kSharedBytes};
 }
 
-// Of a block that samples a row, which may be of more than 100,000 tokens. With 1024 the registers do not suffice.
+// Threads of the block that samples a row, which may have more than 100,000 tokens. 1024 would leave too few registers.
 constexpr int kSamplingThreads = 512;
 
-// The kernels with these parameters. Decode has as many buffers as the shared memory of sm_80 holds.
+// Returns the kernels with these parameters. Decode has as many buffers as fit into the shared memory of sm_80.
 template <typename Entry, typename Element, UnitSize kSize, int kHeadDim>
 KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = kHeadDim <= 128 ? 3 : 2;

@@ -61,7 +61,7 @@ cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, const void* 
   const bool has_choice = Choose(shape, w, is_recording, &algorithm);
   if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[shape] = algorithm;
   if (options_.exact) Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
-  // Not the common choice, as there is none or it does not fit: what the library thinks the best here.
+  // There is no common choice, or it does not fit. Use the algorithm that the library considers best for this shape.
   const auto candidates = problem.Candidates(handle_, 1, true);
   if (candidates.empty()) Die(shape, "cuBLASLt has no algorithm for it");
   if (has_choice || !is_recording) algorithms_[shape] = candidates[0];

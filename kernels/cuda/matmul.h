@@ -16,41 +16,44 @@ namespace quire::cuda {
 
 struct MatmulOptions {
   bool exact = false;
-  std::string tuning_cache;  // matmul_cache.h; not used when exact.
+  std::string tuning_cache;  // See matmul_cache.h; not used when exact.
   std::string device_name;
   size_t l2_bytes = 0;
 };
 
 // Multiplication by cuBLASLt on one stream.
 //
-// When not exact, the first use of a shape tries the library's guesses, which takes time and memory for another x and
-// y; all numbers of rows up to a power of two share the fastest. Without that memory the library's first guess has to
-// do. The order in which a row's products are added, and its last bits, depend on the number of rows and on what was
-// the fastest here.
+// When not exact, the first use of a shape tries the library's suggestions. This takes time, and memory for another x
+// and y. All numbers of rows up to the same power of two share the fastest algorithm. If there is no memory for the
+// trial, the library's first suggestion is used. The order in which a row's products are added, and so its last bits,
+// depend on the number of rows and on which algorithm was the fastest on this machine.
 //
-// Exact: one algorithm for any number of rows, the same on equal machines, which adds the depth in one go. It is the
-// first of the library's guesses that had equal bits for a row in a trial, whatever the number of rows and the row's
-// place among them; a machine on which none has ends the process. That this holds for all values and numbers of rows is
-// what one would expect of such an algorithm (a tile of y is computed alike wherever it lies), but NVIDIA does not
-// promise it. Multiplications of thousands of rows are slower, for the algorithm was chosen for few.
+// When exact, one algorithm is used for any number of rows. It is the same on equal machines and adds the whole depth
+// in one go. It is the first of the library's suggestions that gave equal bits for a row in a trial, whatever the
+// number of rows and the row's place among them. The process ends if no algorithm passes. One expects such an algorithm
+// to behave this way for all values and numbers of rows, because a tile of y is computed in the same way wherever it
+// lies, but NVIDIA does not guarantee it. Multiplications of thousands of rows are slower, because the algorithm was
+// chosen for few.
 class Matmul {
  public:
-  // For the current device, which must stay it in all calls.
+  // Works on the current device, which must stay the current one in all calls.
   Matmul(cudaStream_t stream, const MatmulOptions& options);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  // What the bits depend on besides the device. Equal when not exact too, though then bits may differ.
+  // Names everything on which the bits depend besides the device. When not exact, bits may differ despite equal
+  // fingerprints.
   std::string Fingerprint() const;
 
-  // Queues it. While the stream is recorded nothing can be tried: a new shape takes the library's first guess for this
-  // once, and ends the process when exact. Run the shapes once before.
+  // Queues the multiplication. Nothing can be tried while the stream is recorded. A new shape then uses the library's
+  // first suggestion for this call only, and ends the process when exact. Run all shapes once before recording.
   void Multiply(const MatmulArgs& args, bool is_recording);
 
  private:
   cublasLtMatmulAlgo_t AlgorithmFor(const MatmulShape& shape, const void* w, bool is_recording);
-  // The algorithm that numbers of rows have in common; false when none was chosen and none can be now.
+  // Finds the algorithm that several numbers of rows share. Returns false when none was chosen and none can be chosen
+  // now.
   bool Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm);
 
   const MatmulOptions options_;
@@ -58,8 +61,9 @@ class Matmul {
   int driver_version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<MatmulShape, cublasLtMatmulAlgo_t> algorithms_;  // By exact number of rows: known to fit.
-  std::unique_ptr<MatmulCache> choices_;                    // By RowBucket(), or 1 row for all when exact.
+  std::map<MatmulShape, cublasLtMatmulAlgo_t>
+      algorithms_;                        // By exact number of rows; these algorithms are known to fit.
+  std::unique_ptr<MatmulCache> choices_;  // By RowBucket(), or 1 row for all when exact.
 };
 
 }  // namespace quire::cuda

@@ -61,7 +61,7 @@ int RowBucket(int num_rows) {
 MatmulCache::MatmulCache(std::string path, std::string machine) : path_(std::move(path)), machine_(std::move(machine)) {
   if (path_.empty()) return;
   std::ifstream in(path_, std::ios::binary);
-  if (!in) return;  // The first start.
+  if (!in) return;  // This is the first start.
   std::ostringstream text;
   text << in.rdbuf();
   const std::string problem = in ? Parse(text.str()) : "it cannot be read";
@@ -117,7 +117,7 @@ std::string MatmulCache::Format() const {
   return above + FormatEnd(algorithms_.size(), above);
 }
 
-// A reader sees the old file or the new one, never a part.
+// The file is replaced atomically: a reader sees the old file or the new one, never a part.
 void MatmulCache::Write() {
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);

@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// A multiplication (device.h), as far as the choice of its algorithm depends on it.
+// The properties of a multiplication (device.h) on which the choice of its algorithm depends.
 struct MatmulShape {
   int num_rows;
   int num_columns;
@@ -23,14 +23,14 @@ struct MatmulShape {
   auto operator<=>(const MatmulShape&) const = default;
 };
 
-// All numbers of rows up to a power of two, and above the one before, have an algorithm in common: 1, 2, 4, 8, ...
-// Returns that power. REQUIRES: 1 <= num_rows <= 2^30.
+// Numbers of rows between two powers of two share an algorithm. Returns the smallest power of two that is at least
+// num_rows: 1, 2, 4, 8, ... REQUIRES: 1 <= num_rows <= 2^30.
 int RowBucket(int num_rows);
 
-// cublasLtMatmulAlgo_t, which says of itself that it may be stored and used with the same version of the library.
+// Holds a cublasLtMatmulAlgo_t. Its documentation allows storing it for use with the same version of the library.
 using MatmulAlgorithm = std::array<uint64_t, 8>;
 
-// The algorithms that were the fastest on a machine, in memory and in a text file:
+// The fastest algorithms on a machine, in memory and in a text file:
 //
 //   quire matmul algorithms 1
 //   NVIDIA H200, sm_90, cuBLASLt 130000, driver 13000
@@ -38,21 +38,21 @@ using MatmulAlgorithm = std::array<uint64_t, 8>;
 //   ...
 //   end  number of lines between  FNV-1a of all bytes above
 //
-// A file of another machine, or one that is damaged, is as good as none: one line on stderr says so, and the next
-// Insert() writes it anew. Processes that share a file replace it as a whole; the last one wins.
+// A file of another machine and a damaged file are ignored: one line on stderr says so, and the next Insert() writes a
+// new file. Processes that share a file replace it as a whole; the last one wins.
 class MatmulCache {
  public:
-  // Reads the file. `machine` is one line: what the speed of an algorithm depends on. With an empty path there is no
-  // file.
+  // Reads the file. `machine` is one line that names everything on which the speed of an algorithm depends. With an
+  // empty path there is no file.
   MatmulCache(std::string path, std::string machine);
 
-  // Null when there is none. Valid until the next Insert().
+  // Returns null when there is none. Valid until the next Insert().
   const MatmulAlgorithm* Find(const MatmulShape& shape) const;
-  // Keeps it, and replaces the file at once. That it cannot is said on stderr, the first time.
+  // Stores the algorithm and replaces the file at once. The first failure to write is reported on stderr.
   void Insert(const MatmulShape& shape, const MatmulAlgorithm& algorithm);
 
  private:
-  // Takes all of the file, or nothing; returns what is wrong with it, or an empty string.
+  // Takes all of the file or nothing. Returns an error message, or an empty string.
   std::string Parse(const std::string& text);
   std::string Format() const;
   void Write();

@@ -15,7 +15,7 @@ void Prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttri
               "cublasLtMatmulPreferenceSetAttribute(%d)", int(attribute));
 }
 
-// Whether the depth is cut into parts that are added in the end, or may be (negative: as the library likes).
+// Whether the depth is cut into parts that are added at the end, or may be (a negative number lets the library choose).
 bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
   int32_t num_splits = 0;
   uint32_t scheme = 0;
@@ -35,7 +35,7 @@ MatmulProblem::MatmulProblem(const MatmulShape& shape) : adds_to_y_(shape.adds_t
   const cudaDataType_t element = CudaType(shape.element);
   const int n = shape.num_columns, k = shape.depth, m = shape.num_rows;
   CheckCublas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
-  const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not, by default.
+  const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not transposed by default.
   CheckCublas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
               "cublasLtMatmulDescSetAttribute(TRANSA)");
   CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
@@ -48,7 +48,8 @@ std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t han
   cublasLtMatmulPreferenceOpaque_t preference;
   CheckCublas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
   Prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
-  // Parts are kept and added in float32, or there are none. The other schemes keep them in the type of y.
+  // Either the partial sums are kept and added in float32, or there are none. Other schemes would keep them in the type
+  // of y.
   const uint32_t schemes = allows_split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
   Prefer(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
   for (const auto attribute :

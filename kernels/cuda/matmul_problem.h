@@ -11,20 +11,20 @@
 namespace quire::cuda {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-constexpr uint32_t kMatmulAlignment = 16;  // Of x, w and y, in bytes.
+constexpr uint32_t kMatmulAlignment = 16;  // Alignment of x, w and y, in bytes.
 
-// A multiplication in the terms of cuBLASLt, whose matrices are column by column: our y, row by row, is its y^T. So it
-// multiplies y^T [num_columns, num_rows] = w x^T, where w as it lies is the transpose of its first factor.
+// A multiplication in the terms of cuBLASLt, whose matrices are stored by columns. Our y, stored by rows, is its y^T.
+// Therefore it computes y^T [num_columns, num_rows] = w x^T. In its order, our w is the transpose of its first factor.
 class MatmulProblem {
  public:
   explicit MatmulProblem(const MatmulShape& shape);
 
-  // The library's guesses, the best first, at most `count`. All of them add in float32, those that cut the depth and
-  // join the parts (allows_split) as well.
+  // Returns the library's suggestions, the best first, at most `count`. All of them add in float32, including those
+  // that cut the depth and join the parts (allows_split).
   std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
-  // Whether the algorithm can do this.
+  // Whether the algorithm can compute this problem.
   bool Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
-  // Queues it. `workspace` has kWorkspaceBytes.
+  // Queues the multiplication. `workspace` has kWorkspaceBytes.
   cublasStatus_t Run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* x, const void* w,
                      void* y, void* workspace, cudaStream_t stream);
 

@@ -12,18 +12,18 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr int kRuns = 7;                  // Timed, after one that is not.
-constexpr int kGuessedRows = 64;          // The number of rows an algorithm for all of them is chosen for.
-constexpr size_t kTrialBytes = 64 << 20;  // Of y in the trial of such an algorithm.
+constexpr int kRuns = 7;          // Number of timed runs, after one that is not timed.
+constexpr int kGuessedRows = 64;  // The number of rows for which an algorithm for all numbers of rows is requested.
+constexpr size_t kTrialBytes = 64 << 20;  // Size of y in the trial of such an algorithm.
 constexpr size_t kPatternElements = 1 << 20;
 
-// Null when there is not enough.
+// Its memory is null when there is not enough.
 class Scratch {
  public:
   explicit Scratch(size_t bytes) {
     const cudaError_t error = cudaMalloc(&data_, bytes);
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // Forgets it.
+      cudaGetLastError();  // Clears the error.
       data_ = nullptr;
       return;
     }
@@ -57,7 +57,7 @@ size_t YBytes(const MatmulShape& shape) {
   return size_t(shape.num_rows) * shape.num_columns * SizeOf(shape.y_type);
 }
 
-// The same values again and again: the power a GPU draws, and so its clock, depends on the bits it multiplies.
+// The pattern is fixed, because the power draw of a GPU, and so its clock rate, depends on the bits it multiplies.
 void FillRandomly(char* x, size_t bytes, DataType element, cudaStream_t stream) {
   std::vector<uint16_t> pattern(kPatternElements);
   std::mt19937 random(1);
@@ -75,7 +75,7 @@ void FillRandomly(char* x, size_t bytes, DataType element, cudaStream_t stream) 
 
 }  // namespace
 
-// What a trial works with.
+// The memory of a trial.
 struct MatmulTuner::Trial {
   Trial(const MatmulShape& shape, size_t flush_size)
       : x(XBytes(shape)), y(YBytes(shape)), flush_bytes(flush_size), flush(flush_size) {}
@@ -108,7 +108,7 @@ double MatmulTuner::Time(MatmulProblem* problem, const cublasLtMatmulAlgo_t& alg
                          const Trial& trial) const {
   const Event starts[kRuns], ends[kRuns];
   for (int run = -1; run < kRuns; ++run) {
-    // Pushes w out of the cache, and keeps the device busy while the multiplication is queued.
+    // The memset removes w from the cache, and keeps the device busy while the multiplication is queued.
     CheckCuda(cudaMemsetAsync(trial.flush.data(), 0, trial.flush_bytes, stream_), "cudaMemsetAsync");
     if (run >= 0) CheckCuda(cudaEventRecord(starts[run].get(), stream_), "cudaEventRecord");
     const cublasStatus_t answer =

@@ -8,7 +8,7 @@ namespace {
 
 constexpr char kLibrary[] = "libquire_cuda.so";
 
-// The folder of the running program, with a slash behind it.
+// Returns the folder of the running program, with a slash at the end.
 std::string ProgramFolder() {
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
@@ -24,7 +24,7 @@ std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* wh
     *why_not = "this program was built without CUDA: there is no " + path;
     return nullptr;
   }
-  // Never closed: it lives as long as the process.
+  // The library is never closed, because it lives as long as the process.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const open = library != nullptr ? dlsym(library, kOpenCudaDevice) : nullptr;
   if (open == nullptr) {

@@ -9,22 +9,23 @@
 namespace quire::cuda {
 
 struct DeviceOptions {
-  int ordinal = 0;  // Which GPU, as CUDA counts them.
-  // One way to multiply for every number of rows; see Device::Multiply.
+  int ordinal = 0;  // GPU number in the order of CUDA.
+  // Use one way to multiply for every number of rows; see Device::Multiply.
   bool exact = false;
-  // File that keeps what tuning found, from start to start; empty: none.
+  // File that keeps the results of tuning between starts; empty means none.
   std::string tuning_cache;
 };
 
-// Null, and the reason in one line, when there is no such GPU, it is older than sm_80, or the program was built without
-// CUDA.
+// Returns null, and the reason in one line, when there is no such GPU, it is older than sm_80, or the program was built
+// without CUDA.
 //
-// What needs CUDA is a library of its own, libquire_cuda.so beside the program, and is loaded here. So one program runs
-// with and without CUDA; and cuBLAS has 94 KB of thread-local storage, which, linked to the program, is taken out of
-// the stack of every thread: those of the metrics server, of 100 KB, would not start.
+// The code that needs CUDA is in a separate library, libquire_cuda.so beside the program, which is loaded here. There
+// are two reasons. One program runs with and without CUDA. And cuBLAS has 94 KB of thread-local storage, which would be
+// taken out of the stack of every thread if it were linked to the program. The metrics server's threads, with stacks of
+// 100 KB, would not start.
 std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* why_not);
 
-// The same function inside of that library, and its name there.
+// The same function inside that library, and its name there.
 using OpenCudaDeviceFunction = std::unique_ptr<Device>(const DeviceOptions& options, std::string* why_not);
 inline constexpr char kOpenCudaDevice[] = "quire_open_cuda_device";
 

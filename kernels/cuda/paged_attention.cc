@@ -7,9 +7,9 @@
 namespace quire {
 namespace {
 
-constexpr size_t kPlainSharedBytes = 48 << 10;  // What a kernel may have without being asked.
+constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel gets without a special attribute.
 
-// A stream of the current device. After the first error, which it keeps, it does nothing.
+// A stream of the current device. It remembers the first error and does nothing after it.
 class Stream {
  public:
   explicit Stream(cudaStream_t stream) : stream_(stream) {}
@@ -21,7 +21,7 @@ class Stream {
     void* memory = nullptr;
     const cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // Forgets it.
+      cudaGetLastError();  // Clears the error.
       return nullptr;
     }
     Keep(error);
@@ -29,7 +29,7 @@ class Stream {
     return memory;
   }
   void Free(void* memory) { Keep(cudaFreeAsync(memory, stream_)); }
-  // Memory of the host is pageable: CUDA has read or written it when this, or Synchronize, returns.
+  // Host memory is pageable, so CUDA has read it, or written it, when this function or Synchronize returns.
   void Copy(void* to, const void* from, size_t bytes) {
     if (error_ == cudaSuccess) Keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
   }
@@ -37,7 +37,7 @@ class Stream {
     if (error_ == cudaSuccess) Keep(cudaStreamSynchronize(stream_));
   }
 
-  // Null when the device has not enough shared memory.
+  // Returns null when the device does not have enough shared memory.
   const cuda::KernelTable* FindKernels(DataType type, int head_dim, int block_size) {
     const cuda::KernelTable* const table = cuda::FindCompiledKernels(type, head_dim, block_size);
     if (table == nullptr) return nullptr;
@@ -73,7 +73,7 @@ class Stream {
 PagedAttentionStatus paged_attention_cuda_forward(const PagedAttentionArgs& args, cudaStream_t stream) {
   Stream device(stream);
   PagedAttentionStatus status = cuda::PagedAttentionRun<Stream>(args, cuda::RepackBlocksEntry(), &device).Run();
-  // An error has made everything after it meaningless, the status as well.
+  // After an error, all later results are meaningless, including the status.
   if (device.error() != cudaSuccess) {
     return PagedAttentionStatus::Unavailable(std::string("the GPU answered ") + cudaGetErrorName(device.error()) +
                                              ", " + cudaGetErrorString(device.error()));

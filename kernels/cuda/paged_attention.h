@@ -7,13 +7,14 @@
 
 namespace quire {
 
-// paged_attention.h on the current CUDA device, sm_80 or newer: all arrays in its memory, bfloat16 or float16, heads of
-// 32, 64, 80, 96, 128 or 256, at most 64 query heads per KV head, `out` aligned to 4 bytes. Any alignment of the
-// others, and gaps between rows; caches whose rows begin at multiples of 16 bytes are the fastest.
+// The function of kernels/paged_attention.h on the current CUDA device, sm_80 or newer. All arrays are in its memory,
+// in bfloat16 or float16. Heads have 32, 64, 80, 96, 128 or 256 dimensions, and there are at most 64 query heads per KV
+// head. `out` is aligned to 4 bytes. The other arrays may have any alignment and gaps between rows. Caches whose rows
+// begin at multiples of 16 bytes are the fastest.
 //
-// The work is queued on `stream` (null: the default stream), after it has been waited for once: the tables are read
-// back to be checked and planned. So it cannot be captured into a graph. What fails in a kernel shows in later calls of
-// CUDA. Rows without a context become zeros. Thread-safe.
+// The function waits once for `stream` (null: the default stream), because it reads the tables back to check and plan
+// them. Then it queues the work on the stream. Therefore it cannot be captured into a graph. Errors inside a kernel
+// show up in later CUDA calls. Rows without a context become zeros. Thread-safe.
 PagedAttentionStatus paged_attention_cuda_forward(const PagedAttentionArgs& args, cudaStream_t stream);
 
 }  // namespace quire

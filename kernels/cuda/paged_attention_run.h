@@ -15,11 +15,11 @@
 #include "kernels/cuda/repack_blocks.h"
 #include "kernels/paged_attention.h"
 
-// The steps of paged_attention_cuda_forward over any device, so that tests run them on the emulated one.
+// The steps of paged_attention_cuda_forward over any device, so that tests can run them on the emulated one.
 
 namespace quire::cuda {
 
-// Memory of a call. Freed in the order of the device's work.
+// The memory of a call. It is freed in the order of the device's work.
 template <typename Device>
 class CallMemory {
  public:
@@ -30,7 +30,7 @@ class CallMemory {
   CallMemory(const CallMemory&) = delete;
   CallMemory& operator=(const CallMemory&) = delete;
 
-  // Zeros; null, from then on, when there is not enough.
+  // Returns zeroed memory. Returns null when there is not enough, and in all calls after that.
   template <typename T>
   T* Allocate(size_t count) {
     if (is_exhausted_) return nullptr;
@@ -53,7 +53,7 @@ class CallMemory {
   bool is_exhausted_ = false;
 };
 
-// One call. Device: Allocate, Free, Copy (of pageable host memory too), Synchronize, FindKernels and Launch as in
+// One call. Device has Allocate, Free, Copy (also of pageable host memory), Synchronize, FindKernels and Launch as in
 // device.h.
 template <typename Device>
 class PagedAttentionRun {
@@ -83,7 +83,7 @@ class PagedAttentionRun {
   }
 
  private:
-  static constexpr int64_t kMaxGrid = 1 << 16;  // Kernels go round.
+  static constexpr int64_t kMaxGrid = 1 << 16;  // A larger grid is not needed, because kernels loop over the work.
 
   int group_size() const { return int(args_.num_heads / args_.num_kv_heads); }
   int64_t row_elements() const { return args_.num_heads * args_.head_dim; }
@@ -108,7 +108,7 @@ class PagedAttentionRun {
     return {};
   }
 
-  // Reads the tables back.
+  // Reads the tables back to the host.
   PagedAttentionStatus PlanStep() {
     std::vector<int32_t> tables(args_.num_seqs * args_.max_blocks), lens(args_.num_seqs);
     if (args_.block_tables_stride == args_.max_blocks) {
@@ -169,7 +169,7 @@ class PagedAttentionRun {
     std::vector<AttentionItem> items;
     ListLaunches(plan, group_size(), &items, &launches_);
     for (const AttentionLaunch& launch : launches_) ranges_.insert(ranges_.end(), {launch.begin, launch.end});
-    // Of the plan's rows, which are sequences with a context, to those of query and out.
+    // Rows of the plan count only sequences with a context. They are mapped to the rows of query and out.
     std::vector<int32_t> tokens = plan.tokens;
     for (int32_t& token : tokens) token = step_.rows[token];
     ranges_on_device_ = memory_.Upload(ranges_);
@@ -196,7 +196,7 @@ class PagedAttentionRun {
     return attention;
   }
 
-  // The kernels read pairs of elements of rows whose heads follow each other: others are copied, head by head.
+  // The kernels read pairs of elements of rows with contiguous heads. Other queries are copied, head by head.
   void PlaceQueries(AttentionArgs* attention) {
     const auto* const query = static_cast<const uint16_t*>(args_.query);
     const bool is_in_place = uintptr_t(query) % 4 == 0 && args_.query_strides[1] == args_.head_dim &&

@@ -9,11 +9,11 @@
 
 namespace quire::cuda {
 
-// Copies blocks of a cache in the order of paged_attention.h into a layer's pool: block i of the pool is that of
-// used_blocks[i], as far as it is used. Elements of 16 bits.
+// Copies blocks of a cache, in the order of paged_attention.h, into a layer's pool. Block i of the pool is the used
+// part of used_blocks[i]. Elements have 16 bits.
 struct RepackBlocksArgs {
   const uint16_t* key_cache;
-  int64_t key_strides[3];  // In elements: block, token, head.
+  int64_t key_strides[3];  // In elements, from one block, token and head to the next.
   const uint16_t* value_cache;
   int64_t value_strides[3];
   const PagedAttentionStep::UsedBlock* used_blocks;  // [num_blocks]
@@ -21,7 +21,7 @@ struct RepackBlocksArgs {
   int32_t num_blocks;
   int32_t block_size;
   int32_t num_kv_heads;
-  int32_t head_dim;       // One of IsRepackedHeadDim.
+  int32_t head_dim;       // IsRepackedHeadDim(head_dim) is true.
   bool has_aligned_rows;  // Every row of the caches begins at a multiple of 16 bytes.
 };
 
@@ -30,7 +30,7 @@ constexpr bool IsRepackedHeadDim(int64_t head_dim) {
          head_dim == 256;
 }
 
-// A warp has a token of a KV head of a block at a time, a lane chunks of 8 elements.
+// A warp handles one token of a KV head of a block at a time, and a lane handles chunks of 8 elements.
 class RepackBlocksKernel {
  public:
   using Args = RepackBlocksArgs;

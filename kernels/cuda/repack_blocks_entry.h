@@ -7,7 +7,7 @@ namespace quire::cuda {
 
 struct RepackBlocksArgs;
 
-// The kernel as nvcc has compiled it.
+// Returns the kernel that nvcc has compiled.
 Kernel<RepackBlocksArgs> RepackBlocksEntry();
 
 }  // namespace quire::cuda

@@ -17,7 +17,7 @@ struct RmsNormKernelArgs {
   float epsilon;
 };
 
-// A block has a row at a time. Sums are always made in the same order: threads, then warps.
+// A block handles one row at a time. Sums are always added in the same order: threads, then warps.
 template <typename Element>
 class RmsNormKernel {
  public:
@@ -42,13 +42,13 @@ class RmsNormKernel {
     }
     const float factor = simt::ReciprocalSqrt(BlockSum(squares) / float(args.dim) + args.epsilon);
     for (int d = 8 * simt::ThreadIndex(); d < args.dim; d += 8 * kThreads) {
-      Vector8<Element> v = Vector8<Element>::Load(x + d);  // Still in the first-level cache.
+      Vector8<Element> v = Vector8<Element>::Load(x + d);  // The data is still in the first-level cache.
       QUIRE_UNROLL for (int i = 0; i < 8; ++i) v.x[i] *= factor * simt::LoadReadOnly(args.weight + d + i);
       v.Store(y + d);
     }
   }
 
-  // Every thread gets the sum over the block.
+  // Gives every thread the sum over the block.
   static QUIRE_DEVICE float BlockSum(float x) {
     float* const sums = reinterpret_cast<float*>(simt::SharedMemory());
     x = WarpSum(x);

@@ -8,24 +8,25 @@
 
 namespace quire::cuda {
 
-// rope.h on a GPU: per head of Q and K an optional RMS norm and the rotation, and K and V go to their slots.
+// The operation of rope.h on a GPU: for each head of Q and K an optional RMS norm and the rotation, then K and V go to
+// their slots.
 struct RopeAppendKernelArgs {
   uint16_t* qkv;              // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
   const int32_t* positions;   // [num_tokens]
-  const int64_t* slots;       // [num_tokens]; below 0: K and V go nowhere.
+  const int64_t* slots;       // [num_tokens]; for negative slots K and V are not stored.
   const float* rotary_table;  // [positions][2][head_dim / 2]: cosines, then sines, scaled.
   const float* q_norm;        // [head_dim] or null.
   const float* k_norm;        // [head_dim] or null.
   float norm_epsilon;
-  char* kv_pool;  // This layer's.
+  char* kv_pool;  // The pool of this layer.
   int32_t num_tokens;
   int32_t num_heads;
   int32_t num_kv_heads;
   int32_t block_size;
 };
 
-// A warp has a head of a token at a time. Lane c < head_dim / 16 has chunk c of the first half of the head and chunk c
-// of the second, which rotate with each other.
+// A warp handles one head of a token at a time. Lane c < head_dim / 16 holds chunk c of the first half of the head and
+// chunk c of the second half, which are rotated together.
 template <typename Element, UnitSize kSize, int kHeadDim>
 class RopeAppendKernel {
  public:
@@ -38,7 +39,7 @@ class RopeAppendKernel {
     simt::WaitForPriorGrid();
     const int heads = args.num_heads + 2 * args.num_kv_heads;
     const int64_t num_items = int64_t{args.num_tokens} * heads;
-    // All lanes take part in every round, for they add their squares together.
+    // All lanes take part in every round, because they add their squares together.
     for (int64_t i = int64_t{simt::BlockIndex()} * kWarps + simt::WarpIndex(); i < num_items;
          i += int64_t{simt::GridSize()} * kWarps) {
       RunHead(args, int(i / heads), int(i % heads));

@@ -15,7 +15,7 @@ bool RotaryTable::Matches(const float* inv_freq, int half, float scaling) const 
   return inv_freq == inv_freq_ && size_t(half) == frequencies_.size() && scaling == scaling_;
 }
 
-// The angle is rounded to float32, as where the models were trained; its cosine and sine are computed in double.
+// The angle is rounded to float32, as in the training of the models. Its cosine and sine are computed in double.
 const float* RotaryTable::Get(int num_positions) {
   constexpr int kLeastPositions = 4096;
   const size_t half = frequencies_.size();

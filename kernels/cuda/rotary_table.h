@@ -8,23 +8,23 @@
 
 namespace quire::cuda {
 
-// Cosines and sines of a rotary embedding on the device, for as many positions as were needed so far. The device must
-// outlive it.
+// Cosines and sines of a rotary embedding in device memory, for as many positions as were needed so far. The device
+// must outlive the table.
 class RotaryTable {
  public:
-  // inv_freq[0, half) is in memory of the device, and stays there.
+  // inv_freq[0, half) is in device memory and must not change.
   RotaryTable(Device* device, const float* inv_freq, int half, float scaling);
 
   bool Matches(const float* inv_freq, int half, float scaling) const;
 
-  // [at least num_positions][2][half] on the device: cosines, then sines, scaled.
+  // Returns [at least num_positions][2][half] in device memory: cosines, then sines, scaled.
   const float* Get(int num_positions);
 
  private:
   Device* const device_;
   const float* const inv_freq_;
   const float scaling_;
-  std::vector<float> frequencies_;  // What inv_freq_ holds.
+  std::vector<float> frequencies_;  // Host copy of inv_freq_.
   int num_positions_ = 0;
   DeviceBuffer table_;
 };

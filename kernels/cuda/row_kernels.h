@@ -5,21 +5,21 @@
 
 #include "kernels/cuda/vector8.h"
 
-// What is done to rows of activations, element by element.
+// Element-wise operations on rows of activations.
 
 namespace quire::cuda {
 
-// y[i, :] = x[rows[i], :]: token embeddings, and the rows whose logits are wanted.
+// y[i, :] = x[rows[i], :]. Gathers token embeddings, and the rows whose logits are needed.
 struct GatherRowsArgs {
   const uint16_t* x;    // [some rows, dim]
-  const int32_t* rows;  // [num_rows]; below 0: the row written_rows[-1 - row].
+  const int32_t* rows;  // [num_rows]; a negative value means the row written_rows[-1 - row].
   uint16_t* y;          // [num_rows, dim]
   int32_t num_rows;
   int32_t dim;                            // A multiple of 8.
-  const int32_t* written_rows = nullptr;  // By a kernel before this one.
+  const int32_t* written_rows = nullptr;  // Written by an earlier kernel.
 };
 
-// A warp has a row at a time.
+// A warp handles one row at a time.
 class GatherRowsKernel {
  public:
   using Args = GatherRowsArgs;
@@ -73,8 +73,8 @@ class AddBiasKernel {
   }
 };
 
-// y[i, j] = silu(x[i, j]) * x[i, dim + j], where silu(a) = a / (1 + exp(-a)): the middle of a gated MLP whose gate and
-// up matrices were multiplied as one.
+// y[i, j] = silu(x[i, j]) * x[i, dim + j], where silu(a) = a / (1 + exp(-a)).
+// This is the middle of a gated MLP whose gate and up matrices were multiplied as one.
 struct SiluMulArgs {
   const uint16_t* x;  // [num_rows, 2 * dim]
   uint16_t* y;        // [num_rows, dim]

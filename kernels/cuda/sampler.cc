@@ -7,7 +7,7 @@
 namespace quire::cuda {
 namespace {
 
-// Two blocks of threads may share a multiprocessor.
+// Two thread blocks can share a multiprocessor.
 constexpr int kBlocksPerMultiprocessor = 2;
 
 bool IsInVocabulary(int32_t token, int vocab_size) {
@@ -97,7 +97,7 @@ void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
   packed.top_k = row.top_k;
   packed.num_kept = args.vocab_size;
   packed.num_top = std::min({row.num_top, args.max_top, args.vocab_size});
-  // A row that asks for logprobs keeps asking where there is no room for a list.
+  // A row that requests logprobs keeps requesting them if there is no room for a list.
   if (row.num_top >= 0) packed.num_top = std::max(packed.num_top, 0);
   packed.given_token = row.given_token;
   packed.drawn_place = row.drawn_place;
@@ -130,7 +130,7 @@ void Sampler::PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingR
     if (IsInVocabulary(row.biases[i].token, vocab_size)) upload->biases.host[upload->num_biases++] = row.biases[i];
   }
   packed->num_biases = upload->num_biases - packed->first_bias;
-  // The kernel adds the biases of one token in one thread.
+  // The biases are sorted by token, because the kernel adds the biases of one token in one thread.
   std::sort(
       upload->biases.host + packed->first_bias, upload->biases.host + upload->num_biases,
       [](const TokenBias& a, const TokenBias& b) { return a.token != b.token ? a.token < b.token : a.bias < b.bias; });
@@ -139,7 +139,7 @@ void Sampler::PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingR
 void Sampler::PackMasks(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
   packed->first_mask = upload->num_masks;
   int32_t* const masks = upload->masks.host + upload->num_masks;
-  int num_masked = 0;  // Different tokens.
+  int num_masked = 0;  // Counts distinct tokens.
   for (int i = 0; i < row.num_masked; ++i) {
     const int32_t token = row.masked[i];
     if (!IsInVocabulary(token, vocab_size) || is_masked_[token] != 0) continue;

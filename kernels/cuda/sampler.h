@@ -11,23 +11,23 @@
 
 namespace quire::cuda {
 
-// Draws and scores tokens from logits on the device, as kernels/sampling.h says: one upload of what the rows want, one
-// launch, one download. Keeps its buffers, which only grow. Owned by the executor thread.
+// Draws and scores tokens from logits on the device, as kernels/sampling.h specifies. Each call needs one upload of the
+// rows' parameters, one launch and one download. The buffers are kept and only grow. Owned by the executor thread.
 class Sampler {
  public:
-  // Both must outlive this.
+  // Both arguments must outlive this object.
   Sampler(Device* device, const KernelTable* kernels);
 
   // Makes places [0, num_places) for drawn tokens.
   void KeepDrawnTokens(int num_places) { drawn_tokens_.Reserve<int32_t>(num_places); }
-  // On the device: the token drawn last for each place.
+  // Returns the token drawn last for each place, in device memory.
   const int32_t* drawn_tokens() { return drawn_tokens_.Reserve<int32_t>(1); }
 
-  // Queues it all; the results are there at a later mark.
+  // Queues all work. The results are there at a later mark.
   void Run(const SamplingArgs& args);
 
  private:
-  // What is uploaded, and the ends of what is filled so far.
+  // The arrays to upload, and how far they are filled.
   struct Upload {
     UploadArena::Room<PackedSamplingRow> rows;
     UploadArena::Room<TokenPenalty> penalties;
@@ -36,7 +36,8 @@ class Sampler {
     int32_t num_penalties = 0, num_biases = 0, num_masks = 0;
   };
 
-  // Queues the upload of the rows. The arguments that say where they are on the device, without results and scratch.
+  // Queues the upload of the rows. Returns arguments with their device addresses, but without results and scratch
+  // memory.
   SamplingKernelArgs Pack(const SamplingArgs& args, bool* changes_logits);
   void PackRow(const SamplingArgs& args, int index, Upload* upload);
   void PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);

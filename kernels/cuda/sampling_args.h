@@ -5,19 +5,19 @@
 
 #include "kernels/sampling.h"
 
-// What the sampler hands to its kernel: the rows of kernels/sampling.h with everything decided that needs no logits.
+// The arguments of the sampling kernel: the rows of kernels/sampling.h after all decisions that need no logits.
 
 namespace quire::cuda {
 
-// score = score * factor where it is below 0, / factor elsewhere, less the two others.
+// The score is multiplied by `factor` if it is negative, otherwise divided by it. Then the other two are subtracted.
 struct TokenPenalty {
   int32_t token;
   float factor;     // The repetition penalty; 1 for a token that did not occur.
   float frequency;  // frequency_penalty * output_count
-  float presence;   // presence_penalty, 0 without output.
+  float presence;   // presence_penalty, or 0 if the token is not in the output.
 };
 
-// What the masks do. Whether `masked` leaves any token is decided before: here it always does.
+// How the masks are applied. It has been checked before that `masked` leaves a token.
 enum class MaskKind : int32_t { kNone, kAllowed, kMasked };
 
 struct PackedSamplingRow {
@@ -26,29 +26,29 @@ struct PackedSamplingRow {
   int32_t logit_row;
   float temperature;
   float top_p;
-  float log_min_p;         // Of a score that is 0 for the best token; -inf: all.
-  int32_t top_k;           // 0: all.
-  int32_t num_kept;        // How many tokens the masks leave.
+  float log_min_p;         // Threshold on a score relative to the best token; -inf keeps all.
+  int32_t top_k;           // 0 keeps all.
+  int32_t num_kept;        // Number of tokens that the masks leave.
   int32_t num_top;         // At most max_top and vocab_size.
-  int32_t given_token;     // A row with one has no penalties, biases and masks.
+  int32_t given_token;     // A row with a given token has no penalties, biases and masks.
   int32_t num_candidates;  // -1: draw. Otherwise at most num_kept and max_top.
   int32_t first_penalty, num_penalties;
   int32_t first_bias, num_biases;
   int32_t first_mask, num_masks;
   MaskKind mask_kind;
-  int32_t drawn_place;  // In drawn_tokens; -1: nowhere.
+  int32_t drawn_place;  // Index into drawn_tokens; -1: nowhere.
 };
 
 struct SamplingKernelArgs {
   const float* logits;            // [rows of logits, vocab_size]
   const PackedSamplingRow* rows;  // [num_rows]
-  // Of all rows, each row's behind one another. All tokens are in the vocabulary.
-  const TokenPenalty* penalties;  // A token at most once in a row.
-  const TokenBias* biases;        // In a row by ascending token.
+  // Arrays of all rows, one row after the other. All tokens are in the vocabulary.
+  const TokenPenalty* penalties;  // Each token at most once in a row.
+  const TokenBias* biases;        // Sorted by token within a row.
   const int32_t* masks;           // Tokens, each at most once in a row.
   SamplingResult* results;        // [num_rows]
   ScoredCandidate* top;           // [num_rows, max_top]
-  int32_t* drawn_tokens;          // Drawn tokens once more, 0 for a row without an answer.
+  int32_t* drawn_tokens;          // A copy of the drawn tokens by place; 0 for a row without an answer.
   float* scratch;                 // [blocks of the grid, scratch_stride]; null when no row changes its logits.
   int32_t scratch_stride;         // A multiple of 4.
   int32_t num_rows;

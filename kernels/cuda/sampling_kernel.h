@@ -10,13 +10,13 @@
 
 namespace quire::cuda {
 
-// Draws and scores tokens, a row per block of threads at a time. What a row gives depends on its own inputs only, not
-// on the number of threads either: sums are of integers. Passes over the vocabulary:
-//   greedy                     1, the largest logit
-//   plain, min-p               2, the noise of every token that can still win
-//   top-k, top-p               2, as long as what is kept is among the few that the second pass lists
-//   bias, penalties, masks     2 more, and the first does not see them
-//   logprobs                   1 more, and another for a list of the best
+// Draws and scores tokens, one row per thread block at a time. The result of a row depends only on its own inputs and
+// not even on the number of threads, because sums are of integers. Passes over the vocabulary:
+//   greedy                     1, for the largest logit
+//   plain, min-p               2, for the noise of every token that can still win
+//   top-k, top-p               2, if the kept tokens are among the few that the second pass lists
+//   bias, penalties, masks     2 more, because the first pass sees only the raw logits
+//   logprobs                   1 more, and another one for a list of the best
 template <int kBlockThreads>
 class SamplingKernel {
  public:
@@ -28,7 +28,7 @@ class SamplingKernel {
     simt::WaitForPriorGrid();
     for (int row = simt::BlockIndex(); row < args.num_rows; row += simt::GridSize()) {
       RunRow(args, row);
-      simt::SyncBlock();  // The scratch may still be read.
+      simt::SyncBlock();  // Other threads may still read the scratch memory.
     }
     simt::TriggerNextGrid();
   }
@@ -36,13 +36,13 @@ class SamplingKernel {
  private:
   using Block = BlockSelect<kThreads>;
 
-  // How many of the best threads bound what top-p is looked for in.
+  // Rank, among the best tokens of all threads, of the bound for the quick search of top-p.
   static constexpr int kQuickMassRank = kThreads / 8;
   static constexpr uint64_t kNotFinite = ~uint64_t{0};
 
-  // Rank keys of the best tokens of a row; 0 for none.
+  // Rank keys of the best tokens of a row; 0 means none.
   struct Best {
-    uint64_t of_thread;  // Among those that this thread sees.
+    uint64_t of_thread;  // The best among the tokens of this thread.
     uint64_t of_row;     // kNotFinite when there is an infinity or a NaN.
   };
   struct TokenScore {
@@ -75,7 +75,7 @@ class SamplingKernel {
           result.logprob = Logprob(simt::LoadGlobal(logits.x + result.token), score.log_total);
           result.rank = score.rank;
           for (int i = simt::ThreadIndex(); i < num_listed; i += kThreads) {
-            float* const logprob = &top[i].logprob;  // Which this thread has written as a logit.
+            float* const logprob = &top[i].logprob;  // This thread has written it, as a logit.
             simt::StoreGlobal(logprob, Logprob(simt::LoadGlobal(logprob), score.log_total));
           }
         }
@@ -101,13 +101,13 @@ class SamplingKernel {
     simt::StoreGlobal(&to->logprob, logprob);
   }
 
-  // Raw logits are to be finite; edited ones may be -inf.
+  // Raw logits must be finite; edited scores may be -inf.
   template <bool kIsRaw>
   static QUIRE_DEVICE Best FindBest(const ScoreRow& row) {
     float best = MinusInfinity();
     int32_t best_token = -1;
     bool is_finite = true;
-    constexpr int kLoads = 2;  // This pass waits for memory.
+    constexpr int kLoads = 2;  // Two loads at once, because this pass waits for memory.
     ForEachFour<kThreads, kLoads>(row, [&](int32_t first, const Scores4& values) {
       QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
         if (kIsRaw && first + i < row.size && !IsFinite(values.x[i])) is_finite = false;
@@ -118,7 +118,7 @@ class SamplingKernel {
     return {of_thread, Block::Max(is_finite ? of_thread : kNotFinite)};
   }
 
-  // The rank key that the same token has by its score in `row`.
+  // Returns the rank key of the same token with its score in `row`.
   static QUIRE_DEVICE uint64_t Rescored(uint64_t rank_key, const ScoreRow& row) {
     return rank_key == 0 ? 0 : RankKey(row.Score(ScoreOf(rank_key)), TokenOf(rank_key));
   }
@@ -138,8 +138,8 @@ class SamplingKernel {
     return static_cast<float>(static_cast<double>(logit) - log_total);
   }
 
-  // Writes the `count` best tokens of the row, of which there are that many, with their scores; entry i is written by
-  // thread i % kThreads. Returns the best. The list of the block takes a part at a time.
+  // Writes the `count` best tokens of the row, which has at least that many, with their scores. Thread i % kThreads
+  // writes entry i. Returns the best token. The list of the block handles one part at a time.
   static QUIRE_DEVICE int32_t ListBest(const ScoreRow& row, uint64_t thread_best, int count, ScoredCandidate* top) {
     static_assert(Block::kListCapacity % kThreads == 0, "");
     int32_t best = 0;
@@ -165,7 +165,7 @@ class SamplingKernel {
            simt::LoadGlobal(&packed->mask_kind) != MaskKind::kNone;
   }
 
-  // The scores of `row` with bias, penalties and masks, in the scratch of this block.
+  // Computes the scores of `row` with bias, penalties and masks in the scratch memory of this block.
   static QUIRE_DEVICE ScoreRow Edited(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
                                       const ScoreRow& row) {
     float* const edited = args.scratch + int64_t{simt::BlockIndex()} * args.scratch_stride;
@@ -173,7 +173,7 @@ class SamplingKernel {
     return ScoreRow::Raw(edited, row.size);
   }
 
-  // The best candidate, 0 without any.
+  // Returns the best candidate, or 0 when there is none.
   static QUIRE_DEVICE int32_t ListCandidates(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
                                              const ScoreRow& logits, Best best, int count, ScoredCandidate* top) {
     if (count == 0) return 0;
@@ -216,10 +216,10 @@ class SamplingKernel {
     return GumbelMax(packed, row, kept, best_token);
   }
 
-  // --- Gumbel-max. A token wins only if its noise is above winner - score, and noise is at most -ln u: tokens whose u
-  // is too large are passed over before any logarithm.
+  // --- Gumbel-max. A token wins only if its noise is above winner - score, and its noise is at most -ln u. Therefore
+  // tokens with a too large u are skipped before any logarithm.
 
-  // The largest u with which a score may still win; the factor covers all rounding.
+  // Returns the largest u with which a score may still win; the factor covers all rounding errors.
   static QUIRE_DEVICE float LargestWinning(float score, float winner) {
     return simt::Exp2((score - winner) * kLog2E) * 1.001f;
   }

@@ -7,15 +7,15 @@
 #include "kernels/philox.h"
 #include "kernels/simt/simt.h"
 
-// Unrolled loops over a row cost more registers than a thread of 1024 has.
+// Unrolled loops over a row need more registers than a thread of a 1024-thread block has.
 #if defined(__CUDACC__)
 #define QUIRE_NO_UNROLL _Pragma("unroll 1")
 #else
 #define QUIRE_NO_UNROLL
 #endif
 
-// The numbers of sampling: scores of tokens as integers that can be compared, added and selected in any order with one
-// result, and the noise of a draw.
+// The numbers of sampling. Scores of tokens become integers that can be compared, added and selected in any order with
+// the same result. The noise of a draw is here, too.
 
 namespace quire::cuda {
 
@@ -44,14 +44,14 @@ QUIRE_DEVICE bool IsFinite(float x) {
 
 // --- Order
 
-// Larger for larger x, equal for equal x: adding 0 makes one zero of the two.
+// The key is larger for larger x and equal for equal x. Adding 0 makes -0 equal to 0.
 QUIRE_DEVICE uint32_t OrderKey(float x) {
   const uint32_t bits = FloatBits(x + 0.0f);
   return bits ^ (bits >> 31 != 0 ? 0xffffffffu : 0x80000000u);
 }
 
-// A token and its score as one number, different for every token: larger for larger scores, then for smaller ids. So
-// "the best k, ties to the lowest ids" is a threshold.
+// A token and its score as one number that is different for every token. It is larger for larger scores, then for
+// smaller ids. So "the best k, ties to the lowest ids" is a threshold.
 QUIRE_DEVICE uint64_t RankKey(float score, int32_t token) {
   return uint64_t{OrderKey(score)} << 32 | ~static_cast<uint32_t>(token);
 }
@@ -65,19 +65,19 @@ QUIRE_DEVICE float ScoreOf(uint64_t rank_key) {
   return BitsToFloat(key ^ (key >> 31 != 0 ? 0x80000000u : 0xffffffffu));
 }
 
-// No finite score has a smaller key, and -inf, the score of what is masked, has.
+// No finite score has a smaller key, but -inf, the score of masked tokens, has.
 constexpr uint64_t kLowestRankKey = uint64_t{0x00800000u} << 32;
 
 // --- Mass
 
-// exp(score) of a score up to 0 in units of 2^-42: 2^21 tokens have a sum, and it does not depend on their order.
+// exp(score) of a score <= 0 in units of 2^-42. Sums of up to 2^21 tokens fit and do not depend on the order.
 constexpr float kMassUnits = 4398046511104.0f;
 
 QUIRE_DEVICE uint64_t Mass(float score) {
   return static_cast<uint64_t>(simt::Exp2(score * kLog2E) * kMassUnits);
 }
 
-// ln x for normal x > 0, operation by operation the Log of cpu/vector_math.h.
+// Computes ln x for normal x > 0, with the same operations as Log of cpu/vector_math.h.
 QUIRE_DEVICE float Log(float x) {
   const int32_t bits = static_cast<int32_t>(FloatBits(x));
   const int32_t exponent = (bits - 0x3f3504f3) >> 23;
@@ -97,7 +97,7 @@ QUIRE_DEVICE float Log(float x) {
   return __builtin_fmaf(e, 0.693359375f, r + tail);
 }
 
-// ln of a sum of masses, which is at least 1. With sum = f + d, f in float32: ln f + d / f.
+// Computes ln of a sum of masses, which is at least 1. With sum = f + d, f in float32, it is ln f + d / f.
 QUIRE_DEVICE double LogOfMass(uint64_t mass) {
   const double sum = static_cast<double>(mass) / static_cast<double>(kMassUnits);
   const float f = static_cast<float>(sum);
@@ -115,7 +115,7 @@ QUIRE_DEVICE float Uniform(uint32_t word) {
   return u < 0.99999994f ? u : 0.99999994f;
 }
 
-// -ln(-ln(1 - u)), as cpu/sampling_kernel.h computes it: the same bits.
+// Computes -ln(-ln(1 - u)) with the same bits as cpu/sampling_kernel.h.
 QUIRE_DEVICE float GumbelNoise(float u) {
   const float w = 1.0f - u;
   return -Log(((w - 1.0f) + u) / w - Log(w));
@@ -127,12 +127,12 @@ QUIRE_DEVICE PhiloxBlock DrawWords(uint64_t seed, uint32_t position, int32_t tok
 
 // --- Rows of scores
 
-// Four consecutive tokens.
+// The scores of four consecutive tokens.
 struct Scores4 {
   float x[4];
 };
 
-// The scores of a row: ((x - high) - low) / divisor, finite where x is finite. Masked tokens are -inf and stay it.
+// The scores of a row: ((x - high) - low) / divisor, finite where x is finite. Masked tokens are -inf and stay -inf.
 struct ScoreRow {
   const float* x;  // [size]
   int32_t size;
@@ -145,7 +145,7 @@ struct ScoreRow {
     if (divisor != 1) score /= divisor;
     return value < -kLargestFloat || score >= -kLargestFloat ? score : -kLargestFloat;
   }
-  // As they lie in memory, from `first` on, a multiple of 4; -inf behind the end.
+  // Loads four raw values from `first` on, a multiple of 4. Values behind the end are -inf.
   QUIRE_DEVICE Scores4 Load(int32_t first) const {
     Scores4 result;
     if (reinterpret_cast<uintptr_t>(x) % 16 == 0 && first + 4 <= size) {
@@ -160,8 +160,8 @@ struct ScoreRow {
   }
 };
 
-// Calls visit(first token, its four values) for all of the row, each thread of the block for its own part in ascending
-// order, kLoads times four at once.
+// Calls visit(first token, its four values) for the whole row. Each thread of the block visits its own part in
+// ascending order, and loads kLoads groups of four at once.
 template <int kThreads, int kLoads = 1, typename Visit>
 QUIRE_DEVICE void ForEachFour(const ScoreRow& row, const Visit& visit) {
   constexpr int kStride = 4 * kThreads;

@@ -9,10 +9,9 @@
 
 namespace quire::cuda {
 
-// Arrays of the host on their way to the device: collected in pinned memory, and copied in one piece. Keeps its memory
-// from use to use. The device's is one piece, whose address changes only when it grows; of the host's there are two, so
-// that the next arrays may be collected while the device still has those before them to copy. The device must outlive
-// it.
+// Collects host arrays in pinned memory and copies them to the device in one piece. The memory is reused. There is one
+// piece of device memory, whose address changes only when it grows. There are two pieces of host memory, so that the
+// next arrays can be collected while the device still has to copy the previous ones. The device must outlive the arena.
 class UploadArena {
  public:
   explicit UploadArena(Device* device) : device_(device) {}
@@ -20,16 +19,16 @@ class UploadArena {
   UploadArena& operator=(const UploadArena&) = delete;
   ~UploadArena() { FreeMemory(); }
 
-  // Forgets the arrays; work that was queued before goes on reading them. Makes room for `bytes`.
+  // Forgets the arrays and makes room for `bytes`. Work that was queued before can still read the old arrays.
   void Begin(size_t bytes);
 
-  // The room that an array needs.
+  // Returns the room that an array needs.
   template <typename T>
   static constexpr size_t BytesFor(size_t count) {
     return (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  // Room for an array: where to write it now, and where it is on the device for what is queued after Upload.
+  // Room for an array: the place to write it now, and its place on the device for work that is queued after Upload.
   // REQUIRES: Begin has made room for it.
   template <typename T>
   struct Room {
@@ -41,7 +40,7 @@ class UploadArena {
     const size_t at = Take(BytesFor<T>(count));
     return {reinterpret_cast<T*>(sides_[side_].host + at), reinterpret_cast<const T*>(on_device_ + at)};
   }
-  // Copies an array there, with room for `capacity` values if that is more; returns where it is on the device.
+  // Copies an array there, with room for at least `capacity` values. Returns its place on the device.
   template <typename T>
   const T* Add(const T* values, size_t count, size_t capacity = 0) {
     const Room<T> room = Add<T>(count > capacity ? count : capacity);
@@ -57,11 +56,11 @@ class UploadArena {
 
   struct Side {
     char* host = nullptr;
-    bool is_used = false;  // A copy from it was queued,
-    uint64_t mark = 0;     // before this.
+    bool is_used = false;  // Whether a copy from it has been queued.
+    uint64_t mark = 0;     // The mark after that copy.
   };
 
-  size_t Take(size_t bytes);  // Where the room begins.
+  size_t Take(size_t bytes);  // Returns the offset of the room.
   void FreeMemory();
 
   Device* const device_;

@@ -7,7 +7,7 @@
 
 namespace quire::cuda {
 
-// Eight consecutive 16-bit elements, what a thread loads and stores at once (16 bytes, aligned), as float32.
+// Eight consecutive 16-bit elements as float32. A thread loads and stores them at once (16 bytes, aligned).
 template <typename Element>
 struct Vector8 {
   float x[8];
@@ -29,7 +29,7 @@ struct Vector8 {
   }
 };
 
-// Every lane gets the sum over the warp: always in the same order.
+// Gives every lane the sum over the warp, always added in the same order.
 QUIRE_DEVICE float WarpSum(float x) {
   QUIRE_UNROLL for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) x += simt::ShuffleXor(x, mask);
   return x;

@@ -5,7 +5,8 @@ namespace {
 
 constexpr uint32_t kMajorVersion = 1;
 
-// __dlpack_device__() of the array, which is asked before __dlpack__ for the sake of its stream.
+// Calls __dlpack_device__() of the array. This comes before __dlpack__, because the device decides whether a stream is
+// passed.
 bool AskDevice(PyObject* array, dlpack::Device* device) {
   PyObject* const answer = PyObject_CallMethod(array, "__dlpack_device__", nullptr);
   if (answer == nullptr) return false;
@@ -19,7 +20,7 @@ bool AskDevice(PyObject* array, dlpack::Device* device) {
   return is_ok;
 }
 
-// The number by which __dlpack__ knows a CUDA stream: 0 is not one, 1 is the legacy default stream.
+// Returns the number that __dlpack__ uses for a CUDA stream. 0 is not a valid number; 1 is the legacy default stream.
 PyObject* StreamNumber(void* stream) {
   return stream == nullptr ? PyLong_FromLong(1) : PyLong_FromVoidPtr(stream);
 }
@@ -44,7 +45,7 @@ PyObject* CallDlpack(PyObject* array, bool asks_version, bool has_stream, void* 
   return capsule;
 }
 
-// Turns a refusal to export, which names no argument, into one that does.
+// Replaces a refusal to export, which names no argument, by an error that names one.
 void ExplainRefusal(const char* name) {
   if (!PyErr_ExceptionMatches(PyExc_BufferError)) return;
   PyObject *type, *value, *traceback;
@@ -68,7 +69,7 @@ bool BorrowedTensor::Borrow(PyObject* array, const char* name, void* stream) {
   if (!AskDevice(array, &device)) return false;
   const bool has_stream = device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
   PyObject* capsule = CallDlpack(array, true, has_stream, stream);
-  if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {  // It does not know max_version.
+  if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {  // The array does not know max_version.
     PyErr_Clear();
     capsule = CallDlpack(array, false, has_stream, stream);
   }
@@ -81,7 +82,7 @@ bool BorrowedTensor::Borrow(PyObject* array, const char* name, void* stream) {
   return is_ok;
 }
 
-// From here on the tensor is ours, and ours to give back.
+// From here on this object owns the tensor and must release it.
 bool BorrowedTensor::Take(PyObject* capsule) {
   using dlpack::ManagedTensor, dlpack::VersionedManagedTensor;
   if (PyCapsule_IsValid(capsule, VersionedManagedTensor::kName)) {
@@ -117,7 +118,7 @@ int64_t BorrowedTensor::stride(int dimension) const {
 
 bool BorrowedTensor::has_contiguous_rows() const {
   for (int i = 0; i < num_dimensions(); ++i) {
-    if (size(i) == 0) return true;  // Strides of empty arrays mean nothing.
+    if (size(i) == 0) return true;  // The strides of empty arrays have no meaning.
   }
   const int last = num_dimensions() - 1;
   return size(last) == 1 || stride(last) == 1;

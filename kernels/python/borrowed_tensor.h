@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// An array that another library lends through DLPack, until this is destroyed. Needs the GIL.
+// An array that another library lends through DLPack. The loan ends when this object is destroyed. Needs the GIL.
 class BorrowedTensor {
  public:
   BorrowedTensor() = default;
@@ -18,14 +18,15 @@ class BorrowedTensor {
   BorrowedTensor(const BorrowedTensor&) = delete;
   BorrowedTensor& operator=(const BorrowedTensor&) = delete;
 
-  // Borrows what `array` exports; `name` is for messages. On a GPU its producer makes `stream` wait for what it has
-  // queued. False, and a Python exception, when it cannot. REQUIRES: nothing has been borrowed yet.
+  // Borrows the array that `array` exports; `name` is used in messages. On a GPU, the producer makes `stream` wait for
+  // the work that it has queued. Returns false and sets a Python exception on failure. REQUIRES: nothing has been
+  // borrowed yet.
   bool Borrow(PyObject* array, const char* name, void* stream);
 
   int num_dimensions() const { return tensor_->num_dimensions; }
   int64_t size(int dimension) const { return tensor_->shape[dimension]; }
   int64_t stride(int dimension) const;  // In elements.
-  // Elements that follow each other in the last dimension do so in memory.
+  // Whether consecutive elements of the last dimension are adjacent in memory.
   bool has_contiguous_rows() const;
   void* data() const { return static_cast<char*>(tensor_->data) + tensor_->byte_offset; }
   dlpack::Device device() const { return tensor_->device; }
@@ -38,7 +39,7 @@ class BorrowedTensor {
   bool Take(PyObject* capsule);
 
   std::string name_;
-  const dlpack::Tensor* tensor_ = nullptr;  // Of one of these.
+  const dlpack::Tensor* tensor_ = nullptr;  // Points into one of the following two.
   dlpack::ManagedTensor* managed_ = nullptr;
   dlpack::VersionedManagedTensor* versioned_ = nullptr;
 };

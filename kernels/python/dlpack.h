@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-// The structures by which Python libraries lend each other arrays, as the DLPack specification 1.0 lays them out
-// (dmlc.github.io/dlpack): the parts that this module uses.
+// The structures by which Python libraries lend arrays to each other. They follow the DLPack specification 1.0
+// (dmlc.github.io/dlpack), as far as this module uses it.
 //
-// x.__dlpack__() returns a capsule that owns a managed tensor. It is named "dltensor", or "dltensor_versioned" when the
-// tensor is a versioned one, which the consumer asks for by max_version=(1, 0). The consumer renames it to "used_..."
-// and calls the tensor's deleter once, when it no longer reads the memory. A capsule that dies under its first name
-// calls the deleter itself.
+// x.__dlpack__() returns a capsule that owns a managed tensor. The capsule's name is "dltensor", or
+// "dltensor_versioned" for a versioned tensor, which the consumer requests with max_version=(1, 0). The consumer
+// renames the capsule to "used_..." and calls the tensor's deleter once, when it no longer reads the memory. A capsule
+// that is destroyed under its first name calls the deleter itself.
 namespace quire::dlpack {
 
 constexpr int32_t kCpu = 1, kCuda = 2, kCudaManaged = 13;               // Device types.
@@ -23,7 +23,7 @@ struct Device {
 struct ElementType {
   uint8_t code;
   uint8_t bits;
-  uint16_t lanes;  // 1 but for vectors.
+  uint16_t lanes;  // 1 except for vectors.
 };
 
 struct Tensor {
@@ -32,11 +32,11 @@ struct Tensor {
   int32_t num_dimensions;
   ElementType type;
   int64_t* shape;
-  int64_t* strides;      // In elements; null: row-major without gaps.
-  uint64_t byte_offset;  // From `data` to the first element.
+  int64_t* strides;      // In elements; null means row-major and contiguous.
+  uint64_t byte_offset;  // Distance from `data` to the first element.
 };
 
-// Before 1.0.
+// The form of DLPack versions before 1.0.
 struct ManagedTensor {
   static constexpr const char* kName = "dltensor";
   static constexpr const char* kUsedName = "used_dltensor";
@@ -51,7 +51,7 @@ struct VersionedManagedTensor {
   static constexpr const char* kUsedName = "used_dltensor_versioned";
 
   struct {
-    uint32_t major;  // Another one has another layout behind `deleter`.
+    uint32_t major;  // With another major version, the fields after `deleter` have a different layout.
     uint32_t minor;
   } version;
   void* context;

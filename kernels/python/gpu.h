@@ -5,14 +5,14 @@
 
 #include "kernels/paged_attention.h"
 
-// What the module needs of GPUs: gpu_cuda.cc with the CUDA part, gpu_none.cc without.
+// The GPU functions that the module needs. gpu_cuda.cc implements them with CUDA; gpu_none.cc is for builds without it.
 namespace quire::gpu {
 
-// Arrays on GPU `device`. Done when it returns, for then the arrays go back to their libraries; in the order of
-// `stream`, a cudaStream_t.
+// Runs the step on arrays of GPU `device`, in the order of `stream`, a cudaStream_t. The work is finished on return,
+// because the arrays are then returned to their libraries.
 PagedAttentionStatus Forward(const PagedAttentionArgs& args, int device, void* stream);
 
-// Null when there is no memory or no GPU.
+// Returns null when there is no memory or no GPU.
 void* Allocate(int device, size_t bytes);
 void Free(int device, void* memory);
 

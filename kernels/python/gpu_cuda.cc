@@ -6,7 +6,7 @@
 namespace quire::gpu {
 namespace {
 
-// Makes a device the current one of the thread for a while.
+// Makes a device the thread's current one while this object exists.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {

@@ -10,9 +10,9 @@
 namespace quire {
 namespace {
 
-constexpr size_t kAlignment = 256;  // As DLPack asks for.
+constexpr size_t kAlignment = 256;  // DLPack asks for this alignment.
 
-// Shared by the Python object and its borrowers, who may outlive the interpreter.
+// Memory that the Python object and its borrowers share. The borrowers may outlive the interpreter.
 struct Storage {
   std::vector<int64_t> shape, strides;
   dlpack::ElementType type;
@@ -35,7 +35,7 @@ void DeleteManaged(Managed* managed) {
   delete managed;
 }
 
-// Of a capsule that nobody has consumed.
+// Destructor of capsules: deletes the tensor of a capsule that nobody has consumed.
 template <typename Managed>
 void DeleteCapsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, Managed::kName)) return;
@@ -72,7 +72,8 @@ PyObject* Dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
                                    &max_version, &device, &copy)) {
     return nullptr;
   }
-  const SharedStorage& storage = StorageOf(self);  // No stream has to wait: forward has done all of its work.
+  const SharedStorage& storage =
+      StorageOf(self);  // No stream has to wait, because forward has finished all of its work.
   if (copy == Py_True) {
     PyErr_SetString(PyExc_BufferError, "this array makes no copies");
     return nullptr;
@@ -139,7 +140,7 @@ SharedStorage NewStorage(const BorrowedTensor& like) {
   storage->strides.resize(storage->shape.size());
   int64_t stride = 1;
   for (size_t i = storage->shape.size(); i-- > 0; stride *= storage->shape[i]) storage->strides[i] = stride;
-  bytes = (bytes + kAlignment) / kAlignment * kAlignment;  // At least one element.
+  bytes = (bytes + kAlignment) / kAlignment * kAlignment;  // Room for at least one element.
   storage->data =
       storage->is_on_cpu() ? std::aligned_alloc(kAlignment, bytes) : gpu::Allocate(storage->device.index, bytes);
   if (storage->data == nullptr) throw std::bad_alloc();

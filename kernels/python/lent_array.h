@@ -8,13 +8,13 @@
 
 namespace quire {
 
-// The Python type of an array in memory of this module, on the CPU or a GPU, that other libraries borrow through
-// __dlpack__ and __dlpack_device__. Its memory lives as long as it or any borrower. New reference; null and an
-// exception on failure.
+// Makes the Python type of arrays in this module's own memory, on the CPU or a GPU. Other libraries borrow them through
+// __dlpack__ and __dlpack_device__. The memory lives until the array and all borrowers are gone. Returns a new
+// reference, or null with an exception on failure.
 PyObject* MakeLentArrayType();
 
-// An array of that type with the shape, element type and device of `like`, without gaps. Null, and a Python exception,
-// when there is no memory.
+// Makes a contiguous array of that type with the shape, element type and device of `like`. Returns null and sets a
+// Python exception when there is no memory.
 PyObject* NewLentArray(PyObject* lent_array_type, const BorrowedTensor& like);
 
 }  // namespace quire

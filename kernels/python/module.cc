@@ -1,5 +1,5 @@
-// The extension module paged_attention._kernels: takes arrays through DLPack, checks what they are, and calls the
-// forward functions. paged_attention/__init__.py is what users import.
+// The extension module paged_attention._kernels. It takes arrays through DLPack, checks them, and calls the forward
+// functions. Users import paged_attention/__init__.py.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -61,10 +61,10 @@ std::string Name(dlpack::Device device) {
   return "DLPack device (" + Text(device.type) + ", " + Text(device.index) + ")";
 }
 
-// The arrays of a call, borrowed, and the argument struct that points into them.
+// The borrowed arrays of a call, and the argument struct that points into them.
 class Call {
  public:
-  // All three return false and set an exception on what is wrong.
+  // These three return false and set an exception on an error.
   bool Borrow(PyObject* const* arrays, void* stream);
   bool SetNumbers(PyObject* block_size, PyObject* max_context_len, PyObject* scale);
   bool SetArrays();
@@ -127,7 +127,7 @@ bool Call::SetNumbers(PyObject* block_size, PyObject* max_context_len, PyObject*
   return PyErr_Format(PyExc_TypeError, "scale is %R, must be a number or None", scale) != nullptr;
 }
 
-// Number of dimensions, device, and a last dimension without gaps.
+// Checks the number of dimensions, the device, and that the last dimension is contiguous.
 bool Call::CheckForm(int input) const {
   const BorrowedTensor& tensor = tensors_[input];
   const int last = kNumDimensions[input] - 1;
@@ -209,7 +209,7 @@ bool Call::SetArrays() {
 }
 
 // forward(out, query, key_cache, value_cache, block_tables, context_lens, block_size, max_context_len, scale, stream).
-// The first six are pairs: what exports the array, and whether its 16-bit words are bfloat16.
+// The first six are pairs: an object that exports the array, and whether its 16-bit words are bfloat16.
 PyObject* Forward(PyObject* /*module*/, PyObject* arguments) {
   PyObject *arrays[kNumInputs], *block_size, *max_context_len, *scale;
   unsigned long long stream_number = 0;

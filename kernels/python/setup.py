@@ -17,10 +17,10 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# As in cmake/library.cmake.
+# The flags of cmake/library.cmake.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off"]
 
-# As in kernels/CMakeLists.txt: file, flags.
+# The files of kernels/CMakeLists.txt with their flags.
 SOURCES = {
     "attention_plan.cc": [],
     "paged_attention.cc": [],
@@ -53,7 +53,7 @@ def find_nvcc():
     return shutil.which("nvcc", path=os.path.join(home, "bin") if home else None)
 
 
-# As in kernels/cuda/CMakeLists.txt.
+# The flags of kernels/cuda/CMakeLists.txt.
 NVCC = find_nvcc()
 NVCC_FLAGS = ["-std=c++17", "-O3", "-DNDEBUG", "-Xcompiler=-fPIC", "-Xcompiler=-fvisibility=hidden"]
 NVCC_FLAGS += ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[compute_90,sm_90]"]

@@ -18,8 +18,8 @@ torch = None
 if importlib.util.find_spec("torch"):
     import torch
 
-# Relative to the largest value. float32 sums in float32; the others round the result, and bfloat16 may round queries
-# and weights too.
+# Tolerances are relative to the largest value. With float32 the sums are float32. The other types round the result, and
+# bfloat16 may also round queries and weights.
 TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
 
 
@@ -77,7 +77,7 @@ class Case:
         if self.dtype != "bfloat16":
             arrays = [a.astype(self.dtype) for a in (self.query, self.key, self.value)]
             return forward(*arrays, self.tables, self.lens, self.block, longest, **options).astype(np.float32)
-        # NumPy has no bfloat16: its words.
+        # NumPy has no bfloat16, so the arrays hold its 16-bit words.
         with np.errstate(invalid="ignore"):
             words = [to_bfloat16_words(a) for a in (self.query, self.key, self.value)]
         out = np.empty_like(words[0])
@@ -204,7 +204,7 @@ class PagedAttentionTest(unittest.TestCase):
         for version in (None, (0, 8), (1, 0), (2, 0)):
             capsule = out.__dlpack__(max_version=version, stream=None, dl_device=(1, 0), copy=False)
             self.assertIn("dltensor_versioned" if version and version[0] else 'dltensor"', repr(capsule))
-            del capsule  # Nobody has consumed it.
+            del capsule  # The capsule has not been consumed.
         with self.assertRaises(BufferError):
             out.__dlpack__(copy=True)
         with self.assertRaisesRegex(BufferError, r"is on device \(1, 0\) and does not move to \(2, 0\)"):
@@ -213,7 +213,7 @@ class PagedAttentionTest(unittest.TestCase):
             type(out)()
         del out
         gc.collect()
-        np.testing.assert_array_equal(view, case.run())  # The memory lives on.
+        np.testing.assert_array_equal(view, case.run())  # The view keeps the memory alive.
 
     def test_nothing_stays_borrowed(self):
         case = Case([5])

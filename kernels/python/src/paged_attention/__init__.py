@@ -62,6 +62,6 @@ def _exported(array):
     """`array` in a form that its library exports, and whether its 16-bit words are to be taken as bfloat16."""
     if getattr(array, "requires_grad", False):
         return array.detach(), False
-    if type(array).__module__ == "numpy" and array.dtype.name == "bfloat16":  # Of the package ml_dtypes.
+    if type(array).__module__ == "numpy" and array.dtype.name == "bfloat16":  # The package ml_dtypes defines this type.
         return array.view("uint16"), True
     return array, False
