@@ -12,9 +12,10 @@
 
 namespace quire::simt {
 
-// Counts the barriers of a block, which are all that orders the accesses of its threads. An access carries the count at
-// its time as its stamp. Since barriers always take a whole warp or the whole block, one number per warp and one for
-// the block say exactly which accesses came before the last barrier that two threads have in common.
+// Counts the barriers of a block. Barriers are the only thing that orders the accesses of the block's threads. An
+// access is stamped with the count at its time. A barrier always includes a whole warp or the whole block. Therefore
+// one number per warp and one for the block tell exactly which accesses came before the last barrier that two threads
+// share.
 class BarrierClock {
  public:
   explicit BarrierClock(int num_warps) : warp_start_(num_warps, 1) {}
@@ -25,7 +26,7 @@ class BarrierClock {
 
   void OnBlockBarrier() { block_start_ = ++now_; }
   void OnWarpBarrier(int warp) { warp_start_[warp] = ++now_; }
-  // A new block begins.
+  // Starts a new block.
   void Reset() {
     now_ = block_start_ = 1;
     std::fill(warp_start_.begin(), warp_start_.end(), 1);
@@ -33,11 +34,11 @@ class BarrierClock {
 
  private:
   uint32_t now_ = 1;
-  uint32_t block_start_ = 1;          // The count after the last barrier of the block,
-  std::vector<uint32_t> warp_start_;  // and of each warp alone. [num_warps]
+  uint32_t block_start_ = 1;          // The count after the last barrier of the block.
+  std::vector<uint32_t> warp_start_;  // [num_warps], the count after each warp's own last barrier.
 };
 
-// Who makes an access. LoadMatrix4 reads for the whole warp: such a read is nobody's own.
+// The thread that makes an access. LoadMatrix4 reads for the whole warp, so its reads belong to no single thread.
 struct Accessor {
   int thread;
   bool whole_warp;
@@ -46,16 +47,16 @@ struct Accessor {
   int warp() const { return thread / kWarpSize; }
 };
 
-// The accesses of one kind by threads of one block to a granule of memory, as far as a later access can collide with
-// them: those since the last barrier of the block, summed up without loss. If several warps took part, anyone collides.
-// If one did, other warps collide, and a lane of the same warp unless it was the only one since the warp's last
-// barrier.
+// Summary of the accesses of one kind by one block's threads to a granule of memory, since the last barrier of the
+// block. It keeps exactly what is needed to decide whether a later access collides with them. If several warps took
+// part, every later access collides. If one warp did, the accesses of other warps collide. An access of the same warp
+// collides if another lane has accessed the granule since the warp's last barrier.
 struct AccessSummary {
   static constexpr uint16_t kSeveralThreads = 0xffff;
   static constexpr uint8_t kSeveralWarps = 0xff;
 
-  Place place;         // Of the last one.
-  uint32_t stamp = 0;  // Of the last one; 0: never.
+  Place place;         // The place of the last access.
+  uint32_t stamp = 0;  // The stamp of the last access; 0 means never.
   uint16_t thread = 0;
   uint8_t warp = 0;
 
@@ -65,7 +66,8 @@ struct AccessSummary {
     return stamp >= clock.warp_start(by.warp()) && (thread != by.thread || by.whole_warp);
   }
 
-  // Forgets the earlier ones: for an access that would have collided with them.
+  // Forgets the earlier accesses. It is used for an access that has been checked against them: either it is ordered
+  // after them, or the race has been reported.
   void Set(const Accessor& by, const BarrierClock& clock) {
     thread = by.whole_warp ? kSeveralThreads : static_cast<uint16_t>(by.thread);
     warp = static_cast<uint8_t>(by.warp());
@@ -83,16 +85,16 @@ struct AccessSummary {
   }
 };
 
-// What threads of one block did to a granule of memory.
+// The accesses of one block's threads to a granule of memory.
 struct AccessHistory {
   AccessSummary writes;
   AccessSummary reads;
-  bool is_atomic = false;  // The writes were atomics, which do not collide with each other.
+  bool is_atomic = false;  // Whether the writes were atomics, which do not collide with each other.
   bool is_initialized = false;
-  bool is_in_flight = false;  // An asynchronous copy, the last write, is on its way here.
+  bool is_in_flight = false;  // Whether the last write was an asynchronous copy that has not landed yet.
 };
 
-// A History for every byte of a piece of memory, kept once per 4-byte word until part of the word is accessed alone.
+// A History for every byte of a piece of memory. It is kept per 4-byte word until a part of the word is accessed alone.
 template <typename History>
 class HistoryMap {
  public:
@@ -135,7 +137,7 @@ class HistoryMap {
   }
 
   std::vector<History> words_;
-  std::vector<int32_t> split_;  // Where in bytes_ the histories of the word's bytes are, or kNotSplit.
+  std::vector<int32_t> split_;  // Index in bytes_ of the histories of the word's bytes, or kNotSplit.
   std::vector<std::array<History, kWordBytes>> bytes_;
 };
 

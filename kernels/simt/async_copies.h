@@ -9,10 +9,10 @@
 
 namespace quire::simt {
 
-// 16 bytes on their way from global to shared memory.
+// A copy of 16 bytes in flight from global to shared memory.
 struct AsyncCopy {
   char* to;
-  const char* from;  // Null: zeros.
+  const char* from;  // Null writes zeros.
   Place place;
   int64_t group = 0;
   bool has_landed = false;
@@ -20,15 +20,15 @@ struct AsyncCopy {
   void Land();
 };
 
-// The copies that one thread has issued and not yet waited for, in groups.
+// The asynchronous copies of one thread, in groups, that it has not waited for yet.
 class AsyncCopies {
  public:
   void Reset();
   void Issue(AsyncCopy copy);
   void Commit() { ++open_group_; }
 
-  // Lands all copies but those of the latest `groups_in_flight` committed groups (and the uncommitted), hands each to
-  // done(const AsyncCopy&), and forgets it.
+  // Lands all copies except those of the latest `groups_in_flight` committed groups and the uncommitted ones. Passes
+  // each of them to done(const AsyncCopy&) and forgets it.
   template <typename Done>
   void Wait(int groups_in_flight, Done done) {
     const int64_t end_group = open_group_ - groups_in_flight;
@@ -41,14 +41,14 @@ class AsyncCopies {
     copies_.erase(copies_.begin(), copies_.begin() + num_done);
   }
 
-  // Lands one copy, chosen by `random`, before it must.
+  // Lands one copy, chosen by `random`, earlier than necessary.
   void LandOne(uint64_t random);
 
   const std::vector<AsyncCopy>& copies() const { return copies_; }
 
  private:
   std::vector<AsyncCopy> copies_;  // In the order of issue.
-  int64_t open_group_ = 0;         // The group that the next copy belongs to; those below are committed.
+  int64_t open_group_ = 0;         // The group of the next copy; the groups below it are committed.
 };
 
 }  // namespace quire::simt

@@ -51,7 +51,7 @@ void BankConflicts::OnAccess(int thread, size_t offset, size_t bytes, const Plac
   Group& group = site.open[index];
   group.lanes |= uint32_t{1} << lane;
   group.offset[lane] = static_cast<uint32_t>(offset);
-  // Groups become complete in order: a lane makes its n-th access before the one after.
+  // Groups become complete in order, because a lane makes its n-th access before its next one.
   if (group.lanes != kAllLanes) return;
   count_ += CountConflicts(group);
   site.open.pop_front();

@@ -13,29 +13,31 @@
 
 namespace quire::simt {
 
-// Counts the further passes that plain loads and stores of shared memory take because lanes of a warp use different
-// words of one of the 32 banks. Lanes make them one by one here; what the hardware makes in one instruction is taken to
-// be the n-th access of each lane at the same place since the warp last met in a barrier or collective. That is exact
-// where the lanes pass a place equally often; where some skip it, accesses can be grouped differently.
+// Counts the additional passes of plain shared-memory loads and stores. They occur when lanes of a warp use different
+// words of the same one of the 32 banks. The emulator runs lanes one by one, so accesses must be grouped into
+// instructions. An instruction is taken to be the n-th access of each lane at the same place since the warp last met in
+// a barrier or collective. This is exact if all lanes execute the place equally often. If some lanes skip it, accesses
+// may be grouped differently.
 class BankConflicts {
  public:
   explicit BankConflicts(int num_warps) : warps_(num_warps) {}
 
-  // All lanes of the warp are at one point: counts the accesses that not all of them have made.
+  // All lanes of the warp are at one point. Counts the accesses that only some lanes have made.
   void OnMeeting(int warp);
-  // An access by a thread at an offset of shared memory.
+  // Records an access by a thread at an offset of shared memory.
   void OnAccess(int thread, size_t offset, size_t bytes, const Place& place);
 
-  // Of all accesses before the last meeting of their warp, and of those after it that all lanes have made.
+  // Includes all accesses before the last meeting of their warp, and the later ones that all lanes have made.
   int64_t count() const { return count_; }
 
   // One instruction of a warp.
   struct Group {
     size_t bytes = 0;
-    uint32_t lanes = 0;  // A bit per lane that has made it.
+    uint32_t lanes = 0;  // One bit per lane that has made the access.
     std::array<uint32_t, kWarpSize> offset = {};
   };
-  // Passes beyond those that the size needs: 8-byte accesses take half a warp at a time, 16-byte accesses a quarter.
+  // Returns the passes beyond those that the size requires: 8-byte accesses process half a warp at a time, 16-byte
+  // accesses a quarter.
   static int CountConflicts(const Group& group);
 
  private:
@@ -43,7 +45,7 @@ class BankConflicts {
   struct Site {
     std::array<int64_t, kWarpSize> num_made = {};
     int64_t num_complete = 0;
-    std::deque<Group> open;  // From access number num_complete on.
+    std::deque<Group> open;  // The first entry is access number num_complete.
   };
   struct Key {
     const char* file;
@@ -58,7 +60,7 @@ class BankConflicts {
 
   struct Warp {
     std::unordered_map<Key, Site, KeyHash> sites;
-    int num_open = 0;  // Groups, in all sites.
+    int num_open = 0;  // Number of open groups in all sites.
   };
 
   std::vector<Warp> warps_;

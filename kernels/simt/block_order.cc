@@ -28,7 +28,7 @@ bool BlockOrder::ComesAfter(const BlockAccess& earlier) const {
   if (earlier.block < 0) return true;
   const auto release = known_.find(earlier.block);
   if (release == known_.end()) return false;
-  // Of several only the last is known by name: all must be known.
+  // If there were several accesses, only the last block is named. Then all earlier blocks must be known.
   const size_t num_known = known_.size() - known_.count(block_);
   if (earlier.several && num_known < static_cast<size_t>(num_earlier_blocks_)) return false;
   return earlier.stamp < release->second.end_stamp || earlier.thread == release->second.thread;

@@ -10,20 +10,20 @@
 
 namespace quire::simt {
 
-// An access by a block that has run before.
+// An access by an earlier block.
 struct BlockAccess {
   Place place;
-  int block = -1;      // -1: none.
-  uint32_t stamp = 0;  // By the block's BarrierClock.
+  int block = -1;      // -1: there was none.
+  uint32_t stamp = 0;  // The count of the block's BarrierClock.
   uint16_t thread = 0;
-  bool several = false;  // Other blocks before this one, not ordered with it, did the same.
+  bool several = false;  // Whether other blocks before this one, unordered with it, made the same access.
 };
 
-// Which accesses of earlier blocks the running block comes after by its program, not just because the emulator runs one
-// block after another. One way leads from block to block: a MemoryFence, then an atomic in the one; an atomic on the
-// same address in the other ("the last block to take a ticket adds up what all have written"). What the other threads
-// of the first block wrote is included if a barrier stands between it and the atomic. That the second block needs a
-// fence of its own, and which thread's fence it is in the first, is not looked at.
+// Decides which accesses of earlier blocks the program orders before the running block. The emulator's own order of
+// blocks does not count. One pattern orders two blocks: the first executes a MemoryFence and then an atomic, and the
+// second executes an atomic on the same address ("the last block to take a ticket adds up what all have written").
+// Writes by other threads of the first block are included if a barrier lies between them and the atomic. Two things are
+// not checked: that the second block has its own fence, and which thread of the first block executes the fence.
 class BlockOrder {
  public:
   explicit BlockOrder(const BarrierClock* clock) : clock_(clock) {}
@@ -32,24 +32,24 @@ class BlockOrder {
   void OnFence() { has_fenced_ = true; }
   void OnAtomic(const void* p, int thread);
 
-  // Whether the running block comes after an access of another.
+  // Whether the running block is ordered after an access of another block.
   bool ComesAfter(const BlockAccess& earlier) const;
 
  private:
-  // What a block has published: all accesses before the stamp, and those of a thread.
+  // The accesses that a block has published: all accesses before the stamp, and those of one thread.
   struct Release {
     uint32_t end_stamp;
     int thread;
   };
-  using Releases = std::map<int, Release>;  // By block.
+  using Releases = std::map<int, Release>;  // Keyed by block.
   static void Merge(const Releases& from, Releases* to);
 
   const BarrierClock* clock_;
   int block_ = -1;
   int num_earlier_blocks_ = -1;
   bool has_fenced_ = false;
-  Releases known_;                              // To the running block.
-  std::map<const void*, Releases> at_address_;  // What an atomic there gets to know.
+  Releases known_;                              // Releases that the running block knows.
+  std::map<const void*, Releases> at_address_;  // Releases that an atomic at the address makes known.
 };
 
 }  // namespace quire::simt

@@ -6,8 +6,8 @@
 
 #include "kernels/simt/types.h"
 
-// The device half of simt.h, where each function is documented. sm_80 or newer. Copies, waits and ldmatrix clobber
-// memory: the compiler does not move other accesses over them.
+// The device half of simt.h, which documents each function. It needs sm_80 or newer. Copies, waits and ldmatrix have a
+// memory clobber, so the compiler does not move other accesses across them.
 
 namespace quire::simt {
 
@@ -84,7 +84,7 @@ QUIRE_DEVICE bool All(bool predicate) {
 
 // --- Memory
 
-// The type that moves so many bytes in one instruction.
+// The type that moves this many bytes in one instruction.
 template <size_t kBytes>
 struct AccessWord;
 template <>
@@ -111,7 +111,7 @@ struct AccessWord<16> {
 template <typename T>
 using WordOf = typename AccessWord<sizeof(T)>::Type;
 
-// By value: a copy out of memory would be made byte by byte.
+// The argument is passed by value, because a copy out of memory would be made byte by byte.
 template <typename To, typename From>
 QUIRE_DEVICE To BitCast(From from) {
   static_assert(sizeof(To) == sizeof(From));
@@ -120,7 +120,7 @@ QUIRE_DEVICE To BitCast(From from) {
   return to;
 }
 
-// The assumption makes it ld.global, where a pointer out of a parameter structure would be a generic ld.
+// The assumption gives ld.global. Otherwise a pointer from a parameter structure would give a generic ld.
 template <typename T>
 QUIRE_DEVICE T LoadGlobal(const T* p) {
   __builtin_assume(__isGlobal(p));

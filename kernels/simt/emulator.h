@@ -12,8 +12,8 @@
 #include "kernels/simt/types.h"
 #include "kernels/simt/warp_operations.h"
 
-// The emulated half of simt.h, where each function is documented: hands over to the GridEmulator of the launch. Kernels
-// do not pass the last argument of a function, `place`: it is the line that calls.
+// The emulated half of simt.h, which documents each function. It delegates to the GridEmulator of the launch. Kernels
+// do not pass the last argument of a function, `place`. Its default is the line of the call.
 
 namespace quire::simt {
 
@@ -41,7 +41,7 @@ inline char* SharedMemory() {
   return GridEmulator::Current().shared_memory();
 }
 
-// --- Barriers. Fences only tell which blocks may rely on each other.
+// --- Barriers. Fences only define which blocks may rely on each other.
 
 inline void SyncBlock(Place place = Place::current()) {
   GridEmulator::Current().SyncBlock(place);
@@ -134,7 +134,7 @@ void StoreShared(T* p, typename SameType<T>::Type value, Place place = Place::cu
   GridEmulator::Current().StoreShared(p, &value, sizeof(T), place);
 }
 
-// Replaces *p by update(*p) and returns what was there; zero where the access may not be made.
+// Replaces *p by update(*p) and returns the old value. Returns zero if the access is not allowed.
 template <typename T, typename Update>
 T AtomicUpdate(T* p, Update update, Place place) {
   T old = 0;
@@ -190,7 +190,7 @@ inline void MmaF16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t 
   GridEmulator::Current().Collective(Operation::kMmaF16, &in, c, place);
 }
 
-// --- Arithmetic. The device's instructions take and give zero for subnormal numbers (.ftz).
+// --- Arithmetic. The device's instructions treat subnormal inputs and results as zero (.ftz).
 
 inline float FlushSubnormal(float x) {
   return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
@@ -208,7 +208,7 @@ inline float ReciprocalSqrt(float x) {
   return FlushSubnormal(1.0f / std::sqrt(FlushSubnormal(x)));
 }
 
-// The device makes every NaN 0x7fff.
+// The device represents every NaN as 0x7fff.
 inline uint32_t PackBf16(float low, float high) {
   const auto narrow = [](float x) -> uint32_t { return std::isnan(x) ? 0x7fff : ToBFloat16(x).bits; };
   return narrow(low) | narrow(high) << 16;

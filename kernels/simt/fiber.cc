@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
-// How to switch stacks: a dozen instructions where we have them, ucontext elsewhere.
+// The stack switch takes a dozen instructions on the architectures below. Elsewhere it uses ucontext.
 #if !defined(QUIRE_FIBER_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
 #define QUIRE_FIBER_UCONTEXT
 #endif
@@ -39,8 +39,8 @@
 #endif
 
 #if !defined(QUIRE_FIBER_UCONTEXT)
-// Saves the registers that a call preserves on the current stack, stores the stack pointer to *save, and goes on where
-// the stack `load` was left.
+// Saves the registers that a call preserves on the current stack, stores the stack pointer to *save, and continues
+// where the stack `load` was suspended.
 extern "C" void quire_simt_switch_stack(void** save, void* load);
 
 #if defined(__x86_64__)
@@ -109,11 +109,11 @@ namespace {
 constexpr size_t kGuardBytes = 64 * 1024;  // A multiple of any page size.
 constexpr size_t kStackBytes = 192 * 1024;
 
-// A new fiber begins in a function without arguments and finds its set here.
+// A new fiber starts in a function without arguments, which finds its set here.
 thread_local FiberSet* starting = nullptr;
 
 #if !defined(QUIRE_FIBER_UCONTEXT)
-// A stack that looks as if it had been left in the first instruction of `function`.
+// Makes a stack that looks as if it had been suspended at the first instruction of `function`.
 void* FreshStack(char* top, void (*function)()) {
   uint64_t* sp = reinterpret_cast<uint64_t*>(top);
 #if defined(__x86_64__)
@@ -146,7 +146,7 @@ struct FiberSet::Context {
   void* tsan_fiber = nullptr;
 #endif
 
-  // For a new fiber: it will begin in `function`.
+  // Prepares a new fiber, which will start in `function`.
   void Prepare(char* stack, void (*function)()) {
     stack_bottom = stack;
     stack_bytes = kStackBytes;
@@ -178,7 +178,7 @@ struct FiberSet::Context {
 #endif
   }
 
-  // First thing after a switch to this context; `from` learns where its stack lies.
+  // Must be called first after a switch to this context. `from` is told where its stack lies.
   void Arrived([[maybe_unused]] Context* from) {
 #if defined(QUIRE_FIBER_ASAN)
     const void* bottom = nullptr;
@@ -190,18 +190,18 @@ struct FiberSet::Context {
   }
 };
 
-// One mapping: a guard page below every stack. A thread keeps the last one that was given back, for to map and protect
-// hundreds of stacks takes longer than most launches.
+// One mapping with a guard page below every stack. A thread keeps the last mapping that was returned, because mapping
+// and protecting hundreds of stacks takes longer than most launches.
 class FiberSet::Stacks {
  public:
-  // At least `count` stacks.
+  // Returns at least `count` stacks.
   static std::unique_ptr<Stacks> Take(int count) {
     if (kept != nullptr && kept->count_ >= count) return std::move(kept);
     return std::make_unique<Stacks>(count);
   }
   static void GiveBack(std::unique_ptr<Stacks> stacks) {
 #if defined(QUIRE_FIBER_ASAN)
-    // Frames that were left in the middle leave their marks.
+    // Frames that were abandoned before their end have left poisoned memory.
     __asan_unpoison_memory_region(stacks->mapping_, stacks->count_ * kStrideBytes);
 #endif
     if (kept == nullptr || kept->count_ < stacks->count_) kept = std::move(stacks);

@@ -7,21 +7,21 @@
 
 namespace quire::simt {
 
-// Functions that take turns on one OS thread, each on a stack of its own. One of them runs at a time: the scheduler
-// resumes a fiber, the fiber runs until it suspends itself. The address and thread sanitizers are told of every switch.
-// Owned by one thread.
+// Functions that take turns on one OS thread, each on its own stack. Only one runs at a time: the scheduler resumes a
+// fiber, and the fiber runs until it suspends itself. The address and thread sanitizers are told of every switch. Owned
+// by one thread.
 class FiberSet {
  public:
-  // Every fiber runs entry(argument) from its first Resume() on. `entry` never returns: it suspends for good.
+  // Every fiber runs entry(argument) when it is first resumed. `entry` must not return; it ends by suspending itself.
   FiberSet(int count, void (*entry)(void*), void* argument);
-  // Frees the stacks of fibers that are in the middle of something without unwinding them.
+  // Frees the stacks of suspended fibers without unwinding them.
   ~FiberSet();
   FiberSet(const FiberSet&) = delete;
   FiberSet& operator=(const FiberSet&) = delete;
 
-  // From the scheduler: runs a fiber until it suspends.
+  // Called by the scheduler: runs a fiber until it suspends.
   void Resume(int fiber);
-  // From the running fiber: back to the scheduler.
+  // Called by the running fiber: returns to the scheduler.
   void Suspend();
 
  private:

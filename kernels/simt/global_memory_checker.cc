@@ -12,7 +12,7 @@ uintptr_t Address(const void* p) {
 }
 
 bool Contains(const GlobalBuffer& buffer, const void* p, size_t bytes) {
-  const size_t offset = Address(p) - Address(buffer.data);  // Huge in front of the buffer.
+  const size_t offset = Address(p) - Address(buffer.data);  // The offset is huge for addresses before the buffer.
   return offset <= buffer.bytes && bytes <= buffer.bytes - offset;
 }
 
@@ -43,7 +43,7 @@ void GlobalMemoryChecker::BeginBlock(int block) {
 
 void GlobalMemoryChecker::ReportOutOfBounds(const void* p, size_t bytes, Operation operation, const Accessor& by) {
   log_->Report(ProblemKind::kGlobalOutOfBounds, {by.place, block_, by.thread}, [&] {
-    // The nearest buffer is the one that was meant, as a rule.
+    // Usually the nearest buffer is the one that was meant.
     const auto distance = [&](const GlobalBuffer& buffer) {
       const uintptr_t begin = Address(buffer.data);
       return Address(p) < begin ? begin - Address(p) : Address(p) - std::min(Address(p), begin + buffer.bytes);

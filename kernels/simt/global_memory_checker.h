@@ -17,8 +17,8 @@ struct GlobalBuffer {
   char* data = nullptr;
   size_t bytes = 0;
   bool is_writable = false;
-  bool has_read_only_parts = false;  // Of a writable one: LoadReadOnly is right somewhere in it.
-  bool is_from_prior_grid = false;  // Not to be touched before WaitForPriorGrid().
+  bool has_read_only_parts = false;  // Whether LoadReadOnly is allowed in some parts of a writable buffer.
+  bool is_from_prior_grid = false;   // Whether it must not be accessed before WaitForPriorGrid().
 
   GlobalBuffer FromPriorGrid() const;
 };
@@ -36,31 +36,31 @@ GlobalBuffer WritableBuffer(std::string name, T* data, size_t count) {
       .name = std::move(name), .data = reinterpret_cast<char*>(data), .bytes = count * sizeof(T), .is_writable = true};
 }
 
-// What is wrong with accesses to global memory: outside of every buffer, misaligned, writes where the launch only
-// reads, accesses before the prior grid is done. Owned by the launch.
+// Checks accesses to global memory. It finds accesses outside of every buffer, misaligned accesses, writes to buffers
+// that the launch only reads, and accesses before the prior grid is done. Owned by the launch.
 class GlobalMemoryChecker {
  public:
   GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, const BarrierClock* clock, ProblemLog* log);
 
   void BeginBlock(int block);
-  // The block has waited for the prior grid.
+  // Notes that the block has waited for the prior grid.
   void OnPriorGridDone() { prior_grid_done_ = true; }
   void OnFence() { races_.OnFence(); }
 
-  // False if the access must not be made: out of bounds, or a write to what is read-only.
+  // These return false if the access must not be made, because it is out of bounds or writes to a read-only buffer.
   bool CheckRead(const void* p, size_t bytes, Operation operation, const Accessor& by);
   bool CheckWrite(const void* p, size_t bytes, Operation operation, const Accessor& by);
   bool CheckAtomic(const void* p, size_t bytes, const Accessor& by);
 
  private:
-  // The buffer around the access, or null after a report. Reports misalignment too.
+  // Returns the buffer around the access, or reports a problem and returns null. Also reports misalignment.
   const GlobalBuffer* Find(const void* p, size_t bytes, Operation operation, const Accessor& by);
-  // The same, or null after a report if it is read-only.
+  // Like Find, but also reports a problem and returns null if the buffer is read-only.
   const GlobalBuffer* FindWritable(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void ReportOutOfBounds(const void* p, size_t bytes, Operation operation, const Accessor& by);
 
-  std::vector<GlobalBuffer> buffers_;  // Ascending addresses.
-  size_t last_found_ = 0;              // Accesses come in runs.
+  std::vector<GlobalBuffer> buffers_;  // Sorted by address.
+  size_t last_found_ = 0;              // Index of the last hit, because consecutive accesses often use the same buffer.
   int block_ = 0;
   bool prior_grid_done_ = false;
   ProblemLog* log_;

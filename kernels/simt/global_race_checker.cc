@@ -26,14 +26,15 @@ void GlobalRaceChecker::ForEach(const void* p, size_t bytes, Visit visit) {
   }
 }
 
-// The running block is the first to come since `owner`: what that one did joins what was before.
+// The running block is the first one after `owner`. Adds the accesses of `owner` to those of earlier blocks.
 void GlobalRaceChecker::TakeOver(History* history) const {
   const auto join = [&](const AccessSummary& own, bool keeps_earlier, BlockAccess* all) {
     if (own.stamp == 0) return;
     const bool several = keeps_earlier && all->block >= 0;
     *all = {own.place, history->owner, own.stamp, own.thread, several};
   };
-  // A plain write comes after what was before it, or has been reported; atomics and reads do not.
+  // A plain write either is ordered after the earlier accesses or has been reported, so it replaces them. Atomics and
+  // reads are added to them.
   join(history->own.writes, history->own.is_atomic && history->is_atomic, &history->writes);
   if (history->own.writes.stamp != 0) history->is_atomic = history->own.is_atomic;
   join(history->own.reads, true, &history->reads);

@@ -13,8 +13,8 @@
 
 namespace quire::simt {
 
-// Finds two accesses of global memory, one of them a plain write, that nothing orders: within a block as in shared
-// memory, between blocks by BlockOrder. Owned by the launch.
+// Finds pairs of accesses to global memory, at least one of them a plain write, that are not ordered. Within a block
+// the rules of shared memory apply; between blocks, BlockOrder decides. Owned by the launch.
 class GlobalRaceChecker {
  public:
   GlobalRaceChecker(const BarrierClock* clock, ProblemLog* log) : clock_(clock), log_(log), order_(clock) {}
@@ -22,19 +22,19 @@ class GlobalRaceChecker {
   void BeginBlock(int block);
   void OnFence() { order_.OnFence(); }
 
-  // One access, inside of a writable buffer.
+  // These record one access inside a writable buffer.
   void OnRead(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void OnWrite(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void OnAtomic(const void* p, size_t bytes, const Accessor& by);
 
  private:
-  // A granule: what the block that touched it last did, and what the blocks before that one did.
+  // The history of a granule: accesses of the block that touched it last, and accesses of the blocks before that one.
   struct History {
     AccessHistory own;
     int owner = -1;
     BlockAccess writes;
     BlockAccess reads;
-    bool is_atomic = false;  // The writes of the blocks before were atomics.
+    bool is_atomic = false;  // Whether the writes of the blocks before were atomics.
   };
 
   template <typename Visit>
@@ -48,7 +48,7 @@ class GlobalRaceChecker {
   ProblemLog* log_;
   BlockOrder order_;
   int block_ = -1;
-  std::unordered_map<uintptr_t, std::unique_ptr<HistoryMap<History>>> pages_;  // By address / kPageBytes.
+  std::unordered_map<uintptr_t, std::unique_ptr<HistoryMap<History>>> pages_;  // Keyed by address / kPageBytes.
 };
 
 }  // namespace quire::simt

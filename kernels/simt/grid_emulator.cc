@@ -11,13 +11,13 @@ namespace quire::simt {
 namespace {
 
 constexpr int kPoison = 0xff;
-constexpr size_t kRowBytes = 16;  // Of an 8x8 matrix, and of an asynchronous copy.
+constexpr size_t kRowBytes = 16;  // Bytes of a row of an 8x8 matrix, and of an asynchronous copy.
 
 bool IsSamePlace(const Place& a, const Place& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-// ldmatrix and mma are "aligned": all lanes must be at the same instruction, not only at the same operation.
+// ldmatrix and mma are "aligned": all lanes must be at the same instruction, not only in the same operation.
 bool IsAligned(Operation operation) {
   return operation == Operation::kLoadMatrix4 || operation == Operation::kLoadMatrix4Transposed ||
          operation == Operation::kMmaBf16 || operation == Operation::kMmaF16;
@@ -64,7 +64,7 @@ LaunchReport GridEmulator::Run() {
 
 void GridEmulator::ThreadMain(void* self) {
   auto* const grid = static_cast<GridEmulator*>(self);
-  // A fiber is the same thread of one block after another.
+  // A fiber runs the same thread index of one block after another.
   while (true) {
     grid->body_();
     grid->OnThreadExit();
@@ -114,7 +114,7 @@ void GridEmulator::OnThreadExit() {
                 [] { return std::string("the thread exits with copies in flight"); });
   }
   --num_live_;
-  // Those that are gone are not waited for.
+  // Barriers do not wait for threads that have exited.
   if (num_live_ > 0 && num_at_barrier_ == num_live_) CompleteBarrier();
 }
 
@@ -158,7 +158,7 @@ void GridEmulator::CompleteBarrier() {
   }
 }
 
-// A warp comes to a barrier of the block as a whole and at one place, or it has exited as a whole.
+// A warp must arrive at a block barrier completely and at one place, unless all its lanes have exited.
 void GridEmulator::CheckBarrierIsUniform(int warp) {
   const Thread& first = threads_[warp * kWarpSize];
   for (int thread = warp * kWarpSize; thread < (warp + 1) * kWarpSize; ++thread) {
@@ -234,7 +234,7 @@ void GridEmulator::RunCollective(int warp, Operation operation) {
                         operation == Operation::kMmaBf16 ? MmaType::kBf16 : MmaType::kF16,
                         CastAll<float*>(meeting.out));
     default:
-      std::abort();  // Not a collective.
+      std::abort();  // This operation is not a collective.
   }
 }
 
@@ -341,8 +341,8 @@ std::string GridEmulator::DescribeWarp(int warp) const {
   return text;
 }
 
-// Nobody is ready. Where lanes wait in a collective for lanes that have exited it is divergence; else lanes of a warp
-// wait in a collective and others at a barrier, each for the other.
+// No thread is ready. If lanes wait in a collective for lanes that have exited, the problem is divergence. Otherwise
+// some lanes of a warp wait in a collective while others wait at a barrier, so they wait for each other.
 void GridEmulator::ReportStuck() {
   std::string text;
   ProblemKind kind = ProblemKind::kDeadlock;

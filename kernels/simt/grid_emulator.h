@@ -21,9 +21,9 @@
 
 namespace quire::simt {
 
-// One launch: runs the blocks one after another, the threads of a block as fibers in random turns. A thread runs until
-// it comes to a barrier or a collective; the last to come carries it out and makes all that waited ready again. What
-// the functions of simt.h do is here, for the thread that runs. Owned by Launch().
+// One launch. It runs the blocks one after another, and the threads of a block as fibers in random turns. A thread runs
+// until it reaches a barrier or a collective. The last thread to arrive executes it and makes all waiting threads ready
+// again. The functions of simt.h are implemented here, for the running thread. Owned by Launch().
 class GridEmulator {
  public:
   GridEmulator(const LaunchConfig& config, const std::function<void()>& body);
@@ -32,7 +32,7 @@ class GridEmulator {
 
   LaunchReport Run();
 
-  // The launch that runs on this OS thread. REQUIRES: called from a kernel.
+  // Returns the launch that runs on this OS thread. REQUIRES: called from a kernel.
   static GridEmulator& Current() { return *current_; }
 
   const LaunchConfig& config() const { return config_; }
@@ -41,15 +41,15 @@ class GridEmulator {
   char* shared_memory() { return shared_.data(); }
 
   void SyncBlock(Place place);
-  // Waits until all lanes of the warp have come with the same operation, which reads every lane's `in` and writes every
-  // lane's `out`; their types are the operation's (RunCollective).
+  // Waits until all lanes of the warp have arrived with the same operation. The operation reads every lane's `in` and
+  // writes every lane's `out`; it determines their types (RunCollective).
   void Collective(Operation operation, const void* in, void* out, Place place);
 
   void LoadShared(const void* p, void* value, size_t bytes, Place place);
   void StoreShared(void* p, const void* value, size_t bytes, Place place);
   void LoadGlobal(const void* p, void* value, size_t bytes, Operation operation, Place place);
   void StoreGlobal(void* p, const void* value, size_t bytes, Place place);
-  // Whether an atomic on `p`, in shared or global memory, may be made.
+  // Whether an atomic on `p`, in shared or global memory, is allowed.
   bool CheckAtomic(void* p, size_t bytes, Place place);
 
   void CopyAsync16(void* shared, const void* global, bool predicate, Place place);
@@ -64,11 +64,11 @@ class GridEmulator {
 
   struct Thread {
     State state = State::kReady;
-    Operation operation = Operation::kSyncBlock;  // What it waits in,
-    Place place;                                  // and where.
+    Operation operation = Operation::kSyncBlock;  // The operation in which it waits.
+    Place place;                                  // The place at which it waits.
   };
 
-  // What the lanes of a warp have brought to a collective so far.
+  // The arguments of the lanes of a warp that have arrived at a collective so far.
   struct Meeting {
     int num_arrived = 0;
     std::array<const void*, kWarpSize> in;
@@ -77,7 +77,7 @@ class GridEmulator {
 
   static void ThreadMain(void* self);
 
-  // False if the block could not come to its end.
+  // Returns false if the block could not finish.
   bool RunBlock(int block);
   void BeginBlock(int block);
   int TakeReadyThread();
@@ -91,7 +91,7 @@ class GridEmulator {
   void RunCollective(int warp, Operation operation);
   void RunLoadMatrix(int warp, Operation operation);
 
-  // Counts an operation of the running thread; the launch ends here if there are too many.
+  // Counts an operation of the running thread and ends the launch if there are too many.
   void CountOperation(Place place);
   // Ends the launch from inside a thread.
   void Abandon();
@@ -114,9 +114,9 @@ class GridEmulator {
   GlobalMemoryChecker global_;
   BankConflicts bank_conflicts_;
 
-  // The block that runs.
+  // State of the running block.
   int block_ = 0;
-  int thread_ = 0;  // Whose turn it is.
+  int thread_ = 0;  // Index of the running thread.
   int num_live_ = 0;
   int num_at_barrier_ = 0;
   int64_t num_operations_ = 0;

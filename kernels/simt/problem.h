@@ -17,7 +17,7 @@ using Place = std::source_location;
 // "gemm.h:17"
 std::string ToString(const Place& place);
 
-// What a thread of a kernel can ask of the layer, for reports and for comparing what lanes do.
+// The operations of the layer, for reports and for comparing the operations of lanes.
 enum class Operation : uint8_t {
   kSyncBlock,
   kSyncWarp,
@@ -42,29 +42,31 @@ enum class Operation : uint8_t {
 const char* Name(Operation operation);
 
 enum class ProblemKind : uint8_t {
-  kDivergence,         // Lanes of a warp in different collectives, or gone. Ends the launch, but for a block barrier.
-  kDeadlock,           // Nobody can go on. Ends the launch.
-  kRunaway,            // A block that asks for more operations than it may. Ends the launch.
-  kSharedRace,         // Two accesses of shared memory, one of them a write, with no barrier between.
-  kSharedOutOfBounds,  // Loads return poison (bytes of 0xff), stores are dropped; also in the next three.
-  kGlobalOutOfBounds,  // Not inside one buffer of the launch.
-  kReadOnlyWrite,      // A store to a buffer that the launch only reads, or LoadReadOnly of one that it writes.
+  kDivergence,  // Lanes of a warp are in different collectives, or have exited. Ends the launch, except at a block
+                // barrier.
+  kDeadlock,    // No thread can continue. Ends the launch.
+  kRunaway,     // A block executes more operations than allowed. Ends the launch.
+  kSharedRace,  // Two accesses to shared memory, at least one of them a write, have no barrier between them.
+  kSharedOutOfBounds,  // Loads return poison (bytes of 0xff) and stores are dropped. This also holds for the next three
+                       // kinds.
+  kGlobalOutOfBounds,  // An access is not inside one buffer of the launch.
+  kReadOnlyWrite,      // A store to a buffer that the launch only reads, or LoadReadOnly of a buffer that it writes.
   kMisaligned,         // An address that is not a multiple of the size of the access.
   kUninitializedRead,  // A load of shared memory that this block never wrote.
   kUnwaitedCopies,     // A thread exits before its asynchronous copies have landed.
-  kBeforePriorGrid,    // An access of what the prior grid wrote, before WaitForPriorGrid().
-  kGlobalRace,         // As kSharedRace, in global memory, within a block or between blocks.
+  kBeforePriorGrid,    // An access to data of the prior grid before WaitForPriorGrid().
+  kGlobalRace,         // Like kSharedRace in global memory, within a block or between blocks.
 };
 
 const char* Name(ProblemKind kind);
 
 struct Problem {
   ProblemKind kind;
-  std::string text;  // What, where, who; of the first time.
-  Place place;       // Of the operation that revealed it.
-  int block = 0;     // Who; thread is -1 where it is not one of them.
+  std::string text;  // Description of the first occurrence: what, where and which threads.
+  Place place;       // The place of the operation that revealed it.
+  int block = 0;     // Block of the operation; `thread` is -1 if no single thread made it.
   int thread = 0;
-  int64_t count = 1;  // How often at this place, and the other place if two accesses collide.
+  int64_t count = 1;  // Number of occurrences at this place, and at the same other place if two accesses collide.
 };
 
 // The problems of a launch, one entry per kind and place, the first `kMaxProblems` of them.
@@ -72,7 +74,7 @@ class ProblemLog {
  public:
   static constexpr size_t kMaxProblems = 64;
 
-  // Where and by whom. `other` is the place of an earlier access that is part of it.
+  // The place and thread of a problem. `other` is the place of an earlier access that takes part in it.
   struct Origin {
     Place place;
     int block;
@@ -80,7 +82,7 @@ class ProblemLog {
     Place other = {};
   };
 
-  // Counts the problem, and describes it with `describe() -> std::string` if it is the first of its kind and place.
+  // Counts the problem. Describes it with `describe() -> std::string` if it is the first of its kind and place.
   template <typename Describe>
   void Report(ProblemKind kind, const Origin& origin, Describe describe) {
     if (Problem* first = Add(kind, origin)) first->text = describe();
@@ -90,12 +92,12 @@ class ProblemLog {
 
  private:
   using Line = std::pair<std::string, unsigned>;
-  using Key = std::tuple<ProblemKind, Line, Line>;  // Of two accesses that collide the same, whichever came first.
+  using Key = std::tuple<ProblemKind, Line, Line>;  // Two colliding accesses have the same key in either order.
 
-  // The new entry, or null if the problem is known or there are too many.
+  // Returns the new entry, or null if the problem is known or there are too many.
   Problem* Add(ProblemKind kind, const Origin& origin);
 
-  std::map<Key, size_t> index_;  // Into problems_.
+  std::map<Key, size_t> index_;  // Index into problems_.
   std::vector<Problem> problems_;
 };
 

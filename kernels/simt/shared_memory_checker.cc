@@ -40,7 +40,7 @@ void SharedMemoryChecker::Reset(int block) {
 }
 
 bool SharedMemoryChecker::IsInBounds(const void* p, size_t bytes, Operation operation, const Accessor& by) {
-  // As unsigned numbers: a pointer in front of the memory has a huge offset.
+  // The numbers are unsigned, so a pointer before the memory has a huge offset.
   const size_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(data_.get());
   if (offset > bytes_ || bytes > bytes_ - offset) {
     log_->Report(ProblemKind::kSharedOutOfBounds, {by.place, block_, by.thread}, [&] {

@@ -9,8 +9,8 @@
 
 namespace quire::simt {
 
-// The shared memory of the block that runs, and what is wrong with the accesses to it: bounds, alignment, reads of what
-// was never written, races. Owned by the launch.
+// The shared memory of the running block, and the checks of its accesses: bounds, alignment, reads of bytes that were
+// never written, and races. Owned by the launch.
 class SharedMemoryChecker {
  public:
   static constexpr size_t kAlignment = 1024;
@@ -21,16 +21,17 @@ class SharedMemoryChecker {
   bool Contains(const void* p) const;
   size_t OffsetOf(const void* p) const { return static_cast<const char*>(p) - data_.get(); }
 
-  // A new block: all bytes are poison (0xff: a NaN in every type) and nobody's.
+  // Starts a new block: all bytes become poison (0xff, a NaN in every type) and have no accesses.
   void Reset(int block);
 
-  // Checks an access. False if it must not be made because it is out of bounds; every other problem is only reported.
+  // These check an access. They return false if it must not be made because it is out of bounds. Every other problem is
+  // only reported.
   bool CheckRead(const void* p, size_t bytes, Operation operation, const Accessor& by);
   bool CheckWrite(void* p, size_t bytes, Operation operation, const Accessor& by);
-  // Atomics collide with plain accesses, not with each other.
+  // Atomics collide with plain accesses but not with each other.
   bool CheckAtomic(void* p, size_t bytes, const Accessor& by);
 
-  // 16 bytes of an asynchronous copy: from its issue until its end nobody may touch them.
+  // Marks 16 bytes as the target of an asynchronous copy. No thread may access them from its issue until its end.
   bool BeginCopy(void* p, const Accessor& by);
   void EndCopy(void* p, const Accessor& by);
 

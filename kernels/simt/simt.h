@@ -1,10 +1,10 @@
 #ifndef QUIRE_KERNELS_SIMT_SIMT_H_
 #define QUIRE_KERNELS_SIMT_SIMT_H_
 
-// The device layer: everything that a GPU kernel says to the hardware, in about 40 functions of `quire::simt`. nvcc
-// compiles them to one instruction each (device.h); any other compiler gets an emulator in which every thread is a
-// fiber (emulator.h), so that a kernel, written once in a header, runs and is checked on the CPU. README.md has the
-// rules.
+// The device layer: all operations of the hardware that a GPU kernel uses, as about 40 functions of `quire::simt`. nvcc
+// compiles each of them to one instruction (device.h). Any other compiler uses an emulator in which every thread is a
+// fiber (emulator.h). So a kernel is written once, in a header, and also runs and is checked on the CPU. README.md has
+// the rules. In the list below, "my" refers to the calling thread.
 //
 // Position                    grids and blocks have one dimension; a block has whole warps of 32 lanes
 //   int ThreadIndex()         of the block
@@ -18,8 +18,8 @@
 // Barriers
 //   void SyncBlock()          bar.sync: all threads of the block; orders all their memory accesses
 //   void SyncWarp()           all 32 lanes; orders the warp's memory accesses
-//   void MemoryFence()        membar.gl: my accesses before it are seen by the device before those after it
-//   void MemoryFenceSystem()  membar.sys: the same, by the host too (results in pinned host memory)
+//   void MemoryFence()        membar.gl: the device sees my accesses before the fence earlier than those after it
+//   void MemoryFenceSystem()  membar.sys: the same for the host (results in pinned host memory)
 //
 // Between lanes               all 32 lanes call the same one; none of them orders memory. T has 4 or 8 bytes.
 //   T Shuffle(T v, int lane)  shfl.idx: the v of `lane` (mod 32)
@@ -31,20 +31,21 @@
 //
 // Memory                      T has 1, 2, 4, 8 or 16 bytes, and the address is a multiple of that
 //   T LoadGlobal(const T* p)            ld.global
-//   T LoadReadOnly(const T* p)          ld.global.nc: nobody may write there while the kernel runs
+//   T LoadReadOnly(const T* p)          ld.global.nc: the data must not be written while the kernel runs
 //   void StoreGlobal(T* p, T v)         st.global
 //   T LoadShared(const T* p)            ld.shared
 //   void StoreShared(T* p, T v)         st.shared
 //   T AtomicAdd(T* p, T v)              uint32_t, uint64_t, float; shared or global; returns the old value
 //   uint32_t AtomicMax(uint32_t* p, uint32_t v)
-//   uint32_t TakeTicket(uint32_t* p, uint32_t n)   atom.inc: 0, 1, ... n - 1, then 0 again: who gets n - 1 is the last
+//   uint32_t TakeTicket(uint32_t* p, uint32_t n)   atom.inc: 0, 1, ... n - 1, then 0 again; n - 1 is the last ticket
 //
 // Asynchronous copies         16 bytes per lane, both addresses multiples of 16
 //   void CopyAsync16(void* shared, const void* global, bool pred)
-//                             cp.async.cg: not to be touched before the wait; zeros, and no read, where pred is false
+//                             cp.async.cg: do not access `shared` before the wait; if pred is false, it writes zeros
+//                             and does not read `global`
 //   void CommitCopies()       cp.async.commit_group: my copies since the last commit become a group (may be empty)
-//   void WaitCopies<N>()      cp.async.wait_group: all of my groups but the latest N have landed, for me; others see
-//                             them after the next barrier
+//   void WaitCopies<N>()      cp.async.wait_group: waits until all of my groups except the latest N have landed. I see
+//                             them then; other threads see them after the next barrier.
 //
 // Matrices                    all 32 lanes, at the same instruction
 //   void LoadMatrix4(uint32_t (&r)[4], const void* row)
@@ -52,7 +53,7 @@
 //                             of matrix i / 8: 16 bytes, aligned. r[m] becomes the pair (g, 2t), (g, 2t+1) of matrix m,
 //                             where g = lane / 4 and t = lane % 4 here and below.
 //   void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row)
-//                             ldmatrix.x4.trans: the same, of the transposed matrices
+//                             ldmatrix.x4.trans: the same, with transposed matrices
 //   void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 //                             mma.m16n8k16: c[16][8] += a[16][16] b[16][8], sums in float32
 //                             a: pairs (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), each with its right neighbour
@@ -64,11 +65,11 @@
 //   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
 //   uint32_t PackBf16(float low, float high), PackF16(low, high)   rounds to nearest even
 //   float LowBf16(uint32_t), HighBf16(uint32_t), LowF16(uint32_t), HighF16(uint32_t)
-//   int Opaque(int x)         x, of which the compiler knows nothing: what follows from it is not moved out of a loop
+//   int Opaque(int x)         returns x, but the compiler does not know that: it keeps dependent code inside loops
 //
 // Programmatic dependent launch (sm_90; nothing on older devices)
-//   void WaitForPriorGrid()   griddepcontrol.wait: what earlier kernels of the stream wrote is visible after it
-//   void TriggerNextGrid()    griddepcontrol.launch_dependents: the next kernel may start; says nothing of my writes
+//   void WaitForPriorGrid()   griddepcontrol.wait: makes the writes of earlier kernels of the stream visible
+//   void TriggerNextGrid()    griddepcontrol.launch_dependents: the next kernel may start; does not publish my writes
 
 #if defined(__CUDACC__)
 #define QUIRE_DEVICE __device__ __forceinline__

@@ -8,7 +8,7 @@ namespace quire::simt {
 
 constexpr int kWarpSize = 32;
 
-// What moves in one 8-byte or 16-byte access.
+// Types for one 8-byte or 16-byte access.
 struct alignas(8) U32x2 {
   uint32_t word[2];
 };
@@ -16,7 +16,7 @@ struct alignas(16) U32x4 {
   uint32_t word[4];
 };
 
-// A parameter of this type takes no part in the deduction of T: StoreGlobal(float_pointer, 0) is valid.
+// A parameter of this type does not take part in the deduction of T, so that StoreGlobal(float_pointer, 0) is valid.
 template <typename T>
 struct SameType {
   using Type = T;

@@ -6,7 +6,7 @@
 
 #include "kernels/simt/types.h"
 
-// What a warp computes together, given what each of its lanes brought. Plain arithmetic, no checks.
+// The collectives of a warp, as functions of the arguments of all its lanes. Plain arithmetic without checks.
 namespace quire::simt {
 
 template <typename T>
@@ -20,10 +20,10 @@ void ExecuteShuffle(const PerLane<const ShuffleInput*>& in, const PerLane<uint64
 
 void ExecuteBallot(const PerLane<const bool*>& in, const PerLane<uint32_t*>& out);
 
-// rows[8 m + r] is row r of matrix m, out[lane][m] the lane's pair of that matrix.
+// rows[8 m + r] is row r of matrix m. out[lane][m] receives the lane's pair of that matrix.
 void ExecuteLoadMatrix4(const PerLane<const void*>& rows, bool is_transposed, const PerLane<uint32_t*>& out);
-// Passes beyond the first of each of the four matrices: rows in the same 16 of the 128 bytes of all banks collide,
-// unless they are the same row.
+// Returns the passes beyond the first one of each of the four matrices. Different rows collide if they use the same 16
+// of the 128 bytes of all banks.
 int CountMatrixConflicts(const PerLane<const void*>& rows);
 
 struct MmaInput {
@@ -32,7 +32,7 @@ struct MmaInput {
   uint32_t b1;
 };
 enum class MmaType : uint8_t { kBf16, kF16 };
-// Sums are float32 in ascending k, added to c at the end; the hardware's order and rounding are its own.
+// Sums are float32 in ascending k and are added to c at the end. The hardware uses its own order and rounding.
 void ExecuteMma(const PerLane<const MmaInput*>& in, MmaType type, const PerLane<float*>& c);
 
 }  // namespace quire::simt
