@@ -1,5 +1,6 @@
-# quire_embed(NAME quire_n FILES ...): a library with the text of each file, compiled in. Its header FOLDER/n.h, in the
-# build tree, declares each as `extern const absl::string_view` k + the file's name in camel case, in namespace quire.
+# quire_embed(NAME quire_n FILES ...) defines a library that contains the text of each file. Its header FOLDER/n.h, in
+# the build tree, declares each text as `extern const absl::string_view` in namespace quire. The name is k and the
+# file's name in camel case.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(QUIRE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 endif()

@@ -1,16 +1,16 @@
-# quire_library(NAME n HDRS ... SRCS ... DEPS ...), quire_binary(...) and quire_test(...): one noun, its files, what it
-# stands on. Files are listed, never globbed. Our own code is compiled with warnings as errors; include paths start at
-# the repository root.
+# quire_library(NAME n HDRS ... SRCS ... DEPS ...), quire_binary(...) and quire_test(...) each define one target with
+# its files and its dependencies. Files are listed, never globbed. Our own code is compiled with warnings as errors.
+# Include paths start at the repository root.
 
 add_library(quire_options INTERFACE)
 target_compile_features(quire_options INTERFACE cxx_std_20)
-# -Wrestrict has false positives on std::string concatenation in GCC 12, -Wsubobject-linkage in unity builds.
+# GCC 12 has false positives of -Wrestrict on std::string concatenation, and of -Wsubobject-linkage in unity builds.
 target_compile_options(quire_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra $<$<BOOL:${QUIRE_WARNINGS_AS_ERRORS}>:-Werror>
     $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage> -Wno-restrict -fno-math-errno -ffp-contract=off>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
-# Instrumented code confuses GCC's search for uninitialised values.
+# Instrumented code causes false positives in GCC's search for uninitialised values.
 if(QUIRE_SANITIZE)
   target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -43,10 +43,10 @@ function(quire_binary)
   endif()
 endfunction()
 
-# TIMEOUT is in seconds (default 120), four times as long under a sanitizer. With SHARDS the tests of the program are
-# dealt out to so many runs, NAME.0 and on.
-# In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one; those of ALONE are not, because they use
-# names that another source of the test uses as well.
+# TIMEOUT is in seconds (default 120), and four times as long under a sanitizer. With SHARDS, the tests of the program
+# are distributed to that many runs: NAME.0, NAME.1, ...
+# In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one. The sources of ALONE are compiled
+# separately, because they use names that another source of the test uses as well.
 function(quire_test)
   cmake_parse_arguments(ARG "" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -58,7 +58,7 @@ function(quire_test)
   add_executable(${ARG_NAME} ${ARG_SRCS} ${ARG_ALONE})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
-  # What is tested has -O3; the tests themselves compile a third faster so.
+  # The code under test is compiled with -O3. With -O1 the tests themselves compile a third faster.
   target_compile_options(${ARG_NAME} PRIVATE -O1)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   if(NOT ARG_SHARDS)
@@ -74,8 +74,8 @@ function(quire_test)
   endforeach()
 endfunction()
 
-# The same test program once more, with the backend for GPUs on the emulated device (QUIRE_TEST_DEVICE). FILTER is
-# gtest's, for what is too slow there or holds of float32 only.
+# Runs the same test program once more, with the GPU backend on the emulated device (QUIRE_TEST_DEVICE). FILTER is
+# passed to gtest; it excludes tests that are too slow there or apply only to float32.
 function(quire_emulated_gpu_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER;TIMEOUT" "" ${ARGN})
   if(NOT ARG_TIMEOUT)

@@ -142,8 +142,7 @@ void AttentionPlanner::AddRows(AttentionItem whole) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
     phase = std::max(phase, segment.phase + 1);
-    if (i + 1 < segments_.size() && segments_[i + 1].split == segment.split)
-      continue;  // The next segment already includes this one.
+    if (i + 1 < segments_.size() && segments_[i + 1].split == segment.split) continue;  // The next one includes it.
     const PartialPlace place = PlaceOf(segment, whole.first_row);
     if (segment.split == whole.begin / options_.split_tokens) {
       whole.resumed = place;

@@ -22,9 +22,8 @@ enum class SwapDirection { kOut, kIn };
 // Backend::AllocateHost. Each of its blocks is contiguous: [number of host blocks][num_layers][block_bytes].
 struct BlockSwapArgs {
   SwapDirection direction;
-  const uint32_t* blocks;  // [num_swaps] blocks of the pool; the array is in host memory.
-  const uint32_t*
-      host_blocks;  // [num_swaps] blocks of the host tier; the array is in host memory. No destination occurs twice.
+  const uint32_t* blocks;       // [num_swaps] blocks of the pool; the array is in host memory.
+  const uint32_t* host_blocks;  // [num_swaps] of the host tier, in host memory. No destination occurs twice.
   int num_swaps;
   const KvLayout* layout;
   void* const* kv_pools;  // [num_layers]

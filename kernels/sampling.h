@@ -60,8 +60,7 @@ struct SamplingRow {
   int num_biases;
   const int32_t* allowed;  // [num_allowed], each token at most once.
   int num_allowed;
-  const int32_t*
-      masked;  // [num_masked] tokens that must not be drawn now (bad words, or end tokens before min_tokens).
+  const int32_t* masked;  // [num_masked] tokens that must not be drawn (bad words, end tokens before min_tokens).
   int num_masked;
   int num_top;          // -1: no logprobs; k: logprobs of the chosen token and of the k best tokens, k <= max_top.
   int32_t given_token;  // -1: draw. Otherwise the row only scores this token (prompt logprobs).
@@ -84,9 +83,8 @@ struct SamplingResult {
 // Backend::Sample has read the host arrays when it returns. It writes `results` and `top` later; they should lie in
 // memory of Backend::AllocateHost.
 struct SamplingArgs {
-  const float* logits;  // [number of rows of logits, vocab_size], backend memory.
-  const int32_t*
-      logit_rows;  // [num_rows], the row of logits that each row reads; null means that row i reads logits row i.
+  const float* logits;        // [number of rows of logits, vocab_size], backend memory.
+  const int32_t* logit_rows;  // [num_rows], the row of logits that each row reads; null: row i reads logits row i.
   int num_rows;
   int vocab_size;
   const SamplingRow* rows;  // [num_rows]

@@ -17,7 +17,7 @@ std::string Escaped(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"|", "\\|"}, {"*", "\\*"}, {"<", "&lt;"}});
 }
 
-// Without its full stop; "Required." stays with what is.
+// Returns the first sentence without its full stop. A leading "Required." is kept.
 std::string FirstSentence(absl::string_view text) {
   const bool is_required = absl::ConsumePrefix(&text, "Required. ");
   absl::string_view sentence = text.substr(0, text.find(". "));

@@ -1,4 +1,4 @@
-// docs/metrics.md says what the programs show. QUIRE_UPDATE_GOLDEN=1 writes it anew.
+// docs/metrics.md lists the metrics of the programs. QUIRE_UPDATE_GOLDEN=1 rewrites it.
 
 #include <algorithm>
 #include <cstdlib>
@@ -49,7 +49,7 @@ const char* NameOf(MetricType type) {
   }
 }
 
-// Of the values of the family, in the order in which they come up.
+// Returns the label names of the family in the order of their first appearance.
 std::vector<std::string> LabelNames(const MetricFamily& family) {
   std::vector<std::string> names;
   for (const auto& metric : family.metric) {

@@ -1,5 +1,5 @@
-// The rules of the house that a compiler does not check: which folder may include which, that every file belongs to a
-// target, how long lines are, and that nothing is left for later.
+// Checks rules of the house that a compiler does not check: which folder may include which, that every file belongs to
+// a target, how long lines are, and that nothing is left for later.
 
 #include <algorithm>
 #include <filesystem>
@@ -25,8 +25,8 @@ constexpr size_t kMaxLineLength = 120;
 const std::vector<std::string> kFolders = {"base",       "proto",  "kernels", "scheduler", "security", "serving",
                                            "kv_manager", "worker", "client",  "bench",     "tools",    "tests"};
 
-// What the files of a folder may include, from our own tree (by first path component; generated protos are
-// "quire", "google" and "grpc") and from outside (by prefix). The standard library is open to all.
+// The includes that are allowed in a folder: from our own tree (by first path component; generated protos are "quire",
+// "google" and "grpc") and from outside (by prefix). The standard library is always allowed.
 struct Floor {
   std::set<std::string> own;
   std::vector<std::string> outside;
@@ -91,7 +91,7 @@ const std::vector<Room>& Rooms() {
 }
 
 struct SourceFile {
-  std::string path;  // From the repository root.
+  std::string path;  // Relative to the repository root.
   std::vector<std::string> lines;
 };
 
@@ -121,7 +121,7 @@ const std::vector<SourceFile>& CppFiles() {
   return *files;
 }
 
-// Those that people write, documents excepted.
+// Returns the files that people write, except documents.
 std::vector<SourceFile> TextFiles() {
   return FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto", ".html", ".css", ".js"});
 }
@@ -221,7 +221,7 @@ TEST(TidyTest, LinesAreShort) {
   for (const SourceFile& file : TextFiles()) {
     if (file.path.find("/golden/") != std::string::npos) continue;
     for (size_t i = 0; i < file.lines.size(); ++i) {
-      // Columns, not bytes: continuation bytes of UTF-8 do not count.
+      // The limit counts columns, not bytes: continuation bytes of UTF-8 do not count.
       const auto columns =
           std::count_if(file.lines[i].begin(), file.lines[i].end(), [](char c) { return (c & 0xC0) != 0x80; });
       EXPECT_LE(static_cast<size_t>(columns), kMaxLineLength) << file.path << ":" << i + 1;
@@ -230,7 +230,7 @@ TEST(TidyTest, LinesAreShort) {
 }
 
 TEST(TidyTest, NothingIsLeftForLater) {
-  // Assembled so that this file does not contain them.
+  // The words are assembled from parts, so that this file does not contain them.
   const std::regex later(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
   for (const SourceFile& file : TextFiles()) {
     if (file.path.find("/golden/") != std::string::npos) continue;

@@ -1,4 +1,5 @@
-# Sourced by ./quickstart and ./check: installs the Debian packages that a build needs, and builds with progress.
+# ./quickstart and ./check source this file. It installs the Debian packages that a build needs, and builds with a
+# progress display.
 
 readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
@@ -10,7 +11,7 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Installs those of its arguments that are missing; silent and quick when none is.
+# Installs those of its arguments that are missing. It is silent and fast when none is missing.
 install_packages() {
   local missing=() package
   for package in "$@"; do
@@ -29,8 +30,8 @@ install_packages() {
   with_progress "Installing packages" "$log" "${install[@]}"
 }
 
-# Runs a command (after a title and a log file) with its output in the log, and shows its percentages: on a terminal as
-# one line that changes, elsewhere as a line for every tenth. When it fails: the end of the log, and out.
+# Runs a command (after a title and a log file), writes its output to the log, and shows its percentages: on a terminal
+# as one line that changes, otherwise as one line for every tenth. If it fails, prints the end of the log and exits.
 with_progress() {
   local title=$1 log=$2
   shift 2
@@ -41,7 +42,7 @@ with_progress() {
   exit 1
 }
 
-# Those of apt-get's status lines and of ninja's.
+# Extracts the percentages from the status lines of apt-get and ninja.
 readonly PERCENTAGES='s/^[dp][lm]status:[^:]*:\([0-9]*\)[.:].*/\1/p; s/^\[ *\([0-9]*\)%\].*/\1/p'
 
 show_percentages() {
@@ -58,8 +59,8 @@ show_percentages() {
   if [ -t 1 ] && [ "$shown" -ge 0 ]; then echo; fi
 }
 
-# Configures preset $1 if that was not done before, or if the arguments that follow are others than the last time. They are
-# passed to CMake. In continuous integration (CI is set) warnings end the build; elsewhere they never do.
+# Configures preset $1 if that has not been done before, or if the arguments that follow differ from the last time. They
+# are passed to CMake. In continuous integration (CI is set) warnings are errors; elsewhere they never are.
 configure() {
   local dir=build/$1 wanted="${*:2}" flags=()
   if [ -f "$dir/build.ninja" ] && [[ -z $wanted || $wanted = $(cat "$dir/configured_with" 2>/dev/null) ]]; then return; fi
@@ -68,7 +69,7 @@ configure() {
   echo "$wanted" >"$dir/configured_with"
 }
 
-# Builds the targets that follow preset $1, or all targets without them. Says nothing when nothing is to be done.
+# Builds the targets that follow preset $1, or all targets if there are none. Prints nothing when there is nothing to do.
 build() {
   local dir=build/$1
   shift

@@ -73,7 +73,7 @@ class Quire:
             endpoint, worker = f"unix:{folder}/manager", f"unix:{folder}/worker"
             load = [self.binaries / "quirectl", f"--endpoint={endpoint}", "--output=json", "bench"]
 
-            def is_ready():  # The first request is the warm-up as well.
+            def is_ready():  # The first request is also the warm-up.
                 return '"completed":1,' in output_of(load + ["--requests=1", "--input-tokens=64", "--output-tokens=4"],
                                                      accept_failure=True)
 

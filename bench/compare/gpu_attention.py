@@ -18,7 +18,7 @@ import torch.nn.functional as F
 RUNS = 11
 RUN_SECONDS = 4e-3
 HEADS = "32/8 heads of 128, blocks of 16"
-# Name of gpu_speed, sequences, query heads, KV heads, head_dim, cached tokens, new tokens.
+# Name in gpu_speed, sequences, query heads, KV heads, head_dim, cached tokens, new tokens.
 CASES = [
     (f"64 at 4096, {HEADS}", 64, 32, 8, 128, 4095, 1),
     (f"64 at 1024, {HEADS}", 64, 32, 8, 128, 1023, 1),
@@ -32,7 +32,7 @@ CASES = [
     (f"2048 after 6144, {HEADS}", 1, 32, 8, 128, 6144, 2048),
     ("8192 after 0, 32/8 heads of 64, blocks of 16", 1, 32, 8, 64, 0, 8192),
 ]
-# Compiling takes flex_attention about 20 s for a shape.
+# flex_attention needs about 20 s to compile for a shape.
 COMPILED = [f"64 at 4096, {HEADS}", f"8192 after 0, {HEADS}"]
 
 
@@ -67,7 +67,7 @@ def reference(q, k, v, cached):
 
 def seconds(work, busy):
     for _ in range(16):
-        busy.zero_()  # Keeps the device busy until all is queued.
+        busy.zero_()  # This keeps the device busy until all work is queued.
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     work()
@@ -87,7 +87,7 @@ def measure(attend, inputs, busy):
         return graph
 
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):  # As CUDA graphs in PyTorch want it.
+    with torch.cuda.stream(stream):  # PyTorch requires this for CUDA graphs.
         for _ in range(3):
             attend(*inputs[0])
     torch.cuda.synchronize()
@@ -125,7 +125,7 @@ def run_case(case, busy, l2_bytes):
                 print(f"  {name}: another result than float64, error {float(error):.3g}")
                 continue
             times[name] = measure(attend, inputs, busy)
-        except Exception as error:  # A version or a shape that PyTorch does not support: said, and the rest goes on.
+        except Exception as error:  # PyTorch does not support this version or shape. Report it and continue.
             print(f"  {name}: cannot run: {str(error).splitlines()[0][:150] if str(error) else type(error).__name__}")
     return times
 

@@ -14,7 +14,7 @@ import struct
 import sys
 
 ALIGNMENT = 32
-FLOAT32, FLOAT16, BFLOAT16 = 0, 1, 30  # ggml's types.
+FLOAT32, FLOAT16, BFLOAT16 = 0, 1, 30  # Type numbers of ggml.
 TYPES = {"F32": FLOAT32, "F16": FLOAT16, "BF16": BFLOAT16}
 FILE_TYPES = {FLOAT32: 0, FLOAT16: 1, BFLOAT16: 32}
 LAYER_TENSORS = {

@@ -43,14 +43,12 @@ struct LinearTask {
 // are processed in tiles of 64 absolute positions. Each row sees the tokens [visible_begin, visible_end). Its result
 // does not depend on any other row.
 struct AttentionTask {
-  const void* const*
-      units;  // [num_units + num_following], start of K of each unit in the layout of its type; V follows K.
+  const void* const* units;      // [num_units + num_following], K of each in the layout of its type; V follows K.
   const float* const* queries;   // [num_rows], each [head_dim]
   const int32_t* visible_begin;  // [num_rows] absolute positions
   const int32_t* visible_end;    // [num_rows]
-  SoftmaxState*
-      states;     // [num_rows], state of the tokens that the rows have seen before; updated. May be empty states.
-  float* values;  // [num_rows, padded_dim], sum of exp(score - max) * v of the same tokens; updated.
+  SoftmaxState* states;          // [num_rows], state of the tokens seen before; updated. May be empty states.
+  float* values;                 // [num_rows, padded_dim], sum of exp(score - max) * v of the same tokens; updated.
   int num_units;
   int num_following;  // Number of further units that may be read later. They may be prefetched near the end.
   int first_token;    // Position of the first token of units[0], a multiple of 64.

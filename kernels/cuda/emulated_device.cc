@@ -64,8 +64,7 @@ EmulatedDevice::EmulatedDevice() = default;
 EmulatedDevice::~EmulatedDevice() = default;
 
 void* EmulatedDevice::Allocate(size_t bytes) {
-  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)),
-                &std::free);  // The operating system provides pages on first access.
+  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)), &std::free);  // Pages exist once touched.
   if (memory == nullptr) return nullptr;
   char* const data = memory.get() + (kAlignment - reinterpret_cast<uintptr_t>(memory.get()) % kAlignment) % kAlignment;
   allocations_.emplace(data, Allocation{std::move(memory), bytes});

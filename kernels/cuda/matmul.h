@@ -61,9 +61,8 @@ class Matmul {
   int driver_version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<MatmulShape, cublasLtMatmulAlgo_t>
-      algorithms_;                        // By exact number of rows; these algorithms are known to fit.
-  std::unique_ptr<MatmulCache> choices_;  // By RowBucket(), or 1 row for all when exact.
+  std::map<MatmulShape, cublasLtMatmulAlgo_t> algorithms_;  // By exact number of rows; known to fit.
+  std::unique_ptr<MatmulCache> choices_;                    // By RowBucket(), or 1 row for all when exact.
 };
 
 }  // namespace quire::cuda

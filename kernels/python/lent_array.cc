@@ -72,8 +72,7 @@ PyObject* Dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
                                    &max_version, &device, &copy)) {
     return nullptr;
   }
-  const SharedStorage& storage =
-      StorageOf(self);  // No stream has to wait, because forward has finished all of its work.
+  const SharedStorage& storage = StorageOf(self);  // No stream has to wait, because forward has finished its work.
   if (copy == Py_True) {
     PyErr_SetString(PyExc_BufferError, "this array makes no copies");
     return nullptr;

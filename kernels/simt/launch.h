@@ -26,8 +26,7 @@ struct LaunchConfig {
   std::vector<GlobalBuffer> buffers = {};
   uint64_t seed = 1;  // Determines the order of blocks and threads, and random landings.
   CopyLanding landing = CopyLanding::kLate;
-  int64_t max_operations_per_block =
-      int64_t{1} << 28;  // A block with more operations is a runaway, usually a loop that waits for other threads.
+  int64_t max_operations_per_block = int64_t{1} << 28;  // More is a runaway, usually a loop that waits for others.
 };
 
 // Counts of the operations of all blocks of a launch. Warp instructions count once per warp, others once per thread.
@@ -44,8 +43,7 @@ struct LaunchCounters {
   int64_t global_bytes_written = 0;
   int64_t shared_bytes_read = 0;  // Includes copies and matrices.
   int64_t shared_bytes_written = 0;
-  int64_t shared_conflicts =
-      0;  // Additional passes of plain loads and stores; bank_conflicts.h says how exact this is.
+  int64_t shared_conflicts = 0;  // Additional passes of plain loads and stores; see bank_conflicts.h.
 };
 
 struct LaunchReport {

@@ -1,4 +1,4 @@
-// The cache decides the result of a query, and nothing else: every comparison here is bit for bit.
+// Only the contents of the cache decide the result of a query. Every comparison here is bit for bit.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace {
 
 using AttentionExactnessTest = CpuBackendTest;
 
-// Long enough for three splits, with a window of more than one tile and less than all.
+// A shape for sequences with three splits. The windows below are longer than one tile and shorter than the sequence.
 Shape LongShape(DataType type) {
   return {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = type, .window = 0};
 }
@@ -67,7 +67,7 @@ TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
   std::vector<std::vector<uint32_t>> tables;
   for (const Sequence& sequence : sequences) tables.push_back(pool.MakeTable(sequence.num_tokens));
 
-  // Each stores all but its last token in chunks of its own, then all decode their last token together.
+  // Each sequence stores all but its last token in its own chunks. Then all of them decode their last token together.
   std::vector<Slice> together;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const int last = sequences[i].num_tokens - 1;
@@ -82,7 +82,7 @@ TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
   }
 }
 
-// A sequence that goes on from the first `num_shared` tokens of another.
+// Makes a sequence that continues from the first `num_shared` tokens of another.
 Sequence Fork(const Shape& shape, const Sequence& parent, int num_shared, int num_tokens, Random* random) {
   Sequence child = MakeSequence(shape, num_tokens, random);
   const auto share = [&](const std::vector<float>& from, int heads, std::vector<float>* to) {
@@ -94,8 +94,8 @@ Sequence Fork(const Shape& shape, const Sequence& parent, int num_shared, int nu
   return child;
 }
 
-// Random trees of samples and beams: each sequence shares whole blocks with an earlier one, and decodes one token, or a
-// few, in the same step. Alone in a step it has nobody to share with.
+// Random trees of samples and beams: each sequence shares whole blocks with an earlier one, and decodes one or a few
+// tokens in the same step. A sequence that is alone in a step has nothing to share.
 TEST_P(AttentionExactnessTest, SharingBlocksDoesNotMatter) {
   const auto backend = MakeBackend();
   for (int round = 0; round < 8; ++round) {

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// The sequences of a step: their numbers of tokens and block tables.
+// The sequences of a step with their numbers of tokens and their block tables.
 struct Step {
   std::vector<int32_t> query_starts = {0};
   std::vector<int32_t> context_lens;
@@ -18,7 +18,7 @@ struct Step {
   std::vector<uint32_t> block_tables;
   uint32_t next_block = 1000;
 
-  // With a table of its own blocks.
+  // Adds a sequence whose table has only its own blocks.
   void Add(int num_queries, int context_len, int block_size = 4) {
     std::vector<uint32_t> table;
     while (int(table.size()) * block_size < context_len) table.push_back(next_block++);
@@ -68,9 +68,10 @@ AttentionPlanOptions SmallOptions() {
           .min_items = 8};
 }
 
-// Runs a plan with sets of tokens in place of numbers: fails unless every token of the batch ends with exactly the
-// positions that it sees, each attended once, in ascending order, every split from its first visible tile on and joined
-// to those before it, and unless every place has one writer at a time, in an earlier phase than its readers.
+// Runs a plan with sets of tokens instead of numbers. It checks that every token of the batch ends with exactly the
+// positions that it sees. Each must be attended once and in ascending order, every split from its first visible tile
+// on, and each split must be joined to the earlier ones. It also checks that every place has one writer at a time, in
+// an earlier phase than its readers.
 class PlanChecker {
  public:
   PlanChecker(const Step& step, const AttentionPlanOptions& options, const AttentionPlan& plan)
@@ -99,7 +100,7 @@ class PlanChecker {
   }
 
  private:
-  // What a state has taken in: the token of the batch that it is for, and the next position to attend to.
+  // The contents of a state: the token of the batch that it belongs to, and the next position to attend to.
   struct Done {
     int token;
     int begin;
@@ -152,7 +153,7 @@ class PlanChecker {
     }
   }
 
-  // The rows may read the blocks of the item's sequence.
+  // Checks that the rows may read the blocks of the item's sequence.
   void CheckBlocks(const AttentionItem& item, int sequence) const {
     if (sequence == item.sequence) return;
     for (int i = item.begin / options_.block_size; i * options_.block_size < item.end; ++i) {
@@ -191,7 +192,7 @@ class PlanChecker {
   const Step& step_;
   const AttentionPlanOptions& options_;
   const AttentionPlan& plan_;
-  std::map<int, Done> partials_;  // By the slot of KV head 0.
+  std::map<int, Done> partials_;  // Keyed by the slot of KV head 0.
   std::set<int> written_;
 };
 
@@ -213,7 +214,7 @@ TEST(AttentionPlanTest, RandomBatchesAreCoveredExactlyOnce) {
   }
 }
 
-// Sequences fork from earlier ones after some blocks, as samples and beams do.
+// Sequences fork from earlier ones after some blocks, like samples and beams.
 TEST(AttentionPlanTest, RandomTreesOfSharedPrefixesAreCoveredExactlyOnce) {
   Random random(2);
   for (int i = 0; i < 300; ++i) {
@@ -248,7 +249,7 @@ TEST(AttentionPlanTest, OneLongDecodeIsCutAtItsSplits) {
   Step step;
   step.Add(1, 100);
   const AttentionPlan plan = Plan(step, SmallOptions());
-  EXPECT_EQ(plan.items.size(), 7u);  // Splits of 16 tokens.
+  EXPECT_EQ(plan.items.size(), 7u);  // The splits have 16 tokens.
   EXPECT_EQ(plan.merges.size(), 1u);
   EXPECT_EQ(plan.num_partials, 2 * 7 * 3);
 }
@@ -276,7 +277,7 @@ TEST(AttentionPlanTest, AWindowLeavesOutTheTilesBeforeIt) {
   EXPECT_EQ(FirstVisible(17, 18), 0);
   EXPECT_EQ(FirstVisible(18, 18), 1);
   Step step;
-  step.Add(1, 100);  // Position 99 sees 82 .. 99: from the third tile of split 5 on.
+  step.Add(1, 100);  // Position 99 sees 82 .. 99, which begins in the third tile of split 5.
   for (const AttentionItem& item : Plan(step, options).items) {
     EXPECT_GE(item.begin, 80);
     EXPECT_LE(item.end, 100);
@@ -294,7 +295,7 @@ TEST(AttentionPlanTest, ExpensiveItemsComeFirst) {
   EXPECT_EQ(plan.items[0].sequence, 1);
 }
 
-// Three samples that share 5 blocks of 4 tokens; the last of those is in the tile that they do not share wholly.
+// Three samples share 5 blocks of 4 tokens. The last of these blocks is in a tile that they do not share completely.
 TEST(AttentionPlanTest, ASharedPrefixIsReadOnceUpToItsLastWholeTile) {
   Step step;
   step.Add(1, 22, {1, 2, 3, 4, 5, 10});

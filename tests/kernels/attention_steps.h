@@ -7,7 +7,7 @@
 
 #include "tests/kernels/paged_batch.h"
 
-// Attention as a worker uses it: K and V are stored through RopeAppend, then the queries attend.
+// Attention as a worker uses it: RopeAppend stores K and V, then the queries attend.
 namespace quire {
 
 struct Shape {
@@ -25,8 +25,8 @@ inline std::string ToString(const Shape& shape) {
          ", window " + std::to_string(shape.window);
 }
 
-// One sequence's Q, K and V before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
-// Rope is not under test: everything is stored as if it were rotated by angle 0.
+// Q, K and V of one sequence before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
+// The rotation is not under test, so everything is stored with rotation angle 0.
 struct Sequence {
   std::vector<float> q, k, v;
   int num_tokens;
@@ -48,15 +48,15 @@ inline KvLayout LayoutOf(const Shape& shape) {
           .type = shape.type};
 }
 
-// A slice of a sequence in a step.
+// The part of a sequence that one step processes.
 struct Slice {
   const Sequence* sequence;
   std::vector<uint32_t> table;
   int begin, end;
 };
 
-// Stores the K and V of the slices and attends their queries, as one step. Returns the output rows in order, as they
-// were written in `out_type`.
+// Stores K and V of the slices and attends their queries in one step. Returns the output rows in order, in the
+// precision of `out_type`.
 inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool,
                                   const std::vector<Slice>& slices, DataType out_type = DataType::kFloat32) {
   PagedBatch batch;
@@ -100,7 +100,7 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
   return Decoded(out, out_type);
 }
 
-// The whole sequence in steps that end at the given tokens, alone in its pool.
+// Runs the whole sequence, alone in its pool, in steps that end at the given tokens.
 inline std::vector<float> RunChunks(Backend* backend, const Shape& shape, const Sequence& sequence,
                                     const std::vector<int>& chunk_ends, uint64_t seed) {
   Random random(seed);
@@ -117,7 +117,7 @@ inline std::vector<float> RunChunks(Backend* backend, const Shape& shape, const 
   return out;
 }
 
-// Ends of chunks of 1 to max_chunk tokens that make up num_tokens.
+// Returns the ends of chunks of 1 to max_chunk tokens that make up num_tokens.
 inline std::vector<int> RandomChunks(int num_tokens, int max_chunk, Random* random) {
   std::vector<int> ends;
   for (int end = 0; end < num_tokens; ends.push_back(end)) end = std::min(num_tokens, end + random->Int(1, max_chunk));

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Every position of one head as a matrix [tokens, head_dim], as stored.
+// Returns all positions of one head as a matrix [tokens, head_dim], rounded to the stored type.
 std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int head, int head_dim, DataType type) {
   std::vector<double> result;
   for (size_t start = size_t(head) * head_dim; start < all.size(); start += size_t(num_heads) * head_dim) {
@@ -15,14 +15,15 @@ std::vector<double> HeadOf(const std::vector<float>& all, int num_heads, int hea
   return result;
 }
 
-// Whether the kernels multiply the type as pairs of bfloat16, which rounds the scaled query and the weights to it.
+// Whether the kernels multiply the type as pairs of bfloat16. Then the scaled query and the weights are rounded to it.
 bool MultipliesPairs(cpu::Isa isa, DataType type) {
   return type == DataType::kBFloat16 && (isa == cpu::Isa::kAvx512Bf16 || isa == cpu::Isa::kAmx);
 }
 
 struct Expectation {
   std::vector<double> out;
-  std::vector<double> absolute;  // The same weights over |v|: how much a relative error of the weights can move `out`.
+  std::vector<double> absolute;  // The same weights applied to |v|. It limits how much a relative error of the weights
+                                 // can change `out`.
 };
 
 Expectation Expected(const Shape& shape, const Sequence& sequence, bool rounds_query) {
@@ -57,9 +58,9 @@ Expectation Expected(const Shape& shape, const Sequence& sequence, bool rounds_q
   return expected;
 }
 
-// All arithmetic is float32 but for one thing: kernels that multiply pairs round every weight to bfloat16, which has 8
-// bits, and so change it by at most 2^-8 of itself. The sum that they are divided by is that of the weights before
-// rounding. So an output may be off by 2^-8 of the sum of |weight * v|.
+// All arithmetic is float32 with one exception. Kernels that multiply pairs round every weight to bfloat16, which has 8
+// bits. This changes a weight by at most 2^-8 of its value. The divisor is the sum of the weights before rounding.
+// Therefore an output may differ by 2^-8 of the sum of |weight * v|.
 void CheckOutput(cpu::Isa isa, const Shape& shape, const Sequence& sequence, const std::vector<float>& out) {
   if (!MultipliesPairs(isa, shape.type)) {
     EXPECT_LT(RelativeError(out, Expected(shape, sequence, false).out), 2e-6);

@@ -15,7 +15,7 @@ std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w
   return backend->Pack(&view, 1);
 }
 
-// y for rows of x, without bias or residual.
+// Returns y for rows of x, without bias or residual.
 std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
   const int num_tokens = int(x.size()) / cols;
   const std::vector<char> input = Encoded(x, backend->InputType(w));
@@ -34,7 +34,7 @@ std::unique_ptr<PackedMatrix> PackGated(Backend* backend, const std::vector<floa
   return backend->PackGated(gate, up);
 }
 
-// The gated product as float32, or rounded to `y_type` and widened.
+// Returns the gated product as float32, or rounded to `y_type` and widened.
 std::vector<float> MultiplyGated(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols,
                                  int dim, const float* bias = nullptr, DataType y_type = DataType::kFloat32) {
   const int num_tokens = int(x.size()) / cols;
@@ -45,7 +45,7 @@ std::vector<float> MultiplyGated(Backend* backend, const std::vector<float>& x, 
   return Decoded(y, y_type);
 }
 
-// What a product by weights of `type` sees of its input.
+// Returns the input after the rounding that a product by weights of `type` applies.
 std::vector<float> SeenInput(cpu::Isa isa, DataType type, const std::vector<float>& x) {
   return Rounded(x, cpu::KernelsFor(isa).linear_input[int(type)]);
 }
@@ -67,7 +67,7 @@ TEST_P(DenseKernelsTest, LinearAgreesWithTheReference) {
   }
 }
 
-// Each element against the size of what was summed for it: the bound of a float32 sum in any order is cols * 6e-8.
+// Compares each element's error with the size of its terms: the bound of a float32 sum in any order is cols * 6e-8.
 TEST_P(DenseKernelsTest, EveryElementOfALongProductIsNearTheReference) {
   const auto backend = MakeBackend();
   Random random(11);
@@ -88,7 +88,7 @@ TEST_P(DenseKernelsTest, EveryElementOfALongProductIsNearTheReference) {
   }
 }
 
-// Infinite and missing values stay in their row, though tiles hold several.
+// Infinities and NaNs stay in their row, although a tile holds several rows.
 TEST_P(DenseKernelsTest, ARowWithNanLeavesTheOthersAlone) {
   const auto backend = MakeBackend();
   Random random(12);
@@ -272,7 +272,7 @@ TEST_P(DenseKernelsTest, GatedLinearAgreesWithTheReference) {
   }
 }
 
-// silu is the gate itself where that is large, next to 0 where it is large and negative, and keeps NaN.
+// silu(a) is close to a for large a, close to 0 for large negative a, and NaN for NaN.
 TEST_P(DenseKernelsTest, GatedLinearTakesExtremeGates) {
   const auto backend = MakeBackend();
   for (const DataType type : kAllTypes) {

@@ -28,10 +28,10 @@ TEST(HalfFloatTest, Float16HasTheValuesOfIeee754) {
 }
 
 TEST(HalfFloatTest, RoundsToNearestEven) {
-  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f808000)).bits, 0x3f80);  // Halfway, down to even.
-  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f818000)).bits, 0x3f82);  // Halfway, up to even.
+  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f808000)).bits, 0x3f80);  // Halfway: rounds down to even.
+  EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f818000)).bits, 0x3f82);  // Halfway: rounds up to even.
   EXPECT_EQ(ToBFloat16(BitsToFloat(0x3f808001)).bits, 0x3f81);
-  EXPECT_EQ(ToBFloat16(BitsToFloat(0x7f7fffff)).bits, 0x7f80);  // Too large: infinity.
+  EXPECT_EQ(ToBFloat16(BitsToFloat(0x7f7fffff)).bits, 0x7f80);  // Too large: rounds to infinity.
   EXPECT_EQ(ToFloat16(1 + 0x1p-11f).bits, 0x3c00);
   EXPECT_EQ(ToFloat16(1 + 3 * 0x1p-11f).bits, 0x3c02);
   EXPECT_EQ(ToFloat16(65519.99f).bits, 0x7bff);

@@ -1,5 +1,5 @@
-// Times attention, sampling and norms of the CPU at the shapes of a 0.5 B parameter model and prints a table; no test.
-// The numbers of kernels/README.md come from here, and from bench/gemm.
+// Times attention, sampling and norms of the CPU at the shapes of a 0.5 B parameter model and prints a table. This is
+// not a test. The numbers of kernels/README.md come from this program and from bench/gemm.
 //
 //   kernel_speed [threads, 0: all] [generic | avx2 | avx512]
 //
@@ -25,7 +25,7 @@ double Now() {
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// Median seconds of a call, over about half a second.
+// Returns the median seconds of a call, measured for about half a second.
 double MedianSeconds(const std::function<void(int)>& call) {
   call(0);
   std::vector<double> times;
@@ -45,7 +45,7 @@ void Print(const std::string& name, double seconds, double gigabytes, double gig
   fflush(stdout);
 }
 
-// `num_queries` new tokens in each of the sequences.
+// Each sequence has `num_queries` new tokens.
 void TimeAttention(Backend* backend, DataType type, int block_size, int num_sequences, int context_len,
                    int num_queries) {
   Random random(2);
@@ -71,7 +71,7 @@ void TimeAttention(Backend* backend, DataType type, int block_size, int num_sequ
                         .layout = &layout,
                         .kv_pool = pool.data()});
   });
-  const double tokens_read = context_len - (num_queries - 1) / 2.0;  // Per query, on average.
+  const double tokens_read = context_len - (num_queries - 1) / 2.0;  // Average per query.
   Print("attention " + std::string(Name(type)) + "/" + std::to_string(block_size) + ", " +
             std::to_string(num_sequences) + " x " + std::to_string(num_queries) + " of " + std::to_string(context_len),
         seconds, 2e-9 * num_sequences * context_len * layout.num_kv_heads * layout.head_dim * double(SizeOf(type)),

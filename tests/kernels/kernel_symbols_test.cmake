@@ -1,10 +1,10 @@
-# Fails when an object of the per-instruction-set kernels defines a symbol outside its own namespace, but for the
-# function that returns its table: the linker could pick that copy for code that runs on every machine.
+# Fails when an object of the per-instruction-set kernels defines a symbol outside its own namespace, except for the
+# function that returns its table. The linker could use that copy in code that runs on every machine.
 string(REPLACE "|" ";" OBJECTS "${OBJECTS}")
 if(NOT OBJECTS)
   message(FATAL_ERROR "no objects given")
 endif()
-# DW.ref is a pointer for exception tables, not code; sanitizers add it.
+# DW.ref is a pointer for exception tables and not code. Sanitizers add it.
 string(CONCAT own
   "DW.ref|quire::cpu::(generic|avx2|avx512|avx512_bf16|amx)::"
   "|quire::cpu::(Generic|Avx2|Avx512|Avx512Bf16|Amx)Kernels\\(\\)")

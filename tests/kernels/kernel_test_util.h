@@ -18,14 +18,14 @@ namespace quire {
 
 constexpr DataType kAllTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
 
-// Deterministic inputs of one test.
+// Deterministic random inputs of one test.
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
 
-  // In [low, high].
+  // Uniform in [low, high].
   int Int(int low, int high) { return low + int(engine_() % uint64_t(high - low + 1)); }
-  // Standard normal, by the sum of uniforms: the same on every standard library.
+  // Standard normal, as a sum of uniforms, so that it is the same with every standard library.
   float Normal() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += double(engine_() >> 11) * 0x1p-53;
@@ -45,7 +45,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// What a value becomes when it is stored in the type.
+// Returns the value after it has been stored in the type.
 inline float Rounded(float value, DataType type) {
   if (type == DataType::kBFloat16) return ToFloat(ToBFloat16(value));
   if (type == DataType::kFloat16) return ToFloat(ToFloat16(value));
@@ -57,7 +57,7 @@ inline std::vector<float> Rounded(std::vector<float> values, DataType type) {
   return values;
 }
 
-// The values as an array of the type.
+// Returns the values as an array of the type.
 inline std::vector<char> Encoded(const std::vector<float>& values, DataType type) {
   std::vector<char> bytes(values.size() * SizeOf(type));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -68,7 +68,7 @@ inline std::vector<char> Encoded(const std::vector<float>& values, DataType type
   return bytes;
 }
 
-// The array of the type as float32.
+// Returns an array of the type as float32.
 inline std::vector<float> Decoded(const std::vector<char>& bytes, DataType type) {
   std::vector<float> values(bytes.size() / SizeOf(type));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -83,7 +83,7 @@ inline std::vector<double> Doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// The largest difference, relative to the size of the expected values as a whole.
+// Returns the largest difference, relative to the largest expected value.
 inline double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
   EXPECT_EQ(actual.size(), expected.size());
   double largest = 0, error = 0;
@@ -95,7 +95,7 @@ inline double RelativeError(const std::vector<float>& actual, const std::vector<
   return error / std::max(largest, 1e-30);
 }
 
-// Tests that take the instruction set as parameter run once for each one that this machine has.
+// Tests with the instruction set as parameter run once for each instruction set of this machine.
 class CpuBackendTest : public testing::TestWithParam<cpu::Isa> {
  protected:
   std::unique_ptr<Backend> MakeBackend(int num_threads = 2) { return cpu::MakeCpuBackend(num_threads, GetParam()); }

@@ -9,7 +9,7 @@ namespace {
 
 using KvAppendTest = CpuBackendTest;
 
-// Element `index` of an array of the type.
+// Returns element `index` of an array of the type.
 float At(const void* data, size_t index, DataType type) {
   if (type == DataType::kBFloat16) return ToFloat(static_cast<const BFloat16*>(data)[index]);
   if (type == DataType::kFloat16) return ToFloat(static_cast<const Float16*>(data)[index]);
@@ -50,7 +50,7 @@ void RunRopeAppend(Backend* backend, const BatchView& view, const KvLayout& layo
                        .kv_pool = pool});
 }
 
-// One head of a row after norm and rotation.
+// Returns one head of a row after norm and rotation.
 std::vector<double> ExpectedHead(const Step& step, const float* head, int head_dim, const std::vector<float>& norm,
                                  int position) {
   std::vector<double> values(head, head + head_dim);
@@ -65,7 +65,7 @@ void CheckAgainstReference(Backend* backend, const KvLayout& layout, int rotary_
   const std::vector<uint32_t> table = pool.MakeTable(num_tokens);
   Step step = MakeStep(layout, num_tokens, rotary_dim, has_norm, random);
   const Step before = step;
-  // Chunks that begin and end at even and odd tokens of a unit.
+  // The chunks begin and end at even and odd tokens of a unit.
   const size_t row_size = size_t(step.num_heads + 2 * layout.num_kv_heads) * layout.head_dim;
   for (int begin = 0; const int end : {7, 18, 21, num_tokens}) {
     PagedBatch batch;
@@ -79,7 +79,7 @@ void CheckAgainstReference(Backend* backend, const KvLayout& layout, int rotary_
   }
 
   const int dim = layout.head_dim, row_heads = step.num_heads + 2 * layout.num_kv_heads;
-  // bfloat16 keeps 8 bits and float16 11: half a unit of the stored value, and the error of the angle.
+  // bfloat16 keeps 8 bits and float16 11. The tolerance is half a unit of the stored value plus the error of the angle.
   const double tolerance = layout.type == DataType::kBFloat16 ? 5e-3 : layout.type == DataType::kFloat16 ? 7e-4 : 1e-5;
   for (int t = 0; t < num_tokens; ++t) {
     const float* row = before.qkv.data() + int64_t{t} * row_heads * dim;
@@ -143,8 +143,8 @@ TEST_P(KvAppendTest, WritesNothingButTheSlotsOfTheBatch) {
   }
 }
 
-// At large positions the float32 product of position and frequency is what models were trained with; with frequencies
-// that are powers of two it is exact, so the reference in double must agree to the last digits.
+// Models were trained with the float32 product of position and frequency, also at large positions. With frequencies
+// that are powers of two this product is exact, so the reference in double must agree to the last digits.
 TEST_P(KvAppendTest, RotationIsExactAtLargePositions) {
   const auto backend = MakeBackend();
   Random random(3);

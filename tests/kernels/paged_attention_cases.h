@@ -20,13 +20,13 @@ struct PagedShape {
   int num_kv_heads = 2;
   int head_dim = 64;
   int block_size = 16;
-  int gap = 0;  // Elements between heads of the arrays that belong to none.
+  int gap = 0;  // Unused elements between the heads of the arrays.
   uint64_t placement_seed = 1;
-  double scale = 0;  // 0: 1 / sqrt(head_dim).
+  double scale = 0;  // 0 means 1 / sqrt(head_dim).
 };
 
-// A cache in the caller's order with random contents, in blocks that are dealt out at random. What no token has been
-// stored in is NaN, and table entries behind a context are no blocks.
+// A cache in the caller's order with random contents, whose blocks are assigned at random. Tokens that nothing is
+// stored in are NaN, and table entries beyond a context are not valid blocks.
 class PagedCase {
  public:
   PagedCase(const PagedShape& shape, std::vector<int> context_lens, uint64_t seed)
@@ -96,7 +96,7 @@ class PagedCase {
             .scale = Scale()};
   }
 
-  // [num_seqs, num_heads, head_dim] in double.
+  // Returns [num_seqs, num_heads, head_dim] in double.
   std::vector<double> Expected() const {
     std::vector<double> out;
     const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
@@ -119,8 +119,8 @@ class PagedCase {
     return out;
   }
 
-  // What attention_test allows in float32; then the result is rounded, and with bfloat16 the queries and weights too
-  // where the machine multiplies bfloat16.
+  // The tolerance of attention_test for float32. For the other types the result is rounded. With bfloat16, the queries
+  // and weights are rounded as well where the machine multiplies bfloat16.
   static double Tolerance(DataType type) {
     return type == DataType::kFloat32 ? 2e-6 : type == DataType::kFloat16 ? 1e-3 : 1e-2;
   }

@@ -1,4 +1,4 @@
-// The forward functions over a cache of the caller, against float64.
+// The forward functions over a caller's cache, compared with float64.
 
 #include "kernels/paged_attention.h"
 
@@ -72,14 +72,14 @@ TEST(PagedAttentionTest, BitsDoNotDependOnPlacesBlockSizesStridesOrOtherSequence
 
 TEST(PagedAttentionTest, SequencesMayShareBlocks) {
   PagedCase paged({.block_size = 16}, {100, 100, 40}, 6);
-  for (int i = 0; i < 3; ++i) {  // 48 tokens of the first sequence, 40 of which the last sees.
+  for (int i = 0; i < 3; ++i) {  // 48 tokens of the first sequence; the last sequence sees 40 of them.
     paged.Table(1)[i] = paged.Table(0)[i];
     paged.Table(2)[i] = paged.Table(0)[i];
   }
   ExpectClose(paged);
 }
 
-// Unwritten tokens of the caches are NaN, and table entries behind a context name no block.
+// Unwritten tokens of the caches are NaN, and table entries beyond a context are not valid blocks.
 TEST(PagedAttentionTest, ScaleIsAnArgument) {
   PagedCase paged({.scale = 0.5}, {20, 300}, 7);
   ExpectClose(paged);
@@ -90,7 +90,7 @@ TEST(PagedAttentionTest, NoSequencesAreNoWork) {
   ExpectClose(PagedCase({}, {0, 0}, 8));
 }
 
-// What is wrong, and a part of the message.
+// A mistake in the arguments, and a part of its message.
 struct Mistake {
   void (*make)(PagedAttentionArgs*);
   const char* message;

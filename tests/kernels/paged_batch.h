@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// A pool of one layer whose blocks are dealt out in random order, and the arrays of a step over it. What no token has
-// been stored in is NaN.
+// A pool of one layer whose blocks are assigned in random order, and the arrays of a step over it. Tokens that nothing
+// is stored in are NaN.
 class PagedPool {
  public:
   PagedPool(const KvLayout& layout, int num_blocks, Random* random) : layout_(layout), free_(num_blocks) {
@@ -19,7 +19,7 @@ class PagedPool {
     random->Shuffle(&free_);
   }
 
-  // A block table that has room for `context_len` tokens.
+  // Returns a block table that has room for `context_len` tokens.
   std::vector<uint32_t> MakeTable(int context_len) {
     std::vector<uint32_t> table;
     for (int tokens = 0; tokens < context_len; tokens += layout_.block_size) {
@@ -42,7 +42,7 @@ class PagedPool {
 // Collects slices of sequences into a BatchView.
 class PagedBatch {
  public:
-  // Tokens [first_position, context_len) of a sequence that lives in `table`.
+  // Adds the tokens [first_position, context_len) of a sequence whose block table is `table`.
   void Add(const std::vector<uint32_t>& table, int first_position, int context_len, int block_size) {
     for (int position = first_position; position < context_len; ++position) {
       positions_.push_back(position);

@@ -10,11 +10,11 @@
 #include "kernels/reference/sampling.h"
 #include "tests/kernels/kernel_test_util.h"
 
-// Sampling rows for the tests of all backends, and what they should draw.
+// Sampling rows for the tests of all backends, and their expected draws.
 
 namespace quire {
 
-// Draws from the plain softmax, without logprobs.
+// Returns a row that draws from the plain softmax, without logprobs.
 inline SamplingRow PlainRow() {
   SamplingRow row = {};
   row.temperature = 1;
@@ -81,7 +81,7 @@ inline OwnedRow RandomRow(int vocab_size, Random* random) {
   return owned;
 }
 
-// The noise that kernels/sampling.h prescribes, in double.
+// Returns the noise that kernels/sampling.h specifies, in double.
 inline double Noise(const SamplingRow& row, int token) {
   const PhiloxBlock block = Philox4x32({{row.position, 0, uint32_t(token) / 4, 0}}, row.seed);
   const double u = (block.word[token % 4] + 0.5) * 0x1p-32;

@@ -15,7 +15,7 @@ struct Sampled {
   std::vector<ScoredCandidate> top;
 };
 
-// One draw per row, all from the same logits.
+// Draws once per row, with the same logits for all rows.
 Sampled Sample(Backend* backend, const std::vector<SamplingRow>& rows, const std::vector<float>& logits,
                int max_top = 0) {
   std::vector<float> all;
@@ -48,7 +48,7 @@ TEST_P(SamplingTest, DrawsWhatTheReferenceDraws) {
   }
 }
 
-// Few distinct values, so that every cut falls among equals.
+// There are few distinct values, so that every cut falls among equal values.
 TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   const auto backend = MakeBackend();
   Random random(2);
@@ -65,7 +65,7 @@ TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   }
 }
 
-// Pearson's statistic of draws against expected probabilities, over tokens that are expected at least 5 times.
+// Returns Pearson's statistic of draws against expected probabilities, over tokens that are expected at least 5 times.
 double ChiSquare(const std::vector<SamplingResult>& results, const std::vector<double>& p, int* degrees) {
   std::vector<double> counts(p.size(), 0);
   for (const SamplingResult& result : results) ++counts[result.token];
@@ -98,7 +98,7 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
     if (config == 3) row.top_p = 0.8f;
     if (config == 4) row.min_p = 0.05f;
     std::vector<SamplingRow> rows(20'000, row);
-    // Positions and seeds are each a source of independent draws.
+    // Different positions and different seeds both give independent draws.
     for (size_t i = 0; i < rows.size(); ++i) {
       rows[i].position = config % 2 == 1 ? 7 : uint32_t(i);
       if (config % 2 == 1) rows[i].seed = i;
@@ -106,7 +106,7 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
     int degrees;
     const double statistic =
         ChiSquare(Sample(backend.get(), rows, logits).results, reference::Probabilities(row, logits), &degrees);
-    // The statistic has mean `degrees` and variance 2 * degrees: five standard deviations.
+    // The statistic has mean `degrees` and variance 2 * degrees. The limit is five standard deviations above the mean.
     EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "configuration " << config;
     EXPECT_GT(degrees, 5);
   }
@@ -132,7 +132,7 @@ TEST_P(SamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   const std::vector<float> logits = {2.0f, 1.5f, -1.0f};
   OwnedRow owned;
   owned.row = GreedyRow();
-  owned.counts = {{0, 1, 0}};  // Only in the prompt.
+  owned.counts = {{0, 1, 0}};  // The token occurs only in the prompt.
   owned.row.repetition_penalty = 2;
   EXPECT_EQ(SampleOne(backend.get(), owned.Get(), logits), 1) << "2 / 2 < 1.5";
   owned.row.repetition_penalty = 1;
@@ -213,7 +213,7 @@ TEST_P(SamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
   }
 }
 
-// The list of one row.
+// Returns the list of one row.
 std::vector<ScoredCandidate> List(Backend* backend, const SamplingRow& row, const std::vector<float>& logits) {
   const Sampled sampled = Sample(backend, {row}, logits, row.num_candidates + 1);
   std::vector<ScoredCandidate> list = sampled.top;
@@ -223,7 +223,7 @@ std::vector<ScoredCandidate> List(Backend* backend, const SamplingRow& row, cons
   return list;
 }
 
-// Values decide, as two logprobs may be nearer to each other than float32 can tell.
+// The test compares values, because two logprobs may be too close for float32 to distinguish.
 TEST_P(SamplingTest, CandidatesAreThoseOfTheReference) {
   const auto backend = MakeBackend();
   Random random(6);
@@ -249,7 +249,7 @@ TEST_P(SamplingTest, CandidatesAreThoseOfTheReference) {
   }
 }
 
-// Few distinct values, so that the end of the list falls among equals.
+// There are few distinct values, so that the end of the list falls among equal values.
 TEST_P(SamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   const auto backend = MakeBackend();
   Random random(7);
@@ -266,7 +266,7 @@ TEST_P(SamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   }
 }
 
-// Worked by hand on log softmax: two tokens of probability 1/4, one of 1/2.
+// Worked by hand on the log softmax: two tokens have probability 1/4 and one has 1/2.
 TEST_P(SamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
   const auto backend = MakeBackend();
   const float quarter = std::log(0.25f), half = std::log(0.5f);

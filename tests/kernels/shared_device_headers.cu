@@ -1,4 +1,4 @@
-// Instantiates on the device what the CPU kernels share with GPU kernels: a header that is no longer valid device code
+// Instantiates on the device the code that CPU and GPU kernels share. A header that is no longer valid device code
 // fails to compile here.
 
 #include <cstdint>

@@ -17,7 +17,7 @@ TEST(ThreadPoolTest, RunsEveryItemOnceAndWaitsForAll) {
     ThreadPool pool(num_threads);
     EXPECT_EQ(pool.num_threads(), num_threads);
     for (int num_items = 0; num_items < 60; ++num_items) {
-      std::vector<int> runs(num_items, 0);  // Not atomic: each item has one thread, and ForEach() orders the reads.
+      std::vector<int> runs(num_items, 0);  // Not atomic, because ForEach() orders the accesses.
       std::atomic<bool> thread_in_range = true;
       pool.ForEach(num_items, [&](int item, int thread) {
         ++runs[item];
@@ -33,7 +33,7 @@ TEST(ThreadPoolTest, ALoopSeesWhatTheOneBeforeWrote) {
   ThreadPool pool(4);
   std::vector<int> values(100, 0);
   for (int round = 0; round < 500; ++round) {
-    // Items move one place, so that most are read by another thread than wrote them.
+    // Items move by one place, so that most are read by another thread than the one that wrote them.
     std::vector<int> next(100);
     pool.ForEach(100, [&](int item, int) { next[item] = values[(item + 1) % 100] + 1; });
     values.swap(next);
@@ -42,7 +42,7 @@ TEST(ThreadPoolTest, ALoopSeesWhatTheOneBeforeWrote) {
 }
 
 TEST(ThreadPoolTest, BindsEachThreadToACoreOfItsOwn) {
-  std::thread owner([] {  // Not the test's own thread, which would stay bound.
+  std::thread owner([] {  // A separate thread, because the test's own thread would stay bound to a core.
     const int num_cores = int(std::thread::hardware_concurrency());
     ThreadPool one_too_many(num_cores + 1);
     EXPECT_FALSE(one_too_many.BindToCores());
@@ -57,7 +57,7 @@ TEST(ThreadPoolTest, BindsEachThreadToACoreOfItsOwn) {
       for (int core = 0; core < CPU_SETSIZE; ++core) {
         if (CPU_ISSET(core, &own)) cores[item] = core;
       }
-      // Until every thread has an item.
+      // Wait until every thread has an item.
       ++num_waiting;
       while (num_waiting < num_cores) std::this_thread::yield();
     });
@@ -72,7 +72,7 @@ TEST(ThreadPoolTest, WakesUpAfterSleeping) {
     std::atomic<int> sum = 0;
     pool.ForEach(10, [&](int item, int) { sum += item; });
     EXPECT_EQ(sum, 45);
-    // Longer than the threads spin.
+    // This takes longer than the threads spin.
     std::atomic<int64_t> busy = 0;
     for (int i = 0; i < 2'000'000; ++i) busy.fetch_add(i, std::memory_order_relaxed);
   }

@@ -33,7 +33,7 @@ bool IsCamel(absl::string_view name) {
   return absl::ascii_isupper(name.front()) && std::all_of(name.begin(), name.end(), absl::ascii_isalnum);
 }
 
-// "FinishReason" -> "FINISH_REASON".
+// Converts "FinishReason" to "FINISH_REASON".
 std::string UpperSnake(absl::string_view camel) {
   std::string out;
   for (char c : camel) {

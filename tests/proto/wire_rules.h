@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// What `file` does against the house rules of the wire, one sentence each, in order of appearance; empty when all is
-// well. REQUIRES: the file was built with source info, else nothing seems to have a comment.
+// Returns the violations of the wire's house rules in `file`, one sentence each, in order of appearance. The result is
+// empty if there are none. REQUIRES: the file was built with source info; otherwise no element seems to have a comment.
 //
 //   package     is <name>.v<number>, or google.rpc
 //   names       fields and oneofs lower_snake_case, messages and enums CamelCase, services end in "Service"
@@ -19,8 +19,9 @@ namespace quire {
 //   presence    scalars of messages named *Params are optional: unset is not the same as zero there
 std::vector<std::string> WireRuleViolations(const google::protobuf::FileDescriptor& file);
 
-// The wire as text, one sorted line for each field, enum value, reserved range and rpc. Two schemas with the same text
-// have the same encoding and the same generated names; a line that changes or goes breaks programs already built.
+// Returns the wire as text: one sorted line for each field, enum value, reserved range and rpc. Two schemas with the
+// same text have the same encoding and the same generated names. A changed or removed line breaks programs that exist
+// already.
 std::vector<std::string> WireLines(const google::protobuf::FileDescriptor& file);
 
 }  // namespace quire

@@ -37,7 +37,7 @@ std::string ReadFile(const std::string& path) {
 // Schemas as protoc wrote them, with comments.
 class WireSchemaTest : public ::testing::Test {
  protected:
-  // The files of a descriptor set, without protobuf's own.
+  // Returns the files of a descriptor set, without protobuf's own.
   std::vector<const google::protobuf::FileDescriptor*> Load(const std::string& path) {
     google::protobuf::FileDescriptorSet set;
     EXPECT_TRUE(set.ParseFromString(ReadFile(path))) << path;

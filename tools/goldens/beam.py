@@ -16,7 +16,7 @@ the files.
 
 import sys
 
-sys.path.append(sys.path.pop(0))  # tokenizers.py beside this file has the name of a package that transformers imports
+sys.path.append(sys.path.pop(0))  # tokenizers.py beside this file has the name of a package that transformers imports.
 
 import argparse
 import itertools
@@ -40,31 +40,32 @@ SUFFIX = "_groups" if WITH_GROUPS else ""
 
 NUM_RECORDED = 400 if WITH_GROUPS else 640
 NUM_NOISY_RUNS = 2
-TABLE_NOISE = 2e-5  # Far above the rounding of a sum.
-MODEL_NOISE = 2e-4  # Kernels that add in another order may move a logit by as much.
+TABLE_NOISE = 2e-5  # Far above the rounding error of a sum.
+MODEL_NOISE = 2e-4  # Kernels that add in another order may change a logit by this much.
 
 TABLE_VOCABULARY = 64
 EARLY_STOPPING = (False, True, "never")
 LENGTH_PENALTIES = (-1.0, 0.0, 0.6, 1.0, 2.0)
 
-# Transformers 4.49 computes the others in another way (sliding window of qwen2, yarn) or does not know them (qwen3).
+# Transformers 4.49 computes the other families differently (sliding window of qwen2, yarn) or does not know them
+# (qwen3).
 FAMILIES = ("llama2", "llama3", "mistral") if WITH_GROUPS else ("llama2", "llama3", "mistral", "qwen2", "yarn", "qwen3")
 MODELS = ["models/tales"] + [f"tests/golden/models/{family}" for family in FAMILIES]
 NUM_PROMPTS = 20 if WITH_GROUPS else 50
-NUM_MODEL_CASES = 48 if WITH_GROUPS else 128  # At least.
-NUM_DRAWS = 40  # Of a case's values, to find those with the most pairs that no case has yet.
+NUM_MODEL_CASES = 48 if WITH_GROUPS else 128  # Minimum number.
+NUM_DRAWS = 40  # Draws of a case's values. The draw with the most pairs that no case has yet is taken.
 PLAIN_SHAPES = [(width, 1, 0.0) for width in (2, 4, 8, 16)]
-GROUP_SHAPES = [(4, 2, 0.5), (4, 4, 1.0), (6, 3, 0.5), (8, 2, 2.0)]  # Width, groups, diversity penalty.
+GROUP_SHAPES = [(4, 2, 0.5), (4, 4, 1.0), (6, 3, 0.5), (8, 2, 2.0)]  # Width, number of groups, diversity penalty.
 CHOICES = {
     "shape": GROUP_SHAPES if WITH_GROUPS else PLAIN_SHAPES,
     "length_penalty": LENGTH_PENALTIES,
     "early_stopping": EARLY_STOPPING,
     "returned": ("one", "half", "all"),
-    "num_likely_stops": (0, 1) if WITH_GROUPS else (0, 1, 2),  # Tokens that the search meets, as stop tokens.
+    "num_likely_stops": (0, 1) if WITH_GROUPS else (0, 1, 2),  # Found tokens that become stop tokens.
 }
 
 TABLE_COLUMNS = [
-    "seed",  # Of the table.
+    "seed",  # Seed of the table.
     "stop_boost",  # Added to the logits of the stop tokens, in eighths.
     "prompt",
     "width",
@@ -77,7 +78,7 @@ TABLE_COLUMNS = [
     "stop_token_ids",
     "min_tokens",
     "repetition_penalty",
-    "stop_sum",  # [] or [modulus, remainder] of the sum of the last two generated tokens.
+    "stop_sum",  # [] or [modulus, remainder] for the sum of the last two generated tokens.
     "hypotheses",  # Best first: [score, [token, ...]].
 ]
 
@@ -124,7 +125,7 @@ class TableModel(PreTrainedModel, GenerationMixin):
     def __init__(self, case):
         super().__init__(PretrainedConfig(vocab_size=TABLE_VOCABULARY, is_encoder_decoder=False))
         self.case = case
-        self.unused = torch.nn.Parameter(torch.zeros(1))  # Tells transformers a device and a type.
+        self.unused = torch.nn.Parameter(torch.zeros(1))  # Gives transformers a device and a type.
 
     def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **unused):
         return {"input_ids": input_ids}
@@ -163,7 +164,7 @@ def hypotheses_of(case, out):
         return [[sum(logprobs) / len(tokens) ** case.length_penalty, tokens]]
     scores = out.sequences_scores.tolist()
     if WITH_GROUPS:
-        # Padded after the stop token, of which there is one at most.
+        # Rows are padded after the stop token, of which there is at most one.
         ends = [next((i + 1 for i, t in enumerate(row) if t in case.stop_token_ids), len(row)) for row in generated]
     else:
         ends = (out.beam_indices >= 0).sum(dim=1).tolist()
@@ -208,7 +209,7 @@ def stable_hypotheses(model, case, noise):
     found = generate(model, case)
     tokens = [hypothesis[1] for hypothesis in found]
     for seed in range(NUM_NOISY_RUNS):
-        # The group search lets groups that are over penalise the padding token, which nobody generated.
+        # In group search, groups that are finished still penalise the padding token, which nobody generated.
         pad_token_id = seed + 1 if case.num_groups > 1 else 0
         again = generate(model, case, Noise(noise, seed), pad_token_id)
         if [hypothesis[1] for hypothesis in again] != tokens:
@@ -297,12 +298,13 @@ def model_case(rng, model, name, prompt, draw):
         repetition_penalty=1.0,
         stop_sum=[],
     )
-    # A token from the inner half of what is found without it; most random models never choose their own end.
+    # Adds a token from the inner half of a hypothesis that is found without it. Most random models never choose their
+    # own end.
     likely = []
     for score, tokens in generate(model, case)[: draw["num_likely_stops"]]:
         likely.append(rng.choice(tokens[len(tokens) // 4 : -len(tokens) // 4] or tokens))
     if likely:
-        # Stop tokens are cut off and put back by the group search, which knows one.
+        # Group search supports one stop token. It cuts stop tokens off and puts them back.
         stop_token_ids = likely if WITH_GROUPS else sorted(set(likely) | set(case.stop_token_ids))
         case = Case(case, stop_token_ids=stop_token_ids)
     return case

@@ -20,7 +20,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 ROOT = pathlib.Path("tests/golden")
 NUM_GREEDY = 64
 PROMPT_LENGTHS = (3, 17, 40)
-MIN_DISTINCT = 20  # Of the greedy tokens: a text that repeats one token proves little.
+MIN_DISTINCT = 20  # Minimum number of distinct greedy tokens: a text that repeats one token proves little.
 MIN_MARGIN = 5e-4  # Between the best two logits, relative to the row's largest magnitude: far above rounding.
 
 SHAPE = dict(
@@ -110,7 +110,7 @@ def random_model(config, seed):
                 tensor.copy_(1 + 0.3 * noise)
             elif tensor.dim() == 1:
                 tensor.copy_(0.5 * noise)
-            elif "embed" in name:  # A tied output repeats its input unless the layers drown it.
+            elif "embed" in name:  # A tied output repeats its input unless the layers outweigh it.
                 tensor.copy_(noise * (0.3 if config.tie_word_embeddings else 1.0))
             else:
                 tensor.copy_(noise * 1.5 / tensor.shape[1] ** 0.5)

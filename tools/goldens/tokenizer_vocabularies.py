@@ -58,8 +58,8 @@ def byte_level(use_regex):
     return dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=use_regex)
 
 
-# How other models cut their text (DeepSeek, Falcon, StarCoder, BLOOM, GPT-2, Tekken), and what Oniguruma reads
-# differently from PCRE2.
+# How other models split their text (DeepSeek, Falcon, StarCoder, BLOOM, GPT-2, Tekken), and patterns that Oniguruma and
+# PCRE2 interpret differently.
 STYLES = {
     "deepseek": [
         pattern("Regex", r"\p{N}{1,3}"),

@@ -9,7 +9,7 @@ Needs the Python packages tokenizers and sentencepiece.
 
 import sys
 
-sys.path.append(sys.path.pop(0))  # this file has the name of a package that it imports
+sys.path.append(sys.path.pop(0))  # This file has the name of a package that it imports.
 
 import argparse
 import json
@@ -196,8 +196,8 @@ def goldens(arguments):
         encoded = [reference.encode(s) for s in strings]
         id_lists = make_ids(rng, reference, encoded)[len(strings) :][: arguments.count // 4]
         cases = dict(
-            # Per string of strings.json: [all special tokens, none added, none added or parsed]; one that equals the
-            # next is left out as 0, what the reference does not do is null.
+            # For each string of strings.json: [all special tokens, none added, none added or parsed]. An entry that
+            # equals the next one is replaced by 0. A case that the reference does not support is null.
             encoded=[[0 if a == b else a, 0 if b == c else b, c] for a, b, c in encoded],
             # [tokens, text without special tokens, text with them]
             decoded=[[ids, *reference.decode(ids)] for ids in id_lists]

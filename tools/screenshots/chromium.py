@@ -32,7 +32,7 @@ class Page:
         self.profile = tempfile.TemporaryDirectory(prefix="quire-chromium.", ignore_cleanup_errors=True)
         to_browser, self.send_fd = os.pipe()
         self.receive_fd, from_browser = os.pipe()
-        # The sandbox needs privileges that containers lack; the page is our own.
+        # The sandbox needs privileges that containers lack. The page is our own, so it is not needed.
         command = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--hide-scrollbars", "--disable-background-networking", "--force-color-profile=srgb",
                    f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"]

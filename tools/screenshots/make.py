@@ -23,7 +23,7 @@ import chromium
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_BYTES = 150_000
 NUM_CLIENTS = 14
-LOAD_SECONDS = 12  # Before the pictures are taken, so that rates have settled.
+LOAD_SECONDS = 12  # Load before the pictures are taken, so that the rates have settled.
 COLUMNS, ROWS = 110, 18
 STORIES = [f"{beginning} who lived near the river and liked to sing. " * 3 for beginning in
            ["Once upon a time there was a little fox", "Lily had a small brown dog", "Far away there was an old bear",
@@ -67,7 +67,7 @@ def last_frame(command, folder):
     process = subprocess.Popen(command, cwd=folder, stdin=inside, stdout=inside, stderr=inside, env=environment)
     os.close(inside)
     data = b""
-    with contextlib.suppress(OSError):  # The terminal's other side is closed.
+    with contextlib.suppress(OSError):  # The other side of the terminal is closed.
         while part := os.read(terminal, 1 << 16):
             data += part
     process.wait()
@@ -126,7 +126,7 @@ def main():
             thread.join()
         keep("status_page.png", shot)
         page.resize(COLUMNS * 9, 10)
-        page.open("about:blank")  # Without the status page's policy, which allows no styles but its own.
+        page.open("about:blank")  # A blank page, because the status page's policy allows no styles except its own.
         page.call("Page.setDocumentContent", frameId=page.call("Page.getFrameTree")["frameTree"]["frame"]["id"],
                   html=as_html(top))
         keep("quirectl_top.png", page.screenshot())

@@ -14,7 +14,8 @@ PLOTS = [plot for path in sorted(stories.PLOT_FOLDER.glob("*.txt")) for plot in 
 class StoriesTest(unittest.TestCase):
 
     def test_every_plot_writes_finished_english(self):
-        # str() of an actor raises before the introduction, so this also holds every plot to introduce its cast.
+        # str() of an actor raises before the introduction, so this also checks that every plot introduces its
+        # characters.
         faults = {
             "template mark": r"[{}\[\]|<>]",
             "repeated word": r"\b(\w+) \1\b",

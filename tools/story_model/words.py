@@ -9,7 +9,7 @@ Milo""".split()
 PET_NAMES = """Pip Momo Bramble Clover Hazel Nutmeg Poppy Biscuit Pebble Willow Button Fern Maple Pumpkin Acorn Ziggy
 Coco Rusty Sunny Patch Berry Moss Ginger Pickle""".split()
 
-# Kind and what it holds things with.
+# Kind, and the limb with which it holds things.
 ANIMALS = [(kind, "paw") for kind in """fox rabbit bear mouse hedgehog squirrel badger turtle cat puppy kitten otter
 beaver mole seal lion monkey panda koala hamster raccoon wolf tiger frog""".split()] + \
           [(kind, "wing") for kind in "owl duck penguin robin sparrow crow goose".split()] + \
@@ -27,11 +27,11 @@ HUMAN_ELDERS = ["old fisherman", "old gardener", "old shepherd", "old baker", "o
                 "old librarian", "old painter"]
 FEMALE_ELDERS = {"old owl", "old goat", "old heron", "old gardener", "old baker", "old librarian"}
 
-# What the hero calls them, what they are, and whether they are female.
+# How the hero calls them, what they are, and whether they are female.
 PARENTS = [("Mama", "mother", True)] * 3 + [("Papa", "father", False)] * 2 + [
     ("Grandma", "grandmother", True), ("Grandpa", "grandfather", False), ("Auntie", "aunt", True)]
 
-# Where the story happens: how the home is told, and places with their prepositions.
+# Settings of a story: how the home is described, and places with their prepositions.
 SETTINGS = {
     "forest": (["in a cosy house under an old oak tree", "at the edge of a green forest", "deep in the forest",
                 "in a small hut among the trees"],

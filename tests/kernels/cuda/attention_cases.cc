@@ -50,7 +50,7 @@ std::vector<AttentionCase> AttentionCases() {
       {{4, 2, 128, 8, bf16}, {{37, 1}}},
       {{8, 2, 64, 16, bf16}, {{150, 70}, {40, 40}}},  // Prompts.
       {{8, 2, 128, 16, f16}, {{330, 60}}},
-      {{32, 1, 64, 16, bf16}, {{45, 1}}},                           // More heads than a small tile has rows.
+      {{32, 1, 64, 16, bf16}, {{45, 1}}},                           // More heads than the rows of a small tile.
       {{8, 2, 64, 16, bf16, 50}, {{300, 1}, {300, 40}, {20, 20}}},  // Sliding windows.
   };
 }

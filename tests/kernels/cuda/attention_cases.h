@@ -6,26 +6,26 @@
 
 #include "tests/kernels/attention_steps.h"
 
-// What the attention kernels of the GPU are tested with, in the emulator and on a device.
+// Cases for the attention kernels of the GPU, in the emulator and on a device.
 
 namespace quire::cuda {
 
 struct AttentionCase {
   Shape shape;
-  std::vector<std::pair<int, int>> sequences;  // Tokens, and how many of the last are queries.
+  std::vector<std::pair<int, int>> sequences;  // Number of tokens, and how many of the last are queries.
 };
 
-// All kinds of heads, blocks and lengths.
+// Cases with all kinds of heads, blocks and lengths.
 std::vector<AttentionCase> AttentionCases();
 
-// Stores K and V of the slices' tokens [begin, end) in the pool, as RopeAppend would; rope is not under test.
+// Stores K and V of the slices' tokens [begin, end) in the pool, like RopeAppend. The rotation is not under test.
 void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool);
 
-// Random sequences, stored in the pool, each with its last tokens as queries.
+// Makes random sequences, stores them in the pool, and returns slices whose queries are each sequence's last tokens.
 std::vector<Slice> MakeSlices(const Shape& shape, const std::vector<std::pair<int, int>>& tokens_and_queries,
                               std::vector<Sequence>* sequences, PagedPool* pool, Random* random);
 
-// Beams that share 34 blocks of 16: two splits of 256, and a tail that each reads for itself.
+// Beams that share 34 blocks of 16: two splits of 256 and a rest that each beam reads by itself.
 struct Beams {
   static constexpr int kSharedBlocks = 34;
 
@@ -37,7 +37,7 @@ struct Beams {
   std::vector<Slice> slices;
 };
 
-// Softmax attention of the slices in double, with q, k and v rounded to the type.
+// Returns the softmax attention of the slices in double, with q, k and v rounded to the type.
 std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices);
 
 }  // namespace quire::cuda

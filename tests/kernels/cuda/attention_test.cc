@@ -1,4 +1,4 @@
-// The attention kernels of the GPU, in the emulator, against float64.
+// The attention kernels of the GPU, run in the emulator and compared with float64.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;  // Of weights and outputs that are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloat16.
 
 void ExpectClean(const EmulatedRun& run) {
   for (const simt::LaunchReport& report : run.reports) {

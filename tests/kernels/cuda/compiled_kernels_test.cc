@@ -1,4 +1,5 @@
-// What nvcc has made of the kernels: their registers, and the instructions that their speed rests on. No GPU is needed.
+// Checks nvcc's output for the kernels: their registers, and the instructions on which their speed depends. No GPU is
+// needed.
 
 #include <gtest/gtest.h>
 
@@ -24,12 +25,12 @@ namespace {
 
 const std::string kTable = SourcePath("tests/kernels/cuda/compiled_kernels.txt");
 
-// The kernel class in a mangled name, for example "AttentionDecode<Bf16, kFull, 64, 3>".
+// Returns the kernel class in a mangled name, for example "AttentionDecode<Bf16, kFull, 64, 3>".
 std::string KernelName(const char* mangled) {
   char* const demangled = abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr);
   std::string name = demangled == nullptr ? mangled : demangled;
   std::free(demangled);
-  const std::string start = "RunKernel<";  // void quire::cuda::RunKernel<CLASS>(CLASS::Args)
+  const std::string start = "RunKernel<";  // The name is void quire::cuda::RunKernel<CLASS>(CLASS::Args).
   if (const size_t at = name.find(start); at != std::string::npos) {
     name = name.substr(at + start.size(), name.find(">(") - at - start.size());
   }
@@ -47,7 +48,7 @@ struct BlockShape {
   size_t shared_bytes;
 };
 
-// Takes down what is in a table.
+// Records the kernels of a table.
 struct NotingEntry {
   static std::map<std::string, BlockShape>& Kernels() {
     static auto* const kernels = new std::map<std::string, BlockShape>;
@@ -66,7 +67,7 @@ void NoteTables() {
   (MakeKernelTable<NotingEntry, Element, UnitSize::kSmall, kHeadDims>(), ...);
 }
 
-// All kernels that tables name.
+// Returns all kernels that tables name.
 const std::map<std::string, BlockShape>& Shapes() {
   if (NotingEntry::Kernels().empty()) {
     NoteTables<Bf16, 32, 64, 80, 96, 128, 256>();
@@ -75,7 +76,7 @@ const std::map<std::string, BlockShape>& Shapes() {
   return NotingEntry::Kernels();
 }
 
-// By name and architecture; what several files of the library have is there once.
+// Keyed by name and architecture. A kernel that several files of the library contain is listed once.
 const std::map<std::pair<std::string, int>, MachineCode>& Compiled() {
   static const auto* const kernels = [] {
     auto* const all = new std::map<std::pair<std::string, int>, MachineCode>;
@@ -87,8 +88,8 @@ const std::map<std::pair<std::string, int>, MachineCode>& Compiled() {
   return *kernels;
 }
 
-// Blocks that a multiprocessor holds at a time: 64 warps, 65536 registers given out by 8 for each thread and 4 warps at
-// a time, and shared memory, 1 KiB of which goes to the system with each block.
+// Returns the number of blocks that a multiprocessor holds at a time. It has 64 warps and 65536 registers. Registers
+// are allocated in units of 8 per thread and 4 warps. The system takes 1 KiB of shared memory per block.
 int BlocksPerMultiprocessor(const BlockShape& shape, int registers, int architecture) {
   const int num_warps = shape.num_threads / simt::kWarpSize;
   const int warps_in_registers = 65536 / ((registers + 7) / 8 * 8 * simt::kWarpSize) / 4 * 4;
@@ -143,7 +144,7 @@ TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
   EXPECT_EQ(FindCompiledKernels(DataType::kFloat32, 64, 16), nullptr);
 }
 
-// Another release of nvcc has other numbers.
+// Other releases of nvcc give other numbers.
 TEST(CompiledKernelsTest, RegistersAndSharedMemoryAreThoseOfTheTable) {
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) WriteTable();
   std::ifstream file(kTable);
@@ -178,7 +179,7 @@ TEST(CompiledKernelsTest, NothingIsInLocalMemory) {
   }
 }
 
-// Calls check(code, head_dim, name) for the kernels of class `kind`; there are some.
+// Calls check(code, head_dim, name) for the kernels of class `kind` and expects at least one.
 template <typename F>
 void ForEachOf(const std::string& kind, F check) {
   int count = 0;
@@ -195,8 +196,9 @@ void ForEachOf(const std::string& kind, F check) {
   EXPECT_GT(count, 0) << kind;
 }
 
-// A unit of 16 tokens takes head_dim / 16 products of 16 by 16 by 8 twice for its scores, and as many for its values.
-// The operands come four at a time out of shared memory, for two products each, and get there 16 bytes at a time.
+// A unit of 16 tokens needs head_dim / 16 products of 16 by 16 by 8 twice for its scores, and as many for its values.
+// One load from shared memory gets four operands, which serve two products. The copies to shared memory are of 16
+// bytes.
 void CheckAttention(const MachineCode& code, int head_dim, int units) {
   EXPECT_EQ(code.Count(kHmma), units * head_dim / 4);
   EXPECT_EQ(code.Count(kLdsm), units * head_dim / 8);

@@ -11,7 +11,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kElfOfCuda = 190;  // e_machine
-// Attributes in .nv.info: a word of 4 (a pair of words follows), the attribute and the size 8; then symbol and value.
+// Attributes in .nv.info: 4 (the value is a pair of words), the attribute, and the size 8; then symbol and value.
 constexpr uint32_t kRegisterCount = 0x00082f04;
 constexpr uint32_t kFrameSize = 0x00081104;
 constexpr size_t kInstructionBytes = 16;
@@ -24,7 +24,7 @@ T Read(const std::string& bytes, size_t at) {
   return value;
 }
 
-// An ELF file that begins at `start` of `bytes`.
+// An ELF file that begins at offset `start` of `bytes`.
 class Cubin {
  public:
   Cubin(const std::string& bytes, size_t start)
@@ -61,7 +61,7 @@ class Cubin {
     for (size_t at = 0; at + kInstructionBytes <= section.sh_size; at += kInstructionBytes) {
       const uint64_t low = Read<uint64_t>(bytes_, start_ + section.sh_offset + at);
       const uint64_t high = Read<uint64_t>(bytes_, start_ + section.sh_offset + at + 8);
-      const int opcode = low & 0xfff, size = high >> 9 & 7;  // 0 to 3: bytes and half words, 4 to 6: 4, 8, 16 bytes.
+      const int opcode = low & 0xfff, size = high >> 9 & 7;  // 0 to 3: bytes and half words. 4 to 6: 4, 8, 16 bytes.
       const bool has_size = opcode == kLdg || opcode == kStg || opcode == kLdgsts;
       ++kernel->counts[{opcode, has_size ? 1 << size >> 2 : 0}];
     }

@@ -8,7 +8,7 @@
 
 namespace quire::cuda {
 
-// Bits 0 to 11 of the instructions of sm_80 and sm_90 that tests look for; `cuobjdump --dump-sass` shows them beside
+// Bits 0 to 11 of the instructions of sm_80 and sm_90 that the tests count. `cuobjdump --dump-sass` shows them beside
 // the names.
 enum Opcode {
   kHmma = 0x23c,    // mma
@@ -16,7 +16,7 @@ enum Opcode {
   kLdgsts = 0xfae,  // cp.async
   kLdg = 0x981,     // ld.global
   kStg = 0x986,     // st.global
-  kLdl = 0x983,     // Local memory: a spill, or an array that has no registers.
+  kLdl = 0x983,     // Local memory: a register spill, or an array that does not fit into registers.
   kStl = 0x387,
 };
 
@@ -24,17 +24,17 @@ enum Opcode {
 struct MachineCode {
   std::string symbol;
   int architecture = 0;  // 80 for sm_80.
-  int registers = 0;     // Of a thread.
+  int registers = 0;     // Registers per thread.
   int stack_bytes = 0;
-  // Instructions by opcode and the size of an access in bytes, of those that have one.
+  // Number of instructions by opcode and by the size in bytes of the access, 0 for opcodes without an access size.
   std::map<std::pair<int, int>, int> counts;
 
   int Count(Opcode opcode) const;
   int Count(Opcode opcode, int bytes) const;
 };
 
-// All kernels in an object, library or program, whose device code is not compressed: what cuobjdump shows, which not
-// every machine with nvcc has.
+// Returns all kernels of an object, library or program whose device code is not compressed. cuobjdump would show the
+// same, but not every machine with nvcc has it.
 std::vector<MachineCode> ReadMachineCode(const std::string& path);
 
 }  // namespace quire::cuda

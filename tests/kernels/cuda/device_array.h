@@ -11,11 +11,11 @@
 
 namespace quire::cuda {
 
-// An array in the memory of a device, which must outlive it.
+// An array in the memory of a device. The device must outlive it.
 template <typename T>
 class DeviceArray {
  public:
-  // Zeros.
+  // The array contains zeros.
   DeviceArray(Device* device, size_t size) : device_(device), size_(size) {
     data_ = static_cast<T*>(device->Allocate(size * sizeof(T)));
     if (data_ == nullptr) Refuse();
@@ -28,7 +28,7 @@ class DeviceArray {
   T* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // The same values again and again, as far as there is room.
+  // Repeats the values until the array is full.
   void Upload(const std::vector<T>& values) {
     if (values.empty()) return;
     T* const staging = Staging(values.size());
@@ -40,7 +40,7 @@ class DeviceArray {
     device_->FreeHost(staging);
   }
 
-  // What the device has written when all is done that was queued.
+  // Returns the contents after all queued work is done.
   std::vector<T> Download() const {
     std::vector<T> values(size_);
     T* const staging = Staging(size_);

@@ -10,15 +10,16 @@
 
 namespace quire::cuda {
 
-// The attention of a step on a device: planned and uploaded once, then launched as often as one likes.
+// The attention of a step on a device. It is planned and uploaded once and can then be launched any number of times.
 class DeviceAttention {
  public:
-  // q and out as in AttentionArgs, kv_pool of one layer, all on the device; the batch on the host.
+  // q and out are as in AttentionArgs, and kv_pool is the pool of one layer. All are on the device; the batch is on the
+  // host.
   // REQUIRES: the device has kernels for the shape.
   DeviceAttention(Device* device, const Shape& shape, const BatchView& batch, const uint16_t* q, int q_stride,
                   const char* kv_pool, uint16_t* out);
 
-  // Queues the kernels. The grids have so many blocks of threads; 0: one for each piece of work.
+  // Queues the kernels. The grids have `num_blocks` thread blocks; 0 means one for each piece of work.
   void Launch(int num_blocks = 0) const;
   void set_kv_pool(const char* kv_pool) { args_.kv_pool = kv_pool; }
 
@@ -44,7 +45,7 @@ struct DeviceAttentionResult {
   int num_prefill_items;
 };
 
-// The same from and to the host, once.
+// Runs attention once, with inputs and result in host memory.
 DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const std::vector<Slice>& slices,
                                      PagedPool* pool, int num_blocks = 0);
 

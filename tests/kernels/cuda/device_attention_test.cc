@@ -1,4 +1,4 @@
-// Attention through a device, against float64.
+// Attention through a device, compared with float64.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;  // Of weights and outputs that are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloat16.
 
 using DeviceAttentionTest = DeviceTest;
 
@@ -34,7 +34,7 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   EXPECT_GE(num_cases, 10);
 }
 
-// An overflow must not become a number on its way: whoever sees it has to end with something that is none.
+// An overflow must not become a number on its way. The result must be NaN or infinite, so that it is noticed.
 TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
@@ -78,7 +78,7 @@ TEST_F(DeviceAttentionTest, WhatBeamsShareIsReadOnceAndAgreesWithFloat64) {
   EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-// Items of many rows that go on behind splits which others have computed, in blocks of several units.
+// Items of many rows that continue after splits that other items have computed, in blocks of several units.
 TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 32, DataType::kBFloat16};
   Beams beams(shape, 2);

@@ -1,5 +1,5 @@
-// What a device does besides attention: the small kernels and multiplication against float64, copies bit for bit, and
-// recordings.
+// The operations of a device besides attention: the small kernels and multiplication compared with float64, copies bit
+// for bit, and recordings.
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;         // Of results that are rounded to bfloat16.
-constexpr double kFloat32Tolerance = 1e-5;  // Of sums of exact products.
+constexpr double kTolerance = 5e-3;         // Results are rounded to bfloat16.
+constexpr double kFloat32Tolerance = 1e-5;  // For sums of exact products.
 constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
 
 using DeviceKernelsTest = DeviceTest;
@@ -127,7 +127,7 @@ TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges
   EXPECT_EQ(pools.Download(), expected);
 }
 
-// Some tokens whose queries, keys and values are rotated and stored in one layer's pool.
+// Checks some tokens whose queries, keys and values are rotated and stored in one layer's pool.
 template <int kHeadDim>
 void CheckRopeAppend(Device* device, int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
@@ -218,7 +218,7 @@ TEST_F(DeviceKernelsTest, RopeAppendRotatesAndStores) {
   CheckRopeAppend<96>(device(), 8, true);
 }
 
-// The product of random matrices, as it is and added to what is there.
+// Checks the product of random matrices, both stored and added to y.
 void CheckMultiply(Device* device, int num_rows, int num_columns, int depth, DataType element, DataType y_type) {
   SCOPED_TRACE(testing::Message() << num_rows << " rows by " << num_columns << ", depth " << depth << ", "
                                   << Name(element) << " to " << Name(y_type));
@@ -280,7 +280,7 @@ TEST_F(DeviceKernelsTest, CopiesReachWhatTheyName) {
   char* const host = static_cast<char*>(device()->AllocateHost(bytes.size()));
   std::vector<CopyPiece> out, in;
   std::vector<char> expected = bytes;
-  for (int i = 0; i < kPieces; ++i) {  // The even pieces go to the host, and come back as the odd ones.
+  for (int i = 0; i < kPieces; ++i) {  // The even pieces are copied to the host and come back as the odd ones.
     const int other = (i * 7 + 3) % kPieces;
     const size_t bytes_of_piece = i == 5 ? 0 : kPieceBytes;
     out.push_back({host + i * kPieceBytes, memory.data() + 2 * i * kPieceBytes, kPieceBytes});
@@ -305,7 +305,7 @@ TEST_F(DeviceKernelsTest, NewMemoryIsZeroAndAligned) {
   }
 }
 
-// A chain in which every step needs the one before: a norm, a multiplication, a norm of its result.
+// A chain in which every step needs the previous one: a norm, a multiplication, and a norm of the product.
 TEST_F(DeviceKernelsTest, ARecordingDoesTheSameEachTimeItIsReplayed) {
   constexpr int kRows = 4, kDim = 64;
   constexpr DataType kType = DataType::kBFloat16;

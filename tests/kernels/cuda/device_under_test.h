@@ -10,11 +10,11 @@
 
 namespace quire::cuda {
 
-// What a program tests: the emulated device (emulated_under_test.cc) or a GPU (gpu_under_test.cc). Null, and the
-// reason, when this machine has none.
+// Returns the device that a program tests: the emulated one (emulated_under_test.cc) or a GPU (gpu_under_test.cc).
+// Returns null and sets the reason when this machine has none.
 std::unique_ptr<Device> MakeDeviceUnderTest(std::string* reason);
 
-// A device of its own for each test. Without one the test is skipped.
+// Each test has its own device. Without one the test is skipped.
 class DeviceTest : public testing::Test {
  protected:
   void SetUp() override {

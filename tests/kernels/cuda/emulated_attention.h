@@ -8,7 +8,7 @@
 #include "kernels/simt/launch.h"
 #include "tests/kernels/cuda/attention_cases.h"
 
-// The attention kernels of the GPU in the emulator, planned and launched as the backend does.
+// The attention kernels of the GPU in the emulator, planned and launched like in the backend.
 
 namespace quire::cuda {
 
@@ -21,11 +21,10 @@ struct EmulatedRun {
 struct EmulationOptions {
   uint64_t seed = 1;
   simt::CopyLanding landing = simt::CopyLanding::kLate;
-  int num_blocks = 3;  // Of the grid.
+  int num_blocks = 3;  // Number of thread blocks of the grid.
 };
 
-// Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, head_dim 64, 80, 96, 128 or
-// 256.
+// Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, and head_dim is 64, 80, 96, 128 or 256.
 EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
                          const EmulationOptions& options = {});
 

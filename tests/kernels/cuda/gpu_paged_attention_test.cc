@@ -1,4 +1,4 @@
-// paged_attention_cuda_forward on a GPU, against float64.
+// paged_attention_cuda_forward on a GPU, compared with float64.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::vector<char> Forward(const PagedCase& paged, Device* device) {
   args.value_cache = values.data();
   args.block_tables = tables.data();
   args.context_lens = lens.data();
-  device->Synchronize();  // Its stream is another one.
+  device->Synchronize();  // The device's stream is not the stream of the call.
   const PagedAttentionStatus status = paged_attention_cuda_forward(args, nullptr);
   EXPECT_TRUE(status.ok()) << status.message;
   EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);

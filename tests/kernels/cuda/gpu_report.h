@@ -8,7 +8,7 @@
 
 namespace quire::cuda {
 
-// One thing that was measured. Bytes are what must be moved at least, each input once; 0 flops: not of interest.
+// One measurement. `bytes` is the least that must be moved, with each input read once. 0 flops: not of interest.
 struct GpuResult {
   std::string group;  // "decode attention"
   std::string name;   // "64 at 4096, 32/8 heads of 128"
@@ -17,18 +17,18 @@ struct GpuResult {
   double flops = 0;
 };
 
-// Results as a table on standard output, line by line, and as JSON.
+// Prints results line by line as a table on standard output, and writes them as JSON.
 class GpuReport {
  public:
   explicit GpuReport(const CudaDevice& device);
 
   void Add(const GpuResult& result);
-  // A line about what was left out.
+  // Prints a line about a measurement that was left out.
   void Skip(const std::string& group, const std::string& name, const std::string& reason);
-  // What bandwidths are compared with: the first result of group "copy".
+  // Bandwidths are compared with the first result of group "copy".
   double copy_bytes_per_second() const { return copy_bytes_per_second_; }
 
-  // False when the file cannot be written.
+  // Returns false when the file cannot be written.
   bool WriteJson(const std::string& path) const;
 
  private:

@@ -1,4 +1,4 @@
-// How fast the kernels are on a GPU, against a copy of its memory and against multiplication by cuBLAS.
+// Measures the speed of the kernels on a GPU, compared with a copy of its memory and with multiplication by cuBLAS.
 //   gpu_speed [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]
 // Exits with 77 when there is no GPU.
 
@@ -24,7 +24,7 @@ constexpr DataType kType = DataType::kBFloat16;
 constexpr size_t kElementBytes = 2;
 constexpr size_t kPatternElements = 1 << 20;
 
-// Memory of the device full of normal numbers.
+// Device memory filled with normally distributed random numbers.
 class RandomArray {
  public:
   RandomArray(Device* device, size_t size) : array_(device, size) {
@@ -42,7 +42,7 @@ class RandomArray {
   DeviceArray<uint16_t> array_;
 };
 
-// Several of them that take turns.
+// Several random arrays that are used in turn.
 class RandomArrays {
  public:
   RandomArrays(Device* device, int count, size_t size) : size_(size), count_(count), array_(device, count * size) {}
@@ -66,7 +66,7 @@ class Measurement {
   const GpuReport& report() const { return report_; }
 
  private:
-  // Whether there is room, with some to spare; says so when there is not.
+  // Whether there is enough memory, with some to spare. Reports it when there is not.
   bool HasRoom(const std::string& group, const std::string& name, double bytes);
   void Attention(const Shape& shape, const std::string& group, const std::string& name, int num_sequences,
                  int num_cached, int num_queries);
@@ -110,7 +110,7 @@ void Measurement::Copies() {
   });
   report_.Add({"copy", "128 blocks of 64 KiB in 32 layers", cow, 2.0 * kCopies * kLayers * kBlockBytes, 0});
 
-  // Swapping: the same blocks to the host and back.
+  // Swapping: the same blocks are copied to the host and back.
   const size_t swap_bytes = size_t{kCopies} * kLayers * kBlockBytes;
   char* const host = static_cast<char*>(device_->AllocateHost(swap_bytes));
   if (host == nullptr) return report_.Skip("copy", "swapping", "no pinned memory");
@@ -164,7 +164,7 @@ void Measurement::Attention(const Shape& shape, const std::string& group, const 
     attention.set_kv_pool(reinterpret_cast<const char*>(pools[i]));
     attention.Launch();
   });
-  double visible = 0;  // Pairs of a query and a token that it sees.
+  double visible = 0;  // Number of pairs of a query and a token that it sees.
   for (int i = 0; i < num_queries; ++i) visible += num_cached + i + 1;
   const double kv_bytes = 2.0 * kElementBytes * shape.num_kv_heads * shape.head_dim * context_len * num_sequences;
   report_.Add(
@@ -183,7 +183,7 @@ void Measurement::Prefill(const Shape& shape, int num_cached, int num_queries) {
             num_queries);
 }
 
-// The kernels between multiplications, in the sizes of a model of 8 B parameters.
+// The kernels between multiplications, in the sizes of a model with 8 B parameters.
 void Measurement::Rows(int num_rows) {
   constexpr int kDim = 4096, kHidden = 14336, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
   constexpr int kQkv = (kHeads + 2 * kKvHeads) * kHeadDim;
@@ -191,7 +191,7 @@ void Measurement::Rows(int num_rows) {
   const KernelTable& kernels = *device_->FindKernels(kType, kHeadDim, 16);
   const size_t dim_elements = size_t(num_rows) * kDim, hidden_elements = size_t(num_rows) * kHidden;
   const auto copies = [&](size_t elements) { return timer_.CopiesToFillCaches(elements * kElementBytes); };
-  constexpr double kMostBytes = 1.5e9;  // Of the gated rows, 8192 of them.
+  constexpr double kMostBytes = 1.5e9;  // Size of the gated rows if there are 8192 of them.
   if (!HasRoom("norms and the like", rows, kMostBytes)) return;
   {
     const RandomArrays x(device_, copies(dim_elements), dim_elements);
@@ -268,7 +268,7 @@ void Measurement::Multiplications() {
         std::string(m.name) + ", " + std::to_string(m.num_columns) + " x " + std::to_string(m.depth);
     const double y_bytes = double(m.most_rows) * m.num_columns * double(SizeOf(m.y_type));
     const double x_bytes = double(kElementBytes) * m.most_rows * m.depth;
-    // Tuning takes another x and y.
+    // Tuning needs another x and y.
     if (!HasRoom("multiplication", columns,
                  double(kElementBytes) * copies * double(w_elements) + 2 * (x_bytes + y_bytes))) {
       continue;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kRuns = 11;
 constexpr double kRunSeconds = 4e-3;
-constexpr int kMaxCalls = 1000;  // In a recording.
-constexpr int kFirstCalls = 4;   // Of the recording that tells how long a call takes.
+constexpr int kMaxCalls = 1000;  // Limit per recording.
+constexpr int kFirstCalls = 4;   // Calls of the first recording, which estimates the time of a call.
 constexpr size_t kCacheMultiple = 4;
 constexpr size_t kBusyBytes = 256 << 20;
 constexpr int kBusyFills = 16;
@@ -64,7 +64,7 @@ GpuTime GpuTimer::Time(const std::function<void(int)>& call) {
   device_->Synchronize();
   std::unique_ptr<Graph> graph = Record(call, kFirstCalls);
   const auto run = [&] { device_->Replay(*graph); };
-  Seconds(run);  // The first replay also brings the graph to the device.
+  Seconds(run);  // The first replay also copies the graph to the device.
   const double estimate = Seconds(run) / kFirstCalls;
   const int num_calls = std::clamp(int(kRunSeconds / std::max(estimate, 1e-9)), 1, kMaxCalls);
   graph = Record(call, num_calls);

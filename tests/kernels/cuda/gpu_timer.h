@@ -9,7 +9,7 @@
 
 namespace quire::cuda {
 
-// Seconds of one call, of several runs.
+// Seconds of one call, from several runs.
 struct GpuTime {
   double median = 0;
   double least = 0;
@@ -17,8 +17,9 @@ struct GpuTime {
   int num_runs = 0;
 };
 
-// Times work on the device by its own events. A run is a recording of so many calls that it takes a few milliseconds:
-// what the host needs to queue them is not measured, nor is the distance between two events of much weight.
+// Times work on the device with the device's own events. A run is a recording of enough calls to take a few
+// milliseconds. Therefore the host's time to queue them is not measured, and the distance between two events has little
+// influence.
 class GpuTimer {
  public:
   explicit GpuTimer(CudaDevice* device);
@@ -26,19 +27,19 @@ class GpuTimer {
   GpuTimer(const GpuTimer&) = delete;
   GpuTimer& operator=(const GpuTimer&) = delete;
 
-  // `call(i)` queues call i. Between two calls with the same data there must be more data than the caches hold: see
-  // CopiesToFillCaches(). Everything that is done once for a shape is done in a call before the recording.
+  // `call(i)` queues call i. Two calls with the same data must be separated by more data than the caches hold; see
+  // CopiesToFillCaches(). A call before the recording does everything that is done once per shape.
   GpuTime Time(const std::function<void(int)>& call);
-  // The same for what cannot be recorded: calls are queued one by one, and each is long.
+  // Like Time for work that cannot be recorded: calls are queued one by one, and each must be long.
   GpuTime TimeWithoutRecording(const std::function<void(int)>& call);
 
-  // How many copies of so many bytes must take turns, so that each is out of the second-level cache when its turn
-  // comes.
+  // Returns how many copies of this many bytes must be used in turn, so that each copy has left the second-level cache
+  // when it is used again.
   int CopiesToFillCaches(size_t bytes) const;
 
  private:
-  // Seconds between two events around it. The device is kept busy until all of it is queued, and its caches have
-  // something else in them then.
+  // Returns the seconds between two events around the work. The device is kept busy until all of the work is queued,
+  // which also fills its caches with other data.
   double Seconds(const std::function<void()>& work);
   std::unique_ptr<Graph> Record(const std::function<void(int)>& call, int num_calls);
 

@@ -1,6 +1,6 @@
-// The first GPU. Environment variables of a run: QUIRE_GPU_EXACT, multiplication whose results do not depend on the
-// number of rows; QUIRE_GPU_OVERLAP, kernels are set up while those before them end; QUIRE_GPU_REQUIRED, without a GPU
-// the program ends with exit code 77.
+// Tests the first GPU. Environment variables of a run: with QUIRE_GPU_EXACT, results of multiplications do not depend
+// on the number of rows. With QUIRE_GPU_OVERLAP, kernels are set up while earlier ones end. With QUIRE_GPU_REQUIRED,
+// the program ends with exit code 77 if there is no GPU.
 
 #include <cstdio>
 #include <cstdlib>

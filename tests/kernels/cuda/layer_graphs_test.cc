@@ -9,7 +9,7 @@ namespace {
 
 class LayerGraphsTest : public ::testing::Test {
  protected:
-  // One step; whether its layers were repeated.
+  // Runs one step and returns whether its layers were repeated.
   bool Step(int num_tokens, const char* attention = "d", int64_t num_moves = 0) {
     const bool is_repeated = graphs_.ReplayOrRecord({this, num_tokens, attention}, num_moves);
     if (graphs_.is_recording()) graphs_.EndRecording();

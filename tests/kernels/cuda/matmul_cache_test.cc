@@ -15,7 +15,7 @@ constexpr char kMachine[] = "NVIDIA H200, sm_90, cuBLASLt 130000, driver 13000";
 const MatmulShape kShape = {16, 4096, 1024, DataType::kBFloat16, DataType::kFloat32, false};
 const MatmulAlgorithm kAlgorithm = {1, 2, 3, 4, 5, 6, 7, ~uint64_t{0}};
 
-// The path of a file in a folder of the test's own.
+// Provides the path of a file in the test's own folder.
 class MatmulCacheTest : public testing::Test {
  protected:
   MatmulCacheTest() {
@@ -33,7 +33,7 @@ class MatmulCacheTest : public testing::Test {
   }
   void WriteFile(const std::string& text) const { std::ofstream(path_) << text; }
 
-  // What a new process says when it reads the file.
+  // Returns the message of a new process that reads the file.
   std::string Complaint(const char* machine = kMachine) const {
     testing::internal::CaptureStderr();
     const MatmulCache cache(path_, machine);

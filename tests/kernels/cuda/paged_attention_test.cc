@@ -1,4 +1,4 @@
-// paged_attention_cuda_forward's steps on the emulated device, against float64.
+// The steps of paged_attention_cuda_forward on the emulated device, compared with float64.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Result {
   std::vector<char> out;
 };
 
-// With everything on the device; `misaligned` elements are in front of query and caches.
+// Runs with all arrays on the device. `misaligned` elements precede the query and the caches.
 Result Forward(const PagedCase& paged, int misaligned = 0, void (*change)(PagedAttentionArgs*) = nullptr) {
   EmulatedDevice device;
   const auto upload = [&](const std::vector<char>& values) {
@@ -71,7 +71,8 @@ TEST(CudaPagedAttentionTest, IsTheAttentionOfEverySequenceOverItsBlocks) {
   }
 }
 
-// Decode kernels to 16 heads of a group, prefill kernels to 64, and several splits with merges.
+// Groups of up to 16 heads use the decode kernels, groups of up to 64 heads the prefill kernels. Both have several
+// splits with merges.
 TEST(CudaPagedAttentionTest, QueryHeadsShareKvHeads) {
   for (const auto& [num_heads, num_kv_heads] : {std::pair(4, 4), {8, 2}, {6, 1}, {40, 1}}) {
     ExpectClose(

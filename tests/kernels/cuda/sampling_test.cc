@@ -1,4 +1,4 @@
-// Sampling on the device: against the reference by sorting, and against the CPU backend token for token.
+// Sampling on the device, compared with the reference that sorts, and with the CPU backend token for token.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ class CudaSamplingTest : public DeviceTest {
   }
   void TearDown() override { sampler_.reset(); }
 
-  // Row i reads the row logit_rows[i] of the logits, its own without.
+  // Row i reads the row logit_rows[i] of the logits, or row i if there are no logit_rows.
   Sampled Sample(const std::vector<SamplingRow>& rows, const std::vector<float>& logits, int vocab_size,
                  const std::vector<int32_t>& logit_rows = {}, int max_top = 0) {
     const DeviceArray<float> on_device(device(), logits);
@@ -47,7 +47,7 @@ class CudaSamplingTest : public DeviceTest {
   int32_t SampleOne(const SamplingRow& row, const std::vector<float>& logits) {
     return SampleShared({row}, logits).results[0].token;
   }
-  // The list of one row.
+  // Returns the list of one row.
   std::vector<ScoredCandidate> List(const SamplingRow& row, const std::vector<float>& logits) {
     const Sampled sampled = SampleShared({row}, logits, row.num_candidates + 1);
     std::vector<ScoredCandidate> list = sampled.top;
@@ -56,7 +56,7 @@ class CudaSamplingTest : public DeviceTest {
     EXPECT_EQ(sampled.results[0].token, list.empty() ? 0 : list[0].token);
     return list;
   }
-  // On both, and the tokens must be the same.
+  // Samples on both backends and expects the same tokens.
   void ExpectTheTokensOfTheCpu(const std::vector<SamplingRow>& rows, const std::vector<float>& logits) {
     const std::vector<int32_t> logit_rows(rows.size(), 0);
     const Sampled sampled = Sample(rows, logits, int(logits.size()), logit_rows);
@@ -111,7 +111,7 @@ TEST(ScoreTest, NoiseAndLogsAgreeWithFloat64) {
     SamplingRow row = PlainRow();
     row.position = 17;
     const float noise = GumbelNoise(Uniform(DrawWords(row.seed, 17, token).word[token % 4]));
-    // u is rounded to float32, which small noise, from u beside 1, feels.
+    // u is rounded to float32. This affects small noise, which comes from u close to 1.
     const double rate = std::exp(-Noise(row, token)), rounding = 0x1p-24 / (rate * std::exp(-rate));
     EXPECT_NEAR(noise, Noise(row, token), 2e-6 + rounding) << token;
     const uint64_t mass = (uint64_t{1} << 42) + uint64_t(token) * token * 12'345'678'901;
@@ -146,7 +146,7 @@ TEST_F(CudaSamplingTest, DrawsWhatTheReferenceAndTheCpuDraw) {
   }
 }
 
-// Few distinct values, so that every cut falls among equals.
+// There are few distinct values, so that every cut falls among equal values.
 TEST_F(CudaSamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   Random random(2);
   for (const int vocab_size : {2, 300, 2500}) {
@@ -168,7 +168,7 @@ TEST_F(CudaSamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   }
 }
 
-// The vocabularies of models, with every way to select: few and many kept, ties, each needs another way.
+// Vocabularies of real models, with every way to select. Few kept tokens, many kept tokens and ties use different code.
 TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
   Random random(3);
   for (const int vocab_size : {32000, 50257, 131072}) {
@@ -176,7 +176,7 @@ TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
     owned[1].row = GreedyRow();
     owned[2].row.top_k = 50;
     owned[2].row.top_p = 0.9f;
-    owned[3].row.top_p = 0.9f;  // Of flat logits thousands stay.
+    owned[3].row.top_p = 0.9f;  // With flat logits, thousands of tokens stay.
     owned[4].row.top_k = 5000;
     owned[4].row.top_p = 0.99f;
     owned[5].row.min_p = 0.2f;
@@ -211,7 +211,7 @@ TEST_F(CudaSamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   const std::vector<float> logits = {2.0f, 1.5f, -1.0f};
   OwnedRow owned;
   owned.row = GreedyRow();
-  owned.counts = {{0, 1, 0}};  // Only in the prompt.
+  owned.counts = {{0, 1, 0}};  // The token occurs only in the prompt.
   owned.row.repetition_penalty = 2;
   EXPECT_EQ(SampleOne(owned.Get(), logits), 1) << "2 / 2 < 1.5";
   owned.row.repetition_penalty = 1;
@@ -291,7 +291,7 @@ TEST_F(CudaSamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
   }
 }
 
-// Values decide, as two logprobs may be nearer to each other than float32 can tell.
+// The test compares values, because two logprobs may be too close for float32 to distinguish.
 TEST_F(CudaSamplingTest, CandidatesAreThoseOfTheReference) {
   Random random(6);
   for (int i = 0; i < 30; ++i) {
@@ -316,7 +316,7 @@ TEST_F(CudaSamplingTest, CandidatesAreThoseOfTheReference) {
   }
 }
 
-// Few distinct values, so that the end of the list falls among equals; and more than one part of the list.
+// There are few distinct values, so that the end of the list falls among equal values. The list has more than one part.
 TEST_F(CudaSamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   Random random(7);
   for (int i = 0; i < 16; ++i) {
@@ -332,7 +332,7 @@ TEST_F(CudaSamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   }
 }
 
-// Worked by hand on log softmax: two tokens of probability 1/4, one of 1/2.
+// Worked by hand on the log softmax: two tokens have probability 1/4 and one has 1/2.
 TEST_F(CudaSamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
   const float quarter = std::log(0.25f), half = std::log(0.5f);
   const std::vector<float> logits = {7, 7 + std::log(2.0f), 7};

@@ -1,4 +1,5 @@
-// The kernels around attention, in the emulator, against float64; copies and gathers bit for bit.
+// The kernels around attention, run in the emulator and compared with float64. Copies and gathers are compared bit for
+// bit.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ using simt::GlobalBuffer;
 using simt::ReadOnlyBuffer;
 using simt::WritableBuffer;
 
-constexpr double kTolerance = 5e-3;  // Of results that are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // Results are rounded to bfloat16.
 
 // A random array of bfloat16, aligned for accesses of 16 bytes, and its values.
 class Bf16Array {
@@ -140,7 +141,7 @@ TEST(CudaKernelsTest, GatheredRowsAreTheSame) {
   }
 }
 
-// One pool of a layer and some tokens, whose queries, keys and values are rotated and stored.
+// Checks some tokens whose queries, keys and values are rotated and stored in a pool of one layer.
 template <UnitSize kSize, int kHeadDim>
 void CheckRopeAppend(int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
@@ -234,7 +235,7 @@ TEST(CudaKernelsTest, RopeAppendRotatesAndStores) {
   CheckRopeAppend<UnitSize::kSmall, 96>(8, true);
 }
 
-// Where a chunk is stored is a one-to-one map, and any eight consecutive tokens have a chunk in different banks.
+// The map from chunks to places is one-to-one, and eight consecutive tokens have the same chunk in different banks.
 template <int kHeadDim>
 void CheckPlaces(int num_tokens) {
   const KvUnit<kHeadDim> unit = {num_tokens};

@@ -1,5 +1,5 @@
-// What else is wrong with a kernel is reported, and what is right is not: kernels of a few lines, each with one
-// mistake.
+// Mistakes in a kernel, other than races, are reported, and correct code is not. The kernels have a few lines, each
+// with one mistake.
 
 #include <cstdint>
 #include <functional>
@@ -199,7 +199,8 @@ TEST(GlobalBoundsTest, WhatThePriorGridWroteIsReadAfterTheWait) {
 
 // --- Bank conflicts
 
-// Of a 32 x 32 matrix of T with rows of `stride` elements, of which each lane loads a column's element of its row.
+// Counts conflicts in a 32 x 32 matrix of T with rows of `stride` elements. Each lane loads one column's element of its
+// row.
 template <typename T>
 int64_t ConflictsOfAColumn(int stride) {
   const LaunchReport report = Launch(OneWarp(32 * stride * sizeof(T)), [&] {
@@ -215,14 +216,14 @@ int64_t ConflictsOfAColumn(int stride) {
 TEST(BankConflictTest, ColumnsConflictUnlessRowsArePadded) {
   EXPECT_EQ(ConflictsOfAColumn<uint32_t>(32), 32 * 31);
   EXPECT_EQ(ConflictsOfAColumn<uint32_t>(33), 0);
-  EXPECT_EQ(ConflictsOfAColumn<U32x4>(32), 32 * 4 * 7);  // Four passes anyway, each of eight rows.
+  EXPECT_EQ(ConflictsOfAColumn<U32x4>(32), 32 * 4 * 7);  // Four passes are needed anyway; in each, eight rows conflict.
   EXPECT_EQ(ConflictsOfAColumn<U32x4>(33), 0);
 }
 
 TEST(BankConflictTest, LanesThatSkipALineAreForgottenWhenTheWarpMeets) {
   const LaunchReport report = Launch(OneWarp(), [] {
     for (int round = 0; round < 3; ++round) {
-      // Only the even lanes in the first round: 16 words, no conflict; all in the others.
+      // In the first round only the even lanes store: 16 words without a conflict. In the other rounds all lanes store.
       if (round > 0 || LaneIndex() % 2 == 0) StoreShared(&Words()[round * 33 + LaneIndex()], 1);
       SyncWarp();
     }

@@ -1,5 +1,5 @@
-// Instantiates every function of the device layer on the device, for each architecture: what is no longer valid device
-// code fails to compile here.
+// Instantiates every function of the device layer on the device, for each architecture. Code that is no longer valid
+// device code fails to compile here.
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What every function of the device layer computes, against a plain computation.
+// Every function of the device layer is compared with a plain computation.
 
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace quire::simt {
 namespace {
 
-// What each thread of a launch returns, in the order of blocks and threads.
+// Returns the result of each thread of a launch, in the order of blocks and threads.
 template <typename T>
 std::vector<T> PerThread(LaunchConfig config, const std::function<T()>& body) {
   std::vector<T> out(config.num_blocks * config.num_threads);
@@ -156,7 +156,7 @@ TEST(SimtFunctionsTest, AsyncCopiesBringSixteenBytesOrZeros) {
       CopyAsync16(mine, is_read ? &from[LaneIndex()] : nullptr, is_read);
       CommitCopies();
       WaitCopies<0>();
-      return LoadShared(mine);  // My own copy needs no barrier.
+      return LoadShared(mine);  // A thread's own copy needs no barrier.
     });
     for (uint32_t lane = 0; lane < 32; ++lane) {
       for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(got[lane].word[i], lane % 2 == 0 ? lane + i : 0);
@@ -167,7 +167,8 @@ TEST(SimtFunctionsTest, AsyncCopiesBringSixteenBytesOrZeros) {
 TEST(SimtFunctionsTest, WaitsLeaveTheLatestGroupsInFlight) {
   const std::vector<uint32_t> from(32 * 4 * 3, 1);
   const LaunchConfig config = {.shared_bytes = 3 * 512, .buffers = {ReadOnlyBuffer("from", from.data(), from.size())}};
-  // Late copies land when they must, so a byte of a copy that is not due is still poison: looked at behind the layer.
+  // Late copies land only when they must. A copy that is not due has not replaced the poison yet. The test reads the
+  // bytes without the layer.
   const auto landed = PerThread<uint32_t>(config, [&] {
     const auto copy = [&](int i) { return SharedMemory() + (i * 32 + LaneIndex()) * 16; };
     for (int i = 0; i < 3; ++i) {
@@ -182,7 +183,7 @@ TEST(SimtFunctionsTest, WaitsLeaveTheLatestGroupsInFlight) {
     uint32_t counts = count();
     WaitCopies<1>();
     counts = counts * 10 + count();
-    WaitCopies<0>();  // The third is in no group yet.
+    WaitCopies<0>();  // The third copy is not in a group yet.
     counts = counts * 10 + count();
     CommitCopies();
     WaitCopies<0>();
@@ -195,7 +196,7 @@ TEST(SimtFunctionsTest, LoadMatrixDealsOutFourMatrices) {
   const LaunchConfig config = {.shared_bytes = 512};
   for (const bool is_transposed : {false, true}) {
     const auto got = PerThread<U32x4>(config, [&] {
-      // Element (r, c) of matrix m is 64 m + 8 r + c; the rows lie in reverse order.
+      // Element (r, c) of matrix m is 64 m + 8 r + c. The rows are stored in reverse order.
       uint16_t* const shared = reinterpret_cast<uint16_t*>(SharedMemory());
       uint16_t* const row = shared + (31 - LaneIndex()) * 8;
       for (int c = 0; c < 8; ++c) StoreShared(row + c, LaneIndex() * 8 + c);
@@ -219,7 +220,7 @@ TEST(SimtFunctionsTest, LoadMatrixDealsOutFourMatrices) {
   }
 }
 
-// mma of matrices that are dealt out here after the figures of the PTX manual, "Matrix Fragments for mma.m16n8k16".
+// Tests mma with matrices that are distributed here as in the PTX manual, "Matrix Fragments for mma.m16n8k16".
 void ExpectMmaAgreesWithLoops(bool is_bf16) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;

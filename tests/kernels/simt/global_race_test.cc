@@ -86,7 +86,7 @@ TEST_F(GlobalRaceTest, AtomicsAndPlainWritesOfDifferentBlocksRace) {
   EXPECT_THAT(KindsOf(Blocks(3), kernel), ElementsAre(ProblemKind::kGlobalRace));
 }
 
-// Every block writes a row; the last to take a ticket adds up the rows of all.
+// Every block writes a row. The last block to take a ticket adds up the rows of all blocks.
 struct LastBlockAddsUp {
   bool fence = true;
   bool barrier = true;

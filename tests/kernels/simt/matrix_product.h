@@ -8,14 +8,15 @@
 
 namespace quire::simt {
 
-// A matrix product as a GPU does it, to show that the device layer suffices for one: tiles of 64 x 64 per block of four
-// warps, k in steps of 64 through a ring of asynchronous copies, ldmatrix, mma. Mistakes can be planted.
+// A matrix product in the style of a GPU kernel, to show that the device layer is sufficient for one. It uses tiles of
+// 64 x 64 per block of four warps, k in steps of 64 through a ring of asynchronous copies, ldmatrix and mma. The tests
+// can plant mistakes in it.
 struct MatrixProductArgs {
   const uint16_t* a;  // [m][k] bfloat16
   const uint16_t* b;  // [k][n] bfloat16
   float* c;           // [m][n]
   int m;
-  int n;  // A multiple of 8, as k is.
+  int n;  // A multiple of 8, like k.
   int k;
 };
 
@@ -24,7 +25,7 @@ enum class Mistake {
   kWaitForOneGroupTooFew,
   kNoBarrierAfterTheWait,
   kRefillTheTileInUse,
-  kNoSwizzle,  // Right, but slow: rows of 128 bytes begin in the same bank.
+  kNoSwizzle,  // Correct but slow: rows of 128 bytes begin in the same bank.
   kRowsBeyondTheEnd,
 };
 
@@ -34,14 +35,14 @@ constexpr int kProductThreads = 128;
 constexpr int kStages = 2;
 constexpr int kProductSharedBytes = kStages * 2 * kTileBytes;
 
-// The 16 bytes of columns 8 chunk .. 8 chunk + 7 of a row of a tile.
+// Returns the 16 bytes of the columns 8 * chunk .. 8 * chunk + 7 of a row of a tile.
 template <Mistake kMistake>
 QUIRE_DEVICE char* Chunk(char* tile, int row, int chunk) {
   const int place = kMistake == Mistake::kNoSwizzle ? chunk : chunk ^ (row & 7);
   return tile + (row * (kTile / 8) + place) * 16;
 }
 
-// Starts the copy of a tile; what lies beyond the matrix becomes zero.
+// Starts the copy of a tile. Elements beyond the matrix become zero.
 template <Mistake kMistake>
 QUIRE_DEVICE void CopyTile(char* tile, const uint16_t* matrix, int rows, int columns, int first_row, int first_column) {
   QUIRE_UNROLL
@@ -68,7 +69,7 @@ QUIRE_DEVICE void MatrixProduct(const MatrixProductArgs& args) {
       CopyTile<kMistake>(stage(step), args.a, args.m, args.k, first_row, step * kTile);
       CopyTile<kMistake>(stage(step) + kTileBytes, args.b, args.k, args.n, step * kTile, first_column);
     }
-    CommitCopies();  // Empty at the end, so that the count of groups in flight stays the same.
+    CommitCopies();  // The group is empty at the end, so that the number of groups in flight stays the same.
   };
 
   float c[kTile / 8][4] = {};
@@ -76,7 +77,7 @@ QUIRE_DEVICE void MatrixProduct(const MatrixProductArgs& args) {
   for (int step = 0; step < num_steps; ++step) {
     WaitCopies<kMistake == Mistake::kWaitForOneGroupTooFew ? kStages - 1 : kStages - 2>();
     if (kMistake != Mistake::kNoBarrierAfterTheWait) SyncBlock();
-    // Everybody is past the barrier, so nobody reads the tile of the last step any more.
+    // All threads have passed the barrier, so no thread reads the tile of the last step any more.
     issue(kMistake == Mistake::kRefillTheTileInUse ? step + kStages : step + kStages - 1);
 
     char* const tile_a = stage(step);

@@ -50,7 +50,7 @@ Result Multiply(const Operands& operands, uint64_t seed = 1, CopyLanding landing
   return result;
 }
 
-// The largest error of an element in units of the sum of the magnitudes of its products.
+// Returns the largest error of an element, relative to the sum of the magnitudes of its products.
 double LargestError(const Operands& operands, const std::vector<float>& c) {
   double largest = 0;
   for (int row = 0; row < operands.m; ++row) {
@@ -64,7 +64,7 @@ double LargestError(const Operands& operands, const std::vector<float>& c) {
         magnitude += std::abs(product);
       }
       const double error = std::abs(c[size_t(row) * operands.n + column] - sum) / magnitude;
-      largest = error <= largest ? largest : error;  // A NaN stays.
+      largest = error <= largest ? largest : error;  // A NaN is kept.
     }
   }
   return largest;
@@ -93,7 +93,7 @@ TEST(MatrixProductTest, AgreesWithDoublesForOddSizesSeedsAndLandings) {
 TEST(MatrixProductTest, CountsWhatItDoes) {
   const Result result = Multiply<Mistake::kNone>({128, 64, 128});
   const LaunchCounters& counters = result.report.counters;
-  // Two tiles of 64 x 64 x 128: per warp 8 steps of k, each 1 + 4 ldmatrix and 8 mma.
+  // Two tiles of 64 x 64 x 128: each warp has 8 steps of k, each with 1 + 4 ldmatrix and 8 mma.
   EXPECT_EQ(counters.load_matrix, 2 * 4 * 8 * 5);
   EXPECT_EQ(counters.mma, 2 * 4 * 8 * 8);
   EXPECT_EQ(counters.block_barriers, 2 * 2);

@@ -1,4 +1,4 @@
-// Races in shared memory are reported in whatever order the threads run; what a barrier separates is not.
+// Races in shared memory are reported in any order of the threads. Accesses that a barrier separates are not reported.
 
 #include <cstdint>
 #include <functional>
@@ -50,7 +50,7 @@ TEST(SharedRaceTest, WriteAfterSeveralReadersNeedsABarrierWithAllOfThem) {
       LoadShared(Words());
       SyncWarp();
       if (block_barrier) SyncBlock();
-      if (ThreadIndex() == 0) StoreShared(Words(), 2);  // The last reader may be of this warp, in front of its barrier.
+      if (ThreadIndex() == 0) StoreShared(Words(), 2);  // The last reader may be in this warp, before its barrier.
     };
   };
   EXPECT_THAT(KindsOf(TwoWarps(), kernel(true)), IsEmpty());
@@ -58,7 +58,7 @@ TEST(SharedRaceTest, WriteAfterSeveralReadersNeedsABarrierWithAllOfThem) {
     LaunchConfig config = TwoWarps();
     config.seed = seed;
     const LaunchReport report = Launch(config, kernel(false));
-    // Found whichever comes first, the read or the write.
+    // The race is found whether the read or the write comes first.
     EXPECT_THAT(Kinds(report), ElementsAre(ProblemKind::kSharedRace)) << "seed " << seed;
   }
 }
@@ -105,7 +105,7 @@ TEST(SharedRaceTest, LoadMatrixReadsForTheWholeWarp) {
       StoreShared(reinterpret_cast<U32x4*>(row), U32x4{});
       if (barrier) SyncWarp();
       uint32_t r[4];
-      LoadMatrix4(r, row);  // The row that this lane wrote goes to others.
+      LoadMatrix4(r, row);  // The row that this lane wrote is delivered to other lanes.
     };
   };
   EXPECT_THAT(KindsOf(OneWarp(), kernel(true)), IsEmpty());
@@ -126,7 +126,7 @@ TEST(SharedRaceTest, AtomicsRaceWithPlainAccessesOnly) {
   EXPECT_THAT(KindsOf(TwoWarps(), kernel(false)), ElementsAre(ProblemKind::kSharedRace));
 }
 
-// --- Asynchronous copies. The source is a warp's 512 bytes.
+// --- Asynchronous copies. The source has the 512 bytes of a warp.
 
 class AsyncCopyTest : public ::testing::TestWithParam<CopyLanding> {
  protected:

@@ -10,7 +10,8 @@
 #include "kernels/simt/launch.h"
 #include "kernels/simt/simt.h"
 
-// What tests of reports share. Kernels with several places stand outside of macros, which are one line to the compiler.
+// Helpers for tests of reports. Kernels with several places are defined outside of macros, because a macro call is one
+// line to the compiler.
 namespace quire::simt {
 
 inline LaunchConfig OneWarp(size_t shared_bytes = 1024) {
@@ -27,7 +28,7 @@ inline std::vector<ProblemKind> Kinds(const LaunchReport& report) {
   return kinds;
 }
 
-// Runs with several seeds: what is found may not depend on the order of the threads.
+// Runs with several seeds, because the problems found must not depend on the order of the threads.
 inline std::vector<ProblemKind> KindsOf(LaunchConfig config, const std::function<void()>& body) {
   std::vector<ProblemKind> kinds;
   for (config.seed = 1; config.seed <= 5; ++config.seed) {
@@ -38,7 +39,7 @@ inline std::vector<ProblemKind> KindsOf(LaunchConfig config, const std::function
   return kinds;
 }
 
-// Where other problems come along in some orders of the threads.
+// For kernels in which some orders of the threads lead to further problems.
 inline void ExpectAlways(ProblemKind kind, LaunchConfig config, const std::function<void()>& body) {
   for (config.seed = 1; config.seed <= 5; ++config.seed) {
     const LaunchReport report = Launch(config, body);
@@ -46,7 +47,7 @@ inline void ExpectAlways(ProblemKind kind, LaunchConfig config, const std::funct
   }
 }
 
-// The shared memory of a kernel.
+// Returns the shared memory of a kernel.
 inline uint32_t* Words() {
   return reinterpret_cast<uint32_t*>(SharedMemory());
 }

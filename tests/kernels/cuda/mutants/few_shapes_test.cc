@@ -1,4 +1,4 @@
-// The shapes of device_attention_test.cc that the device of a mutant has.
+// The shapes of device_attention_test.cc that a mutant's device supports.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;  // Of weights and outputs that are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloat16.
 
 using FewShapesTest = DeviceTest;
 

@@ -1,5 +1,5 @@
-// The emulated device with few kernels, out of headers one of which has a planted bug: what a mutant is made of. Heads
-// of 64 and, for the narrow last panel, 80.
+// The emulated device of a mutant. It is compiled from headers one of which has a planted bug, and it has few kernels:
+// heads of 64 and, for the narrow last panel, 80.
 
 #include "kernels/cuda/emulated_device.h"
 #include "kernels/cuda/emulated_entry.h"
