@@ -31,7 +31,7 @@ class CpuLinear {
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory padded_;  // Grows to the largest call.
+  Memory padded_;  // Grows to the size of the largest call.
 };
 
 }  // namespace quire::cpu

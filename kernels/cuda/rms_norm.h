@@ -56,7 +56,7 @@ class RmsNormKernel {
     simt::SyncBlock();
     float sum = 0;
     QUIRE_UNROLL for (int warp = 0; warp < kThreads / simt::kWarpSize; ++warp) sum += simt::LoadShared(sums + warp);
-    simt::SyncBlock();  // Before the next row's.
+    simt::SyncBlock();  // The next row overwrites the sums.
     return sum;
   }
 };

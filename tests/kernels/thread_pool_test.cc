@@ -17,7 +17,7 @@ TEST(ThreadPoolTest, RunsEveryItemOnceAndWaitsForAll) {
     ThreadPool pool(num_threads);
     EXPECT_EQ(pool.num_threads(), num_threads);
     for (int num_items = 0; num_items < 60; ++num_items) {
-      std::vector<int> runs(num_items, 0);  // Not atomic, because ForEach() orders the accesses.
+      std::vector<int> runs(num_items, 0);  // Not atomic: one thread runs each item, and ForEach() orders the reads.
       std::atomic<bool> thread_in_range = true;
       pool.ForEach(num_items, [&](int item, int thread) {
         ++runs[item];
