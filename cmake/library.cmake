@@ -1,10 +1,11 @@
 # quire_library(NAME n HDRS ... SRCS ... DEPS ...), quire_binary(...) and quire_test(...) each define one target with
-# its files and its dependencies. Files are listed, never globbed. Our own code is compiled with warnings as errors.
-# Include paths start at the repository root.
+# its files and its dependencies. Files are listed, never globbed. Include paths start at the repository root.
+# With QUIRE_WARNINGS_AS_ERRORS, warnings in our own code are errors.
 
 add_library(quire_options INTERFACE)
 target_compile_features(quire_options INTERFACE cxx_std_20)
-# GCC 12 has false positives of -Wrestrict on std::string concatenation, and of -Wsubobject-linkage in unity builds.
+# -Wrestrict has false positives on std::string concatenation in GCC 12, and -Wsubobject-linkage has false positives in
+# unity builds.
 target_compile_options(quire_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra $<$<BOOL:${QUIRE_WARNINGS_AS_ERRORS}>:-Werror>
     $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage> -Wno-restrict -fno-math-errno -ffp-contract=off>)

@@ -69,7 +69,7 @@ configure() {
   echo "$wanted" >"$dir/configured_with"
 }
 
-# Builds the targets that follow preset $1, or all targets if there are none. Prints nothing when there is nothing to do.
+# Builds the targets that follow preset $1, or all targets if there are none. Prints nothing if nothing is to be done.
 build() {
   local dir=build/$1
   shift
