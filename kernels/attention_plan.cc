@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// A sequence with more new tokens amortises the reading of its cache by itself. Sharing would only add partial results.
+// A sequence with more new tokens amortises the reading of its cache itself. Sharing would leave many partial results.
 constexpr int kMaxSharingQueries = 8;
 
 // Reading one token costs as much as this many rows of arithmetic on it.

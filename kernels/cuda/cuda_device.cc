@@ -71,7 +71,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const CudaDeviceOptions& options,
               std::to_string(properties.minor) + ", sm_80 or newer is needed";
     return nullptr;
   }
-  if (error == cudaSuccess) error = SetCurrent(options.ordinal);  // Fails if it is busy in exclusive mode.
+  if (error == cudaSuccess) error = SetCurrent(options.ordinal);  // Fails if the GPU is busy in exclusive mode.
   if (error != cudaSuccess) {
     *reason = "GPU " + std::to_string(options.ordinal) + " cannot be used: " + Explain(error);
     return nullptr;

@@ -64,7 +64,7 @@ EmulatedDevice::EmulatedDevice() = default;
 EmulatedDevice::~EmulatedDevice() = default;
 
 void* EmulatedDevice::Allocate(size_t bytes) {
-  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)), &std::free);  // Pages exist once touched.
+  Memory memory(static_cast<char*>(std::calloc(bytes + kAlignment, 1)), &std::free);  // Pages are allocated on access.
   if (memory == nullptr) return nullptr;
   char* const data = memory.get() + (kAlignment - reinterpret_cast<uintptr_t>(memory.get()) % kAlignment) % kAlignment;
   allocations_.emplace(data, Allocation{std::move(memory), bytes});

@@ -10,7 +10,7 @@ namespace quire::cuda {
 
 struct DeviceOptions {
   int ordinal = 0;  // GPU number in the order of CUDA.
-  // Use one way to multiply for every number of rows; see Device::Multiply.
+  // Use one way to multiply for every number of rows; see matmul.h.
   bool exact = false;
   // File that keeps the results of tuning between starts; empty means none.
   std::string tuning_cache;
