@@ -42,13 +42,11 @@ enum class Operation : uint8_t {
 const char* Name(Operation operation);
 
 enum class ProblemKind : uint8_t {
-  kDivergence,  // Lanes of a warp are in different collectives, or have exited. Ends the launch, except at a block
-                // barrier.
+  kDivergence,  // Lanes of a warp are in different collectives, or have exited. Ends the launch, unless at a SyncBlock.
   kDeadlock,    // No thread can continue. Ends the launch.
   kRunaway,     // A block executes more operations than allowed. Ends the launch.
   kSharedRace,  // Two accesses to shared memory, at least one of them a write, have no barrier between them.
-  kSharedOutOfBounds,  // Loads return poison (bytes of 0xff) and stores are dropped. This also holds for the next three
-                       // kinds.
+  kSharedOutOfBounds,  // Loads return poison (bytes of 0xff), stores are dropped; the next three do the same.
   kGlobalOutOfBounds,  // An access is not inside one buffer of the launch.
   kReadOnlyWrite,      // A store to a buffer that the launch only reads, or LoadReadOnly of a buffer that it writes.
   kMisaligned,         // An address that is not a multiple of the size of the access.

@@ -31,7 +31,7 @@ class SharedMemoryChecker {
   // Atomics collide with plain accesses but not with each other.
   bool CheckAtomic(void* p, size_t bytes, const Accessor& by);
 
-  // Marks 16 bytes as the target of an asynchronous copy. No thread may access them from its issue until its end.
+  // Marks 16 bytes as the target of an asynchronous copy. No thread may access them before the copy ends.
   bool BeginCopy(void* p, const Accessor& by);
   void EndCopy(void* p, const Accessor& by);
 

@@ -277,7 +277,7 @@ TEST(AttentionPlanTest, AWindowLeavesOutTheTilesBeforeIt) {
   EXPECT_EQ(FirstVisible(17, 18), 0);
   EXPECT_EQ(FirstVisible(18, 18), 1);
   Step step;
-  step.Add(1, 100);  // Position 99 sees 82 .. 99, which begins in the third tile of split 5.
+  step.Add(1, 100);  // Position 99 sees 82 .. 99. Token 82 is in the first tile of split 5, which begins at 80.
   for (const AttentionItem& item : Plan(step, options).items) {
     EXPECT_GE(item.begin, 80);
     EXPECT_LE(item.end, 100);
