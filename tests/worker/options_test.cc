@@ -158,7 +158,7 @@ TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-worker", all), all)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
   const std::string first = ShortFlagTable({"model", "listen", "device", "kv_bytes", "max_sequences"});
-  EXPECT_EQ(MadeSection("README.md", "first flags of quire-worker", first), first)
+  EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-worker", first), first)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
 }
 

@@ -207,7 +207,7 @@ TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-manager", all), all)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
   const std::string first = ShortFlagTable({"workers", "listen", "tokens", "max_step_ms", "policy"});
-  EXPECT_EQ(MadeSection("README.md", "first flags of quire-manager", first), first)
+  EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-manager", first), first)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
 }
 
