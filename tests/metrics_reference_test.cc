@@ -25,15 +25,18 @@ using Families = std::vector<MetricFamily>;
 
 constexpr char kIntroduction[] = R"(# Metrics
 
-What `quire-manager` (`--metrics-listen`, 127.0.0.1:9460) and `quire-worker` (127.0.0.1:9461) show to Prometheus. All of
-a page belongs to one moment. This page is made from the code: `QUIRE_UPDATE_GOLDEN=1 metrics_reference_test`.
-[operations.md](operations.md) says what to do when they look wrong; `deploy/prometheus` has rules and alerts,
-`deploy/grafana` dashboards. A histogram NAME has the series NAME_bucket, NAME_sum and NAME_count.
+This page lists the metrics that the two programs show to Prometheus: `quire-manager` at `--metrics-listen` (by default
+127.0.0.1:9460) and `quire-worker` at its own `--metrics-listen` (127.0.0.1:9461). In one scrape, all values about one
+worker belong to the same moment. A histogram NAME has the series NAME_bucket, NAME_sum and NAME_count.
+
+[operations.md](operations.md) says what to do when the values look wrong. `deploy/prometheus` has rules and alerts, and
+`deploy/grafana` has dashboards. This page is made from the code, by `serving_test` with `QUIRE_UPDATE_GOLDEN=1`.
 )";
 
 constexpr char kVllm[] = R"(
-The manager shows itself as one engine, so these are sums over its workers. `--vllm-metrics=false` leaves them out.
-What vLLM has beyond them (LoRA, request parameters, residency of blocks) has no equal here.
+vLLM's dashboards and gateways can use these names. The manager appears as one engine, so each value is the sum over its
+workers. `--vllm-metrics=false` leaves these metrics out. Quire has no equal for the other metrics of vLLM (LoRA, request
+parameters, residency of blocks).
 )";
 
 const char* NameOf(MetricType type) {
@@ -87,7 +90,7 @@ TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << Reference();
   std::ifstream in(path);
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  EXPECT_EQ(text, Reference()) << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write docs/metrics.md anew.";
+  EXPECT_EQ(text, Reference()) << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write docs/metrics.md again.";
 }
 
 }  // namespace
