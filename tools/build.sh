@@ -19,7 +19,7 @@ install_packages() {
   done
   [ ${#missing[@]} -eq 0 ] && return
   if ! command -v apt-get >/dev/null; then
-    echo "This script installs with apt-get (Debian 12, Ubuntu 24.04). Please install by hand: ${missing[*]}" >&2
+    echo "This script installs with apt-get (Debian 12 and 13). Please install by hand: ${missing[*]}" >&2
     exit 1
   fi
   echo "Installing ${missing[*]}"
