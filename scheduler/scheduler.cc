@@ -3,34 +3,51 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "scheduler/admission.h"
+#include "scheduler/emission.h"
+#include "scheduler/stop.h"
 
 namespace quire {
 namespace {
 
-// So many requests that wait for a prefix are passed in one plan: each costs a look at its whole prompt.
+// One plan passes over at most this many requests that wait for a prefix, because each costs a look at its whole
+// prompt.
 constexpr int kMaxPrefixWaits = 32;
 
-// Logprobs that the worker returns for tokens [first, first + num_tokens): each belongs to the token after.
+// Walks over running sequences prefetch this many sequences ahead.
+constexpr size_t kPrefetchDistance = 8;
+
+// How many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that follows.
 int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   if (request.sampling.num_prompt_logprobs < 0) return 0;
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
+}
+
+// What every sequence of the group tells the worker when it starts.
+int64_t NumStartTokens(const SequenceGroup& group) {
+  int64_t num_tokens = 0;
+  for (const auto& sequence : group.sequences()) {
+    num_tokens += NumStartTokens(group.request(), sequence->num_known_tokens());
+  }
+  return num_tokens;
 }
 
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
     : options_(options),
-      token_budget_(options.max_tokens_per_step),
       blocks_(blocks),
-      watermark_blocks_(WatermarkBlocks(options.watermark, blocks->num_blocks())),
-      waiting_(options, [this](const SequenceGroup& group) { return NumCachedTokens(group); }),
-      free_rows_(options.max_sequences),
-      row_owners_(options.max_sequences) {
+      token_budget_(options.max_tokens_per_step),
+      running_(options.max_sequences),
+      waiting_(options, [this](const SequenceGroup& group) { return admission_.NumCachedTokens(group); }),
+      admission_(options, blocks, &running_, &waiting_),
+      forks_(blocks, &running_) {
   const absl::Status status = CheckSchedulerOptions(options);
   QUIRE_CHECK(status.ok()) << status;
 }
@@ -45,7 +62,7 @@ absl::Status Scheduler::Submit(Request request) {
         absl::StrCat(waiting_.size(), " requests wait, the limit is ", options_.max_waiting_requests));
   }
   const ServiceRank rank = waiting_.RankOf(request, num_submitted_++);
-  auto group = std::make_unique<SequenceGroup>(std::move(request), rank, NewSequenceId());
+  auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));
@@ -74,75 +91,92 @@ StepPlan Scheduler::Plan() {
   QUIRE_CHECK_LT(num_plans_in_flight(), options_.max_plans_in_flight);
   for (bool has_preempted = false;;) {
     blocks_->BeginStep(next_step_);
-    Draft draft;
-    draft.plan.step = next_step_;
+    PlanDraft draft(next_step_);
     PlanRunning(&draft);
     const bool preempts = draft.has_preempted;
     has_preempted |= preempts;
-    if (!has_preempted && MayAdmit()) PlanWaiting(&draft);
+    if (!has_preempted && admission_.MayAdmit()) PlanWaiting(&draft);
     GrowChunks(&draft);
     StepPlan plan = Complete(std::move(draft));
     if (!plan.empty() || !preempts) return plan;
-    // Copies for those that were preempted afterwards have kept blocks from those that stay. A plan that is not sent
-    // copies nothing: the next attempt has more room, and fewer to preempt.
+    // Copies for groups that were preempted later have kept blocks from the groups that stay. A plan that is not sent
+    // copies nothing, so the next attempt has more room and preempts fewer groups.
   }
 }
 
-void Scheduler::PlanRunning(Draft* draft) {
+void Scheduler::PlanRunning(PlanDraft* draft) {
+  const absl::Span<SequenceGroup* const> groups = running_.groups();
   int num_unserved = 0;
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (i + kPrefetchDistance < running_.size()) running_[i + kPrefetchDistance]->Prefetch();
-    num_unserved += running_[i]->num_sequences();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i + kPrefetchDistance < groups.size()) groups[i + kPrefetchDistance]->Prefetch();
+    num_unserved += groups[i]->num_sequences();
   }
   draft->slices.reserve(num_unserved);
   draft->budget = std::min(options_.max_tokens_per_step, std::max(token_budget_, num_unserved + kMinPromptTokens));
-  for (size_t i = 0; i < running_.size(); ++i) {
-    SequenceGroup* const group = running_[i];
-    if (i + 2 * kPrefetchDistance < running_.size()) running_[i + 2 * kPrefetchDistance]->Prefetch();
-    if (i + kPrefetchDistance < running_.size()) running_[i + kPrefetchDistance]->PrefetchSequence();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    SequenceGroup* const group = groups[i];
+    if (i + 2 * kPrefetchDistance < groups.size()) groups[i + 2 * kPrefetchDistance]->Prefetch();
+    if (i + kPrefetchDistance < groups.size()) groups[i + kPrefetchDistance]->PrefetchSequence();
     for (const auto& sequence : group->sequences()) {
       --num_unserved;
-      if (!group->is_running || group->KeepsWaiting(sequence.get())) continue;
+      if (!group->is_running() || group->KeepsWaiting(sequence.get())) continue;
       if (group->beam_search() != nullptr && sequence->has_samples_in_flight()) continue;
-      // A chunk leaves a token of the budget to everyone after it: prefill never stops a decode.
+      // A chunk leaves one token of the budget to each sequence after it, so that prefill never stops a decode.
       const int fair_budget = std::min(draft->budget, std::max(draft->budget - num_unserved, 1));
-      const int num_tokens = SliceTokens(*sequence, fair_budget);
+      const int num_tokens = NumSliceTokens(*sequence, fair_budget, options_.max_chunk_tokens);
       if (num_tokens <= 0 || !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
-      draft->slices.push_back({group, sequence.get(), num_tokens});
-      draft->budget -= num_tokens;
+      draft->AddSlice(group, sequence.get(), num_tokens);
     }
   }
-  if (draft->has_preempted) std::erase_if(running_, [](const SequenceGroup* group) { return !group->is_running; });
+  if (draft->has_preempted) running_.EraseSuspended();
 }
 
-int Scheduler::SliceTokens(const Sequence& sequence, int budget) const {
-  constexpr int kLeastCut = 16;  // Smaller chunks would cost more in attention than they are worth.
-  const int wanted = std::min(sequence.num_uncomputed_tokens(), options_.max_chunk_tokens);
-  return wanted <= budget ? wanted : std::max(budget / 2, std::min(budget, kLeastCut));
+void Scheduler::PlanWaiting(PlanDraft* draft) {
+  admission_.SetBatchOpen(false);
+  int num_waiting_for_prefix = 0;
+  int64_t num_start_tokens = 0;
+  waiting_.Visit([&](SequenceGroup* group) {
+    using Verdict = AdmissionControl::Verdict;
+    if (draft->budget == 0) return false;
+    const int64_t num_more_start_tokens = NumStartTokens(*group);
+    if (num_start_tokens > 0 && num_start_tokens + num_more_start_tokens > kMaxStartTokens) return false;
+    const AdmissionControl::Decision decision = admission_.Decide(group, next_step_);
+    if (decision.verdict == Verdict::kNoRoom) return false;  // Nobody may overtake, or the first group would starve.
+    if (decision.verdict == Verdict::kWaitsForPrefix) return ++num_waiting_for_prefix < kMaxPrefixWaits;
+    admission_.Enter(group, decision, &draft->plan);
+    for (const auto& sequence : group->sequences()) {
+      if (group->KeepsWaiting(sequence.get())) continue;
+      const int num_tokens = NumSliceTokens(*sequence, draft->budget, options_.max_chunk_tokens);
+      if (num_tokens > 0) draft->AddSlice(group, sequence.get(), num_tokens);
+    }
+    num_start_tokens += num_more_start_tokens;
+    admission_.SetBatchOpen(true);
+    return true;
+  });
 }
 
-void Scheduler::GrowChunks(Draft* draft) {
-  for (Draft::Slice& slice : draft->slices) {
+// Gives the rest of the budget to chunks that were cut short for the sequences behind them.
+void Scheduler::GrowChunks(PlanDraft* draft) {
+  for (PlanDraft::Slice& slice : draft->slices) {
     if (draft->budget <= 0) return;
-    const int wanted = std::min(slice.sequence->num_uncomputed_tokens(), options_.max_chunk_tokens);
-    const int more = std::min(wanted - slice.num_tokens, draft->budget);
-    if (more <= 0 || !TryReserve(slice.sequence, slice.num_tokens + more, draft)) continue;
+    const int more = NumTokensToGrow(slice, draft->budget, options_.max_chunk_tokens);
+    if (more <= 0 || !TryReserve(slice.sequence, slice.num_tokens + more, &draft->plan)) continue;
     slice.num_tokens += more;
     draft->budget -= more;
   }
 }
 
-bool Scheduler::TryReserve(Sequence* sequence, int num_tokens, Draft* draft) {
+bool Scheduler::TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan) {
   const int first = sequence->num_computed_tokens();
   if (sequence->IsWritable(first + num_tokens)) return true;
-  if (!blocks_->Allocate(sequence->id(), first, first + num_tokens, &draft->plan.copies)) return false;
+  if (!blocks_->Allocate(sequence->id(), first, first + num_tokens, &plan->copies)) return false;
   sequence->OnAllocated(first + num_tokens, blocks_->block_size());
   return true;
 }
 
-bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, Draft* draft) {
-  while (!TryReserve(sequence, num_tokens, draft)) {
-    SequenceGroup* victim = CheapestVictim(running_);
+bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, PlanDraft* draft) {
+  while (!TryReserve(sequence, num_tokens, &draft->plan)) {
+    SequenceGroup* victim = running_.CheapestVictim();
     if (victim == nullptr) return false;
     Preempt(victim, draft);
     if (victim == &group) return false;
@@ -150,15 +184,10 @@ bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_
   return true;
 }
 
-// Leaves the group in running_, marked: PlanRunning walks over it.
-void Scheduler::Preempt(SequenceGroup* group, Draft* draft) {
-  std::erase_if(draft->slices, [&](const Draft::Slice& slice) {
-    if (slice.group != group) return false;
-    draft->budget += slice.num_tokens;
-    return true;
-  });
+void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
+  draft->RemoveSlicesOf(group);
   draft->has_preempted = true;
-  ++counts_.preemptions;
+  ++num_preemptions_;
   std::vector<SequenceExtent> computed;
   bool is_computed = true;
   for (const auto& sequence : group->sequences()) {
@@ -166,55 +195,32 @@ void Scheduler::Preempt(SequenceGroup* group, Draft* draft) {
     is_computed &= !group->KeepsWaiting(sequence.get());
   }
   const bool is_swapped = is_computed && blocks_->SwapOut(computed, &draft->plan.swap_outs);
-  if (is_swapped) ++counts_.swap_outs;
+  if (is_swapped) ++num_swap_outs_;
   Suspend(group, is_swapped);
 }
 
-bool Scheduler::MayAdmit() const {
-  if (running_.empty()) return true;
-  if (options_.batching == Batching::kStatic && !is_batch_open_) return false;
-  return waiting_.size() >= options_.waiting_served_ratio * static_cast<double>(running_.size());
-}
-
-void Scheduler::PlanWaiting(Draft* draft) {
-  // A batch is open until a plan finds nobody to add to it.
-  is_batch_open_ = false;
-  int num_waiting_for_prefix = 0;
-  waiting_.Visit([&](SequenceGroup* group) {
-    if (draft->budget == 0) return false;
-    int64_t num_start_tokens = draft->num_start_tokens;
-    for (const auto& sequence : group->sequences()) {
-      num_start_tokens += NumStartTokens(group->request(), sequence->num_known_tokens());
-    }
-    if (!draft->plan.starts.empty() && num_start_tokens > kMaxStartTokens) return false;
-    const Entry entry = FindEntry(group);
-    if (entry.door == Door::kNoRoom) return false;  // Nobody overtakes: the first one would starve.
-    if (entry.door == Door::kWaitsForPrefix) return ++num_waiting_for_prefix < kMaxPrefixWaits;
-    Enter(group, entry, draft);
-    draft->num_start_tokens = num_start_tokens;
-    is_batch_open_ = true;
-    return true;
-  });
-}
-
-StepPlan Scheduler::Complete(Draft draft) {
+StepPlan Scheduler::Complete(PlanDraft draft) {
   StepPlan& plan = draft.plan;
   if (draft.slices.empty() && plan.empty()) return std::move(plan);
-  PlanInFlight& in_flight = plans_in_flight_.emplace_back(PlanInFlight{plan.step, {}});
+  PlanInFlight& in_flight = plans_in_flight_.Add(plan.step);
   in_flight.slices.reserve(draft.slices.size());
   plan.slices.reserve(draft.slices.size());
-  if (num_beam_searches_ > 0) PlanBeamRows(&plan);
+  if (num_beam_searches_ > 0) SequenceForks::PlanBeamRows(running_.groups(), &plan);
   for (size_t i = 0; i < draft.slices.size(); ++i) {
     if (i + kPrefetchDistance < draft.slices.size()) {
       draft.slices[i + kPrefetchDistance].group->Prefetch();
       draft.slices[i + kPrefetchDistance].sequence->Prefetch();
     }
-    const Draft::Slice& slice = draft.slices[i];
+    const PlanDraft::Slice& slice = draft.slices[i];
     const bool forks = slice.group->num_to_fork() > 0 && slice.num_tokens == slice.sequence->num_uncomputed_tokens();
     const std::optional<Sequence> before = forks ? std::optional(*slice.sequence) : std::nullopt;
     plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &in_flight));
     Publish(slice.sequence);
-    if (forks) ForkSamples(slice.group, *before, &plan, &in_flight);
+    if (!forks) continue;
+    forks_.ForkSamples(slice.group, *before, &plan.forks);
+    for (int child = 1; child < slice.group->num_sequences(); ++child) {
+      plan.slices.push_back(PlanSlice(slice.group, slice.group->sequences()[child].get(), 0, &in_flight));
+    }
   }
   next_step_ = StepId{Value(next_step_) + 1};
   return std::move(plan);
@@ -231,49 +237,15 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
   } else {
     slice.first_changed_block = sequence->num_sent_blocks();
   }
-  counts_.scheduled_tokens += num_tokens;
-  counts_.recomputed_tokens += sequence->NumRecomputed(num_tokens);
+  num_scheduled_tokens_ += num_tokens;
+  num_recomputed_tokens_ += sequence->NumRecomputed(num_tokens);
   sequence->OnSlicePlanned(num_tokens);
   waiting_.Charge(group->request().tenant, std::max(num_tokens, 1));
-  row_owners_[Value(slice.row)] = {sequence->id(), group, sequence};
+  running_.SetOwner(slice.row, group, sequence);
   in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens, slice.sample,
                                slice.sample && group->beam_search() != nullptr,
                                NumPromptLogprobs(group->request(), slice.first_position, num_tokens)});
   return slice;
-}
-
-// A slice ends the prompt: the group's other samples begin as copies of its sequence, which was `before` the slice what
-// their rows will be made of, and draw from its logits.
-void Scheduler::ForkSamples(SequenceGroup* group, const Sequence& before, StepPlan* plan, PlanInFlight* in_flight) {
-  Sequence& parent = *group->sequences().front();
-  parent.OnShared();
-  const int num_computed = parent.num_computed_tokens();
-  const int num_children = group->num_to_fork();
-  group->OnForked();
-  for (int i = 1; i <= num_children; ++i) {
-    Sequence* child = group->Add(before.Fork(NewSequenceId(), i));
-    child->OnTableChanged(parent.first_changed_block());
-    blocks_->Fork(parent.id(), child->id(), num_computed);
-    child->EnterRow(group->TakeSpareRow(), num_computed);
-    plan->forks.push_back({child->row(), parent.row(), child->id(), static_cast<uint32_t>(i)});
-    plan->slices.push_back(PlanSlice(group, child, 0, in_flight));
-    ++counts_.forks;
-  }
-}
-
-// What the last Advance of beam searches means for their rows, which the worker has left as they were.
-void Scheduler::PlanBeamRows(StepPlan* plan) {
-  for (SequenceGroup* group : running_) {
-    if (group->beam_search() == nullptr) continue;
-    for (const auto& beam : group->sequences()) {
-      if (std::optional<RowId> parent = std::exchange(beam->pending_fork, std::nullopt); parent.has_value()) {
-        plan->forks.push_back({beam->row(), *parent, beam->id(), static_cast<uint32_t>(beam->sample_index())});
-      }
-      if (std::exchange(beam->has_pending_append, false)) {
-        plan->appends.push_back({beam->row(), beam->tokens().back()});
-      }
-    }
-  }
 }
 
 void Scheduler::Publish(Sequence* sequence) {
@@ -282,26 +254,126 @@ void Scheduler::Publish(Sequence* sequence) {
   if (changed.has_value()) sequence->OnTableChanged(*changed);
 }
 
+StepOutput Scheduler::Commit(StepResult result) {
+  const absl::Status status = CheckResult(result);
+  QUIRE_CHECK(status.ok()) << status;
+  const PlanInFlight plan = plans_in_flight_.TakeOldest();
+  blocks_->OnStepCommitted(plan.step);
+  StepOutput output;
+  output.emissions.reserve(plan.slices.size());
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    PrefetchOwners(plan.slices, i);
+    CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
+  }
+  return output;
+}
+
+// Works in three turns, because each turn reads what the turn before has fetched.
+void Scheduler::PrefetchOwners(const std::vector<SliceInFlight>& slices, size_t index) const {
+  const auto owner = [&](size_t turns) -> const RunningSet::RowOwner* {
+    const size_t i = index + turns * kPrefetchDistance;
+    return i < slices.size() ? &running_.OwnerOf(slices[i].row) : nullptr;
+  };
+  __builtin_prefetch(owner(3));
+  if (const auto* second = owner(2); second != nullptr && second->sequence != nullptr) {
+    second->group->Prefetch();
+    second->sequence->Prefetch();
+  }
+  if (const auto* third = owner(1); third != nullptr && third->sequence != nullptr) third->sequence->PrefetchEnd();
+}
+
+void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, StepOutput* output) {
+  const RunningSet::RowOwner& owner = running_.OwnerOf(slice.row);
+  SequenceGroup* group = owner.group;
+  Sequence* sequence = owner.sequence;
+  if (owner.id != slice.sequence) {  // The sequence was preempted, or has ended.
+    group = Find(slice.request);
+    sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
+  }
+  if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
+  sequence->OnSliceCommitted(slice.sample);
+  if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
+    progress.has_started = true;
+    output->started.push_back({slice.request, progress.num_cached_tokens});
+  }
+  if (!result.prompt_logprobs.empty()) {
+    EmitPromptLogprobs(group, slice.first_position + 1, std::move(result.prompt_logprobs), output);
+  }
+  if (!slice.sample) return;
+  const int position = slice.first_position + slice.num_tokens;
+  QUIRE_CHECK_EQ(position, sequence->num_known_tokens()) << slice.sequence;
+  if (slice.has_candidates) {
+    sequence->candidates = std::move(result.candidates);
+    const bool are_all_there = std::all_of(group->sequences().begin(), group->sequences().end(),
+                                           [](const auto& beam) { return beam->candidates.has_value(); });
+    if (are_all_there) AdvanceBeams(group, output);
+    return;
+  }
+  const TokenId token = result.token.token;
+  sequence->Append(token);
+  output->emissions.push_back({slice.request, sequence->sample_index(), position, std::move(result.token)});
+  if (auto reason = StopReason(group->request(), sequence->num_generated_tokens(), token)) {
+    const bool is_last = group->num_sequences() == 1;
+    output->finished.push_back({slice.request, sequence->sample_index(), *reason, /*ends_request=*/is_last});
+    RemoveSequence(group, sequence);
+  }
+}
+
+void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
+  BeamSearch& search = *group->beam_search();
+  std::vector<std::vector<TokenLogprob>> candidates;
+  for (const auto& beam : group->sequences()) {
+    candidates.push_back(*std::exchange(beam->candidates, std::nullopt));
+  }
+  const std::vector<BeamSearch::Extension> extensions = search.Advance(candidates);
+  if (search.is_done()) {
+    EmitHypotheses(*group, output);
+    return Remove(group);
+  }
+  EmitAgreedTokens(group, output);
+  forks_.ReplaceBeams(group, extensions);
+}
+
+void Scheduler::AbandonAll() {
+  plans_in_flight_.Clear();
+  blocks_->OnStepsAbandoned();
+  next_step_ = StepId{1};
+  for (SequenceGroup* group : running_.groups()) Suspend(group, /*keeps_blocks=*/false);
+  running_.EraseSuspended();
+  waiting_.OnSlicesAbandoned();
+}
+
 SchedulerCounts Scheduler::counts() const {
-  SchedulerCounts counts = counts_;
-  counts.waiting = waiting_.size();
-  counts.running = static_cast<int>(running_.size());
-  return counts;
+  return {.waiting = waiting_.size(),
+          .running = running_.size(),
+          .swapped = waiting_.num_swapped(),
+          .preemptions = num_preemptions_,
+          .swap_outs = num_swap_outs_,
+          .forks = forks_.num_forks(),
+          .scheduled_tokens = num_scheduled_tokens_,
+          .recomputed_tokens = num_recomputed_tokens_,
+          .cached_tokens = admission_.num_cached_tokens()};
+}
+
+std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
+  SequenceGroup* group = Find(request);
+  if (group == nullptr) return std::nullopt;
+  return admission_.Explain(group, next_step_);
 }
 
 void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {
-  for (const SequenceGroup* group : running_) call(*group);
+  for (const SequenceGroup* group : running_.groups()) call(*group);
   waiting_.ForEach([&](SequenceGroup* group) { call(*group); });
 }
 
 Scheduler::Occupant Scheduler::OccupantOf(RowId row) const {
-  const RowOwner& owner = row_owners_[Value(row)];
+  const RunningSet::RowOwner& owner = running_.OwnerOf(row);
   if (owner.sequence == nullptr) return {};
   return {owner.group->id(), owner.sequence};
 }
 
 void Scheduler::SendTableAgain(RowId row, SequenceId sequence) {
-  const RowOwner& owner = row_owners_[Value(row)];
+  const RunningSet::RowOwner& owner = running_.OwnerOf(row);
   if (owner.sequence != nullptr && owner.id == sequence) owner.sequence->ForgetSentTable();
 }
 
@@ -309,10 +381,9 @@ void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
   if (group->num_sequences() == 1) return Remove(group);
   const SequenceId id = sequence->id();
   const int num_computed = sequence->num_computed_tokens();
-  if (group->is_running) {
+  if (group->is_running()) {
     if (!group->KeepsWaiting(sequence)) Publish(sequence);
-    ReleaseRow(*sequence);
-    free_rows_.Return(sequence->row());
+    running_.FreeRowOf(*sequence);
   }
   blocks_->Free(id);
   group->Erase(sequence);
@@ -322,64 +393,40 @@ void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
     if (num_computed < sibling->wait->num_tokens) is_broken = true;
     sibling->wait.reset();
   }
-  // Nobody will compute what these wait for: they begin again without it.
   if (!is_broken) return;
-  QUIRE_CHECK(group->is_running) << group->id() << " has lost what it waits for";
-  running_.erase(RunningPlace(group->rank()));
+  // Nobody will compute the tokens that these siblings wait for, so the group starts again without them.
+  QUIRE_CHECK(group->is_running()) << group->id() << " has lost what it waits for";
   Suspend(group, /*keeps_blocks=*/false);
+  running_.EraseSuspended();
 }
 
-// The caller takes the group out of running_.
 void Scheduler::Suspend(SequenceGroup* group, bool keeps_blocks) {
-  ReleaseRows(group);
+  running_.Suspend(group, keeps_blocks ? SequenceGroup::State::kSwapped : SequenceGroup::State::kWaiting);
   for (const auto& sequence : group->sequences()) {
     if (!keeps_blocks) blocks_->Free(sequence->id());
     sequence->LeaveRow(keeps_blocks);
   }
-  group->is_running = false;
-  group->is_swapped = keeps_blocks;
-  counts_.swapped += keeps_blocks;
   waiting_.Add(group);
 }
 
-void Scheduler::ReleaseRows(SequenceGroup* group) {
-  for (const auto& sequence : group->sequences()) {
-    ReleaseRow(*sequence);
-    free_rows_.Return(sequence->row());
-  }
-  for (const RowId row : group->spare_rows) free_rows_.Return(row);
-  group->spare_rows.clear();
-}
-
 void Scheduler::Remove(SequenceGroup* group) {
-  if (group->is_running) {
-    ReleaseRows(group);
-    running_.erase(RunningPlace(group->rank()));
+  if (group->is_running()) {
+    running_.Remove(group);
   } else {
     waiting_.Remove(group);
-    counts_.swapped -= group->is_swapped;
   }
   for (const auto& sequence : group->sequences()) {
-    // What one that waits shares is not computed yet.
-    if (group->is_running && !group->KeepsWaiting(sequence.get())) Publish(sequence.get());
+    // A sequence that waits shares blocks that are not computed yet: they must not be cached.
+    if (group->is_running() && !group->KeepsWaiting(sequence.get())) Publish(sequence.get());
     blocks_->Free(sequence->id());
   }
   num_beam_searches_ -= group->beam_search() != nullptr;
   groups_.erase(group->id());
 }
 
-std::vector<SequenceGroup*>::iterator Scheduler::RunningPlace(const ServiceRank& rank) {
-  return std::partition_point(running_.begin(), running_.end(),
-                              [&](const SequenceGroup* group) { return group->rank() < rank; });
-}
-
 SequenceGroup* Scheduler::Find(RequestId request) const {
   auto it = groups_.find(request);
   return it == groups_.end() ? nullptr : it->second.get();
-}
-
-SequenceId Scheduler::NewSequenceId() {
-  return SequenceId{++num_sequences_};
 }
 
 }  // namespace quire

@@ -1,7 +1,6 @@
 #include "scheduler/sequence_group.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -41,9 +40,9 @@ void SequenceGroup::Erase(const Sequence* sequence) {
 }
 
 RowId SequenceGroup::TakeSpareRow() {
-  QUIRE_CHECK(!spare_rows.empty()) << id();
-  const RowId row = spare_rows.front();
-  spare_rows.erase(spare_rows.begin());
+  QUIRE_CHECK(!spare_rows_.empty()) << id();
+  const RowId row = spare_rows_.front();
+  spare_rows_.erase(spare_rows_.begin());
   return row;
 }
 
@@ -58,7 +57,7 @@ int SequenceGroup::NumTokensLost() const {
   int sum = 0;
   bool is_planned_to_the_end = true;
   for (const auto& sequence : sequences_) {
-    // The prompt is computed once for all.
+    // The sequences share the prompt, so it counts once.
     const int shared = sequence == sequences_.front() ? 0 : sequence->prompt_length();
     sum += std::max(0, sequence->num_computed_tokens() - shared);
     if (sequence->num_uncomputed_tokens() > 0) is_planned_to_the_end = false;
@@ -71,8 +70,9 @@ bool SequenceGroup::has_slices_in_flight() const {
 }
 
 void SequenceGroup::OnSlicesAbandoned() {
-  is_swapped = false;
-  short_with_free_blocks = -1;
+  QUIRE_CHECK(!is_running()) << id();
+  state_ = State::kWaiting;
+  shortage_.num_free_blocks = -1;
   for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
   const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
                                      [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
@@ -81,28 +81,13 @@ void SequenceGroup::OnSlicesAbandoned() {
   num_to_fork_ = request_.num_samples - 1;
 }
 
-SequenceGroup* CheapestVictim(absl::Span<SequenceGroup* const> groups) {
-  // Larger is cheaper.
-  const auto cheapness = [](const SequenceGroup& group) {
-    return std::tuple(group.rank().priority, -group.NumTokensLost(), group.rank().submission);
-  };
-  SequenceGroup* victim = nullptr;
-  int num_running = 0;
-  for (SequenceGroup* group : groups) {
-    if (!group->is_running) continue;
-    ++num_running;
-    if (victim == nullptr || cheapness(*group) > cheapness(*victim)) victim = group;
-  }
-  return num_running >= 2 ? victim : nullptr;
-}
-
 std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
                                          int block_size) {
   std::optional<Sequence::Wait> best;
   const std::vector<TokenId>& tokens = sequence.tokens();
   for (const auto& other : earlier) {
     const int limit = std::min(sequence.num_known_tokens() - 1, other->num_known_tokens());
-    int length = std::min(sequence.prompt_length(), limit);  // They have the prompt in common.
+    int length = std::min(sequence.prompt_length(), limit);  // Both begin with the prompt.
     while (length < limit && tokens[length] == other->tokens()[length]) ++length;
     length -= length % block_size;
     if (length > 0 && (!best.has_value() || length > best->num_tokens)) best = {other->id(), length};

@@ -18,20 +18,47 @@
 
 namespace quire {
 
-// The place of a group in every queue: smaller is served first. Kept for life, so a preempted group goes ahead of all
-// newcomers of its priority.
+// The place of a group in every queue: the smallest rank is served first. A group keeps its rank for life, so a
+// preempted group goes ahead of all newcomers of its priority.
 struct ServiceRank {
   int priority;
-  uint64_t submission;  // 0 for the first request ever submitted.
+  uint64_t submission;  // The number of requests that were submitted before this one.
 
   auto operator<=>(const ServiceRank&) const = default;
 };
 
-// One request and its sequences, which run and wait together. It begins with one sequence, the prompt's; the others are
-// forked from it where the prompt ends. The live beams of a beam search are the sequences, in its order.
+// One request and its sequences, which run and wait together. A group begins with one sequence, which computes the
+// prompt; the other samples are forked from it at the end of the prompt. In a beam search the sequences are the live
+// beams, in the order of the search. Owned by the step-loop thread.
 class SequenceGroup : public Pooled {
  public:
   using Sequences = absl::InlinedVector<std::unique_ptr<Sequence>, 1>;
+
+  enum class State : uint8_t {
+    kWaiting,  // The group holds no rows and no blocks.
+    kSwapped,  // The group waits, and its blocks are in the host tier.
+    kRunning,  // The group holds rows and blocks of the pool.
+  };
+
+  // What callers have been told about the request.
+  struct Progress {
+    bool has_started = false;     // A step of the group was committed.
+    int num_cached_tokens = 0;    // Tokens of the prompt that were in the prefix cache when the group first ran.
+    int next_prompt_logprob = 1;  // First prompt position whose logprob was not emitted yet. Position 0 has none.
+    int num_emitted_tokens = 0;   // Generated tokens that a beam search has emitted.
+  };
+
+  // What AdmissionControl found when blocks were last too short for the waiting group.
+  struct Shortage {
+    int num_free_blocks = -1;  // Blocks that were free; -1 when blocks were not short since the group began to wait.
+    StepId step{0};            // The plan in which they were short.
+  };
+
+  // What WaitingQueue remembers of the group under the policy kLongestPrefixFirst.
+  struct PrefixStanding {
+    int num_cached_tokens = -1;  // Cached tokens of the prompt at the last lookup; -1 before the first lookup.
+    int num_passed = 0;          // How often groups that came later have entered first.
+  };
 
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
@@ -40,38 +67,54 @@ class SequenceGroup : public Pooled {
   ServiceRank rank() const { return rank_; }
   const Sequences& sequences() const { return sequences_; }
   int num_sequences() const { return static_cast<int>(sequences_.size()); }
-  Sequence* Find(SequenceId sequence) const;  // Null when it has left.
+  Sequence* Find(SequenceId sequence) const;  // Null when the sequence has left the group.
   std::vector<SequenceId> SequenceIds() const;
   Sequence* Add(Sequence sequence);
   void Erase(const Sequence* sequence);
   Sequences TakeSequences() { return std::exchange(sequences_, {}); }
   void SetSequences(Sequences sequences) { sequences_ = std::move(sequences); }
 
-  // Samples that are to be forked from the prompt's sequence when that is computed.
+  State state() const { return state_; }
+  bool is_running() const { return state_ == State::kRunning; }
+  bool is_swapped() const { return state_ == State::kSwapped; }
+  void set_state(State state) { state_ = state; }
+
+  // The number of samples that have yet to be forked from the sequence that computes the prompt.
   int num_to_fork() const { return num_to_fork_; }
   void OnForked() { num_to_fork_ = 0; }
 
-  // Rows that it runs in; those of samples and beams to come are spare.
+  // The number of rows that the group runs in. It includes the spare rows, which are kept for samples and beams that
+  // are forked later.
   int num_rows() const { return request_.beam.has_value() ? request_.beam->width : num_sequences() + num_to_fork_; }
-  RowId TakeSpareRow();  // REQUIRES: there is one.
+  void AddSpareRow(RowId row) { spare_rows_.push_back(row); }
+  RowId TakeSpareRow();  // REQUIRES: the group has a spare row. Takes the one that was added first.
+  std::vector<RowId> TakeSpareRows() { return std::exchange(spare_rows_, {}); }
 
-  // Null unless the request is one.
+  // Null when the request is not a beam search.
   BeamSearch* beam_search() { return beam_search_.get(); }
   const BeamSearch* beam_search() const { return beam_search_.get(); }
 
-  // Whether another sequence has yet to compute what this one's blocks are to hold. When it has, the wait ends.
+  // Whether another sequence of the group has yet to compute blocks that this one shares. Once that is done, the wait
+  // of the sequence is reset.
   bool KeepsWaiting(Sequence* sequence);
 
-  // What preemption would throw away, in tokens. Nothing when only results in flight are missing: they still count.
+  // The number of computed tokens that preemption would throw away. It is 0 when only results in flight are missing,
+  // because they still count after a preemption.
   int NumTokensLost() const;
 
   bool has_slices_in_flight() const;
 
-  // The worker is lost: nothing is computed, and samples that have not drawn a token are one sequence again.
+  // The worker is lost while the group waits: nothing of it is computed any more, and its samples are one sequence
+  // again if none of them has drawn a token. REQUIRES: the group does not run.
   void OnSlicesAbandoned();
 
-  // Begins to fetch what planning reads of the group; PrefetchSequence, of the only sequence that most groups have.
-  // A step walks over thousands of groups, more than the second-level cache holds.
+  const Progress& progress() const { return progress_; }
+  Progress& progress() { return progress_; }
+  Shortage& shortage() { return shortage_; }
+  PrefixStanding& prefix_standing() { return prefix_standing_; }
+
+  // Prefetches what planning reads of the group. PrefetchSequence does so for the first sequence, which is the only one
+  // of most groups. A step walks over thousands of groups, which do not fit into the second-level cache.
   void Prefetch() const {
     __builtin_prefetch(this);
     __builtin_prefetch(&request_);
@@ -80,44 +123,24 @@ class SequenceGroup : public Pooled {
   }
   void PrefetchSequence() const { sequences_.front()->Prefetch(); }
 
-  // Running groups hold rows and blocks, waiting ones nothing, but swapped ones blocks of the host tier.
-  bool is_running = false;
-  bool is_swapped = false;
-  bool has_started = false;  // A step of it was committed.
-
  private:
-  // Here, because planning reads them of every running group.
+  // Planning reads the first four fields of every running group, so they share a cache line.
+  State state_ = State::kWaiting;
   int num_to_fork_;
   std::unique_ptr<BeamSearch> beam_search_;
   Sequences sequences_;
 
- public:
-  std::vector<RowId> spare_rows;  // Of a running group: for samples and beams that are to be forked.
-  // First position of the prompt whose logprob was not emitted yet; position 0 has none.
-  int next_prompt_logprob = 1;
-  // Of the prompt, when it first ran: found in the prefix cache.
-  int num_cached_tokens = 0;
-  // Of a beam search: generated tokens that were emitted.
-  int num_emitted_tokens = 0;
-  // Of a waiting group: blocks were short with so many free ones in this plan. See Scheduler::FindEntry.
-  int short_with_free_blocks = -1;
-  StepId short_in{0};
-  // Under the policy of the longest prefix: what was found of the prompt when last looked, and how often others that
-  // came later have entered first.
-  int num_cached_now = -1;
-  int num_passed = 0;
-
- private:
+  Progress progress_;
+  Shortage shortage_;
+  PrefixStanding prefix_standing_;
+  std::vector<RowId> spare_rows_;
   const ServiceRank rank_;
   Request request_;
 };
 
-// Whom to preempt: of the running groups one of the least urgent priority, of those the one that loses the least work,
-// of those the latest submitted. Null when fewer than two run: the last one keeps its blocks.
-SequenceGroup* CheapestVictim(absl::Span<SequenceGroup* const> groups);
-
-// Where a sequence of a group that must be recomputed can share what another computes: of `earlier` the sequence that
-// agrees longest, in whole blocks, and leaves the last token to be computed. Nothing when less than a block agrees.
+// Where a sequence that must be recomputed can share the blocks of another sequence of its group. Among `earlier`, it
+// finds the sequence that agrees with `sequence` for the largest number of whole blocks. The last token of `sequence`
+// is never shared, because it must be computed. Returns nothing when less than a block agrees.
 std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
                                          int block_size);
 

@@ -44,12 +44,14 @@ void WaitingQueue::Add(SequenceGroup* group) {
   const bool is_new = tenant.waiting.emplace(group->rank(), group).second;
   QUIRE_CHECK(is_new) << group->id() << " waits twice";
   ++size_;
+  num_swapped_ += group->is_swapped();
 }
 
 void WaitingQueue::Remove(SequenceGroup* group) {
   const size_t num_removed = TenantOf(*group).waiting.erase(group->rank());
   QUIRE_CHECK_EQ(num_removed, 1u) << group->id() << " does not wait";
   --size_;
+  num_swapped_ -= group->is_swapped();
 }
 
 void WaitingQueue::Visit(absl::FunctionRef<bool(SequenceGroup*)> visit) {
@@ -97,11 +99,12 @@ void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<bool(SequenceGroup*
   std::vector<std::pair<int, SequenceGroup*>> order;  // Smaller first.
   for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
     if (order.size() == kMaxCompared) break;
-    const bool goes_first = group->has_started || group->num_passed >= kMaxPassed;
-    if (group->num_cached_now < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0) {
-      group->num_cached_now = cached_tokens_(*group);
+    SequenceGroup::PrefixStanding& standing = group->prefix_standing();
+    const bool goes_first = group->progress().has_started || standing.num_passed >= kMaxPassed;
+    if (standing.num_cached_tokens < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0) {
+      standing.num_cached_tokens = cached_tokens_(*group);
     }
-    order.emplace_back(goes_first ? INT32_MIN : -group->num_cached_now, group);
+    order.emplace_back(goes_first ? INT32_MIN : -standing.num_cached_tokens, group);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   ServiceRank last_entered{INT32_MIN, 0};
@@ -114,7 +117,7 @@ void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<bool(SequenceGroup*
   }
   for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
     if (rank > last_entered) break;
-    ++group->num_passed;
+    ++group->prefix_standing().num_passed;
   }
 }
 
@@ -122,6 +125,11 @@ void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
   for (const auto& [name, tenant] : tenants_) {
     for (const auto& [rank, group] : tenant.waiting) call(group);
   }
+}
+
+void WaitingQueue::OnSlicesAbandoned() {
+  ForEach([](SequenceGroup* group) { group->OnSlicesAbandoned(); });
+  num_swapped_ = 0;
 }
 
 int WaitingQueue::NumAhead(const SequenceGroup& group) {

@@ -33,13 +33,18 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
+  // The number of waiting groups whose blocks are in the host tier.
+  int num_swapped() const { return num_swapped_; }
 
   // Calls `visit` with one group after the other, in the order of the policy, until it returns false. A visit may
   // remove the group that it is called with, and nothing else.
   void Visit(absl::FunctionRef<bool(SequenceGroup*)> visit);
 
-  // In no order that matters.
+  // Calls `call` with every group, in no order that matters.
   void ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const;
+
+  // The worker is lost: calls SequenceGroup::OnSlicesAbandoned of every group.
+  void OnSlicesAbandoned();
 
   // The requests that Visit comes to before this one. Changes nobody's turn, but may look up a cached prefix anew.
   int NumAhead(const SequenceGroup& group);
@@ -64,6 +69,7 @@ class WaitingQueue {
   absl::btree_map<std::string, Tenant> tenants_;  // One of no name unless the policy is fair share.
   double least_served_ = 0;                       // When a tenant was visited last.
   int size_ = 0;
+  int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
 };
 

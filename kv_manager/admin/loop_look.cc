@@ -30,12 +30,12 @@ class BlockSet {
 };
 
 absl::Span<const BlockId> TableOf(const SequenceGroup& group, const Sequence& sequence, const StepLoop::View& loop) {
-  return group.is_swapped ? loop.blocks->HostTable(sequence.id()) : loop.blocks->Table(sequence.id());
+  return group.is_swapped() ? loop.blocks->HostTable(sequence.id()) : loop.blocks->Table(sequence.id());
 }
 
 v1::RequestState StateOf(const SequenceGroup& group) {
-  if (group.is_running) return v1::REQUEST_STATE_RUNNING;
-  return group.is_swapped ? v1::REQUEST_STATE_SWAPPED : v1::REQUEST_STATE_WAITING;
+  if (group.is_running()) return v1::REQUEST_STATE_RUNNING;
+  return group.is_swapped() ? v1::REQUEST_STATE_SWAPPED : v1::REQUEST_STATE_WAITING;
 }
 
 // `seen` is empty, and so it is afterwards. It has room for the blocks of the pool and of the host tier.
@@ -45,7 +45,7 @@ void Summarize(const SequenceGroup& group, const StepLoop::View& loop, BlockSet*
   out->set_state(StateOf(group));
   out->set_age_ms(std::max<int64_t>(loop.now_us - request.arrival_us, 0) / 1000);
   out->set_prompt_tokens(static_cast<uint32_t>(request.prompt.size()));
-  out->set_cached_prompt_tokens(group.num_cached_tokens);
+  out->set_cached_prompt_tokens(group.progress().num_cached_tokens);
   out->set_num_sequences(group.num_sequences());
   out->set_priority(request.priority);
   out->set_tenant(request.tenant);
@@ -57,7 +57,7 @@ void Summarize(const SequenceGroup& group, const StepLoop::View& loop, BlockSet*
     for (const BlockId block : TableOf(group, *sequence, loop)) {
       if (!seen->Add(block)) continue;
       ++num_blocks;
-      num_shared += !group.is_swapped && loop.blocks->IsHeldByMany(block);
+      num_shared += !group.is_swapped() && loop.blocks->IsHeldByMany(block);
     }
   }
   for (const auto& sequence : group.sequences()) {
@@ -82,7 +82,7 @@ std::vector<std::pair<RequestId, int>> FindSharers(const std::vector<std::vector
   std::vector<std::pair<RequestId, int>> sharers;
   std::vector<BlockId> common;
   loop.scheduler->ForEachGroup([&](const SequenceGroup& group) {
-    if (group.id() == request || group.is_swapped) return;
+    if (group.id() == request || group.is_swapped()) return;
     common.clear();
     for (const auto& sequence : group.sequences()) {
       for (const BlockId block : loop.blocks->Table(sequence->id())) {
@@ -167,7 +167,7 @@ bool DescribeRequest(const StepLoop::View& loop, RequestId request, DescribedReq
     out->tables.emplace_back(table.begin(), table.end());
     for (const BlockId block : table) {
       described->add_blocks(Value(block));
-      if (!group->is_swapped) described->add_references(loop.blocks->num_references(block));
+      if (!group->is_swapped()) described->add_references(loop.blocks->num_references(block));
     }
   }
   if (description.summary().shared_blocks() > 0) out->sharers = FindSharers(out->tables, request, loop);
@@ -190,7 +190,7 @@ void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* ou
   description.set_age_steps(holders.age_steps);
   int num_owners = 0;
   loop.scheduler->ForEachGroup([&](const SequenceGroup& group) {
-    if (group.is_swapped) return;
+    if (group.is_swapped()) return;
     for (const auto& sequence : group.sequences()) {
       const absl::Span<const BlockId> table = loop.blocks->Table(sequence->id());
       const auto it = std::find(table.begin(), table.end(), block);

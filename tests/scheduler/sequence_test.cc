@@ -93,18 +93,6 @@ TEST(SequenceGroupTest, NothingIsLostOnceOnlyResultsAreMissing) {
   EXPECT_EQ(group.NumTokensLost(), 0);
 }
 
-TEST(SequenceGroupTest, OnlyRunningGroupsAreVictimsAndOneIsSpared) {
-  Request request;
-  request.prompt = {1};
-  SequenceGroup a(request, {0, 0}, SequenceId{1});
-  SequenceGroup b(request, {0, 1}, SequenceId{2});
-  std::vector<SequenceGroup*> groups = {&a, &b};
-  a.is_running = true;
-  EXPECT_EQ(CheapestVictim(groups), nullptr);
-  b.is_running = true;
-  EXPECT_EQ(CheapestVictim(groups), &b);
-}
-
 TEST(FreeRowsTest, LowestRowIsTakenFirst) {
   FreeRows rows(3);
   EXPECT_EQ(rows.Take(), RowId{0});

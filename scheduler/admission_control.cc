@@ -1,0 +1,174 @@
+#include "scheduler/admission_control.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "base/check.h"
+#include "scheduler/admission.h"
+
+namespace quire {
+namespace {
+
+// A group that found too few free blocks looks again when more blocks are free, and after this many plans, because the
+// prefix cache may hold more of its prompt by then.
+constexpr uint64_t kPlansBetweenLooks = 8;
+
+bool UsesPrefixCache(const Request& request) {
+  return !request.bypass_prefix_cache;
+}
+
+// The logits of cached prompt tokens are not kept, so a request for prompt logprobs must compute them all.
+bool MayStartCached(const Request& request) {
+  return UsesPrefixCache(request) && request.sampling.num_prompt_logprobs < 0;
+}
+
+}  // namespace
+
+AdmissionControl::AdmissionControl(const SchedulerOptions& options, BlockManager* blocks, RunningSet* running,
+                                   WaitingQueue* waiting)
+    : options_(options),
+      blocks_(blocks),
+      running_(running),
+      waiting_(waiting),
+      watermark_blocks_(WatermarkBlocks(options.watermark, blocks->num_blocks())) {}
+
+bool AdmissionControl::MayAdmit() const {
+  if (running_->empty()) return true;
+  if (options_.batching == Batching::kStatic && !is_batch_open_) return false;
+  return waiting_->size() >= options_.waiting_served_ratio * static_cast<double>(running_->size());
+}
+
+AdmissionControl::Decision AdmissionControl::Decide(SequenceGroup* group, StepId step) const {
+  // The group was just preempted. Tokens that its rows must start with are still in flight.
+  if (group->has_slices_in_flight()) return {Verdict::kNoRoom};
+  if (running_->num_free_rows() < group->num_rows()) return {Verdict::kNoRoom};
+  const bool is_idle = running_->empty();
+  const int num_free = blocks_->num_free_blocks();
+  SequenceGroup::Shortage& shortage = group->shortage();
+  if (!is_idle && num_free <= shortage.num_free_blocks && Value(step) < Value(shortage.step) + kPlansBetweenLooks) {
+    return {Verdict::kNoRoom};
+  }
+  const auto has_room = [&](int num_needed) { return HasRoom(num_needed, num_free, watermark_blocks_, is_idle); };
+  const int num_needed = NumBlocksToEnter(*group);
+  if (!group->is_swapped() && MayStartCached(group->request())) {
+    const PrefixHit hit = blocks_->FindPrefix(group->request().cache_salt, group->sequences().front()->tokens());
+    if (hit.is_promised) return {Verdict::kWaitsForPrefix};
+    const int num_missing = num_needed - hit.num_block_tokens / blocks_->block_size();
+    if (has_room(num_missing + hit.num_revived_with_part)) return {Verdict::kMayEnter, hit.num_tokens};
+    if (has_room(num_missing + hit.num_revived_blocks)) return {Verdict::kMayEnter, hit.num_block_tokens};
+  } else if (has_room(num_needed)) {
+    return {Verdict::kMayEnter};
+  }
+  shortage = {num_free, step};
+  return {Verdict::kNoRoom};
+}
+
+// The blocks of the whole context, without what the prefix cache holds, and one more for each child when the group
+// forks right afterwards. The result never exceeds what the request can ever hold: an idle pool must have room for it.
+int AdmissionControl::NumBlocksToEnter(const SequenceGroup& group) const {
+  const int block_size = blocks_->block_size();
+  const absl::Span<const std::unique_ptr<Sequence>> sequences = group.sequences();
+  int num_blocks = group.is_swapped() ? blocks_->NumBlocksToSwapIn(group.SequenceIds()) : 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& sequence = *sequences[i];
+    if (group.is_swapped()) {
+      // The partial last block, which is written next, may be shared: it counts as one that has to be copied.
+      const int num_held = sequence.num_computed_tokens() / block_size;
+      num_blocks += NumBlocksFor(sequence.num_known_tokens(), block_size) - num_held;
+      continue;
+    }
+    const auto shared = SharedPart(sequence, sequences.first(i), block_size);
+    num_blocks += NumBlocksFor(sequence.num_known_tokens(), block_size);
+    if (shared.has_value()) num_blocks -= shared->num_tokens / block_size;
+  }
+  num_blocks += group.num_rows() - group.num_sequences();
+  return static_cast<int>(std::min<int64_t>(num_blocks, MaxBlocks(group.request(), block_size)));
+}
+
+void AdmissionControl::Enter(SequenceGroup* group, const Decision& decision, StepPlan* plan) {
+  waiting_->Remove(group);
+  group->shortage().num_free_blocks = -1;
+  if (group->is_swapped()) {
+    SwapIn(group, plan);
+  } else {
+    StartAgain(group, decision.num_cached_tokens, plan);
+  }
+  running_->Add(group);
+  for (int i = group->num_sequences(); i < group->num_rows(); ++i) group->AddSpareRow(running_->TakeRow());
+  for (const auto& sequence : group->sequences()) {
+    plan->starts.push_back({sequence->row(), sequence->id(), static_cast<uint32_t>(sequence->sample_index()),
+                            static_cast<int>(group->request().prompt.size()), sequence->tokens(),
+                            group->request().sampling});
+  }
+}
+
+void AdmissionControl::SwapIn(SequenceGroup* group, StepPlan* plan) {
+  bool has_room = blocks_->SwapIn(group->SequenceIds(), &plan->swap_ins);
+  for (const auto& sequence : group->sequences()) {
+    const int num_computed = sequence->num_computed_tokens();
+    has_room = has_room && blocks_->Allocate(sequence->id(), num_computed, sequence->num_known_tokens(), &plan->copies);
+    sequence->EnterRow(running_->TakeRow(), num_computed);
+  }
+  QUIRE_CHECK(has_room) << group->id() << " was swapped into " << blocks_->num_free_blocks() << " free blocks";
+}
+
+// The first sequence computes everything. The others compute only what they do not share with an earlier one.
+void AdmissionControl::StartAgain(SequenceGroup* group, int num_cached_tokens, StepPlan* plan) {
+  const Request& request = group->request();
+  const absl::Span<const std::unique_ptr<Sequence>> sequences = group->sequences();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Sequence* sequence = sequences[i].get();
+    int num_computed = 0;
+    if (const auto shared = SharedPart(*sequence, sequences.first(i), blocks_->block_size()); shared.has_value()) {
+      num_computed = shared->num_tokens;
+      blocks_->Fork(shared->sequence, sequence->id(), num_computed);
+      sequence->wait = shared;
+    } else if (UsesPrefixCache(request)) {
+      num_computed = i == 0 ? num_cached_tokens : 0;
+      blocks_->AdoptPrefix(sequence->id(), request.cache_salt, sequence->tokens(), num_computed);
+    }
+    const bool has_room = blocks_->Allocate(sequence->id(), num_computed, sequence->num_known_tokens(), &plan->copies);
+    QUIRE_CHECK(has_room) << sequence->id() << " was admitted into " << blocks_->num_free_blocks() << " free blocks";
+    sequence->EnterRow(running_->TakeRow(), num_computed);
+  }
+  num_cached_tokens_ += num_cached_tokens;
+  SequenceGroup::Progress& progress = group->progress();
+  if (!progress.has_started) progress.num_cached_tokens = num_cached_tokens;
+}
+
+int AdmissionControl::NumCachedTokens(const SequenceGroup& group) const {
+  if (!MayStartCached(group.request())) return 0;
+  return blocks_->FindPrefix(group.request().cache_salt, group.sequences().front()->tokens()).num_tokens;
+}
+
+WaitReason AdmissionControl::Explain(SequenceGroup* group, StepId step) {
+  WaitReason reason;
+  reason.num_rows = group->num_rows();
+  reason.num_free_rows = running_->num_free_rows();
+  reason.num_free_blocks = blocks_->num_free_blocks();
+  reason.num_watermark_blocks = running_->empty() ? 0 : watermark_blocks_;
+  reason.is_swapped = group->is_swapped();
+  if (group->is_running()) return reason;
+  reason.num_blocks = NumBlocksToEnter(*group);
+  reason.num_ahead = waiting_->NumAhead(*group);
+  if (!group->is_swapped() && MayStartCached(group->request())) {
+    const PrefixHit hit = blocks_->FindPrefix(group->request().cache_salt, group->sequences().front()->tokens());
+    reason.num_cached_tokens = hit.num_tokens;
+    reason.num_blocks += hit.num_revived_blocks - hit.num_block_tokens / blocks_->block_size();
+  }
+  group->shortage().num_free_blocks = -1;  // Makes Decide look at the blocks again.
+  const Verdict verdict = Decide(group, step).verdict;
+  using Kind = WaitReason::Kind;
+  reason.kind = !MayAdmit()                              ? Kind::kBatchIsClosed
+                : group->has_slices_in_flight()          ? Kind::kResults
+                : reason.num_free_rows < reason.num_rows ? Kind::kRows
+                : verdict == Verdict::kWaitsForPrefix    ? Kind::kPrefix
+                : verdict == Verdict::kNoRoom            ? Kind::kBlocks
+                : reason.num_ahead > 0                   ? Kind::kBehindOthers
+                                                         : Kind::kNextPlan;
+  return reason;
+}
+
+}  // namespace quire

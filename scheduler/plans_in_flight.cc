@@ -1,0 +1,49 @@
+#include "scheduler/plans_in_flight.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
+  if (plans_.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("result of step ", Value(result.step), ", no plan is in flight"));
+  }
+  const PlanInFlight& plan = plans_.front();
+  if (result.step != plan.step) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("result of step ", Value(result.step), ", step ", Value(plan.step), " is due"));
+  }
+  if (result.slices.size() != plan.slices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", Value(plan.step), " has ", plan.slices.size(),
+                                                   " slices, its result has ", result.slices.size()));
+  }
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    const SliceInFlight& slice = plan.slices[i];
+    const SliceResult& answer = result.slices[i];
+    if (answer.sampled != slice.sample) {
+      return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " samples ",
+                                                     slice.sample ? 1 : 0, " tokens, its result has ",
+                                                     answer.sampled ? 1 : 0));
+    }
+    if (static_cast<int>(answer.prompt_logprobs.size()) != slice.num_prompt_logprobs) {
+      return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " has ",
+                                                     slice.num_prompt_logprobs, " prompt logprobs, its result has ",
+                                                     answer.prompt_logprobs.size()));
+    }
+    if (!slice.has_candidates && !answer.candidates.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " has 0 candidates, ",
+                                                     "its result has ", answer.candidates.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+PlanInFlight PlansInFlight::TakeOldest() {
+  PlanInFlight plan = std::move(plans_.front());
+  plans_.pop_front();
+  return plan;
+}
+
+}  // namespace quire

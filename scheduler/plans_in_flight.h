@@ -1,0 +1,52 @@
+#ifndef QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
+#define QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
+
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// What the scheduler remembers of one slice that was sent to the worker.
+struct SliceInFlight {
+  RequestId request;
+  SequenceId sequence;
+  RowId row;
+  int first_position;
+  int num_tokens;
+  bool sample;              // The worker reports a token, or candidates for it.
+  bool has_candidates;      // The slice samples for a beam: the worker reports candidates and draws no token.
+  int num_prompt_logprobs;  // The result has this many.
+};
+
+struct PlanInFlight {
+  StepId step;
+  std::vector<SliceInFlight> slices;  // In the order of StepPlan::slices.
+};
+
+// The plans that were sent and not answered yet, and the check that a result answers the oldest of them. Owned by the
+// step-loop thread.
+class PlansInFlight {
+ public:
+  // Adds the newest plan, without slices. The reference is valid until the next non-const call.
+  PlanInFlight& Add(StepId step) { return plans_.emplace_back(PlanInFlight{step, {}}); }
+
+  // Whether `result` answers the oldest plan slice by slice. The error names what the worker did wrong.
+  absl::Status CheckResult(const StepResult& result) const;
+
+  // Removes the oldest plan. REQUIRES: size() > 0.
+  PlanInFlight TakeOldest();
+
+  void Clear() { plans_.clear(); }
+  int size() const { return static_cast<int>(plans_.size()); }
+
+ private:
+  std::deque<PlanInFlight> plans_;  // Oldest first.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
