@@ -17,16 +17,13 @@ PagedBlockManager::PagedBlockManager(const PagedBlockManagerOptions& options)
       tree_(options.block_size, &pool_),
       pins_(&tree_, options.max_pinned_blocks),
       promises_(options.block_size),
-      num_copies_(options.num_blocks, 0),
+      copies_(options.num_blocks),
       hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {
   QUIRE_CHECK_GT(options.block_size, 0);
 }
 
 void PagedBlockManager::BeginStep(StepId step) {
-  while (!copies_.empty() && copies_.back().step >= step) {
-    CountCopy(copies_.back(), -1);
-    copies_.pop_back();
-  }
+  copies_.DropFrom(step);
   while (!swaps_.empty() && swaps_.back().step >= step) swaps_.pop_back();
   step_ = step;
   cache_step_ = StepId{Value(cache_step_) + 1};
@@ -99,18 +96,14 @@ absl::Span<const BlockId> PagedBlockManager::Table(SequenceId sequence) const {
 }
 
 void PagedBlockManager::OnStepCommitted(StepId step) {
-  while (!copies_.empty() && copies_.front().step <= step) {
-    CountCopy(copies_.front(), -1);
-    copies_.pop_front();
-  }
+  copies_.DropUntil(step);
   while (!swaps_.empty() && swaps_.front().step <= step) swaps_.pop_front();
 }
 
 void PagedBlockManager::OnStepsAbandoned() {
-  for (const CopyInFlight& copy : copies_) CountCopy(copy, -1);
-  copies_.clear();
+  copies_.Clear();
   swaps_.clear();
-  // In the order of their ids: it decides which host blocks are taken next.
+  // Swapped sequences are erased in the order of their ids, because that decides which host blocks are taken next.
   std::vector<SequenceId> swapped;
   for (const auto& [sequence, holding] : holdings_) {
     if (holding.is_swapped) swapped.push_back(sequence);
@@ -165,8 +158,8 @@ void PagedBlockManager::AdoptPrefix(SequenceId sequence, const std::string& salt
   tree_.Touch(holding.table.ids().back(), cache_step_);
 }
 
-// All blocks of the sequence keep the step of the first one while it holds them: to raise it with every block would be
-// a walk over all before it.
+// While the sequence holds its published blocks, all of them keep the step of the first one. To raise the step with
+// every block would take a walk over all blocks before it.
 std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) {
   const auto it = holdings_.find(sequence);
   if (it == holdings_.end() || !it->second.is_published) return std::nullopt;
@@ -182,7 +175,8 @@ std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<co
       TellIndex(holding, i, tokens.subspan(i * block_size(), block_size()));
       continue;
     }
-    // To give up what forks share, too, would take a block more, not one less. Once they are gone the cache goes on.
+    // Forks share this block. To replace it here would use one block more, not one less. Publishing goes on when the
+    // forks are gone.
     if (IsShared(own.id())) break;
     holding.table.Replace(i, tree_.Share(cached));
     if (!first_changed.has_value()) first_changed = i;
@@ -206,9 +200,9 @@ bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std:
       BlockRef& host = moved[block];
       if (!host) {
         host = host_pool_.Take();
-        // Swaps come before copies: what a copy of this step is to fill is still in the copy's source.
-        const CopyInFlight* filling = FindFilling(block);
-        swap_outs->push_back({filling == nullptr ? block : filling->source.id(), host.id()});
+        // Swaps come before copies, so the content of a block that a copy of this step fills is still in its source.
+        const BlockId source = copies_.FindSource(block, step_).value_or(block);
+        swap_outs->push_back({source, host.id()});
       }
       host_table.Append(host.Share());
     }
@@ -274,15 +268,71 @@ BlockCounts PagedBlockManager::counts() const {
           .live_tokens = num_live_tokens_};
 }
 
-const PagedBlockManager::CopyInFlight* PagedBlockManager::FindFilling(BlockId block) const {
-  if (num_copies_[Value(block)] == 0) return nullptr;
-  const auto it = std::find_if(copies_.begin(), copies_.end(), [&](const CopyInFlight& copy) {
-    return copy.step == step_ && copy.destination.id() == block;
-  });
-  return it == copies_.end() ? nullptr : &*it;
+void PagedBlockManager::CopyStates(std::string* states) const {
+  static_assert(sizeof(BlockState) == 1);
+  const absl::Span<const BlockState> shown = pool_.states();
+  states->assign(reinterpret_cast<const char*>(shown.data()), shown.size());
+  for (const auto& [block, num_pins] : pins_.blocks()) {
+    (*states)[Value(block)] = static_cast<char>(BlockState::kPinned);
+  }
 }
 
-// The sequence is about to give up its blocks.
+BlockHolders PagedBlockManager::HoldersOf(BlockId block) const {
+  BlockHolders holders{.num_references = pool_.ref_count(block),
+                       .num_pins = pins_.NumPins(block),
+                       .num_copies = copies_.CountOf(block),
+                       .is_cached = tree_.Contains(block)};
+  const int num_owners = pool_.num_owners(block);
+  if (holders.num_pins > 0) {
+    holders.state = BlockState::kPinned;
+  } else if (num_owners > 0) {
+    holders.state = num_owners > 1 ? BlockState::kShared : BlockState::kUsed;
+  } else if (holders.is_cached) {
+    holders.state = BlockState::kEvictable;
+  }
+  if (!holders.is_cached) return holders;
+  holders.depth = tree_.depth(block);
+  if (!hashes_.empty()) holders.prefix = hashes_[Value(block)];
+  holders.age_steps = Value(cache_step_) - Value(tree_.last_step(block));
+  return holders;
+}
+
+absl::Span<const BlockId> PagedBlockManager::HostTable(SequenceId sequence) const {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end() || !it->second.is_swapped) return {};
+  return it->second.table.ids();
+}
+
+BlockRecount PagedBlockManager::Recount() const {
+  BlockRecount recount(pool_.num_blocks(), host_pool_.num_blocks());
+  for (const auto& [sequence, holding] : holdings_) {
+    recount.AddTable(holding.table, holding.num_tokens, holding.is_swapped);
+  }
+  recount.AddCopies(copies_);
+  for (const SwapInFlight& swap : swaps_) recount.AddHostReference(swap.host.id());
+  recount.AddPins(pins_);
+  recount.AddCache(tree_);
+  return recount;
+}
+
+BlockAudit PagedBlockManager::Audit() const {
+  const BlockRecount recount = Recount();
+  BlockAudit audit = recount.Compare(pool_, host_pool_, copies_);
+  audit.contradiction.Update(pool_.CheckIntegrity());
+  audit.contradiction.Update(host_pool_.CheckIntegrity());
+  audit.contradiction.Update(tree_.CheckIntegrity());
+  audit.contradiction.Update(recount.CheckTables(num_table_entries_, num_live_tokens_));
+  return audit;
+}
+
+BlockAudit PagedBlockManager::Repair() {
+  BlockAudit found = Audit();
+  if (found.num_differences == 0) return found;
+  Recount().Repair(&pool_, &host_pool_);
+  copies_.RepairCounts();
+  return found;
+}
+
 void PagedBlockManager::LeaveCache(SequenceId sequence, Holding* holding) {
   promises_.Drop(sequence);
   const int num_published = std::exchange(holding->num_published_blocks, 0);
@@ -328,7 +378,6 @@ int PagedBlockManager::EvictCached(int max_blocks) {
   return num_evicted;
 }
 
-// Entry `block_index` of the table, with these tokens, is in the cache now.
 void PagedBlockManager::TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens) {
   if (options_.index == nullptr) return;
   const absl::Span<const BlockId> table = holding.table.ids();
@@ -338,7 +387,6 @@ void PagedBlockManager::TellIndex(const Holding& holding, int block_index, absl:
   options_.index->Set(block, hashes_[Value(block)]);
 }
 
-// A copy from a block that another copy of the same step fills would depend on their order.
 void PagedBlockManager::CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies) {
   BlockRef fresh = Take();
   if (!keeps_tokens) {
@@ -347,15 +395,11 @@ void PagedBlockManager::CopyOnWrite(BlockTable* table, int index, bool keeps_tok
   }
   BlockRef destination = fresh.Share();
   BlockRef source = table->Replace(index, std::move(fresh));
-  QUIRE_CHECK(FindFilling(source.id()) == nullptr) << source.id() << " is filled by a copy of " << step_;
+  // The copies of a step have no order, so a copy must not read a block that another copy of the step fills.
+  QUIRE_CHECK(!copies_.FindSource(source.id(), step_).has_value())
+      << source.id() << " is filled by a copy of " << step_;
   copies->push_back({source.id(), destination.id()});
-  copies_.push_back({step_, std::move(source), std::move(destination)});
-  CountCopy(copies_.back(), +1);
-}
-
-void PagedBlockManager::CountCopy(const CopyInFlight& copy, int change) {
-  num_copies_[Value(copy.source.id())] += change;
-  num_copies_[Value(copy.destination.id())] += change;
+  copies_.Add(step_, std::move(source), std::move(destination));
 }
 
 }  // namespace quire

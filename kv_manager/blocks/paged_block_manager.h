@@ -13,9 +13,11 @@
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/blocks/block_audit.h"
+#include "kv_manager/blocks/block_holders.h"
 #include "kv_manager/blocks/block_pool.h"
-#include "kv_manager/blocks/block_state.h"
+#include "kv_manager/blocks/block_recount.h"
 #include "kv_manager/blocks/block_table.h"
+#include "kv_manager/blocks/copies_in_flight.h"
 #include "kv_manager/blocks/prefix_index.h"
 #include "kv_manager/blocks/prefix_pins.h"
 #include "kv_manager/blocks/prefix_promises.h"
@@ -24,51 +26,40 @@
 
 namespace quire {
 
-// free + evictable + used == total; shared and pinned ones are among the used.
+// free + evictable + used == total. Shared and pinned blocks are among the used ones.
 struct BlockCounts {
   int total = 0;
   int free = 0;
-  int evictable = 0;
+  int evictable = 0;  // Blocks that only the prefix cache holds.
   int used = 0;
-  int shared = 0;
-  int host_total = 0;  // Of the host tier.
+  int shared = 0;      // Blocks with more than one owner beside the cache.
+  int host_total = 0;  // Blocks of the host tier.
   int host_used = 0;
   int pinned = 0;
-  // Of sequences that are not swapped: entries of their tables, a shared block once for each that holds it; and tokens
-  // that those hold or that a plan is storing there. table_entries * block_size - live_tokens slots are empty.
+  // These two are sums over the sequences that are not swapped out. A shared block counts once for every table that has
+  // it. The tokens include those that a plan is storing. table_entries * block_size - live_tokens slots are empty.
   int64_t table_entries = 0;
   int64_t live_tokens = 0;
-};
-
-// Who holds one block of the pool, but for the sequences by name.
-struct BlockHolders {
-  BlockState state = BlockState::kFree;
-  int num_references = 0;
-  int num_pins = 0;
-  int num_copies = 0;
-  bool is_cached = false;
-  // Of a cached block:
-  int depth = 0;           // 1 for the first of a prefix.
-  PrefixHash prefix = 0;   // That it ends; 0 without an index.
-  uint64_t age_steps = 0;  // Since it, or one below it, was last used.
 };
 
 struct PagedBlockManagerOptions {
   int num_blocks = 0;
   int block_size = 1;       // Tokens per block.
-  int num_host_blocks = 0;  // Of the host tier.
+  int num_host_blocks = 0;  // Blocks of the host tier. 0: there is no host tier.
   bool has_prefix_cache = true;
   int max_pinned_blocks = 0;
-  PrefixIndex* index = nullptr;  // Told what is cached; null: nobody is. Outlives the block manager.
+  PrefixIndex* index = nullptr;  // Is told which prefixes are cached. May be null. Outlives the block manager.
 };
 
 // Paged KV memory with copy-on-write, a prefix cache and a host tier. Tables, copies in flight, the cache and its pins
-// hold the references; a block returns to the pool when the last one goes. A block with more than one owner is never
-// written: the writer gets a copy of its partial last block, and the last owner left writes in place. One exception:
-// what forks wait for (see Fork), their parent stores in blocks that they hold already. Owned by the step-loop thread.
+// hold references to blocks, and a block returns to the pool with its last reference. A block with more than one owner
+// is never written: the writer gets a copy of its partial last block, and the last owner that is left writes in place.
+// There is one exception: a parent stores the tokens that its forks wait for (see Fork) in blocks that they share with
+// it. Owned by the step-loop thread.
 //
-// The prefix cache gets a block as soon as a plan that fills it has been made: plans run in order, so whoever finds it
-// there reads it in a later step. What nobody but the cache holds counts as free and is evicted when it is needed.
+// A block enters the prefix cache as soon as a plan that fills it has been made. Plans run in order, so a sequence that
+// finds the block there reads it in a later step. A block that only the cache holds counts as free, and is evicted when
+// it is needed.
 class PagedBlockManager : public BlockManager {
  public:
   explicit PagedBlockManager(const PagedBlockManagerOptions& options);
@@ -97,118 +88,106 @@ class PagedBlockManager : public BlockManager {
   int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
 
-  // Pins keep what is cached from eviction. They give way to sequences: whoever finds that nothing else is left ends
-  // them.
+  // Pins protect cached prefixes from eviction. They give way to sequences: when no other block is left, the step loop
+  // ends pins one by one.
 
   // Pins the cached whole blocks of `tokens` and returns how many tokens these are. See PrefixPins::Pin.
   absl::StatusOr<int> Pin(const std::string& salt, absl::Span<const TokenId> tokens, int64_t expires_us);
-  // False when these tokens are not pinned.
+  // Returns false when these tokens are not pinned.
   bool Unpin(const std::string& salt, absl::Span<const TokenId> tokens) { return pins_.Unpin(salt, tokens); }
   void ExpirePins(int64_t now_us) { pins_.Expire(now_us); }
   int64_t next_pin_expiry_us() const { return pins_.next_expiry_us(); }
-  // Ends the pin that expires first. False when there is none.
+  // Ends the pin that expires first. Returns false when there is no pin.
   bool EndOnePin() { return pins_.EndOne(); }
-
-  // Frees up to `max_blocks` of those that only the cache holds, as eviction would. Returns how many.
-  int EvictCached(int max_blocks);
   void EndPins() { pins_.Clear(); }
+
+  // Evicts up to `max_blocks` blocks from the prefix cache, in the usual order. Returns how many were evicted.
+  int EvictCached(int max_blocks);
   int num_cached_blocks() const { return tree_.num_blocks(); }
 
   BlockCounts counts() const;
   int64_t num_evictions() const { return num_evictions_; }
 
-  // For those who look on:
+  // Views for reports.
 
-  // The BlockState of every block as one byte. Some microseconds for 100,000 blocks. [num_blocks()]
+  // Replaces `states` by the BlockState of every block, one byte each, as a string of num_blocks() bytes. This takes
+  // some microseconds for 100,000 blocks.
   void CopyStates(std::string* states) const;
   BlockHolders HoldersOf(BlockId block) const;
   int num_references(BlockId block) const { return pool_.ref_count(block); }
-  // More than one sequence, copy or pin holds it.
+  // Whether sequences, copies and pins hold more than one reference to the block.
   bool IsHeldByMany(BlockId block) const { return pool_.num_owners(block) > 1; }
-  // As Table, of a sequence that is swapped out: blocks of the host tier.
+  // The blocks of the host tier that a swapped sequence holds. Empty for other sequences. Valid until the next
+  // non-const call.
   absl::Span<const BlockId> HostTable(SequenceId sequence) const;
 
-  // Recomputes every reference count from the tables, the copies in flight, the cache and the pins. O(blocks); the
-  // error names the first block that contradicts.
-  absl::Status CheckIntegrity() const;
-  // The same, and names them all.
+  // Recomputes every reference count from the tables, the copies and swaps in flight, the cache and the pins, and
+  // returns all differences. O(blocks).
   BlockAudit Audit() const;
-  // Takes for true what was recomputed where counts differ. Returns what it has found before. What contradicts itself
-  // in another way is left as it is; Audit tells.
+  // Audits, and returns the first contradiction or difference as an error.
+  absl::Status CheckIntegrity() const { return Audit().ToStatus(); }
+  // Audits, replaces the counts that differ by the recomputed ones, and returns the audit. A contradiction that is not
+  // a count is not repaired.
   BlockAudit Repair();
 
  private:
-  friend class BlockManagerPeer;  // Of tests, which plant mistakes.
+  friend class BlockManagerPeer;  // Test code that plants wrong counts.
 
   // What one sequence holds.
   struct Holding {
     explicit Holding(int block_size) : table(block_size) {}
 
-    BlockTable table;    // Of the pool, or of the host tier.
-    int num_tokens = 0;  // That the table holds, or a plan is storing there.
+    BlockTable table;    // Blocks of the pool, or of the host tier when is_swapped.
+    int num_tokens = 0;  // Tokens that the table holds, or that a plan is storing there.
     bool is_swapped = false;
-    bool is_published = false;     // To be, as it is computed.
-    std::string salt;              // If so.
-    int num_published_blocks = 0;  // The first of `table`, which are the cache's own.
-    StepId published_in{0};        // When these were last used, for the cache, until they are given up.
-    int num_lent_blocks = 0;       // The first of `table`: forks wait for what this sequence stores there.
-  };
-  struct CopyInFlight {
-    StepId step;
-    BlockRef source;
-    BlockRef destination;
+    bool is_published = false;     // Its whole blocks enter the prefix cache as they are computed.
+    std::string salt;              // Cache salt of a published sequence.
+    int num_published_blocks = 0;  // This many first entries of `table` are blocks of the cache.
+    StepId published_in{0};        // The last use of these blocks, for the cache, until the sequence gives them up.
+    int num_lent_blocks = 0;       // Forks wait for what this sequence stores in this many first entries of `table`.
   };
   struct SwapInFlight {
     StepId step;
-    BlockRef host;  // Being read.
+    BlockRef host;  // The host block that the worker reads.
   };
 
-  // What those who hold blocks say, by block.
-  struct Recount {
-    std::vector<int> references;       // To blocks of the pool.
-    std::vector<int> copies;           // Of these, by copies in flight.
-    std::vector<int> host_references;  // To blocks of the host tier.
-  };
-  Recount CountAll() const;
-  void CompareCounts(const Recount& recount, BlockAudit* audit) const;
-  absl::Status CheckTables() const;  // Against num_table_entries_ and num_live_tokens_.
-
-  // Tables, pins and the cache are owners. What a copy in flight holds keeps a block alive but does not forbid writing,
-  // because the copies of a step come before its stores.
-  int NumOwners(BlockId block) const { return pool_.ref_count(block) - num_copies_[Value(block)]; }
+  // The number of references to the block, without those of copies in flight. A copy keeps its blocks alive but does
+  // not forbid writing, because the copies of a step come before its stores.
+  int NumOwners(BlockId block) const { return pool_.ref_count(block) - copies_.CountOf(block); }
   bool IsShared(BlockId block) const { return NumOwners(block) > 1; }
-  // Null unless a copy of the step in the making fills the block.
-  const CopyInFlight* FindFilling(BlockId block) const;
 
   // Whether the sequence must not write to entry `index` of its table.
   bool IsProtected(const Holding& holding, int index) const {
     return index >= holding.num_lent_blocks && IsShared(holding.table.ids()[index]);
   }
   Holding& HoldingOf(SequenceId sequence);
-  // Between these two, what the holding adds to the counts may change.
+  // The table and num_tokens of a holding change only between Uncount and Count, which keep the sums of BlockCounts.
   void Uncount(const Holding& holding);
   void Count(const Holding& holding);
+  // The sequence is about to give up its blocks: ends its promise and records the last use of its published blocks.
   void LeaveCache(SequenceId sequence, Holding* holding);
+  // Takes a free block, or evicts one. REQUIRES: num_free_blocks() > 0.
   BlockRef Take();
   bool EvictOne();
+  // Entry `block_index` of the table, with these tokens, has entered the cache.
   void TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens);
-  // Gives entry `index` of the table a block of its own.
+  // Gives entry `index` of the table a block of its own. With `keeps_tokens`, the content of the old block is copied.
   void CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies);
-  void CountCopy(const CopyInFlight& copy, int change);
+  // A recount of everything that this holds.
+  BlockRecount Recount() const;
 
   const PagedBlockManagerOptions options_;
-  BlockPool pool_;  // Before everything that holds references.
+  BlockPool pool_;  // Declared before everything that holds references to its blocks.
   BlockPool host_pool_;
   PrefixTree tree_;
   PrefixPins pins_;
   PrefixPromises promises_;
   absl::flat_hash_map<SequenceId, Holding> holdings_;
-  std::deque<CopyInFlight> copies_;  // By step.
-  std::deque<SwapInFlight> swaps_;   // By step.
-  std::vector<int> num_copies_;      // By block id: how often it is an end of a copy in flight.
-  std::vector<PrefixHash> hashes_;   // By block id: of the prefix that a cached block ends, as the index knows it.
-  StepId step_{0};                   // Begun last.
-  StepId cache_step_{0};             // Counts on over sessions: the cache's clock.
+  CopiesInFlight copies_;
+  std::deque<SwapInFlight> swaps_;  // Swap-ins whose steps are not committed, oldest first.
+  std::vector<PrefixHash> hashes_;  // Indexed by block id: the prefix that a cached block ends. Empty without an index.
+  StepId step_{0};                  // The step that began last.
+  StepId cache_step_{0};            // The cache's clock: it counts steps and goes on from session to session.
   int64_t num_evictions_ = 0;
   int64_t num_table_entries_ = 0;  // See BlockCounts.
   int64_t num_live_tokens_ = 0;

@@ -1,6 +1,5 @@
 #include "kv_manager/blocks/prefix_index.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/hash/hash.h"
@@ -28,7 +27,7 @@ const std::vector<PrefixHash>& PromptHashes::Of(int block_size) {
 }
 
 void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (const auto it = blocks_.find(block); it != blocks_.end()) {
     Remove(it->second);
     blocks_.erase(it);
@@ -39,14 +38,15 @@ void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
 }
 
 void PrefixIndex::Expect(RequestId request, PromptHashes* prompt) {
-  std::vector<PrefixHash> prefixes = prompt->Of(block_size_);  // Before the lock, for which the step loop waits.
-  const std::lock_guard lock(mutex_);
+  std::vector<PrefixHash> prefixes =
+      prompt->Of(block_size_);  // Hashed before the lock, because the step loop waits for it.
+  const MutexLock lock(&mutex_);
   for (const PrefixHash expected : prefixes) Add(expected);
   expected_.emplace(request, std::move(prefixes));
 }
 
 void PrefixIndex::Forget(RequestId request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto it = expected_.find(request);
   if (it == expected_.end()) return;
   for (const PrefixHash prefix : it->second) Remove(prefix);
@@ -54,17 +54,17 @@ void PrefixIndex::Forget(RequestId request) {
 }
 
 void PrefixIndex::ClearBlocks() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& [block, prefix] : blocks_) Remove(prefix);
   blocks_.clear();
 }
 
 int PrefixIndex::NumTokens(PromptHashes* prompt) const {
   const std::vector<PrefixHash>& prefixes = prompt->Of(block_size_);
-  const std::lock_guard lock(mutex_);
-  const auto missing =
-      std::find_if(prefixes.begin(), prefixes.end(), [this](PrefixHash prefix) { return !counts_.contains(prefix); });
-  return static_cast<int>(missing - prefixes.begin()) * block_size_;
+  const MutexLock lock(&mutex_);
+  size_t num_blocks = 0;
+  while (num_blocks < prefixes.size() && counts_.contains(prefixes[num_blocks])) ++num_blocks;
+  return static_cast<int>(num_blocks) * block_size_;
 }
 
 void PrefixIndex::Remove(PrefixHash prefix) {

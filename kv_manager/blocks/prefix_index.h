@@ -2,7 +2,6 @@
 #define QUIRE_KV_MANAGER_BLOCKS_PREFIX_INDEX_H_
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 
 namespace quire {
 
@@ -17,57 +17,58 @@ namespace quire {
 using PrefixHash = uint64_t;
 
 PrefixHash HashOfSalt(absl::string_view salt);
-// Of the prefix that goes on for one more block.
+// The hash of `prefix` followed by the tokens of one more block.
 PrefixHash ExtendPrefixHash(PrefixHash prefix, absl::Span<const TokenId> block);
 
-// The hashes of all prefixes of a prompt in whole blocks, made once for each size of a block. To hash a long prompt
-// takes a while: whoever asks an index under a lock that others wait for does it before. For one thread at a time.
+// The hashes of all prefixes of a prompt in whole blocks, computed once for each block size. Hashing a long prompt
+// takes a while, so a caller computes them before it takes a lock that other threads wait for. Not thread-safe.
 class PromptHashes {
  public:
-  // Both are borrowed.
+  // `salt` and `prompt` are borrowed.
   PromptHashes(absl::string_view salt, absl::Span<const TokenId> prompt) : salt_(salt), prompt_(prompt) {}
 
-  // Shortest prefix first.
+  // The hashes for blocks of this size, the shortest prefix first. Valid until the next call.
   const std::vector<PrefixHash>& Of(int block_size);
 
  private:
   const absl::string_view salt_;
   const absl::Span<const TokenId> prompt_;
-  int block_size_ = 0;  // Of hashes_; 0: there are none yet.
+  int block_size_ = 0;  // The block size of hashes_; 0 when nothing has been computed yet.
   std::vector<PrefixHash> hashes_;
 };
 
-// Which prefixes a worker's pool caches, for placement: told by the thread that owns the cache, asked by those that
-// place requests. Prefixes are known by their hashes, so that an answer may be wrong, once in 2^64, and then costs a
-// recomputation. Thread-safe.
+// Which prefixes the pool of one worker caches. The thread that owns the cache updates it, and placement reads it from
+// other threads. Prefixes are known by their hashes only, so an answer is wrong with a probability of about 2^-64. A
+// wrong answer costs a recomputation. Thread-safe.
 class PrefixIndex {
  public:
   explicit PrefixIndex(int block_size) : block_size_(block_size) {}
 
   int block_size() const { return block_size_; }
 
-  // The block holds the end of this prefix from now on, or none.
+  // From now on the block ends this prefix, or no prefix.
   void Set(BlockId block, std::optional<PrefixHash> prefix);
 
-  // The request was placed here: its prompt will be cached, if it is not yet. Until it has ended.
+  // The request was placed on this worker, so its prompt will be cached soon. It counts as cached until Forget.
   void Expect(RequestId request, PromptHashes* prompt);
   void Forget(RequestId request);
 
-  // Nothing is cached any more. What is expected stays.
+  // Nothing is cached any more. Prompts that are expected stay.
   void ClearBlocks();
 
   // How many of the prompt's tokens are cached or expected, in whole blocks.
   int NumTokens(PromptHashes* prompt) const;
 
  private:
-  void Add(PrefixHash prefix) { ++counts_[prefix]; }
-  void Remove(PrefixHash prefix);
+  void Add(PrefixHash prefix) QUIRE_REQUIRES(mutex_) { ++counts_[prefix]; }
+  void Remove(PrefixHash prefix) QUIRE_REQUIRES(mutex_);
 
   const int block_size_;
-  mutable std::mutex mutex_;                     // Guards the rest.
-  absl::flat_hash_map<PrefixHash, int> counts_;  // None of them 0.
-  absl::flat_hash_map<BlockId, PrefixHash> blocks_;
-  absl::flat_hash_map<RequestId, std::vector<PrefixHash>> expected_;
+  mutable Mutex mutex_;
+  // How many blocks end the prefix and how many requests expect it. No count is 0.
+  absl::flat_hash_map<PrefixHash, int> counts_ QUIRE_GUARDED_BY(mutex_);
+  absl::flat_hash_map<BlockId, PrefixHash> blocks_ QUIRE_GUARDED_BY(mutex_);
+  absl::flat_hash_map<RequestId, std::vector<PrefixHash>> expected_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

@@ -6,10 +6,10 @@
 
 namespace quire {
 
-// Plants the mistakes that an audit is to find.
+// Plants wrong counts, which an audit must find.
 class BlockManagerPeer {
  public:
-  // The block counts so many owners more than it has; nothing else knows of it.
+  // The pool counts `num_owners` more owners of the block than there are.
   static void AddOwners(PagedBlockManager* blocks, BlockId block, int num_owners) {
     blocks->pool_.states_[Value(block)].num_owners += num_owners;
   }
@@ -17,9 +17,9 @@ class BlockManagerPeer {
     blocks->host_pool_.states_[Value(block)].num_owners += num_owners;
   }
   static void AddCopies(PagedBlockManager* blocks, BlockId block, int num_copies) {
-    blocks->num_copies_[Value(block)] += num_copies;
+    blocks->copies_.counts_[Value(block)] += num_copies;
   }
-  // A block of the cache, of which the pool does not know.
+  // The pool does not know any more that the cache holds the block.
   static void ForgetThatItIsCached(PagedBlockManager* blocks, BlockId block) {
     blocks->pool_.states_[Value(block)].is_cached = 0;
   }
