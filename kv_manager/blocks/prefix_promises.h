@@ -30,8 +30,6 @@ class PrefixPromises {
 
   void Clear();
 
-  int num_promises() const { return static_cast<int>(promises_.size()); }
-
  private:
   struct Promise {
     std::string salt;
