@@ -35,7 +35,7 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
                                                    "; the context has at most ", options.max_context_tokens));
   }
   QUIRE_RETURN_IF_ERROR(CheckRows(request, options));
-  // When it starts again after a preemption every sample or beam tells the worker all it knows, in one message.
+  // After a preemption every sample or beam starts again with all of its tokens, in one message to the worker.
   const int64_t num_start_tokens = NumRows(request) * NumStartTokens(request, static_cast<int>(num_tokens));
   if (num_start_tokens > kMaxStartTokens) {
     return absl::InvalidArgumentError(absl::StrCat(NumRows(request), request.beam.has_value() ? " beams" : " samples",
@@ -62,7 +62,7 @@ int64_t MaxBlocks(const Request& request, int block_size) {
 }
 
 int WatermarkBlocks(double watermark, int num_blocks) {
-  // 0.07 of 100 blocks is 7, though the product of the doubles is a little more.
+  // 0.07 of 100 blocks is 7, although the product of the doubles is a little more than 7.
   constexpr double kRounding = 1e-6;
   return static_cast<int>(std::ceil(watermark * num_blocks - kRounding));
 }

@@ -28,15 +28,17 @@ BeamSearch::BeamSearch(const BeamParams& params, int max_tokens, std::vector<Tok
 }
 
 int BeamSearch::num_ranks() const {
-  // Each beam has at most so many stop tokens among its candidates; as many others as the group is wide remain.
+  // One beam has at most this many stop tokens among its candidates. Beyond them, as many other candidates remain as
+  // the group is wide.
   return std::max(2, 1 + static_cast<int>(stop_token_ids_.size())) * group_width();
 }
 
 int BeamSearch::num_candidates() const {
-  // The best of all are among the best of each. Other groups can push at most so many tokens down that they have beams.
+  // The best candidates of the group are among the best candidates of each beam. A beam of another group can push at
+  // most one token down the list.
   const int num_penalized = params_.width - group_width();
-  // Without a condition ranks matter only until the group has live beams enough: at the latest when they all come from
-  // one beam, after its stop tokens.
+  // Without a stop condition, ranks matter only until the group has enough live beams. In the worst case all of them
+  // continue one beam and come after all of its stop tokens.
   const int num_stop_tokens = static_cast<int>(stop_token_ids_.size());
   return num_penalized + (stop_condition_ == nullptr ? group_width() + num_stop_tokens : num_ranks());
 }
@@ -46,7 +48,7 @@ std::vector<BeamSearch::Extension> BeamSearch::Advance(absl::Span<const std::vec
   const bool is_first = num_generated_++ == 0;
   std::vector<Extension> extensions;
   TokenCounts taken;
-  size_t first_beam = 0;  // Of the group, among all live beams.
+  size_t first_beam = 0;  // Index of the first beam of the group among all live beams.
   for (Group& group : groups_) {
     const size_t num_beams = group.beams.size();
     QUIRE_CHECK_LE(first_beam + num_beams, candidates.size());
@@ -56,7 +58,7 @@ std::vector<BeamSearch::Extension> BeamSearch::Advance(absl::Span<const std::vec
       const TokenLogprob& last = tree_.last(group.beams[i].node);
       extensions.push_back({static_cast<int>(first_beam) + parents[i], last.token, last.logprob});
     }
-    // At first all groups go on from the one prompt.
+    // In the first step all groups continue the one prompt.
     if (!is_first) first_beam += num_beams;
   }
   QUIRE_CHECK_EQ(is_first ? 1 : first_beam, candidates.size());
@@ -90,8 +92,8 @@ void BeamSearch::AdvanceGroup(CandidateLists lists, TokenCounts* taken, Group* g
 
   const bool is_over = ranked.empty() || IsOver(*group, ranked.front().sum);
   const bool is_last = num_generated_ == max_tokens_;
-  // A group that is over leaves its beams; without groups they compete at the last token nevertheless. This makes a
-  // difference with kWhenFull.
+  // Hugging Face drops the live beams of a group that is over. Without groups, however, they still compete at the last
+  // token, which makes a difference with kWhenFull.
   if (is_last && !(is_over && params_.num_groups > 1)) {
     for (const Beam& beam : group->beams) {
       tree_.Hold(beam.node);

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// The rows of the worker that no sequence uses. The lowest is taken first, so that the used ones stay close together.
+// The rows of the worker that are free. The lowest row is taken first, so that the used rows stay close together.
 class FreeRows {
  public:
   explicit FreeRows(int num_rows) {
@@ -33,7 +33,7 @@ class FreeRows {
   int size() const { return static_cast<int>(rows_.size()); }
 
  private:
-  std::vector<RowId> rows_;  // A heap with the lowest on top.
+  std::vector<RowId> rows_;  // A heap with the lowest row on top.
 };
 
 }  // namespace quire

@@ -14,39 +14,42 @@
 
 namespace quire {
 
-// One call of Generate as the scheduler sees it: token ids in, token ids out. Text, stop strings, deadlines and
-// streaming live above. Immutable once submitted.
+// One call of Generate as the scheduler sees it: token ids come in and token ids go out. Text, stop strings, deadlines
+// and streaming are the business of the layers above. A request does not change once it is submitted.
 struct Request {
   RequestId id;
   std::vector<TokenId> prompt;  // At least one token.
   SamplingParams sampling;
-  int max_tokens = 16;                  // Generated tokens of each sequence at most; >= 1.
-  std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these (end-of-sequence ids included).
+  int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.
+  std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
-  // Sequences that continue the prompt independently: sample i draws what a request with seed + i would. >= 1.
+  // How many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would draw.
   int num_samples = 1;
-  // Beam search in place of drawing. REQUIRES: num_samples is 1 and sampling.num_candidates 0.
+  // When set, the request is a beam search and draws no tokens. REQUIRES: num_samples is 1 and sampling.num_candidates
+  // 0.
   std::optional<BeamParams> beam;
   std::shared_ptr<const StopCondition> beam_stop;  // May be null.
 
-  // Computed prefixes are shared with requests of the same salt only.
+  // Cached prefixes are shared only among requests with the same salt.
   std::string cache_salt;
-  bool bypass_prefix_cache = false;  // Neither uses computed prefixes nor leaves any.
+  bool bypass_prefix_cache = false;  // The request neither uses cached prefixes nor adds any.
 
-  int priority = 0;        // Under the priority policy smaller is served first.
-  std::string tenant;      // Under fair share tenants get equal numbers of tokens, by weight.
-  int64_t arrival_us = 0;  // Clock of the caller; orders nothing, measures queue time.
-  int64_t deadline_us = std::numeric_limits<int64_t>::max();  // Same clock. For the caller, who cancels.
+  int priority = 0;    // Under the priority policy the smallest value is served first.
+  std::string tenant;  // Under the fair-share policy tenants get equal numbers of tokens, by weight.
+  // Time of the caller's clock. It does not affect the order of service; it measures how long the request waits.
+  int64_t arrival_us = 0;
+  // Time of the same clock. The scheduler does not read it: the caller cancels the request.
+  int64_t deadline_us = std::numeric_limits<int64_t>::max();
 };
 
-// Rows that the request runs in: one per sample or beam.
+// The number of rows that the request runs in: one per sample or beam.
 inline int NumRows(const Request& request) {
   return request.beam.has_value() ? request.beam->width : request.num_samples;
 }
 
 enum class FinishReason {
-  kLength,     // max_tokens, or the model's context is full.
-  kStopToken,  // One of stop_token_ids was generated; it is the last token emitted.
+  kLength,     // max_tokens were generated, or the model's context is full.
+  kStopToken,  // One of stop_token_ids was generated. It is the last token that is emitted.
   kCancelled,
   kDeadline,
 };

@@ -8,36 +8,38 @@
 
 namespace quire {
 
-// Which of the waiting requests is next. See WaitingQueue.
+// Which waiting request is served next. See WaitingQueue.
 enum class SchedulingPolicy {
-  kFcfs,                // By arrival.
-  kPriority,            // By Request::priority, then by arrival.
-  kLongestPrefixFirst,  // The one with the longest cached prefix, then by arrival; nobody is passed for ever.
-  kFairShare,           // The tenant that was served least, by weight; its requests by arrival.
+  kFcfs,      // Requests in the order of arrival.
+  kPriority,  // Requests by Request::priority, then in the order of arrival.
+  // The request with the longest cached prefix, then in the order of arrival. No request is overtaken for ever.
+  kLongestPrefixFirst,
+  kFairShare,  // The tenant that was served least, by weight. Its requests are in the order of arrival.
 };
 
-// When requests may join. Static batching is there to be compared with.
+// When requests may join the running ones. Static batching exists for comparisons.
 enum class Batching {
-  kContinuous,  // In every step.
-  kStatic,      // When the batch before has ended altogether.
+  kContinuous,  // Requests join in every step.
+  kStatic,      // Requests join when the last request of the batch before has ended.
 };
 
 struct SchedulerOptions {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  std::map<std::string, double> tenant_weights;  // Above 0; tenants that are not listed have 1.
+  std::map<std::string, double> tenant_weights;  // Weights are above 0. Tenants that are not listed have weight 1.
   Batching batching = Batching::kContinuous;
-  // Requests join only when the waiting ones are at least so many per running one: fewer prefills interrupt decodes.
+  // Requests join only when at least this many requests wait per running request. Then fewer prefills interrupt
+  // decodes.
   double waiting_served_ratio = 0;
   int max_tokens_per_step = 2048;   // Token budget of one plan.
   int max_chunk_tokens = 512;       // Longest slice of one sequence.
-  int max_sequences = 256;          // Rows of the worker: sequences that run at the same time.
-  int max_waiting_requests = 1024;  // Submit refuses beyond.
-  int max_context_tokens = 2048;    // Prompt and output of one sequence.
+  int max_sequences = 256;          // Rows of the worker, which are sequences that run at the same time.
+  int max_waiting_requests = 1024;  // Submit refuses requests when this many wait.
+  int max_context_tokens = 2048;    // Prompt and output tokens of one sequence.
   double watermark = 0.05;          // Share of the pool that admission leaves free, rounded up to whole blocks.
-  int max_plans_in_flight = 1;      // 1, or 2: the next plan is made before the last result is known.
+  int max_plans_in_flight = 1;      // 1 or 2. With 2, the next plan is made before the last result is known.
 };
 
-// INVALID_ARGUMENT names the first option out of range.
+// The error INVALID_ARGUMENT names the first option that is out of range.
 absl::Status CheckSchedulerOptions(const SchedulerOptions& options);
 
 }  // namespace quire

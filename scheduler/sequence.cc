@@ -42,7 +42,7 @@ void Sequence::EnterRow(RowId row, int num_computed) {
   row_ = row;
   num_computed_ = num_computed;
   max_computed_ = std::max(max_computed_, num_computed);
-  // Those that came while it waited will come again unless everything is still there.
+  // Candidates that came while the sequence waited come again, unless all known tokens are still computed.
   if (num_computed < num_known_tokens()) candidates.reset();
 }
 

@@ -8,10 +8,11 @@
 namespace quire {
 namespace {
 
-// After each step what is known counts for so much: about 30 steps are remembered.
+// The weight of everything known is multiplied by this after each step, so about 30 steps are remembered.
 constexpr double kDecay = 0.97;
 
-// Steps whose sizes differ less tell nothing about the time per token (squared coefficient of variation).
+// When the sizes of the steps vary less than this (squared coefficient of variation), they say nothing about the time
+// per token.
 constexpr double kLeastSpread = 0.1;
 
 constexpr int kFirstTokens = 256;
@@ -38,7 +39,8 @@ void StepBudget::Record(int num_tokens, int64_t duration_us) {
   const double variance = squares_sum_ / count_ - mean_tokens * mean_tokens;
   const double covariance = product_sum_ / count_ - mean_tokens * mean_time;
   if (variance > kLeastSpread * mean_tokens * mean_tokens && covariance > 0) us_per_token_ = covariance / variance;
-  // A fixed part below 0 is noise. Before anything is known all of the time counts as the tokens'.
+  // A fixed time below 0 is noise. Before the time per token is known, the whole time of a step counts as that of its
+  // tokens.
   const double most = mean_time / mean_tokens;
   const double slope = us_per_token_ > 0 ? std::min(us_per_token_, most) : most;
   const double wanted = slope > 0 ? (target_us_ - (mean_time - slope * mean_tokens)) / slope : max_tokens_;

@@ -13,7 +13,7 @@ namespace quire {
 struct Emission {
   RequestId request;
   int sample_index;
-  int position;  // Of the token in the sequence, the prompt included.
+  int position;  // Position of the token in the sequence, counting the prompt.
   ScoredToken token;
 
   bool operator==(const Emission&) const = default;
@@ -21,7 +21,7 @@ struct Emission {
 
 struct PromptLogprobs {
   RequestId request;
-  int first_position;  // Of the first entry; entries are consecutive.
+  int first_position;  // Position of the first entry. Entries are consecutive.
   std::vector<ScoredToken> tokens;
 
   bool operator==(const PromptLogprobs&) const = default;
@@ -29,26 +29,27 @@ struct PromptLogprobs {
 
 struct Finished {
   RequestId request;
-  int sample_index;  // Of a beam search: the rank of the hypothesis, 0 for the best.
+  int sample_index;  // In a beam search this is the rank of the hypothesis, 0 for the best.
   FinishReason reason;
-  bool ends_request;  // It was the last sample.
-  float score = 0;    // Of a beam search: the sum of the logprobs / length^length_penalty.
+  bool ends_request;  // No other sample of the request is left.
+  float score = 0;    // In a beam search this is the sum of the logprobs / length^length_penalty.
 
   bool operator==(const Finished&) const = default;
 };
 
-// A request that ran for the first time.
+// A request that has run for the first time.
 struct Started {
   RequestId request;
-  int num_cached_tokens;  // Of its prompt.
+  int num_cached_tokens;  // Tokens of its prompt that were in the prefix cache.
 
   bool operator==(const Started&) const = default;
 };
 
 // What one committed step means for the callers. Every position of a sequence is emitted exactly once and in order,
-// whatever happens to its blocks or its worker; so is every position of the prompt from 1 on when prompt logprobs are
-// asked for. Nothing follows the Finished of a sample. Beams are emitted as far as all that may still be returned
-// agree, and to the end when the search is over; as many samples finish as hypotheses are returned.
+// whatever happens to its blocks or its worker. The same holds for every position of the prompt from 1 on when prompt
+// logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses that may
+// still be returned agree, and to their ends when the search is over. As many samples finish as hypotheses are
+// returned.
 struct StepOutput {
   std::vector<Emission> emissions;
   std::vector<PromptLogprobs> prompt_logprobs;

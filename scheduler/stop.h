@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// Why a sequence of `request` ends with `token`, its `num_generated`th generated one; nothing when it goes on. A stop
-// token at the length limit counts as a stop token.
+// Why a sequence of `request` ends with `token`, which is the `num_generated`th token that it has generated. Returns
+// nothing when the sequence goes on. A stop token at the length limit counts as a stop token.
 std::optional<FinishReason> StopReason(const Request& request, int num_generated, TokenId token);
 
 }  // namespace quire

@@ -8,33 +8,35 @@
 
 namespace quire {
 
-// Token lists that share their beginnings: each is a path down from the root, so that to continue, fork or drop a list
-// copies nothing. Nodes are counted; one without holder and child makes room for another. Not thread-safe.
+// Token lists that share their beginnings. Each list is a path from the root to a node, so nothing is copied to
+// continue, fork or drop a list. The nodes count their holders and children, and a node without any is reused. Not
+// thread-safe.
 class TokenTree {
  public:
   using NodeId = int;
-  static constexpr NodeId kRoot = 0;  // The empty list. Held by nobody at first, and never dropped.
+  static constexpr NodeId kRoot = 0;  // The empty list. It has no holder at first and is never dropped.
 
-  // The list of `parent` and one token more, with the caller as holder. Equal lists of one step share a node.
+  // Returns the list of `parent` with one more token. The caller is a holder of the returned node. Equal lists of one
+  // step share a node.
   NodeId Extend(NodeId parent, TokenLogprob token);
 
-  // From here on a list equal to an older one is a new node.
+  // From here on a list that equals an older one gets a new node.
   void EndStep() { added_.clear(); }
 
-  // One holder more.
+  // The node has one more holder.
   void Hold(NodeId node) { ++nodes_[node].num_references; }
 
-  // One holder less.
+  // The node has one holder less.
   void Release(NodeId node);
 
   int length(NodeId node) const { return nodes_[node].length; }
-  const TokenLogprob& last(NodeId node) const { return nodes_[node].token; }  // REQUIRES: not the root.
+  const TokenLogprob& last(NodeId node) const { return nodes_[node].token; }  // REQUIRES: `node` is not the root.
 
-  // The tokens of the list of `node` that follow its first `skip` ones.
+  // The tokens of the list of `node`, without the first `skip` ones.
   std::vector<TokenLogprob> Tokens(NodeId node, int skip) const;
 
-  // Where the lists held part ways: the end of the longest beginning that all of them share. REQUIRES: `held` is one of
-  // them, and all share the list of `shared`.
+  // The node where the held lists part: the end of the longest beginning that all of them share. REQUIRES: `held` is
+  // one of the held lists, and all of them begin with the list of `shared`.
   NodeId CommonBeginning(NodeId held, NodeId shared) const;
 
  private:
@@ -42,12 +44,12 @@ class TokenTree {
     NodeId parent;
     TokenLogprob token;
     int length;
-    int num_references;  // Holders and children.
+    int num_references;  // The number of holders and children.
   };
 
   std::vector<Node> nodes_ = {{kRoot, {0, 0}, 0, 0}};
   std::vector<NodeId> free_;
-  std::vector<NodeId> added_;  // In this step.
+  std::vector<NodeId> added_;  // Nodes that were added in this step.
 };
 
 }  // namespace quire

@@ -9,13 +9,13 @@
 namespace quire {
 namespace {
 
-// Of the longest queue, so many are compared for their cached prefixes.
+// The policy kLongestPrefixFirst compares the cached prefixes of at most this many groups.
 constexpr size_t kMaxCompared = 64;
-// A request that others with longer prefixes have passed so often goes first.
+// A group goes first after this many groups with longer prefixes have overtaken it.
 constexpr int kMaxPassed = 64;
-// Each of them is looked up once in so many visits.
+// The cached prefix of each group is looked up once in this many visits.
 constexpr uint64_t kVisitsBetweenLooks = 8;
-// Tenants that have nothing to wait for are forgotten when there are more.
+// When there are more tenants than this, those without waiting groups are forgotten.
 constexpr size_t kMaxTenants = 4096;
 
 }  // namespace
@@ -66,12 +66,12 @@ void WaitingQueue::Visit(absl::FunctionRef<bool(SequenceGroup*)> visit) {
   }
 }
 
-// What a visit does changes who is next.
+// A visit can change which tenant is next, so the next one is searched after each visit.
 void WaitingQueue::VisitFairly(absl::FunctionRef<bool(SequenceGroup*)> visit) {
   if (tenants_.size() > kMaxTenants) {
     absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
   }
-  absl::btree_map<std::string, ServiceRank> visited;  // The last one of each tenant.
+  absl::btree_map<std::string, ServiceRank> visited;  // The last visited group of each tenant.
   while (true) {
     Tenant* next = nullptr;
     const std::string* next_name = nullptr;
@@ -96,7 +96,7 @@ void WaitingQueue::VisitFairly(absl::FunctionRef<bool(SequenceGroup*)> visit) {
 
 void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<bool(SequenceGroup*)> visit) {
   ++num_visits_;
-  std::vector<std::pair<int, SequenceGroup*>> order;  // Smaller first.
+  std::vector<std::pair<int, SequenceGroup*>> order;  // Sorted so that the smallest number is visited first.
   for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
     if (order.size() == kMaxCompared) break;
     SequenceGroup::PrefixStanding& standing = group->prefix_standing();

@@ -13,20 +13,21 @@
 
 namespace quire {
 
-// The requests that wait, and who is next: each policy is one way to walk over them. Under every policy a preempted
-// request keeps the place that its submission gave it.
+// The groups that wait, in the order in which they are served. Each policy is one way to walk over them. Under every
+// policy a preempted group keeps the place that its submission gave it. The groups are borrowed. Owned by the step-loop
+// thread.
 //
 // Fair share is the virtual token counter of Sheng et al., "Fairness in serving large language models" (OSDI 2024): the
-// tenant that was served the fewest tokens, divided by its weight, is next. A tenant that comes back from idleness
-// starts where the least served of the others is: it cannot save up.
+// next tenant is the one that was served the fewest tokens, divided by its weight. A tenant that returns from idleness
+// starts with the count of the least served other tenant, so it cannot save up tokens.
 class WaitingQueue {
  public:
-  // How much of the request's prompt is cached now, in tokens.
+  // How many tokens of the prompt of the group are cached now.
   using CachedTokens = std::function<int(const SequenceGroup&)>;
 
   WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens);
 
-  // Its place among the others of its tenant, for life.
+  // The rank that the request keeps for life among the requests of its tenant.
   ServiceRank RankOf(const Request& request, uint64_t submission) const;
 
   void Add(SequenceGroup* group);
@@ -37,7 +38,7 @@ class WaitingQueue {
   int num_swapped() const { return num_swapped_; }
 
   // Calls `visit` with one group after the other, in the order of the policy, until it returns false. A visit may
-  // remove the group that it is called with, and nothing else.
+  // remove the group that it is called with, and no other.
   void Visit(absl::FunctionRef<bool(SequenceGroup*)> visit);
 
   // Calls `call` with every group, in no order that matters.
@@ -46,17 +47,17 @@ class WaitingQueue {
   // The worker is lost: calls SequenceGroup::OnSlicesAbandoned of every group.
   void OnSlicesAbandoned();
 
-  // The requests that Visit comes to before this one. Changes nobody's turn, but may look up a cached prefix anew.
+  // The number of groups that Visit would visit before this one. Changes no turn, but may look up cached prefixes.
   int NumAhead(const SequenceGroup& group);
 
-  // The scheduler did so many tokens of work for the tenant.
+  // The scheduler has planned `num_tokens` tokens for the tenant.
   void Charge(const std::string& tenant, int num_tokens);
 
  private:
   using Groups = absl::btree_map<ServiceRank, SequenceGroup*>;
   struct Tenant {
     Groups waiting;
-    double served = 0;  // Tokens, divided by the weight.
+    double served = 0;  // Tokens that were served, divided by the weight.
     double weight = 1;
   };
 
@@ -66,8 +67,9 @@ class WaitingQueue {
 
   const SchedulerOptions options_;
   const CachedTokens cached_tokens_;
-  absl::btree_map<std::string, Tenant> tenants_;  // One of no name unless the policy is fair share.
-  double least_served_ = 0;                       // When a tenant was visited last.
+  // By name. Unless the policy is fair share, there is only one tenant, with an empty name.
+  absl::btree_map<std::string, Tenant> tenants_;
+  double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
   int size_ = 0;
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
