@@ -22,8 +22,4 @@ BlockTable BlockTable::Share(int num_blocks) const {
   return table;
 }
 
-int64_t BlockTable::SlotOf(int position) const {
-  return static_cast<int64_t>(Value(ids_[position / block_size_])) * block_size_ + position % block_size_;
-}
-
 }  // namespace quire
