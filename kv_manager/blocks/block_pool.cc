@@ -45,7 +45,7 @@ void BlockPool::AddReference(BlockId block) {
     ++num_shared_;
     shown_[Value(block)] = BlockState::kShared;
   } else {
-    --num_evictable_;  // Only the cache held it.
+    --num_evictable_;  // Until now only the cache held the block.
     shown_[Value(block)] = BlockState::kUsed;
   }
 }

@@ -5,13 +5,13 @@
 
 namespace quire {
 
-// Where a block stands, for those who look on. Where several are true, the last one counts. The numbers are those of
+// The state of a block, for reports. When several states apply, the last one counts. The numbers are those of
 // v1::BlockState.
 enum class BlockState : uint8_t {
   kFree = 1,
-  kEvictable = 2,  // Only the prefix cache holds it.
+  kEvictable = 2,  // Only the prefix cache holds the block.
   kUsed = 3,
-  kShared = 4,  // More than one owner beside the cache.
+  kShared = 4,  // The block has more than one owner beside the cache.
   kPinned = 5,
 };
 

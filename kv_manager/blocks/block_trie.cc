@@ -69,7 +69,7 @@ absl::Span<const TokenId> BlockTrie::TokensOf(uint32_t block) const {
 }
 
 void BlockTrie::AppendChildren(uint32_t parent, std::vector<uint32_t>* children) const {
-  std::vector<uint32_t> lesser;  // Those whose left siblings are being listed.
+  std::vector<uint32_t> lesser;  // Siblings whose left subtree is being listed.
   uint32_t node = nodes_[parent].children;
   while (node != kNone || !lesser.empty()) {
     while (node != kNone) {
@@ -114,7 +114,7 @@ bool BlockTrie::IsLess(uint32_t a, uint32_t b) const {
   return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
 }
 
-// The parent's or sibling's field that names the block.
+// The field of the parent or sibling that refers to the block.
 uint32_t* BlockTrie::LinkTo(uint32_t block) {
   QUIRE_CHECK_NE(nodes_[block].parent, kNone) << "block " << block << " is in no trie";
   uint32_t* link = &nodes_[nodes_[block].parent].children;
@@ -125,7 +125,7 @@ uint32_t* BlockTrie::LinkTo(uint32_t block) {
   return link;
 }
 
-// Parts the treap under `top` into the siblings before `block` and those after it.
+// Splits the treap under `top` into the siblings before `block` and those after it.
 void BlockTrie::Split(uint32_t top, uint32_t block, uint32_t* lesser, uint32_t* greater) {
   while (top != kNone) {
     if (IsLess(top, block)) {
@@ -142,7 +142,7 @@ void BlockTrie::Split(uint32_t top, uint32_t block, uint32_t* lesser, uint32_t* 
   *greater = kNone;
 }
 
-// One treap of two, of which the first holds the lesser tokens.
+// Joins two treaps. `lesser` holds the lesser tokens.
 uint32_t BlockTrie::Join(uint32_t lesser, uint32_t greater) {
   uint32_t top = kNone;
   uint32_t* link = &top;
@@ -161,7 +161,7 @@ uint32_t BlockTrie::Join(uint32_t lesser, uint32_t greater) {
   return top;
 }
 
-// Marsaglia, "Xorshift RNGs", 2003. Any numbers do that do not follow the tokens.
+// The generator is that of Marsaglia, "Xorshift RNGs", 2003. Any numbers will do that do not depend on the tokens.
 uint32_t BlockTrie::NextPriority() {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 17;

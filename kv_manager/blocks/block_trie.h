@@ -11,54 +11,56 @@
 
 namespace quire {
 
-// Blocks of tokens as the nodes of tries: the path from a root to a node spells a prefix. The shape only: who may be a
-// child of whom, and finding one. A node below a root has the number of its block; the roots are numbered after these.
-// Owned by one thread.
+// Tries whose nodes are blocks of tokens: the path from a root to a node spells a prefix. The class keeps the shape
+// only, that is, which node is a child of which, and finds children by their tokens. A node below a root has the number
+// of its block. The roots have the numbers after the last block. Owned by one thread.
 //
-// The children of a node form a treap: a search tree by their tokens, a heap by random numbers, hence of logarithmic
-// depth. A search passes both neighbours of the place it looks for, and the child that agrees longest is one of them.
+// The children of a node form a treap: a search tree by their tokens and a heap by random numbers, so its depth is
+// logarithmic. A search passes both neighbours of the place that it looks for, and one of them is the child that agrees
+// with the most tokens.
 class BlockTrie {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct Match {
     uint32_t node = kNone;
-    int num_tokens = 0;  // Of the node, that agree.
+    int num_tokens = 0;  // How many tokens of the node agree.
   };
 
   BlockTrie(int num_blocks, int block_size);
 
   uint32_t AddRoot();
-  void RemoveRoot(uint32_t root);  // REQUIRES: it has no children.
+  void RemoveRoot(uint32_t root);  // REQUIRES: the root has no children.
 
-  // The child that agrees with `tokens`, at most a block of them, for longest; kNone when none agrees in the first.
+  // The child that agrees with the most of `tokens`, which are at most one block. The node is kNone when no child
+  // agrees in the first token.
   Match FindChild(uint32_t parent, absl::Span<const TokenId> tokens) const;
 
   // REQUIRES: `block` is in no trie, and no child of `parent` has the same tokens.
   void AddChild(uint32_t parent, uint32_t block, absl::Span<const TokenId> tokens);
-  void RemoveLeaf(uint32_t block);  // REQUIRES: it has no children.
+  void RemoveLeaf(uint32_t block);  // REQUIRES: the block has no children.
 
   int num_roots() const { return static_cast<int>(nodes_.size() - num_blocks_ - free_roots_.size()); }
   bool IsBlock(uint32_t node) const { return node < num_blocks_; }
   bool HasChildren(uint32_t node) const { return nodes_[node].children != kNone; }
-  uint32_t Parent(uint32_t block) const { return nodes_[block].parent; }  // kNone for what is in no trie.
+  uint32_t Parent(uint32_t block) const { return nodes_[block].parent; }  // kNone for a block that is in no trie.
   absl::Span<const TokenId> TokensOf(uint32_t block) const;
 
-  // Appends the children in the order of their tokens.
+  // Appends the children of `parent` in the order of their tokens.
   void AppendChildren(uint32_t parent, std::vector<uint32_t>* children) const;
 
   void Clear();
 
-  // Whether the children of `parent` name it as their parent, are ordered and form a treap.
+  // Whether the children of `parent` name it as their parent, are in order and form a treap.
   absl::Status CheckChildren(uint32_t parent) const;
 
  private:
   struct Node {
     uint32_t parent = kNone;
-    uint32_t children = kNone;  // The top of their treap.
-    uint32_t left = kNone;      // The top of the siblings below it in its treap with lesser tokens,
-    uint32_t right = kNone;     // and of those with greater ones.
-    uint32_t priority = 0;      // Below that of the sibling above it.
+    uint32_t children = kNone;  // The top of the treap of the children.
+    uint32_t left = kNone;      // The top of the siblings below this one in its treap that have lesser tokens,
+    uint32_t right = kNone;     // and of those that have greater tokens.
+    uint32_t priority = 0;      // Smaller than that of the sibling above this one.
   };
 
   bool IsLess(uint32_t a, uint32_t b) const;

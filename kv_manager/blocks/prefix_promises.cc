@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Prompts that agree do so for thousands of tokens: whole chunks are compared as memory.
+// Prompts that agree often do so for thousands of tokens, so whole chunks are compared as memory.
 size_t NumEqual(absl::Span<const TokenId> a, absl::Span<const TokenId> b) {
   constexpr size_t kChunk = 64;
   const size_t size = std::min(a.size(), b.size());
@@ -19,7 +19,7 @@ size_t NumEqual(absl::Span<const TokenId> a, absl::Span<const TokenId> b) {
   return i;
 }
 
-// Negative, 0 or positive as `a` comes before, with or after `b`.
+// Negative when `a` comes before `b`, 0 when they are equal, positive when `a` comes after `b`.
 int Compare(absl::string_view salt_a, absl::Span<const TokenId> a, absl::string_view salt_b,
             absl::Span<const TokenId> b) {
   if (salt_a != salt_b) return salt_a < salt_b ? -1 : 1;

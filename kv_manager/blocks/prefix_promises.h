@@ -12,20 +12,20 @@
 
 namespace quire {
 
-// Prefixes that running sequences are about to compute and to cache. A request that begins with one of them does better
-// to wait for it than to compute it again. A promise holds no blocks. Owned by the step-loop thread.
+// Prefixes that running sequences are about to compute and to cache. A request that begins with such a prefix should
+// wait for it instead of computing it again. A promise holds no blocks. Owned by the step-loop thread.
 class PrefixPromises {
  public:
   explicit PrefixPromises(int block_size) : block_size_(block_size) {}
 
-  // `sequence` will cache the whole blocks of `tokens`; this replaces what it promised before.
+  // `sequence` will cache the whole blocks of `tokens`. This replaces its earlier promise.
   void Add(SequenceId sequence, absl::string_view salt, absl::Span<const TokenId> tokens);
 
-  // The sequence has cached what it promised, or never will. One without a promise is left alone.
+  // The sequence has cached what it promised, or will never cache it. Does nothing for a sequence without a promise.
   void Drop(SequenceId sequence);
 
-  // The most of the first `limit` tokens that one sequence has promised, in whole blocks. Some of them may be cached
-  // already.
+  // The largest number of tokens, out of the first `limit` of `tokens`, that one sequence has promised in whole blocks.
+  // Some of them may already be cached.
   int NumTokens(absl::string_view salt, absl::Span<const TokenId> tokens, int limit) const;
 
   void Clear();
@@ -42,7 +42,7 @@ class PrefixPromises {
     absl::Span<const TokenId> tokens;
   };
 
-  // By salt, then by tokens: the longest match of a prompt is next to where the prompt would be.
+  // Sorts by salt and then by tokens, so that the longest match of a prompt is next to the place of the prompt.
   struct Less {
     using is_transparent = void;
     bool operator()(const Promise& a, const Promise& b) const;

@@ -108,8 +108,8 @@ void PrefixTree::Clear() {
   num_blocks_ = 0;
 }
 
-// The order of a heap whose front is evicted first. A node is never used before its children and lies above them, so it
-// comes after them.
+// The order of a heap whose front is evicted first. A node lies above its children and is used whenever one of them is,
+// so it comes after them.
 bool PrefixTree::IsEvictedLater(const Entry& a, const Entry& b) {
   if (a.step != b.step) return a.step > b.step;
   if (a.depth != b.depth) return a.depth < b.depth;
@@ -147,7 +147,7 @@ void PrefixTree::ListNewlyEvictable() {
   }
 }
 
-// Removes the node and all below it. None of them is listed: their turns came before that of the node.
+// Removes the node and all nodes below it. None of them is listed, because their turns came before that of the node.
 void PrefixTree::Remove(uint32_t node) {
   if (!trie_.HasChildren(node)) {
     RemoveLeaf(node);
@@ -226,7 +226,7 @@ absl::Status PrefixTree::CheckNode(uint32_t index) const {
   return absl::OkStatus();
 }
 
-// Each listed node, and nothing else, has one entry, which is not late.
+// Every listed node, and no other node, has exactly one entry, and the entry is not later than the node.
 absl::Status PrefixTree::CheckEntries() const {
   std::vector<int> num_entries(nodes_.size(), 0);
   for (const Entry& entry : evictable_) {
