@@ -38,7 +38,7 @@ bool StartsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(DecodeUtf8(text, &pos));
 }
 
-// Where the whitespace at the end of text[0, end) starts, not before `begin`.
+// Returns where the whitespace at the end of text[0, end) starts, but never a position before `begin`.
 size_t SkipSpacesLeft(std::string_view text, size_t begin, size_t end) {
   while (end > begin) {
     size_t previous = PreviousCharacter(text, end);

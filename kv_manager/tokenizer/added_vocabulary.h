@@ -15,44 +15,46 @@
 
 namespace quire {
 
-// A token of "added_tokens": it is matched in the text itself, before the model sees it.
+// A token of "added_tokens". The tokenizer looks for it in the text itself, before the model sees the text.
 struct AddedToken {
   TokenId id = kNoToken;
   std::string content;
-  bool single_word = false;  // only where no word character is next to it
-  bool lstrip = false;       // swallows whitespace on its left
-  bool rstrip = false;       // and on its right
-  bool normalized = false;   // its normalised form is looked for in the normalised text
-  bool special = false;      // left out when decoding skips special tokens
+  bool single_word = false;  // Matches only where no word character is next to it.
+  bool lstrip = false;       // The match includes whitespace on its left.
+  bool rstrip = false;       // The match includes whitespace on its right.
+  bool normalized = false;   // Its normalised form is looked for in the normalised text.
+  bool special = false;      // Omitted when decoding skips special tokens.
 };
 
 // The added tokens of a tokenizer.json. Thread-safe once it is built.
 class AddedVocabulary {
  public:
-  // `normalizer` may be null; it is only used here. InvalidArgument when a content is empty, or two tokens share an id
-  // or the form that is looked for.
+  // `normalizer` may be null and is used only during the call. InvalidArgument when a content is empty, or when two
+  // tokens share an id or the form that is looked for.
   static absl::StatusOr<AddedVocabulary> Create(std::vector<AddedToken> tokens, const Normalizer* normalizer);
 
-  // Cuts `text` (valid UTF-8) into added tokens and normalised pieces between them, leaving out empty ones. Tokens that
-  // are not normalised are found first, in the text as it is, then the others in the normalised pieces; always the
-  // leftmost, and of those the longest. Without `parses_special` special tokens are ordinary text.
+  // Cuts `text` (valid UTF-8) into added tokens and the normalised pieces between them, and leaves out empty pieces.
+  // Tokens that are not normalised are found first, in the text as it is. The other tokens are found in the normalised
+  // pieces. The leftmost match counts, and of several at one place the longest. Without `parses_special`, special
+  // tokens are ordinary text.
   absl::StatusOr<std::vector<TextPiece>> Extract(std::string_view text, const Normalizer* normalizer,
                                                  bool parses_special) const;
 
-  // Null when `id` is no added token.
+  // Returns null when `id` is no added token.
   const AddedToken* Find(TokenId id) const;
-  // What decoding sees of an added token: the form that is looked for. REQUIRES: Find(id) != nullptr.
+  // The text that decoding uses for an added token, which is the form that is looked for. REQUIRES: Find(id) !=
+  // nullptr.
   const std::string& DecodedContent(TokenId id) const { return patterns_[index_.at(id)]; }
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
-  // Appends the matches in `piece` and what lies between them.
+  // Appends the matches in `piece` and the text between them.
   void Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special, std::vector<TextPiece>* out) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<std::string> patterns_;           // [tokens_.size()], the form that is looked for
-  absl::flat_hash_map<TokenId, size_t> index_;  // into tokens_
-  PrefixTrie plain_trie_;                       // values are indices into tokens_
+  std::vector<std::string> patterns_;           // [tokens_.size()], the forms that are looked for
+  absl::flat_hash_map<TokenId, size_t> index_;  // Values are indices into tokens_.
+  PrefixTrie plain_trie_;                       // Values are indices into tokens_.
   PrefixTrie normalized_trie_;
 };
 

@@ -21,7 +21,7 @@ absl::Status NotInVocabulary(size_t rank, std::string_view piece) {
 
 }  // namespace
 
-// A part of the word: the symbols that are left form a doubly linked list.
+// A part of the word. The symbols that are left form a doubly linked list.
 struct Bpe::Symbol {
   TokenId id;
   int32_t previous;  // index, -1 at the start
@@ -29,13 +29,13 @@ struct Bpe::Symbol {
   bool is_merged_away;
 };
 
-// Two neighbours that may be merged; it has expired when the pair is no longer there.
+// Two neighbours that may be merged. It has expired when the two are no longer neighbours.
 struct Bpe::Candidate {
   uint32_t rank;
   int32_t left;
   TokenId merged;
 
-  // For a priority queue, which serves the largest first.
+  // The order for a priority queue, which serves the largest element first.
   bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
 };
 

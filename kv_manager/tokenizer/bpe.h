@@ -13,15 +13,15 @@
 
 namespace quire {
 
-// Byte pair encoding with ranked merges, as in a tokenizer.json: a word starts as its characters, and the adjacent pair
-// with the lowest rank (the leftmost of equals) is merged until no pair has a rank.
+// Byte pair encoding with ranked merges, as in a tokenizer.json. A word starts as its characters. The adjacent pair
+// with the lowest rank (the leftmost of equals) is merged, until no pair has a rank.
 class Bpe : public TokenModel {
  public:
   struct Options {
-    std::string unk_token;       // empty: an unknown character is dropped
-    bool fuse_unk = false;       // one unknown token for a run of unknown characters
-    bool byte_fallback = false;  // an unknown character becomes its bytes, <0x00> to <0xFF>
-    bool ignore_merges = false;  // a word that is a token is that token
+    std::string unk_token;       // When empty, unknown characters are dropped.
+    bool fuse_unk = false;       // A run of unknown characters gives one unknown token.
+    bool byte_fallback = false;  // An unknown character becomes its bytes, <0x00> to <0xFF>.
+    bool ignore_merges = false;  // A word that is in the vocabulary becomes that token without merging.
     std::string continuing_subword_prefix;
     std::string end_of_word_suffix;
   };
@@ -53,8 +53,8 @@ class Bpe : public TokenModel {
   Vocabulary vocabulary_;
   Options options_;
   TokenId unk_ = kNoToken;
-  std::vector<TokenId> byte_tokens_;              // [256], kNoToken where the vocabulary has none
-  absl::flat_hash_map<uint64_t, Ranked> merges_;  // by left id << 32 | right id
+  std::vector<TokenId> byte_tokens_;              // [256], kNoToken for bytes that are not in the vocabulary
+  absl::flat_hash_map<uint64_t, Ranked> merges_;  // Keyed by left id << 32 | right id.
 };
 
 }  // namespace quire

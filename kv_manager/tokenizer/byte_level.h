@@ -9,7 +9,7 @@ namespace quire {
 // itself, the other 68 bytes become U+0100 to U+0143 in order; a space is U+0120.
 const std::string& ByteLevelCharacter(unsigned char byte);
 
-// The byte that a character stands for, -1 when there is none.
+// Returns the byte that a character stands for, or -1 when it stands for none.
 int ByteOfByteLevelCharacter(char32_t c);
 
 }  // namespace quire

@@ -11,21 +11,21 @@
 
 namespace quire {
 
-// SentencePiece's compiled normalisation rules ("precompiled_charsmap"): a double-array trie from character sequences
-// to offsets of NUL-terminated replacements. The file is not trusted: every index is checked, a broken trie only fails
-// to match. Thread-safe.
+// SentencePiece's compiled normalisation rules ("precompiled_charsmap"): a double-array trie that maps character
+// sequences to offsets of NUL-terminated replacements. The file is not trusted: every index is checked, so a broken
+// trie only fails to match. Thread-safe.
 class Charsmap {
  public:
   // A rule that matches the start of a text.
   struct Match {
-    size_t num_bytes;              // of the text
-    std::string_view replacement;  // valid as long as the Charsmap lives
+    size_t num_bytes;              // Bytes of the text that the rule replaces.
+    std::string_view replacement;  // Valid as long as the Charsmap lives.
   };
 
-  // `blob` is <trie bytes, uint32 little-endian> <trie> <replacements>. InvalidArgument when that does not add up.
+  // `blob` is <trie bytes, uint32 little-endian> <trie> <replacements>. InvalidArgument when the sizes do not match.
   static absl::StatusOr<Charsmap> Parse(std::string_view blob);
 
-  // Rules that match at the start of `text`, from the shortest to the longest. Thread-safe.
+  // Returns the rules that match at the start of `text`, from the shortest to the longest. Thread-safe.
   std::optional<Match> FindShortest(std::string_view text) const { return Find(text, /*is_longest=*/false); }
   std::optional<Match> FindLongest(std::string_view text) const { return Find(text, /*is_longest=*/true); }
 

@@ -20,7 +20,7 @@ int HexDigit(char c) {
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// The byte of a token "<0x41>". "<0x+7>" counts too, as in the reference.
+// Returns the byte of a token "<0x41>". As in the reference, "<0x+7>" counts too.
 std::optional<char> ByteOfToken(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return std::nullopt;
   const int high = token[3] == '+' ? 0 : HexDigit(token[3]);
@@ -29,7 +29,7 @@ std::optional<char> ByteOfToken(std::string_view token) {
   return static_cast<char>(high * 16 + low);
 }
 
-// The bytes that a byte-level token stands for; a token with a foreign character stands for itself.
+// Returns the bytes that a byte-level token stands for. A token with a foreign character stands for itself.
 std::string BytesOfByteLevelToken(std::string_view token) {
   std::string bytes;
   for (size_t pos = 0; pos < token.size();) {
@@ -52,7 +52,7 @@ std::string_view StripToken(const DecoderStep& step, std::string_view token) {
 
 std::string ReplaceToken(const DecoderStep& step, std::string_view token) {
   std::vector<Span> spans;
-  // A pattern that gives up replaces nothing.
+  // A pattern whose matching gives up replaces nothing.
   if (!step.pattern->FindAll(token, &spans).ok()) return std::string(token);
   std::string out;
   for (const Span& span : spans) {
@@ -179,7 +179,7 @@ std::string Decoder::BytesOfToken(std::string_view token) const {
       case Kind::kStrip:
       case Kind::kFuse:
       case Kind::kJoinWithSpaces:
-        break;  // They act on the text as a whole.
+        break;  // These steps act on the text as a whole.
     }
   }
   return bytes;
@@ -198,7 +198,7 @@ void DecoderStream::Finish(std::string* out) {
   for (size_t step = 0; step < stages_.size(); ++step) FinishStep(step, out);
 }
 
-// Hands a whole token to a step, up to the one that joins them.
+// Passes a whole token through the steps up to the one that joins tokens.
 void DecoderStream::PushToken(size_t index, std::string_view token, std::string* out) {
   if (index == stages_.size()) {
     out->append(token);
@@ -234,7 +234,7 @@ void DecoderStream::PushToken(size_t index, std::string_view token, std::string*
   PushToken(index + 1, token, out);
 }
 
-// A run of byte tokens becomes one token of text, or as many replacement characters.
+// A run of byte tokens becomes one token of text, or as many replacement characters as it has bytes.
 void DecoderStream::FlushBytes(size_t index, std::string* out) {
   const std::string bytes = std::exchange(stages_[index].held, {});
   if (bytes.empty()) return;
@@ -242,7 +242,7 @@ void DecoderStream::FlushBytes(size_t index, std::string* out) {
   for (size_t i = 0; i < bytes.size(); ++i) PushToken(index + 1, kReplacementCharacter, out);
 }
 
-// Hands a part of the joined text (whole characters) to a step behind the one that joins.
+// Passes a part of the joined text (whole characters) to a step behind the one that joins tokens.
 void DecoderStream::PushText(size_t index, std::string_view text, std::string* out) {
   if (text.empty()) return;
   if (index == stages_.size()) {
@@ -262,7 +262,7 @@ void DecoderStream::PushText(size_t index, std::string_view text, std::string* o
       return PushText(index + 1, ReplaceMetaspace(step, /*is_first=*/true, text), out);
     case Kind::kByteLevel:
     case Kind::kByteFallback:
-      // The one token must be seen whole.
+      // The step must see the joined token as a whole.
       stages_[index].held.append(text);
       return;
   }
@@ -279,7 +279,7 @@ void DecoderStream::StripText(size_t index, std::string_view text, std::string* 
     ++stage.num_stripped;
   }
   if (text.empty()) return;
-  // Keep back what Finish may have to cut off.
+  // Keeps back what Finish may have to cut off.
   std::string all = std::exchange(stage.held, {}) + std::string(text);
   size_t end = all.size();
   for (size_t i = 0; i < step.num_stop && end >= size && all.compare(end - size, size, step.content) == 0; ++i) {
@@ -294,7 +294,7 @@ void DecoderStream::ReplaceText(size_t index, std::string_view text, std::string
   Stage& stage = stages_[index];
   stage.held.append(text);
   const std::string& literal = step.pattern->literal();
-  if (literal.empty()) return;  // a regular expression may look at all of the text
+  if (literal.empty()) return;  // A regular expression may look at the whole text.
   const std::string_view held = stage.held;
   std::string replaced;
   size_t covered = 0;
@@ -302,7 +302,7 @@ void DecoderStream::ReplaceText(size_t index, std::string_view text, std::string
     replaced.append(held.substr(covered, at - covered)).append(step.content);
     covered = at + literal.size();
   }
-  // The longest end that may be the start of a match stays.
+  // Keeps back the longest end that may be the start of a match.
   size_t keep = std::min(held.size() - covered, literal.size() - 1);
   while (keep > 0 && held.substr(held.size() - keep) != std::string_view(literal).substr(0, keep)) --keep;
   replaced.append(held.substr(covered, held.size() - keep - covered));

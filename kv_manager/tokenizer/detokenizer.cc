@@ -9,7 +9,8 @@ StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, absl::Spa
     : stream_(tokenizer.NewDecodeStream(skip_special_tokens)) {
   std::string settled;
   for (const TokenId token : context) stream_->Push(token, &settled);
-  // What the context's decoder still keeps back is the context's text too, as long as it comes out as it would now.
+  // What the context's decoder still keeps back belongs to the context too, provided that it is later decoded in the
+  // same way.
   stream_->Clone()->Finish(&echo_);
 }
 

@@ -79,7 +79,7 @@ class HfTokenizer : public Tokenizer {
   std::optional<TokenId> bos_id() const override { return bos_id_; }
   std::optional<TokenId> eos_id() const override { return eos_id_; }
 
-  // What the decoder sees of a token; null when it sees nothing of it.
+  // Returns the text of a token that the decoder sees, or null when it sees nothing of the token.
   const std::string* DecodedPiece(TokenId id, bool skip_special_tokens) const {
     const Vocabulary& vocabulary = parts_.model->vocabulary();
     const std::string* piece = nullptr;
@@ -88,14 +88,14 @@ class HfTokenizer : public Tokenizer {
     } else if (vocabulary.Contains(id)) {
       piece = &vocabulary.piece(id);
     }
-    // As in the reference, it is the text that makes a token special here, not its id.
+    // As in the reference, the text makes a token special here, not its id.
     if (piece != nullptr && skip_special_tokens && special_contents_.contains(*piece)) return nullptr;
     return piece;
   }
   const Decoder& decoder() const { return parts_.decoder; }
 
  private:
-  // The token that the config names, or else the first special one of `usual`.
+  // Returns the token that the config names, or else the first special token of `usual`.
   std::optional<TokenId> FindSpecial(const std::optional<std::string>& named,
                                      std::initializer_list<const char*> usual) const {
     if (named.has_value()) return TokenToId(*named);

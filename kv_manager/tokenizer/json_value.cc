@@ -13,7 +13,7 @@ const nlohmann::json& NullJson() {
   return *null;
 }
 
-// Parsers of nested values recurse, so a file may not nest deeper than any real one does.
+// Parsers of nested values recurse, so the nesting depth of a file is limited. No real file nests deeper than this.
 constexpr int kMaxDepth = 64;
 
 bool IsTooDeep(std::string_view text) {

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Parses `text`; InvalidArgument, in one line that names `file` and the byte, when it is not JSON. Never throws.
+// Parses `text`. InvalidArgument, in one line that names `file` and the byte, when it is not JSON. Never throws.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view file);
 
 // A value inside a JSON document with its path, for error messages such as
@@ -25,26 +25,28 @@ class JsonValue {
   const nlohmann::json& raw() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
 
-  // InvalidArgument with the path in front of `message`.
+  // Returns InvalidArgument with the path in front of `message`.
   absl::Status Error(std::string_view message) const;
 
-  // This value as ...; InvalidArgument when it has another type. Strings are views of the document.
+  // These return the value as the type in their name. InvalidArgument when it has another type. Strings are views of
+  // the document.
   absl::StatusOr<std::string_view> AsString() const;
   absl::StatusOr<bool> AsBool() const;
   absl::StatusOr<int64_t> AsInteger() const;
   absl::StatusOr<std::vector<JsonValue>> AsArray() const;
 
-  // A member of this object. Member(): InvalidArgument when it is missing. Find(): the null value when it is missing.
+  // Both return a member of this object. When it is missing, Member() returns InvalidArgument and Find() the null
+  // value.
   absl::StatusOr<JsonValue> Member(std::string_view key) const;
   absl::StatusOr<JsonValue> Find(std::string_view key) const;
-  // A member's value, or `otherwise` when it is missing or null.
+  // These return a member's value, or `otherwise` when the member is missing or null.
   absl::StatusOr<bool> BoolOr(std::string_view key, bool otherwise) const;
   absl::StatusOr<std::string_view> StringOr(std::string_view key, std::string_view otherwise) const;
   absl::StatusOr<bool> Bool(std::string_view key) const;
   absl::StatusOr<std::string_view> String(std::string_view key) const;
   absl::StatusOr<std::vector<JsonValue>> Array(std::string_view key) const;
 
-  // The element or member of this value; `label` is its part of the path.
+  // Returns the element or member of this value. `label` is its part of the path.
   JsonValue Child(const nlohmann::json& value, std::string_view label) const;
 
  private:

@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// The last stage of encoding: turns one word, as the pre-tokenizer cut it, into tokens. Thread-safe.
+// The last stage of encoding: it turns one word, as cut by the pre-tokenizer, into tokens. Thread-safe.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
   // Appends the tokens of `word` (valid UTF-8). InvalidArgument when a character has no token and there is no unknown
-  // token to stand for it; `tokens` is then unspecified.
+  // token for it. In that case `tokens` is unspecified.
   virtual absl::Status Encode(std::string_view word, std::vector<TokenId>* tokens) const = 0;
 
   virtual const Vocabulary& vocabulary() const = 0;

@@ -104,8 +104,8 @@ class StripNormalizer : public Normalizer {
 
   absl::Status Normalize(TextPiece* piece) const override {
     const std::string_view text = piece->text;
-    size_t begin = text.size();  // of the first character that is no whitespace
-    size_t end = 0;              // behind the last one
+    size_t begin = text.size();  // Where the first character starts that is no whitespace.
+    size_t end = 0;              // The position after the last such character.
     for (size_t pos = 0; pos < text.size();) {
       const size_t start = pos;
       if (IsWhitespace(DecodeUtf8(text, &pos))) continue;
@@ -141,8 +141,8 @@ class LowercaseNormalizer : public Normalizer {
   }
 };
 
-// SentencePiece's rules, applied as the reference does it: a short grapheme cluster is looked up as a whole, and a rule
-// for its beginning replaces all of it; everything else goes character by character.
+// SentencePiece's rules, applied as in the reference: a short grapheme cluster is looked up as a whole, and a rule for
+// its beginning replaces all of it. Everything else is looked up character by character.
 class PrecompiledNormalizer : public Normalizer {
  public:
   explicit PrecompiledNormalizer(Charsmap charsmap) : charsmap_(std::move(charsmap)) {}

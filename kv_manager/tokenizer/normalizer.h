@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// The "normalizer" of a tokenizer.json: rewrites a piece of text. Thread-safe.
+// The "normalizer" of a tokenizer.json. It rewrites a piece of text. Thread-safe.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
@@ -18,8 +18,8 @@ class Normalizer {
   // InvalidArgument, naming the JSON path, for an unknown type or a bad value.
   static absl::StatusOr<std::unique_ptr<Normalizer>> Parse(const JsonValue& json);
 
-  // Rewrites `*piece`, valid UTF-8. InvalidArgument when a pattern gives up or the text grows beyond max_bytes;
-  // the text is then unspecified.
+  // Rewrites `*piece`, which is valid UTF-8. InvalidArgument when the matching of a pattern gives up or the text grows
+  // beyond max_bytes. In that case the text is unspecified.
   virtual absl::Status Normalize(TextPiece* piece) const = 0;
 };
 

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What Split and Replace look for: {"String": "..."} or {"Regex": "..."}. Thread-safe.
+// The pattern that Split and Replace look for: {"String": "..."} or {"Regex": "..."}. Thread-safe.
 class Pattern {
  public:
   // REQUIRES: `literal` is not empty.
@@ -20,10 +20,10 @@ class Pattern {
   explicit Pattern(Regex regex) : regex_(std::move(regex)) {}
   static absl::StatusOr<Pattern> Parse(const JsonValue& json);
 
-  // As Regex::FindAll.
+  // Does the same as Regex::FindAll.
   absl::Status FindAll(std::string_view text, std::vector<Span>* spans) const;
 
-  // The literal; empty for a regular expression.
+  // The literal string. Empty for a regular expression.
   const std::string& literal() const { return literal_; }
 
  private:

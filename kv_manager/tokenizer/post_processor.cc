@@ -71,7 +71,7 @@ absl::StatusOr<PostProcessor> PostProcessor::Parse(const JsonValue& json) {
   if (type == "TemplateProcessing") return ParseTemplate(json);
   if (type == "Sequence") return ParsePostProcessorSequence(json);
   if (type == "BertProcessing" || type == "RobertaProcessing") return ParseClassification(json);
-  if (type == "ByteLevel") return PostProcessor();  // only moves offsets
+  if (type == "ByteLevel") return PostProcessor();  // It only moves offsets.
   return json.Error(absl::StrCat("post-processor type \"", std::string(type), "\" is not supported"));
 }
 

@@ -9,13 +9,13 @@
 
 namespace quire {
 
-// The "post_processor" of a tokenizer.json, as far as one prompt goes: the special tokens around it.
+// The "post_processor" of a tokenizer.json for a single prompt: it adds the special tokens around the prompt.
 struct PostProcessor {
   std::vector<TokenId> prefix;
   std::vector<TokenId> suffix;
 
-  // InvalidArgument, naming the JSON path, for an unknown type, an id outside of 0 .. kMaxTokenId, or a template that
-  // does not use the prompt exactly once.
+  // InvalidArgument, naming the JSON path, for an unknown type, for an id outside of 0 .. kMaxTokenId, and for a
+  // template that does not use the prompt exactly once.
   static absl::StatusOr<PostProcessor> Parse(const JsonValue& json);
 };
 

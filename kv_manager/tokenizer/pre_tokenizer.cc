@@ -131,7 +131,7 @@ class WordPreTokenizer : public PreTokenizer {
 
 class ByteLevelPreTokenizer : public PreTokenizer {
  public:
-  // `regex` cuts into words; empty: a piece is one word.
+  // `regex` cuts a piece into words. When it is empty, the piece is one word.
   ByteLevelPreTokenizer(bool adds_prefix_space, std::optional<Regex> regex)
       : adds_prefix_space_(adds_prefix_space), regex_(std::move(regex)) {}
 
@@ -239,7 +239,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizerSequence(const Js
   int num_byte_levels = 0;
   for (const JsonValue& element : elements) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view type, element.String("type"));
-    // Each ByteLevel doubles a text that is not ASCII, so a chain of them would be a bomb.
+    // Each ByteLevel doubles the length of a text that is not ASCII, so a chain of them could use up the memory.
     num_byte_levels += type == "ByteLevel" ? 1 : 0;
     if (type == "Sequence" || num_byte_levels > 1) {
       return element.Error("a Sequence holds no Sequence and at most one ByteLevel");
@@ -263,7 +263,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseByteLevel(const JsonValue& js
   QUIRE_ASSIGN_OR_RETURN(const bool adds_prefix_space, json.Bool("add_prefix_space"));
   QUIRE_ASSIGN_OR_RETURN(const bool uses_regex, json.BoolOr("use_regex", true));
   if (!uses_regex) return MakePreTokenizer<ByteLevelPreTokenizer>(adds_prefix_space, std::nullopt);
-  // GPT-2's pattern.
+  // This is GPT-2's pattern.
   QUIRE_ASSIGN_OR_RETURN(
       Regex regex,
       Regex::Compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"));

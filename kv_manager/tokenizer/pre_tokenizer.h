@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What happens to a delimiter: "the-final--countdown" split on "-" becomes
+// What happens to a delimiter. Split on "-", the text "the-final--countdown" becomes:
 enum class SplitBehavior {
   kRemoved,             // the final countdown
   kIsolated,            // the - final - - countdown
@@ -21,10 +21,10 @@ enum class SplitBehavior {
   kContiguous,          // the - final -- countdown
 };
 
-// Turns matches and gaps into the parts that stay, in order. Parts may be empty.
+// Turns matches and gaps into the parts that remain, in order. Parts may be empty.
 std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behavior);
 
-// The "pre_tokenizer" of a tokenizer.json: cuts pieces of text into words, which the model encodes one by one.
+// The "pre_tokenizer" of a tokenizer.json. It cuts pieces of text into words, which the model encodes one by one.
 // Thread-safe.
 class PreTokenizer {
  public:
@@ -33,8 +33,8 @@ class PreTokenizer {
   // InvalidArgument, naming the JSON path, for an unknown type or a bad value.
   static absl::StatusOr<std::unique_ptr<PreTokenizer>> Parse(const JsonValue& json);
 
-  // Replaces `*pieces` by the words, leaving out empty ones; pieces that are tokens stay as they are. InvalidArgument
-  // when a pattern gives up; `*pieces` is then unspecified.
+  // Replaces `*pieces` by the words and leaves out empty ones. Pieces that are tokens stay as they are. InvalidArgument
+  // when the matching of a pattern gives up. In that case `*pieces` is unspecified.
   virtual absl::Status Split(std::vector<TextPiece>* pieces) const = 0;
 };
 

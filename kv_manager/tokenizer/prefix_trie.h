@@ -10,11 +10,13 @@
 
 namespace quire {
 
-// A set of strings with a token id each, searched by the start of a text, byte by byte. Thread-safe once it is built.
+// A set of strings, each with a token id. A search finds those that a text starts with, byte by byte. Thread-safe once
+// it is built.
 class PrefixTrie {
  public:
   PrefixTrie() = default;
-  // Empty strings are left out; the last of equal strings counts. Needs memory in the order of the strings' bytes.
+  // Empty strings are ignored, and the last one of equal strings counts. The memory is proportional to the bytes of the
+  // strings.
   explicit PrefixTrie(std::vector<std::pair<std::string_view, TokenId>> strings);
 
   // Calls visit(num_bytes, id) for each string that `text` starts with, from the shortest to the longest.
@@ -28,15 +30,15 @@ class PrefixTrie {
     }
   }
 
-  // The longest string that `text` starts with: (num_bytes, id); num_bytes is 0 when there is none.
+  // Returns (num_bytes, id) of the longest string that `text` starts with. num_bytes is 0 when there is none.
   std::pair<size_t, TokenId> FindLongest(std::string_view text) const;
 
   bool empty() const { return nodes_.size() == 1; }
 
  private:
   struct Node {
-    TokenId id = -1;          // of the string that ends here
-    uint32_t first_edge = 0;  // edges of a node lie side by side, by label
+    TokenId id = -1;          // The id of the string that ends here, or -1.
+    uint32_t first_edge = 0;  // The edges of a node are adjacent and sorted by label.
     uint32_t num_edges = 0;
   };
   struct Edge {
@@ -48,7 +50,8 @@ class PrefixTrie {
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<Edge> edges_;
-  std::vector<int32_t> root_children_ = std::vector<int32_t>(256, -1);  // by label: most searches end at the root
+  // Indexed by label. Most searches end at the root.
+  std::vector<int32_t> root_children_ = std::vector<int32_t>(256, -1);
 };
 
 }  // namespace quire

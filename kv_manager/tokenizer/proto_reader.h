@@ -15,10 +15,10 @@ class ProtoReader {
   // `message` names the message in errors.
   ProtoReader(std::string_view bytes, const char* message) : bytes_(bytes), message_(message) {}
 
-  // Moves to the next field; false at the end. InvalidArgument when the message is broken or cut off.
+  // Moves to the next field. Returns false at the end, and InvalidArgument when the message is broken or cut off.
   absl::StatusOr<bool> Next();
 
-  // The current field. Its value has the type of its wire: InvalidArgument when another one is asked for.
+  // The current field. Its type is that of the wire format. Asking for another type gives InvalidArgument.
   uint32_t field() const { return field_; }
   absl::StatusOr<std::string_view> Bytes() const;
   absl::StatusOr<uint64_t> Varint() const;
@@ -31,7 +31,7 @@ class ProtoReader {
   absl::StatusOr<std::string_view> ReadBytes(uint64_t size);
   absl::Status WrongWire(const char* expected) const;
 
-  std::string_view bytes_;  // what is left
+  std::string_view bytes_;  // The bytes that are left.
   const char* message_;
   uint32_t field_ = 0;
   Wire wire_ = Wire::kVarint;

@@ -18,7 +18,7 @@ constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 
-// What one thread needs while it matches, made once per thread. PCRE2 forbids sharing it between threads.
+// What one thread needs for matching. It is made once per thread, because PCRE2 forbids sharing it between threads.
 struct MatchState {
   MatchState()
       : data(pcre2_match_data_create(1, nullptr)),
@@ -86,8 +86,8 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) con
   if (text.empty()) return absl::OkStatus();
   std::string storage;
   const std::string_view subject = WithKnownCharacters(text, &storage);
-  size_t start = 0;    // where to search on
-  size_t covered = 0;  // the end of the last match
+  size_t start = 0;    // Where the search goes on.
+  size_t covered = 0;  // The end of the last match.
   bool has_match = false;
   while (start <= subject.size()) {
     bool found = false;
@@ -124,7 +124,7 @@ absl::Status Regex::Search(std::string_view text, size_t start, bool* found, Spa
                                                    text.size(), ": ", ErrorText(result)));
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state.data);
-  // \K can move the start behind the end; such a match is empty.
+  // \K can move the start of a match behind its end. Such a match is empty.
   *match = {bounds[0] < bounds[1] ? bounds[0] : bounds[1], bounds[1], true};
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// A part of a text, [begin, end) in bytes: a match or what lies between two matches.
+// A part of a text, [begin, end) in bytes. It is a match or the text between two matches.
 struct Span {
   size_t begin;
   size_t end;
@@ -21,21 +21,21 @@ struct Span {
 // A regular expression of a tokenizer.json, run by PCRE2. Thread-safe.
 class Regex {
  public:
-  // `pattern` is in Oniguruma's syntax, see regex_syntax.h. InvalidArgument when it cannot be compiled.
+  // `pattern` is written in the syntax of Oniguruma, see regex_syntax.h. InvalidArgument when it cannot be compiled.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
 
-  // Replaces `*spans` by the non-overlapping matches from left to right and the gaps between them; together they cover
-  // `text`, which is valid UTF-8. InvalidArgument when PCRE2 gives up (its backtracking or memory limit).
+  // Replaces `*spans` by the non-overlapping matches from left to right and the gaps between them. Together they cover
+  // `text`, which is valid UTF-8. InvalidArgument when PCRE2 gives up at its backtracking or memory limit.
   absl::Status FindAll(std::string_view text, std::vector<Span>* spans) const;
 
  private:
-  struct Code;  // owns the compiled pattern
+  struct Code;  // Owns the compiled pattern.
   struct CodeDeleter {
     void operator()(Code* code) const;
   };
   explicit Regex(std::unique_ptr<Code, CodeDeleter> code) : code_(std::move(code)) {}
 
-  // Finds the first match at or behind `start`; *found is false when there is none.
+  // Finds the first match that starts at `start` or later. Sets *found to false when there is none.
   absl::Status Search(std::string_view text, size_t start, bool* found, Span* match) const;
 
   std::unique_ptr<Code, CodeDeleter> code_;

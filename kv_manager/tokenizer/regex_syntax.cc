@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr int kMaxNesting = 100;
 
-// Class members (without the brackets).
+// The members of a class, without the brackets.
 constexpr std::string_view kSpace =
     "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
 constexpr std::string_view kNotSpace =
@@ -47,8 +47,8 @@ class Translator {
 
  private:
   struct Group {
-    size_t begin = 0;            // offset of its "(" in out_
-    size_t num_flag_groups = 0;  // isolated (?i) turned into groups, closed with it
+    size_t begin = 0;            // The offset of its "(" in out_.
+    size_t num_flag_groups = 0;  // Isolated (?i) that were turned into groups, which end with this one.
   };
 
   absl::Status Unsupported(std::string_view what, size_t at) const {
@@ -102,7 +102,7 @@ class Translator {
     }
   }
 
-  // An escape outside of a class, at in_[pos_] == '\\'.
+  // Handles an escape outside of a class, at in_[pos_] == '\\'.
   absl::Status Escape() {
     std::string members;
     bool is_negated = false;
@@ -128,7 +128,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Appends the members that an escape stands for; *is_negated says that it stands for all others.
+  // Appends the class members that an escape stands for. *is_negated says that it stands for all others.
   absl::Status ClassEscape(std::string* members, bool* is_negated) {
     const size_t at = pos_;
     const char c = Peek(1);
@@ -178,7 +178,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \p{Name}, \p{^Name}, \P{Name}; pos_ is behind the letter.
+  // Handles \p{Name}, \p{^Name} and \P{Name}. pos_ is behind the letter.
   absl::Status Property(std::string* members) {
     const size_t at = pos_ - 2;
     bool is_negated = in_[pos_ - 1] == 'P';
@@ -200,7 +200,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \xHH, \x{H...} and \uHHHH; pos_ is behind the letter.
+  // Handles \xHH, \x{H...} and \uHHHH. pos_ is behind the letter.
   absl::Status CodePoint(char letter, size_t at, std::string* members) {
     std::string_view digits;
     if (letter == 'x' && Peek() == '{') {
@@ -236,7 +236,7 @@ class Translator {
     pos_ += Utf8Length(c);
   }
 
-  // A class at in_[pos_] == '['. A class inside of it is a union, so its members are simply added.
+  // Handles a class at in_[pos_] == '['. A class inside of it is a union, so its members are simply added.
   absl::Status Class(std::string* members, bool* is_negated, int depth) {
     const size_t at = pos_++;
     if (depth > kMaxNesting) return Unsupported("classes nested too deeply", at);
@@ -324,7 +324,7 @@ class Translator {
     return FlagGroup(group, at);
   }
 
-  // (?i:...) or an isolated (?i), which holds to the end of the enclosing group, alternatives included.
+  // Handles (?i:...) and an isolated (?i), which holds to the end of the enclosing group, alternatives included.
   absl::Status FlagGroup(Group group, size_t at) {
     ++pos_;
     std::string flags;
@@ -354,7 +354,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // {n}, {n,}, {n,m} or {,m} behind an atom; anything else is a literal brace.
+  // Handles {n}, {n,}, {n,m} and {,m} behind an atom. Anything else is a literal brace.
   absl::Status Interval() {
     size_t end = pos_ + 1;
     std::string low;
@@ -390,7 +390,7 @@ class Translator {
   std::string_view in_;
   size_t pos_ = 0;
   std::string out_;
-  size_t atom_ = 0;  // where the last atom starts in out_
+  size_t atom_ = 0;  // Where the last atom starts in out_.
   std::vector<Group> groups_;
 };
 

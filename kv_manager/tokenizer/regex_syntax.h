@@ -9,13 +9,13 @@
 namespace quire {
 
 // Rewrites a regular expression of a tokenizer.json (Oniguruma, Ruby syntax, UTF-8) into one that PCRE2 with UTF, UCP
-// and MULTILINE matches the same way. What differs and is rewritten: \s (PCRE2 adds U+180E), \w and \b (PCRE2 leaves
-// out marks), \h (hexadecimal digit, not blank), \v, (?m) (dot matches newline), isolated (?i), {n,m}+ (not
-// possessive), {n}? and {,n}, scripts (\p{Han} without script extensions), and a class inside a class.
+// and MULTILINE matches in the same way. These constructs differ and are rewritten: \s (PCRE2 adds U+180E), \w and \b
+// (PCRE2 leaves out marks), \h (a hexadecimal digit, not a blank), \v, (?m) (the dot matches newline), isolated (?i),
+// {n,m}+ (not possessive), {n}? and {,n}, scripts (\p{Han} without script extensions), and a class inside a class.
 //
-// InvalidArgument names the construct and its offset when there is no equivalent: class intersection, a negated class
-// or \W, \D, \H inside a class, named backreferences and calls, raw bytes. One difference is left: a case-insensitive
-// literal does not match characters that fold to several ("ss" and U+00DF).
+// InvalidArgument names the construct and its offset when there is no equivalent. That is so for class intersection, a
+// negated class or \W, \D, \H inside a class, named backreferences and calls, and raw bytes. One difference is left: a
+// case-insensitive literal does not match a character that folds to several ("ss" and U+00DF).
 absl::StatusOr<std::string> TranslateOniguruma(std::string_view pattern);
 
 }  // namespace quire

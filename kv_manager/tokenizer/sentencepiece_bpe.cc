@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// A part of the text: the symbols that are left form a doubly linked list. An empty one has been merged away.
+// A part of the text. The symbols that are left form a doubly linked list. A symbol that is empty has been merged away.
 struct SentencePieceBpe::Symbol {
   std::string_view piece;
   int32_t previous;  // index, -1 at the start
@@ -17,14 +17,14 @@ struct SentencePieceBpe::Symbol {
   bool is_frozen;
 };
 
-// Two neighbours that may be merged; it has expired when their sizes no longer add up.
+// Two neighbours that may be merged. It has expired when their sizes no longer add up.
 struct SentencePieceBpe::Candidate {
   float score;
   int32_t left;
   int32_t right;
   size_t size;
 
-  // For a priority queue, which serves the largest first.
+  // The order for a priority queue, which serves the largest element first.
   bool operator<(const Candidate& other) const {
     return score != other.score ? score < other.score : left > other.left;
   }
@@ -71,7 +71,7 @@ class SentencePieceBpe::Merger {
     if (merged.is_unused) unused_[{joined.data(), joined.size()}] = symbols_[left].piece.size();
   }
 
-  // Takes unused pieces apart the way they were put together last.
+  // Splits unused pieces in the way in which they were merged last.
   void AppendParts(std::string_view piece, std::vector<std::string_view>* pieces) const {
     std::vector<std::string_view> stack = {piece};
     while (!stack.empty()) {
@@ -90,7 +90,7 @@ class SentencePieceBpe::Merger {
   const Lookup& lookup_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Candidate> queue_;
-  absl::flat_hash_map<absl::string_view, size_t> unused_;  // an unused piece -> the size of its left part
+  absl::flat_hash_map<absl::string_view, size_t> unused_;  // Maps an unused piece to the size of its left part.
 };
 
 std::vector<std::string_view> SentencePieceBpe::Segment(std::string_view text) const {

@@ -10,15 +10,15 @@
 
 namespace quire {
 
-// SentencePiece's byte pair encoding: there are no merge rules; two neighbours merge when their text is a piece, the
-// piece with the highest score (the leftmost of equals) first. Thread-safe.
+// SentencePiece's byte pair encoding. There are no merge rules: two neighbours merge when their joined text is a piece,
+// and the piece with the highest score (the leftmost of equals) comes first. Thread-safe.
 class SentencePieceBpe {
  public:
-  // A piece that may be merged to.
+  // A piece that neighbours may be merged into.
   struct Merged {
-    TokenId id;  // -1: the text is no such piece
+    TokenId id;  // -1 when the text is no such piece.
     float score;
-    bool is_unused;  // taken apart again at the end
+    bool is_unused;  // The piece is split again at the end.
   };
   using Lookup = std::function<Merged(std::string_view)>;
 
@@ -26,7 +26,7 @@ class SentencePieceBpe {
   SentencePieceBpe(Lookup lookup, const PrefixTrie* user_defined)
       : lookup_(std::move(lookup)), user_defined_(user_defined) {}
 
-  // The parts of `text` (valid UTF-8), in order. O(n log n).
+  // Returns the parts of `text` (valid UTF-8), in order. O(n log n).
   std::vector<std::string_view> Segment(std::string_view text) const;
 
  private:

@@ -21,12 +21,12 @@ struct SentencePieceModel {
     Type type = Type::kNormal;
   };
 
-  std::vector<Piece> pieces;  // by token id
+  std::vector<Piece> pieces;  // Indexed by token id.
 
   Algorithm algorithm = Algorithm::kUnigram;
   bool byte_fallback = false;
   bool treat_whitespace_as_suffix = false;
-  std::string unk_surface = " \xE2\x81\x87 ";  // what an unknown token is decoded to
+  std::string unk_surface = " \xE2\x81\x87 ";  // The text that an unknown token is decoded to.
   std::string bos_piece = "<s>";
   std::string eos_piece = "</s>";
 
@@ -35,8 +35,9 @@ struct SentencePieceModel {
   bool escape_whitespaces = true;
   std::string precompiled_charsmap;
 
-  // Reads the wire format itself: the sentencepiece library cannot share a process with protobuf. InvalidArgument names
-  // the message and field for whatever is broken, and for word and character models, which are not supported.
+  // This reads the wire format itself, because the sentencepiece library cannot share a process with protobuf.
+  // InvalidArgument names the message and the field that is broken. It is also returned for word and character models,
+  // which are not supported.
   static absl::StatusOr<SentencePieceModel> Parse(std::string_view bytes);
 };
 

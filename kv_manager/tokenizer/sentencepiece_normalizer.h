@@ -13,18 +13,20 @@
 
 namespace quire {
 
-// What SentencePiece does to a text before it looks for pieces: its rules (the longest that matches), spaces written as
-// U+2581, a dummy space in front, and runs of spaces collapsed, as the model asks for. Thread-safe.
+// What SentencePiece does to a text before it looks for pieces. It applies its rules (the longest that matches), and,
+// as the model demands, writes spaces as U+2581, adds a dummy space in front, and collapses runs of spaces.
+// Thread-safe.
 class SentencePieceNormalizer {
  public:
   // InvalidArgument when the rules are broken.
   static absl::StatusOr<SentencePieceNormalizer> Create(const SentencePieceModel& model);
 
-  // `user_defined` are the pieces that rules leave alone. InvalidArgument when `text` (valid UTF-8) grows out of hand.
+  // `user_defined` are the pieces that rules leave alone. InvalidArgument when `text` (valid UTF-8) grows beyond a
+  // limit.
   absl::StatusOr<std::string> Normalize(std::string_view text, const PrefixTrie& user_defined) const;
 
  private:
-  // The normalised form of what `text` starts with, and how many bytes of it that is.
+  // Returns the normalised form of the start of `text`, and how many bytes of `text` that replaces.
   std::pair<std::string_view, size_t> NormalizePrefix(std::string_view text, const PrefixTrie& user_defined) const;
   std::string_view space() const;
 
@@ -35,7 +37,7 @@ class SentencePieceNormalizer {
   bool treat_whitespace_as_suffix_ = false;
 };
 
-// U+2581, which SentencePiece writes for a space.
+// The character U+2581, which SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
 
 }  // namespace quire

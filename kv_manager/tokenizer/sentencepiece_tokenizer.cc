@@ -37,7 +37,7 @@ UnigramLattice MakeLattice(const SentencePieceVocabulary& vocabulary) {
     const auto& piece = vocabulary.piece(static_cast<TokenId>(id));
     double score = piece.score;
     if (piece.type == Type::kUserDefined) {
-      // A bonus, so that a user-defined piece is always chosen.
+      // The bonus makes sure that a user-defined piece is always chosen.
       score = static_cast<float>(piece.text.size()) * max_score - 0.1;
     } else if (piece.type != Type::kNormal) {
       continue;
@@ -155,7 +155,7 @@ class SentencePieceTokenizer : public Tokenizer {
     } else if (const auto* bpe = std::get_if<SentencePieceBpe>(&segmenter_)) {
       for (const std::string_view piece : bpe->Segment(normalized)) {
         const TokenId id = vocabulary_->FindAny(piece);
-        // What is still unused is one character, which is then as good as unknown.
+        // A piece that is still unused is a single character, which counts as unknown.
         append(piece, id < 0 || vocabulary_->type(id) == Type::kUnused ? vocabulary_->unk() : id);
       }
     }
@@ -186,7 +186,7 @@ class SentencePieceDecodeStream : public DecodeStream {
     } else {
       assembler_.Finish(&text);
       Emit(&text, out);
-      // The space of the dummy prefix is dropped once, and only where nothing has been written before.
+      // The space of the dummy prefix is dropped once, and only when nothing has been written before.
       if (has_dropped_space_ || has_text_) is_at_start_ = false;
       text = DecodePiece(token);
     }
@@ -218,7 +218,7 @@ class SentencePieceDecodeStream : public DecodeStream {
     if (is_at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) &&
         text.substr(0, kSpaceSymbol.size()) == kSpaceSymbol) {
       text.remove_prefix(kSpaceSymbol.size());
-      // Where runs of spaces are removed, all leading ones go.
+      // When the model removes extra spaces, all leading spaces are dropped.
       has_dropped_space_ = !model.remove_extra_whitespaces;
     }
     return TextOfPiece(text);
@@ -228,8 +228,8 @@ class SentencePieceDecodeStream : public DecodeStream {
   bool skip_special_tokens_;
   Utf8Assembler assembler_{Utf8Assembler::OnInvalid::kReplaceByte};
   char byte_ = 0;
-  bool is_at_start_ = true;         // the dummy prefix may still come
-  bool has_dropped_space_ = false;  // by the last piece
+  bool is_at_start_ = true;         // The dummy prefix may still come.
+  bool has_dropped_space_ = false;  // The last piece has dropped a space.
   bool has_text_ = false;
 };
 

@@ -14,21 +14,22 @@
 
 namespace quire {
 
-// The pieces of a SentencePiece model by text. Thread-safe. Does not move: it holds views of its own pieces.
+// The pieces of a SentencePiece model by their text. Thread-safe. Objects do not move, because they hold views of their
+// own pieces.
 class SentencePieceVocabulary {
  public:
   using Piece = SentencePieceModel::Piece;
   using Type = SentencePieceModel::Type;
 
-  // InvalidArgument when a piece is given twice, there is not exactly one unknown piece, or the byte pieces do not fit
-  // byte_fallback (all 256 or none).
+  // InvalidArgument when a piece is given twice, when there is not exactly one unknown piece, or when the byte pieces
+  // do not fit byte_fallback (all 256 or none).
   static absl::StatusOr<std::unique_ptr<SentencePieceVocabulary>> Create(const SentencePieceModel& model);
   SentencePieceVocabulary(const SentencePieceVocabulary&) = delete;
   SentencePieceVocabulary& operator=(const SentencePieceVocabulary&) = delete;
 
-  // The id of a piece that text can become (normal, user-defined or unused), -1 when there is none.
+  // Returns the id of a piece that text can become (normal, user-defined or unused), or -1 when there is none.
   TokenId FindText(std::string_view piece) const { return Find(text_ids_, piece); }
-  // The id of any piece, -1 when there is none.
+  // Returns the id of any piece, or -1 when there is none.
   TokenId FindAny(std::string_view piece) const;
 
   size_t size() const { return pieces_.size(); }
@@ -58,10 +59,10 @@ class SentencePieceVocabulary {
   absl::Status AddByte(TokenId id);
 
   std::vector<Piece> pieces_;
-  Ids text_ids_;      // normal, user-defined, unused
-  Ids reserved_ids_;  // control, unknown, byte
+  Ids text_ids_;      // Ids of normal, user-defined and unused pieces.
+  Ids reserved_ids_;  // Ids of control, unknown and byte pieces.
   TokenId unk_ = -1;
-  std::vector<TokenId> byte_tokens_;  // [256], empty without byte fallback
+  std::vector<TokenId> byte_tokens_;  // [256], or empty without byte fallback
   absl::flat_hash_map<TokenId, char> bytes_;
   PrefixTrie user_defined_;
   PrefixTrie special_;

@@ -13,22 +13,22 @@ namespace quire {
 // A part of the prompt on its way to the model.
 struct TextPiece {
   std::string text;
-  // How many leading bytes of `text` come from the first character of the prompt (or were put in front of it), and
-  // whether the piece was cut there. The Metaspace pre-tokenizer with prepend_scheme "first" asks for it.
+  // How many leading bytes of `text` come from the first character of the prompt or were put in front of it, and
+  // whether the piece was cut there. The Metaspace pre-tokenizer with prepend_scheme "first" needs this.
   size_t num_origin_bytes = 0;
   bool starts_at_origin = false;
-  // What normalisation may make of it. Real rules grow a text by less than a factor of 20 (U+FDFA).
+  // The longest text that normalisation may produce. Real rules make a text at most 20 times longer (U+FDFA).
   size_t max_bytes = 0;
-  // The token that the piece is, when it is one of the added tokens; such a piece is never split.
+  // The token that the piece is, when it is one of the added tokens. Such a piece is never split.
   TokenId token = kNoToken;
 
-  // Puts `prefix` in front of the text; it counts as coming from where the text begins.
+  // Puts `prefix` in front of the text. It counts as coming from the beginning of the text.
   void Prepend(std::string_view prefix) {
     text = std::string(prefix).append(text);
     if (num_origin_bytes > 0) num_origin_bytes += prefix.size();
   }
 
-  // The bytes [begin, end) as a piece of their own.
+  // Returns the bytes [begin, end) as a separate piece.
   TextPiece Slice(size_t begin, size_t end) const {
     TextPiece slice;
     slice.text = text.substr(begin, end - begin);

@@ -24,7 +24,8 @@ absl::Status AtPath(const JsonValue& json, const absl::Status& status) {
   return json.Error(std::string(status.message()));
 }
 
-// Walks the entries without building a JsonValue for each: vocabularies and merges have hundreds of thousands.
+// Walks the entries without building a JsonValue for each of them, because vocabularies and merges have hundreds of
+// thousands of entries.
 absl::StatusOr<Vocabulary> ParseBpeVocabulary(const JsonValue& json) {
   if (!json.raw().is_object()) return json.Error("expected an object");
   std::vector<std::pair<std::string, TokenId>> pieces;
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<TokenModel>> ParseUnigram(const JsonValue& json) 
 }
 
 absl::StatusOr<std::unique_ptr<TokenModel>> ParseModel(const JsonValue& json) {
-  // Files older than the field hold a BPE model.
+  // Files that are older than this field hold a BPE model.
   QUIRE_ASSIGN_OR_RETURN(const std::string_view type, json.StringOr("type", "BPE"));
   if (type == "BPE") return ParseBpe(json);
   if (type == "Unigram") return ParseUnigram(json);

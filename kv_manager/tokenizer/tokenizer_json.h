@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// A tokenizer.json, taken apart. A prompt goes through it from top to bottom.
+// The parsed parts of a tokenizer.json. A prompt passes through them from top to bottom.
 struct TokenizerJson {
   std::unique_ptr<Normalizer> normalizer;  // may be null
   AddedVocabulary added;
@@ -23,8 +23,8 @@ struct TokenizerJson {
   PostProcessor post_processor;
   Decoder decoder;
 
-  // InvalidArgument, naming the JSON path, for whatever is malformed or not supported. "truncation" and "padding" are
-  // not read: the caller decides how long a prompt may be.
+  // InvalidArgument, naming the JSON path, for anything that is malformed or not supported. "truncation" and "padding"
+  // are not read, because the caller decides how long a prompt may be.
   static absl::StatusOr<TokenizerJson> Parse(std::string_view text);
 };
 

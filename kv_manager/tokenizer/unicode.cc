@@ -47,7 +47,7 @@ void AppendNormalForm(NormalForm form, std::string_view text, std::string* out) 
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                              static_cast<utf8proc_ssize_t>(text.size()), &mapped, Options(form));
-  // The only failures are invalid UTF-8, which the caller excludes, and memory.
+  // The only possible failures are invalid UTF-8, which the caller excludes, and lack of memory.
   if (size >= 0) out->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
   std::free(mapped);
 }
@@ -91,8 +91,8 @@ void AppendLowercase(char32_t c, std::string* out) {
 
 std::string ToNormalForm(NormalForm form, std::string_view text) {
   if (IsAscii(text)) return std::string(text);
-  // A character without decomposition, composition and combining class separates what is left and right of it, so the
-  // text between two of them can be normalised on its own.
+  // A character without decomposition, without composition and with combining class 0 separates the text before it from
+  // the text after it. The text between two such characters can be normalised on its own.
   std::string out;
   size_t begin = 0;
   size_t pos = 0;

@@ -16,19 +16,20 @@ bool IsNumeric(char32_t c);        // Nd, Nl, No
 bool IsPunctuation(char32_t c);    // P and the ASCII symbols
 bool IsWordCharacter(char32_t c);  // Unicode's \w: Alphabetic, M, Nd, Pc, Join_Control
 
-// The full lower case of one character (U+0130 becomes two).
+// Returns the full lower case of one character (U+0130 becomes two characters).
 void AppendLowercase(char32_t c, std::string* out);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 std::string ToNormalForm(NormalForm form, std::string_view text);
 
 // Replaces every character that PCRE2 does not know yet by an older one of the same category, script and encoded
-// length, so that a regular expression treats it alike at the same offset. Returns `text` itself when it has none,
-// otherwise a view of `*storage`.
+// length, so that a regular expression treats it in the same way at the same offset. Returns `text` itself when there
+// is no such character, and otherwise a view of `*storage`.
 std::string_view WithKnownCharacters(std::string_view text, std::string* storage);
 
-// The end of the extended grapheme cluster that starts at `pos`, without the rule for Indic conjuncts (GB9c): a
-// conjunct ends behind its virama. Such a cluster is too long for the one caller, which looks at short clusters only.
+// Returns the end of the extended grapheme cluster that starts at `pos`. The rule for Indic conjuncts (GB9c) is not
+// applied: a conjunct ends after its virama. With the rule, such a cluster would be too long for the only caller, which
+// looks at short clusters.
 size_t NextGraphemeBoundary(std::string_view text, size_t pos);
 
 }  // namespace quire

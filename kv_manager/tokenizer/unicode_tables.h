@@ -4,19 +4,19 @@
 #include <algorithm>
 #include <iterator>
 
-// Where the references know a newer or an older Unicode than utf8proc 2.8 (15.0) and PCRE2 10.42 (14.0). Each table is
-// sorted and says what the property of the listed characters is for the reference. `tools/goldens/tokenizers.py
-// unicode` prints the differences that are left.
+// The differences between the Unicode versions of the references and those of utf8proc 2.8 (15.0) and PCRE2 10.42
+// (14.0). Each table is sorted and has the property that the listed characters have for the reference.
+// `tools/goldens/tokenizers.py unicode` prints the differences that are left.
 
 namespace quire {
 
-// Inclusive.
+// Both ends are inclusive.
 struct Range {
   char32_t first;
   char32_t last;
 };
 
-// REQUIRES: sorted ranges that do not overlap.
+// REQUIRES: the ranges are sorted and do not overlap.
 template <size_t N>
 bool InRanges(const Range (&ranges)[N], char32_t c) {
   const Range* range = std::lower_bound(std::begin(ranges), std::end(ranges), c,
@@ -26,7 +26,7 @@ bool InRanges(const Range (&ranges)[N], char32_t c) {
 
 struct Mapping {
   char32_t first;
-  char32_t last;  // inclusive
+  char32_t last;  // Inclusive.
   char32_t target;
 };
 
@@ -42,8 +42,8 @@ inline constexpr Range kNewNumeric[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, 
                                         {0x11DE0, 0x11DE9}, {0x16130, 0x16139}, {0x16D70, 0x16D79},
                                         {0x16FF4, 0x16FF6}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA}};
 
-// Punctuation newer than Unicode 8, which the reference's splitter does not take for punctuation, and what it still
-// takes for punctuation although it no longer is.
+// Punctuation that is newer than Unicode 8, which the splitter of the reference does not count as punctuation, and
+// characters that it still counts although they no longer are punctuation.
 inline constexpr Range kNewPunctuation[] = {
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},
     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59},
@@ -65,13 +65,14 @@ inline constexpr Range kOtherWordCharacters[] = {
     {0x18CFF, 0x18CFF}, {0x1CCF0, 0x1CCF9}, {0x1E5D0, 0x1E5FA}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169},
     {0x1F170, 0x1F189}, {0x2EBF0, 0x2EE5D}};
 
-// Upper case of Unicode 14 to 17: the first of a run and its lower case.
+// Upper case letters of Unicode 14 to 17: the first letter of each run and its lower case.
 inline constexpr Mapping kNewLowercase[] = {
     {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},    {0xA7CC, 0xA7CC, 0xA7CD}, {0xA7CE, 0xA7CE, 0xA7CF},
     {0xA7D2, 0xA7D2, 0xA7D3},    {0xA7D4, 0xA7D4, 0xA7D5},   {0xA7DA, 0xA7DA, 0xA7DB}, {0xA7DC, 0xA7DC, 0x19B},
     {0x10D50, 0x10D65, 0x10D70}, {0x16EA0, 0x16EB8, 0x16EBB}};
 
-// Characters newer than Unicode 9: no decomposition and combining class 0 in the reference's normal forms.
+// Characters that are newer than Unicode 9. In the normal forms of the reference they have no decomposition and
+// combining class 0.
 inline constexpr Range kInertInNormalForms[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
@@ -91,8 +92,9 @@ inline constexpr Range kNewGraphemeExtend[] = {
     {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11B60, 0x11B67}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
     {0x1E5EE, 0x1E5EF}, {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
 
-// Every character of Unicode 15 and 16 (and U+1171E, which changed its category): all of a run are replaced by one
-// character of Unicode 14 with the same general category, script Han or not, and UTF-8 length.
+// Every character of Unicode 15 and 16 (and U+1171E, which changed its category). All characters of a run are replaced
+// by one character of Unicode 14 with the same general category, the same UTF-8 length, and the script Han exactly when
+// they have it.
 inline constexpr Mapping kKnownReplacement[] = {
     {0x897, 0x897, 0x816},       {0xCF3, 0xCF3, 0x903},       {0xECE, 0xECE, 0x816},       {0x1B4E, 0x1B4F, 0x830},
     {0x1B7F, 0x1B7F, 0x830},     {0x1C89, 0x1C89, 0x10A0},    {0x1C8A, 0x1C8A, 0x10D0},    {0x2427, 0x2429, 0x9FA},

@@ -62,7 +62,7 @@ absl::Status Unigram::Encode(std::string_view word, std::vector<TokenId>* tokens
   return absl::OkStatus();
 }
 
-// A run of unknown characters. The text may spell the unknown token itself.
+// Handles a run of unknown characters. The text may spell the unknown token itself.
 absl::Status Unigram::AppendPiece(std::string_view piece, std::vector<TokenId>* tokens) const {
   const TokenId id = vocabulary_.Find(piece);
   if (id != kNoToken) {

@@ -15,11 +15,11 @@ namespace quire {
 class Unigram : public TokenModel {
  public:
   struct Options {
-    TokenId unk = kNoToken;      // kNoToken: unknown characters are an error
-    bool byte_fallback = false;  // <0x00> to <0xFF>
+    TokenId unk = kNoToken;      // With kNoToken, unknown characters are an error.
+    bool byte_fallback = false;  // Unknown characters become their bytes, <0x00> to <0xFF>.
   };
 
-  // `scores` are by token id. InvalidArgument when a score is not finite or `unk` is not in the vocabulary.
+  // `scores` are indexed by token id. InvalidArgument when a score is not finite or `unk` is not in the vocabulary.
   static absl::StatusOr<std::unique_ptr<Unigram>> Create(Vocabulary vocabulary, const std::vector<double>& scores,
                                                          Options options);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kUnreached = static_cast<size_t>(-1);
 
-// The best segmentation of the text up to a position, by its last segment.
+// The best segmentation of the text up to a position, described by its last segment.
 struct Best {
   size_t begin = kUnreached;
   TokenId id = -1;

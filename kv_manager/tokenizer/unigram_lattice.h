@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// The search of a unigram language model (Kudo 2018): the segmentation of a text into pieces with the largest sum of
-// scores. A character without a piece of its own may be an unknown piece. Thread-safe.
+// The search of a unigram language model (Kudo 2018). It finds the segmentation of a text into pieces with the largest
+// sum of scores. A character that is no piece itself may be an unknown piece. Thread-safe.
 class UnigramLattice {
  public:
   // The references round differently, which decides between segmentations of (almost) equal score.
@@ -22,7 +22,7 @@ class UnigramLattice {
     double score;
   };
   struct Segment {
-    size_t begin;  // bytes of the text
+    size_t begin;  // Offset in the text, in bytes.
     size_t end;
     TokenId id;
   };
@@ -30,13 +30,13 @@ class UnigramLattice {
   // `unk_score` is the score of each unknown character, whose segment gets the id `unk`.
   UnigramLattice(const std::vector<Piece>& pieces, TokenId unk, double unk_score, Arithmetic arithmetic);
 
-  // The best segmentation of valid UTF-8, from left to right; of equal ones the one whose last differing segment starts
-  // first. O(length of the text * longest piece).
+  // Returns the best segmentation of valid UTF-8, from left to right. Of equal ones it is the one whose last differing
+  // segment starts first. O(length of the text * longest piece).
   std::vector<Segment> FindBest(std::string_view text) const;
 
  private:
   PrefixTrie trie_;
-  std::vector<double> scores_;  // by token id
+  std::vector<double> scores_;  // Indexed by token id.
   TokenId unk_;
   double unk_score_;
   Arithmetic arithmetic_;

@@ -13,22 +13,22 @@
 
 namespace quire {
 
-// The largest vocabularies in use have about 2^18 tokens; a file that names a larger id than this is broken.
+// The largest vocabularies in use have about 2^18 tokens. A file that has a larger id than this is broken.
 inline constexpr TokenId kMaxTokenId = (1 << 21) - 1;
 inline constexpr TokenId kNoToken = -1;
 
-// Pieces by id and ids by piece. Ids may have gaps. Thread-safe once it is filled.
+// Maps ids to pieces and pieces to ids. Ids may have gaps. Thread-safe once it is filled.
 class Vocabulary {
  public:
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // Replaces the contents: (piece, id) in any order. InvalidArgument when an id is outside of 0 .. kMaxTokenId or given
-  // twice, or a piece is given twice.
+  // Replaces the contents. The pairs (piece, id) are in any order. InvalidArgument when an id is outside of 0 ..
+  // kMaxTokenId, or when an id or a piece is given twice.
   absl::Status Assign(std::vector<std::pair<std::string, TokenId>> pieces);
 
-  // kNoToken when there is no such piece.
+  // Returns kNoToken when there is no such piece.
   TokenId Find(std::string_view piece) const {
     const auto it = ids_.find(absl::string_view(piece.data(), piece.size()));
     return it == ids_.end() ? kNoToken : it->second;
@@ -43,7 +43,7 @@ class Vocabulary {
  private:
   std::vector<std::string> pieces_;                      // [size], empty for a gap
   std::vector<bool> ids_in_use_;                         // [size]
-  absl::flat_hash_map<absl::string_view, TokenId> ids_;  // keys are views of pieces_
+  absl::flat_hash_map<absl::string_view, TokenId> ids_;  // Keys are views of pieces_.
 };
 
 }  // namespace quire
