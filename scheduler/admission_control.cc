@@ -133,7 +133,7 @@ void AdmissionControl::StartAgain(SequenceGroup* group, int num_cached_tokens, S
     QUIRE_CHECK(has_room) << sequence->id() << " was admitted into " << blocks_->num_free_blocks() << " free blocks";
     sequence->EnterRow(running_->TakeRow(), num_computed);
   }
-  num_cached_tokens_ += num_cached_tokens;
+  num_tokens_from_cache_ += num_cached_tokens;
   SequenceGroup::Progress& progress = group->progress();
   if (!progress.has_started) progress.num_cached_tokens = num_cached_tokens;
 }

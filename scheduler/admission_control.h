@@ -52,7 +52,7 @@ class AdmissionControl {
   WaitReason Explain(SequenceGroup* group, StepId step);
 
   // Tokens that entering groups have taken from the prefix cache, ever.
-  int64_t num_cached_tokens() const { return num_cached_tokens_; }
+  int64_t num_tokens_from_cache() const { return num_tokens_from_cache_; }
 
  private:
   int NumBlocksToEnter(const SequenceGroup& group) const;
@@ -66,7 +66,7 @@ class AdmissionControl {
   WaitingQueue* const waiting_;
   const int watermark_blocks_;
   bool is_batch_open_ = true;
-  int64_t num_cached_tokens_ = 0;
+  int64_t num_tokens_from_cache_ = 0;
 };
 
 }  // namespace quire

@@ -352,7 +352,7 @@ SchedulerCounts Scheduler::counts() const {
           .forks = forks_.num_forks(),
           .scheduled_tokens = num_scheduled_tokens_,
           .recomputed_tokens = num_recomputed_tokens_,
-          .cached_tokens = admission_.num_cached_tokens()};
+          .cached_tokens = admission_.num_tokens_from_cache()};
 }
 
 std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {

@@ -1,5 +1,5 @@
-// Beam search against what Hugging Face transformers found for the same tables of logits: tests/golden/beam/README.md.
-// QUIRE_BEAM_CASES names another file of cases.
+// Compares beam search with what Hugging Face transformers found for the same tables of logits, see
+// tests/golden/beam/README.md. QUIRE_BEAM_CASES names another file of cases.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ using ::testing::Ge;
 constexpr int kVocabulary = 64;
 constexpr float kMasked = -INFINITY;
 
-// One line of a file, by the names of its columns.
+// One line of a file, keyed by the names of its columns.
 struct Case {
   json columns;
   json values;
@@ -36,7 +36,7 @@ struct Case {
   Tokens tokens(const std::string& column) const { return at(column).get<Tokens>(); }
 };
 
-// The logits after the last two of `tokens`, as table_logits in tools/goldens/beam.py computes them.
+// The logits that follow the last two of `tokens`, as table_logits in tools/goldens/beam.py computes them.
 std::vector<double> Logits(const Case& c, const Tokens& tokens) {
   const uint32_t pair = static_cast<uint32_t>(tokens[tokens.size() - 2] * kVocabulary + tokens.back());
   std::vector<double> logits(kVocabulary);
@@ -49,7 +49,7 @@ std::vector<double> Logits(const Case& c, const Tokens& tokens) {
   return logits;
 }
 
-// The `count` most likely tokens, after penalties and masks in the manner of transformers: on the logprobs.
+// The `count` most likely tokens after penalties and masks, which are applied to the logprobs as in transformers.
 std::vector<TokenLogprob> Candidates(const Case& c, const Tokens& prompt, const Tokens& generated, int count) {
   Tokens tokens = prompt;
   tokens.insert(tokens.end(), generated.begin(), generated.end());
@@ -68,7 +68,7 @@ std::vector<TokenLogprob> Candidates(const Case& c, const Tokens& prompt, const 
   return candidates;
 }
 
-// Met when the last two tokens have a certain sum in modular arithmetic.
+// A condition that is met when the last two tokens have a certain sum in modular arithmetic.
 class StopSum : public StopCondition {
  public:
   StopSum(int modulus, int remainder) : modulus_(modulus), remainder_(remainder) {}
@@ -104,7 +104,7 @@ Tokens CommonBeginning(const std::vector<BeamSearch::Hypothesis>& hypotheses) {
   return common;
 }
 
-// Runs the search to its end and checks on the way that what is agreed on stays.
+// Runs the search to its end and checks on the way that agreed tokens never change.
 std::vector<BeamSearch::Hypothesis> Search(const Case& c, BeamSearch* search) {
   const Tokens prompt = c.tokens("prompt");
   std::vector<Tokens> live = {{}};
@@ -155,7 +155,7 @@ void ExpectFound(const Case& c) {
     float sum = 0;
     for (float logprob : found[i].logprobs) sum += logprob;
     const double length = std::pow(tokens.size(), c.at("length_penalty").get<double>());
-    // A penalty of diversity is in the score but not in the logprobs.
+    // The diversity penalty is part of the score but not of the logprobs.
     if (c.at("num_groups") == 1) {
       EXPECT_NEAR(sum / length, score, tolerance) << "hypothesis " << i;
     }

@@ -60,7 +60,7 @@ TEST(BeamSearchTest, AStopTokenFinishesOnlyWhenItsRankIsInsideTheWidth) {
             (Extensions{{1, 3, -0.5}, {0, 3, -3}}));
   EXPECT_THAT(search.Advance(Lists{{{5, -1}, {6, -9}}, {{5, -9}, {6, -9}}}), IsEmpty());
   EXPECT_TRUE(search.is_done());
-  // Had the second stop token counted, [2 9] with score -1.5 would be here.
+  // If the second stop token had counted, [2 9] with score -1.5 would be here.
   EXPECT_THAT(search.Best(),
               ElementsAre(HypothesisIs(Ids{1, kStop}, -0.55, kStopped), HypothesisIs(Ids{2, 3, 5}, -3.5 / 3, kLength)));
 }
@@ -102,7 +102,7 @@ TEST(BeamSearchTest, NeverGoesOnWhileALongerHypothesisCouldBeBetter) {
   BeamSearch may_not = Search(params, 2);
   EXPECT_THAT(AdvanceUntilFull(&may_not), IsEmpty());
 
-  // Without a reward for length sums only fall.
+  // Without a reward for length, sums only fall.
   BeamSearch no_reward = Search(TwoBeams(EarlyStopping::kNever));
   EXPECT_THAT(AdvanceUntilFull(&no_reward), IsEmpty());
 }
@@ -164,7 +164,7 @@ TEST(BeamSearchTest, ASearchWithoutCandidatesIsDone) {
   EXPECT_THAT(search.Best(), IsEmpty());
 }
 
-// Met by a token 7 right after a token 6.
+// A condition that is met by a token 7 right after a token 6.
 class SevenAfterSix : public StopCondition {
  public:
   int num_tokens_needed() const override { return 2; }
@@ -179,13 +179,13 @@ TEST(BeamSearchTest, AStopConditionFinishesLikeAStopToken) {
   BeamSearch search = Search(TwoBeams(EarlyStopping::kWhenFull), 100, &condition);
   search.Advance(Lists{{{7, -1}, {6, -2}, {5, -3}}});
   EXPECT_EQ(search.Advance(Lists{{{7, -2}, {1, -8}}, {{7, -0.5}, {1, -2}}}), (Extensions{{0, 7, -2}, {1, 1, -2}}));
-  // Its second 7 after 6 is outside the width.
+  // The second 7 after a 6 is outside the width.
   EXPECT_EQ(search.Advance(Lists{{{6, -1}, {1, -2}}, {{kStop, -3}, {1, -4}}}), (Extensions{{0, 6, -1}, {0, 1, -2}}));
   EXPECT_THAT(search.Advance(Lists{{{7, -1}, {1, -2}}, {{2, -3}, {1, -4}}}), IsEmpty());
   EXPECT_THAT(search.Best(), ElementsAre(HypothesisIs(Ids{6, 7}, -2.5, kStopped)));
 }
 
-// Met at once.
+// A condition that is always met.
 class Always : public StopCondition {
  public:
   int num_tokens_needed() const override { return 1; }
@@ -225,9 +225,9 @@ TEST(BeamSearchTest, AFinishedHypothesisThatMayBeReturnedHoldsBackAgreement) {
   BeamSearch search = Search({.width = 2, .length_penalty = 1, .early_stopping = EarlyStopping::kNever}, 4);
   search.Advance(Lists{{{1, -1}, {kStop, -2}, {2, -9}}});
   search.Advance(Lists{{{3, -0.1}, {4, -0.2}}, {{3, -9}, {4, -9}}});
-  EXPECT_THAT(search.agreed_tokens(), IsEmpty());  // [9] may be returned yet.
+  EXPECT_THAT(search.agreed_tokens(), IsEmpty());  // [9] may still be returned.
   search.Advance(Lists{{{kStop, -0.1}, {5, -0.2}, {6, -9}}, {{5, -0.2}, {6, -9}}});
-  // [1 3 9] takes the one place; live are [1 3 5] and [1 4 5].
+  // [1 3 9] takes the only place. The live beams are [1 3 5] and [1 4 5].
   EXPECT_THAT(search.agreed_tokens(), ElementsAre(1));
   search.Advance(Lists{{{5, -99}, {6, -99}}, {{5, -99}, {6, -99}}});
   EXPECT_TRUE(search.is_done());
@@ -258,7 +258,7 @@ TEST(BeamSearchTest, AGroupThatIsOverHasNoBeams) {
               ElementsAre(HypothesisIs(Ids{1, kStop}, -1.1, kStopped), HypothesisIs(Ids{2, 4, kStop}, -2.3, kStopped)));
 }
 
-// Groups of two that take the same tokens, as far as the width of 2 goes.
+// Groups of two beams that take the same tokens, as far as their width of 2 allows.
 const BeamParams kTwoByTwo = {.width = 4, .length_penalty = 0, .num_groups = 2, .diversity_penalty = 0.001};
 
 // Two finished hypotheses in each group: [9] with sum -8 and [1 9] with -3.

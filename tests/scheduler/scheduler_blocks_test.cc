@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 constexpr SequenceId kOther{99};
 
-// Notes what the scheduler says about steps.
+// A block manager that records what the scheduler tells it about steps.
 class RecordingBlocks : public PagedBlockManager {
  public:
   RecordingBlocks() : PagedBlockManager({.num_blocks = 4, .block_size = 4, .has_prefix_cache = false}) {}

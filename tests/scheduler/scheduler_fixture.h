@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// The slices of a plan, one word each: "1:5+3*" is row 1, positions 5, 6 and 7, and a sample.
+// The slices of a plan, one word each: "1:5+3*" is row 1, positions 5, 6 and 7, and draws a sample.
 inline std::string Shape(const StepPlan& plan) {
   std::string shape;
   for (const SequenceSlice& slice : plan.slices) {
@@ -30,7 +30,7 @@ inline std::string Shape(const StepPlan& plan) {
 // A scheduler over blocks of 4 tokens, with a shadow worker. Every step checks the block accounting.
 class SchedulerTest : public ::testing::Test {
  protected:
-  // No watermark unless a test asks for one.
+  // There is no watermark unless a test asks for one.
   static SchedulerOptions Options() {
     SchedulerOptions options;
     options.watermark = 0;
@@ -48,7 +48,7 @@ class SchedulerTest : public ::testing::Test {
 
   void NewWorker() { worker_ = std::make_unique<ShadowWorker>(model_, blocks_->num_blocks(), 4, num_rows_); }
 
-  // Tokens 1, 2, ..., every other field at its default.
+  // The prompt is 1, 2, ..., and every other field has its default.
   static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
     Request request;
     request.id = RequestId{id};
@@ -95,7 +95,7 @@ class SchedulerTest : public ::testing::Test {
     return output;
   }
 
-  // One whole step; returns the shape of its plan.
+  // Makes one whole step and returns the shape of its plan.
   std::string Step() {
     const std::string shape = Shape(Plan());
     if (!shape.empty()) output_ = Commit();
@@ -108,7 +108,7 @@ class SchedulerTest : public ::testing::Test {
     EXPECT_EQ(blocks_->counts().used, 0);
   }
 
-  // Tokens of the first sample emitted so far, and what the request would generate alone.
+  // The tokens of the first sample emitted so far, and those that the request would generate alone.
   const std::vector<TokenId>& Emitted(uint64_t id) { return emitted_[RequestId{id}]; }
   std::vector<TokenId> Solo(uint64_t id) { return SoloTokens(model_, requests_[RequestId{id}]); }
 
@@ -117,8 +117,8 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ShadowWorker> worker_;
   int num_rows_ = 0;
-  bool has_prefix_cache_ = false;  // What is recomputed is easier to see without.
-  StepOutput output_;              // Of the last Step().
+  bool has_prefix_cache_ = false;  // Without the cache it is easier to see what is recomputed.
+  StepOutput output_;              // The output of the last Step().
   std::deque<StepPlan> sent_;
   std::map<RequestId, Request> requests_;
   std::map<RequestId, std::vector<TokenId>> emitted_;

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Two plans in flight.
+// A scheduler with two plans in flight.
 class SchedulerPipelineTest : public SchedulerTest {
  protected:
   SchedulerPipelineTest() { model_.stop_percent = 30; }
@@ -22,7 +22,7 @@ class SchedulerPipelineTest : public SchedulerTest {
     return options;
   }
 
-  // Generates a stop token as its `num_tokens`th.
+  // The request generates a stop token as its `num_tokens`th token.
   Request RequestThatStopsAfter(size_t num_tokens) {
     Request request = MakeRequest(1, 3, 5);
     request.stop_token_ids = {ShadowModel::kStopToken};
@@ -64,7 +64,7 @@ TEST_F(SchedulerPipelineTest, StopTokenWastesOneRowAndDropsItsToken) {
   EXPECT_EQ(Shape(Plan()), "0:0+3*");
   EXPECT_EQ(Shape(Plan()), "0:3+1*");
   Commit();
-  EXPECT_EQ(Shape(Plan()), "0:4+1*");  // Wasted: the token at position 4 is a stop token.
+  EXPECT_EQ(Shape(Plan()), "0:4+1*");  // This slice is wasted, because the token at position 4 is a stop token.
   EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kStopToken, true}));
   EXPECT_EQ(blocks_->counts().used, 0);
   EXPECT_EQ(Shape(Plan()), "");
@@ -79,7 +79,7 @@ TEST_F(SchedulerPipelineTest, RowAndBlocksOfAWastedSliceGoToTheNextRequest) {
   Submit(RequestThatStopsAfter(1));
   Submit(2, 5, 1);
   EXPECT_EQ(Shape(Plan()), "0:0+3*");
-  EXPECT_EQ(Shape(Plan()), "0:3+1*");  // Wasted.
+  EXPECT_EQ(Shape(Plan()), "0:3+1*");  // This slice is wasted.
   Commit();
   EXPECT_EQ(Shape(Plan()), "0:0+5*");
   EXPECT_EQ(Commit(), StepOutput());
@@ -122,7 +122,7 @@ TEST_F(SchedulerPipelineTest, RequestWithItsLastTokenInFlightIsPreemptedForNothi
   Submit(1, 4, 1);
   Submit(2, 8, 3);
   EXPECT_EQ(Shape(Plan()), "0:0+4* 1:0+8*");
-  EXPECT_EQ(Shape(Plan()), "1:8+1*");  // With the block of request 1, which needs it no more.
+  EXPECT_EQ(Shape(Plan()), "1:8+1*");  // Request 2 has the block of request 1, which does not need it any more.
   EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Emitted(1), Solo(1));
   EXPECT_EQ(scheduler_->counts().waiting, 0);
@@ -135,7 +135,7 @@ TEST_F(SchedulerPipelineTest, PreemptedRequestWaitsForItsResultsInFlight) {
   Submit(1, 4, 1, /*priority=*/0);
   Submit(2, 8, 3, /*priority=*/1);
   EXPECT_EQ(Shape(Plan()), "0:0+4* 1:0+8*");
-  EXPECT_EQ(Shape(Plan()), "");  // Request 2 gives way although nobody takes its blocks.
+  EXPECT_EQ(Shape(Plan()), "");  // Request 2 is preempted although nobody takes its blocks.
   EXPECT_EQ(scheduler_->counts().preemptions, 1);
   EXPECT_EQ(Shape(Plan()), "");  // Its blocks are free, but its ninth token is not known yet.
   Commit();

@@ -95,7 +95,7 @@ TEST_F(SchedulerPreemptionTest, NothingIsAdmittedInAStepThatPreempted) {
   Submit(3, 4, 1);
   EXPECT_EQ(Step(), "0:8+1*");  // Preempting 2 leaves 2 blocks free, enough for 3.
   EXPECT_EQ(blocks_->counts().free, 2);
-  EXPECT_EQ(Step(), "0:9+1*");  // Nor may it overtake request 2, which needs 3 blocks.
+  EXPECT_EQ(Step(), "0:9+1*");  // Neither may it overtake request 2, which needs 3 blocks.
   EXPECT_EQ(Step(), "0:0+9* 1:0+4*");
 }
 
@@ -126,7 +126,7 @@ TEST_F(SchedulerPreemptionTest, OfEqualsTheLatestSubmittedIsPreempted) {
   Submit(2, 4, 4);
   Submit(3, 4, 4);
   EXPECT_EQ(Step(), "0:0+4* 1:0+4* 2:0+4*");
-  EXPECT_EQ(Step(), "0:4+1*");  // Request 3 makes room for 1, then 2 for itself in vain.
+  EXPECT_EQ(Step(), "0:4+1*");  // Request 3 is preempted for request 1. Request 2 finds no block and is preempted too.
   EXPECT_EQ(scheduler_->counts().preemptions, 2);
   RunToTheEnd();
   for (int id = 1; id <= 3; ++id) EXPECT_EQ(Emitted(id), Solo(id));
@@ -162,8 +162,8 @@ TEST_F(SchedulerPreemptionTest, LastRunningRequestKeepsItsBlocksToTheEnd) {
   EXPECT_EQ(Emitted(1), Solo(1));
 }
 
-// Three of four samples have copied their tail when a beam finds no block: their request goes, but the copies of the
-// plan would still hold its blocks.
+// Three of four samples have copied their last block when the next one finds no free block. Their request is preempted,
+// but the copies of the plan would still hold its blocks.
 TEST_F(SchedulerPreemptionTest, CopiesOfAVictimDoNotKeepItsBlocksFromTheOthers) {
   Make(6);
   Request samples = MakeRequest(1, 1, 2);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Kind = WaitReason::Kind;
 
-// With the prefix cache; blocks of 4 tokens.
+// A scheduler with the prefix cache and blocks of 4 tokens.
 class SchedulerSharingTest : public SchedulerTest {
  protected:
   SchedulerSharingTest() { has_prefix_cache_ = true; }

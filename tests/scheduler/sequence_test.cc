@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// 5 prompt tokens, 3 to generate.
+// A sequence of 5 prompt tokens that generates 3.
 Sequence MakeSequence() {
   Sequence sequence(SequenceId{1}, 0, {1, 2, 3, 4, 5}, 3);
   sequence.EnterRow(RowId{0}, 0);
@@ -76,7 +76,7 @@ TEST(SequenceTest, TableChangeStartsAtTheFirstDifference) {
   EXPECT_EQ(slice.first_changed_block, 2);
   EXPECT_THAT(slice.block_tail, IsEmpty());
   slice.first_position = 6;
-  sequence.FillTableChange({a, c, d}, 4, &slice);  // Copied on write, and one more.
+  sequence.FillTableChange({a, c, d}, 4, &slice);  // One block is copied on write, and one is new.
   EXPECT_EQ(slice.first_changed_block, 1);
   EXPECT_THAT(slice.block_tail, ElementsAre(c, d));
 }

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// A machine whose steps take `fixed_us` and `us_per_token` for each token, give or take `noise` of it.
+// A machine whose steps take `fixed_us`, plus `us_per_token` for each token, with relative noise of up to `noise`.
 struct Machine {
   double fixed_us;
   double us_per_token;
@@ -21,7 +21,8 @@ struct Machine {
   }
 };
 
-// A long prompt beside `num_decodes` decodes: every step takes what the budget allows. Returns the last step's tokens.
+// Runs a long prompt beside `num_decodes` decodes, where every step uses its whole budget. Returns the tokens of the
+// last step.
 int RunPrompt(Machine* machine, int num_decodes, int num_steps, StepBudget* budget) {
   int num_tokens = 0;
   for (int i = 0; i < num_steps; ++i) {

@@ -18,7 +18,7 @@ std::vector<TokenId> Ids(const TokenTree& tree, NodeId node, int skip = 0) {
   return ids;
 }
 
-// Extends `parent` in a step of its own.
+// Extends `parent` in a separate step.
 NodeId Add(TokenTree* tree, NodeId parent, TokenId token) {
   const NodeId node = tree->Extend(parent, {token, -1.0f});
   tree->EndStep();
@@ -49,7 +49,7 @@ TEST(TokenTreeTest, ReleasedListsMakeRoomButNotWhatOthersShare) {
   EXPECT_THAT(Ids(tree, three), ElementsAre(1, 2, 3));
 
   const NodeId four = Add(&tree, one, 4);
-  tree.Release(three);  // And with it 2, but not 1.
+  tree.Release(three);  // This drops 2 as well, but not 1.
   EXPECT_THAT(Ids(tree, four), ElementsAre(1, 4));
   const NodeId five = Add(&tree, four, 5);
   const NodeId six = Add(&tree, five, 6);

@@ -47,7 +47,7 @@ class WaitingQueueTest : public ::testing::Test {
     return order;
   }
 
-  // The next one enters.
+  // Lets the next group enter.
   int Take() {
     int taken = 0;
     queue_->Visit([&](SequenceGroup* group) {
@@ -58,7 +58,7 @@ class WaitingQueueTest : public ::testing::Test {
     return taken;
   }
 
-  std::map<uint64_t, int> cached_tokens_;  // By request.
+  std::map<uint64_t, int> cached_tokens_;  // Keyed by request.
   std::unique_ptr<WaitingQueue> queue_;
   std::vector<std::unique_ptr<SequenceGroup>> groups_;
 };
@@ -154,7 +154,7 @@ TEST_F(WaitingQueueTest, ATenantCannotSaveUpWhileItIsIdle) {
     Take();
     queue_->Charge("busy", 1000);
   }
-  for (int i = 0; i < 4; ++i) Add("late");  // 11 to 14.
+  for (int i = 0; i < 4; ++i) Add("late");  // Requests 11 to 14.
   std::vector<int> taken;
   for (int i = 0; i < 4; ++i) {
     taken.push_back(Take());

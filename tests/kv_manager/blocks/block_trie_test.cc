@@ -49,7 +49,7 @@ TEST(BlockTrieTest, FoundChildAgreesLongest) {
 }
 
 TEST(BlockTrieTest, SearchAmongManySiblingsIsShort) {
-  // Were the tree of the siblings a list, this would compare 10^10 pairs.
+  // If the tree of the siblings were a list, this would compare 10^10 pairs.
   const int num_blocks = 100'000;
   BlockTrie trie(num_blocks, 2);
   const uint32_t root = trie.AddRoot();

@@ -1,4 +1,4 @@
-// What others see of the block manager, and audits of planted mistakes.
+// Tests the views for reports and the audits of the block manager, with planted mistakes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::vector<TokenId> Tokens(int first, int count) {
   return tokens;
 }
 
-// 8 blocks of 4 tokens and 4 host blocks, half of the pool may be pinned; step 1 has begun.
+// A pool of 8 blocks of 4 tokens, half of which may be pinned, and 4 host blocks. Step 1 has begun.
 class PagedBlockManagerLookTest : public ::testing::Test {
  protected:
   PagedBlockManagerLookTest() { blocks_.BeginStep(StepId{1}); }
@@ -39,7 +39,7 @@ class PagedBlockManagerLookTest : public ::testing::Test {
     blocks_.Publish(sequence, tokens, num_tokens);
   }
 
-  // As digits.
+  // The states of all blocks as digits.
   std::string States() const {
     std::string states;
     blocks_.CopyStates(&states);
@@ -126,9 +126,9 @@ TEST_F(PagedBlockManagerLookTest, ACleanAuditFindsNothingAndCountsAll) {
 
 TEST_F(PagedBlockManagerLookTest, EveryPlantedMistakeIsFoundAndRepaired) {
   Compute(kA, Tokens(1, 10));
-  BlockManagerPeer::AddOwners(&blocks_, BlockId{1}, +2);  // Nobody would ever free it.
-  BlockManagerPeer::AddOwners(&blocks_, BlockId{2}, -1);  // It would be handed out twice.
-  BlockManagerPeer::AddOwners(&blocks_, BlockId{6}, +1);  // A free block.
+  BlockManagerPeer::AddOwners(&blocks_, BlockId{1}, +2);  // Nobody would ever free this block.
+  BlockManagerPeer::AddOwners(&blocks_, BlockId{2}, -1);  // This block would be handed out twice.
+  BlockManagerPeer::AddOwners(&blocks_, BlockId{6}, +1);  // This block is free.
   BlockManagerPeer::AddCopies(&blocks_, BlockId{0}, +1);
   BlockManagerPeer::AddHostOwners(&blocks_, BlockId{3}, +1);
   const BlockAudit audit = blocks_.Audit();

@@ -1,4 +1,4 @@
-// Pins in the block manager: what they hold, what they do not stop, and when they end.
+// Tests what pins in the block manager hold, what they do not prevent, and when they end.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr SequenceId kA{1};
 constexpr SequenceId kB{2};
 
-// 8 blocks of 4 tokens, half of which may be pinned; step 1 has begun.
+// A pool of 8 blocks of 4 tokens, half of which may be pinned. Step 1 has begun.
 class PagedBlockManagerPinsTest : public ::testing::Test {
  protected:
   PagedBlockManagerPinsTest() { blocks_.BeginStep(StepId{1}); }

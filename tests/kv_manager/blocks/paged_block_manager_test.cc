@@ -16,7 +16,7 @@ constexpr SequenceId kA{1};
 constexpr SequenceId kB{2};
 constexpr SequenceId kC{3};
 
-// Blocks of 4 tokens; step 1 has begun.
+// The blocks have 4 tokens, and step 1 has begun.
 class PagedBlockManagerTest : public ::testing::Test {
  protected:
   explicit PagedBlockManagerTest(int num_blocks = 8) : blocks_(num_blocks, 4) { blocks_.BeginStep(StepId{1}); }
@@ -26,7 +26,7 @@ class PagedBlockManagerTest : public ::testing::Test {
     return blocks_.Allocate(sequence, first_written, num_tokens, &copies_);
   }
 
-  // The child shares all blocks that the parent has, the last of them as a partial one.
+  // The child shares all blocks of the parent, and the last one is partial.
   void Fork(SequenceId parent, SequenceId child) {
     const int num_slots = static_cast<int>(blocks_.Table(parent).size()) * blocks_.block_size();
     blocks_.Fork(parent, child, std::max(0, num_slots - 1));
@@ -114,7 +114,7 @@ TEST_F(PagedBlockManagerTest, LastOwnerWritesInPlaceEvenWhileTheCopyIsInFlight) 
   ASSERT_TRUE(Allocate(kB, 6, 7));
   EXPECT_EQ(copies_.size(), 1u);
   EXPECT_THAT(blocks_.Table(kB), ElementsAre(BlockId{0}, BlockId{1}));
-  ASSERT_TRUE(Allocate(kA, 7, 8));  // Nor does the destination of a copy look shared.
+  ASSERT_TRUE(Allocate(kA, 7, 8));  // The destination of a copy does not look shared either.
   EXPECT_EQ(copies_.size(), 1u);
 }
 
@@ -138,7 +138,7 @@ TEST_F(PagedBlockManagerTest, FullSharedBlockIsNotCopied) {
 }
 
 TEST_F(PagedBlockManagerTest, SharedBlockWithoutTokensToKeepIsReplacedWithoutACopy) {
-  ASSERT_TRUE(Allocate(kA, 0, 12));  // Room for 12 tokens, 6 of them stored so far.
+  ASSERT_TRUE(Allocate(kA, 0, 12));  // There is room for 12 tokens, and 6 of them are stored so far.
   Fork(kA, kB);
   EXPECT_EQ(blocks_.NumBlocksNeeded(kB, 6, 12), 2);
   ASSERT_TRUE(Allocate(kB, 6, 12));

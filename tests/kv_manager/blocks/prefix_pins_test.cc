@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
-// A pool of 8 blocks of 2 tokens, nobody's but the tree's, and room for 3 pinned ones.
+// A pool of 8 blocks of 2 tokens that only the tree holds, with room for 3 pinned ones.
 class PrefixPinsTest : public ::testing::Test {
  protected:
   void Cache(const Tokens& tokens, const std::string& salt = "") {

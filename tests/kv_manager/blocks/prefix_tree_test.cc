@@ -19,12 +19,13 @@ constexpr BlockId B(uint32_t number) {
   return BlockId{number};
 }
 
-// A pool of 16 blocks of 2 tokens and a tree over it. The blocks of a sequence are taken, cached and held by hand.
+// A pool of 16 blocks of 2 tokens and a tree over it. The tests take, cache and hold the blocks of sequences
+// themselves.
 class PrefixTreeTest : public ::testing::Test {
  protected:
   ~PrefixTreeTest() override { EXPECT_EQ(Integrity(), absl::OkStatus()); }
 
-  // A sequence of whole blocks that was computed anew and cached in `step`: the blocks it holds.
+  // The blocks that a sequence of whole blocks holds after it was computed and cached in `step`.
   std::vector<BlockRef> Compute(const Tokens& tokens, int step, const std::string& salt = "") {
     std::vector<BlockRef> blocks;
     std::optional<BlockId> parent;
