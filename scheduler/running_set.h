@@ -32,7 +32,7 @@ class RunningSet {
   // The group runs from here on. Its rows are taken with TakeRow.
   void Add(SequenceGroup* group);
 
-  // Takes the group out of the set and frees its rows. REQUIRES: the group runs.
+  // Takes the group out of the set and frees its rows. The caller then destroys the group. REQUIRES: the group runs.
   void Remove(SequenceGroup* group);
 
   // Frees the group's rows and changes its state to `state`, but leaves it in groups() until EraseSuspended is called,
