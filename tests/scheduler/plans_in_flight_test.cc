@@ -1,0 +1,61 @@
+#include "scheduler/plans_in_flight.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A slice of one token that samples.
+SliceInFlight SamplingSlice(bool has_candidates) {
+  return {.request = RequestId{1},
+          .sequence = SequenceId{1},
+          .row = RowId{0},
+          .first_position = 0,
+          .num_tokens = 1,
+          .sample = true,
+          .has_candidates = has_candidates,
+          .num_prompt_logprobs = 0};
+}
+
+StepResult SampledResult(StepId step) {
+  SliceResult slice;
+  slice.sampled = true;
+  return {step, {slice}};
+}
+
+TEST(PlansInFlightTest, ResultsAnswerTheOldestPlanFirst) {
+  PlansInFlight plans;
+  plans.Add(StepId{1}).slices.push_back(SamplingSlice(false));
+  plans.Add(StepId{2}).slices.push_back(SamplingSlice(false));
+  EXPECT_THAT(plans.CheckResult(SampledResult(StepId{2})).message(), HasSubstr("step 1 is due"));
+  EXPECT_EQ(plans.CheckResult(SampledResult(StepId{1})), absl::OkStatus());
+  EXPECT_EQ(plans.TakeOldest().step, StepId{1});
+  EXPECT_EQ(plans.CheckResult(SampledResult(StepId{2})), absl::OkStatus());
+  EXPECT_EQ(plans.size(), 1);
+}
+
+TEST(PlansInFlightTest, OnlySlicesOfBeamsMayHaveCandidates) {
+  StepResult result = SampledResult(StepId{1});
+  result.slices[0].candidates = {{7, -1.0f}};
+  PlansInFlight drawing;
+  drawing.Add(StepId{1}).slices.push_back(SamplingSlice(false));
+  EXPECT_THAT(drawing.CheckResult(result).message(), HasSubstr("has 0 candidates, its result has 1"));
+  PlansInFlight beams;
+  beams.Add(StepId{1}).slices.push_back(SamplingSlice(true));
+  EXPECT_EQ(beams.CheckResult(result), absl::OkStatus());
+}
+
+TEST(PlansInFlightTest, NoResultIsDueWithoutAPlan) {
+  PlansInFlight plans;
+  plans.Add(StepId{1}).slices.push_back(SamplingSlice(false));
+  plans.Clear();
+  EXPECT_THAT(plans.CheckResult(SampledResult(StepId{1})).message(), HasSubstr("no plan is in flight"));
+}
+
+}  // namespace
+}  // namespace quire
