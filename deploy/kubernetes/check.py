@@ -390,6 +390,8 @@ def check_scaling(k8s, _programs):
         most = spec.get("maxReplicas", spec.get("maxReplicaCount", 0))
         if not 1 <= least <= most:
             yield scaler, f"{least} to {most} replicas"
+        if workload is not None and "replicas" in workload["spec"]:
+            yield workload, f"replicas is {workload['spec']['replicas']}: every `kubectl apply` would undo {name_of(scaler)}"
 
 
 def check_references(k8s, _programs):

@@ -2,7 +2,9 @@
 
 import copy
 import pathlib
+import shutil
 import sys
+import tempfile
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -119,6 +121,7 @@ MISTAKES = [
     ("scaling", ("HorizontalPodAutoscaler", "quire-workers"), at("spec", "scaleTargetRef", "name", value="workers"),
      "not what can be scaled"),
     ("scaling", ("ScaledObject", "quire-workers"), at("spec", "minReplicaCount", value=0), "0 to 8"),
+    ("scaling", WORKERS, lambda w: w["spec"].update(replicas=8), "would undo HorizontalPodAutoscaler/quire-workers"),
     ("reference", MANAGER, at(*CONTAINER, "image", value="quire-cuda:latest"), "no version"),
     ("reference", ("Service", "quire-manager"), at("metadata", "namespace", value="default"), "no Namespace default"),
 ]
@@ -144,6 +147,21 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(claims, ["quire-model"] * 2)
         paths = [spec["containers"][0]["volumeMounts"][0]["mountPath"] for spec in (worker, loader)]
         self.assertEqual(paths[0], paths[1])
+
+    def test_an_overlay_renames_the_image_of_the_workers_and_of_the_model_loader_alike(self):
+        name = "registry.example/quire-cuda"
+        mapping = f"images:\n  - {{name: quire-cuda, newName: {name}, newTag: '7'}}\n"
+        loader = check.yaml.safe_load((check.HERE / "model-loader/pod.yaml").read_text())
+        with tempfile.TemporaryDirectory() as folder:
+            copied = pathlib.Path(shutil.copytree(check.HERE, f"{folder}/kubernetes"))
+            (copied / "mine").mkdir()
+            for base, where in (("overlays/single-node", WORKERS), ("model-loader", ("Pod", "quire-model-loader"))):
+                (copied / "mine/kustomization.yaml").write_text(f"bases: [../{base}]\n{mapping}")
+                thing = check.Kubernetes(check.render(copied / "mine")).named(*where)
+                spec = thing["spec"] if thing["kind"] == "Pod" else pod(thing)
+                self.assertEqual(spec["containers"][0]["image"], f"{name}:7", base)
+        worker = container(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))
+        self.assertEqual(loader["spec"]["containers"][0]["image"], worker["image"])
 
     def test_every_planted_mistake_is_found(self):
         original = self.overlays["overlays/multi-gpu"]
