@@ -21,7 +21,7 @@ class AlertTest(unittest.TestCase):
     def test_each_points_to_its_runbook_and_has_a_severity(self):
         text = (files.PROMETHEUS / "alerts.yml").read_text()
         for alert, rule in zip(files.alerts(), text.split("- alert: ")[1:]):
-            self.assertIn(f"runbook: docs/operations.md#{alert.lower()}\n", rule)
+            self.assertIn(f"runbook_url: docs/operations.md#{alert.lower()}\n", rule)
             self.assertRegex(rule, r"severity: (page|ticket)\b", alert)
 
     def test_each_fires_in_a_test_and_is_quiet_on_healthy_data(self):
