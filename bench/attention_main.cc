@@ -1,4 +1,4 @@
-// How fast attention over the paged cache is, beside what the memory gives to a plain reader of the same bytes.
+// Measures how fast attention over the paged cache is, compared with a plain read of the same bytes.
 
 #include <cstdint>
 #include <cstdio>
@@ -35,7 +35,7 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-// A model of 0.5 B parameters, and the heads of larger ones.
+// The shape of a model of 0.5 B parameters, and the heads of larger models.
 constexpr AttentionModel kModels[] = {
     {.name = "24/6 heads of 64", .num_layers = 16, .num_heads = 24, .num_kv_heads = 6, .head_dim = 64},
     {.name = "32/4 heads of 128", .num_layers = 8, .num_heads = 32, .num_kv_heads = 4, .head_dim = 128},

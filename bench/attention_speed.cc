@@ -17,13 +17,13 @@
 namespace quire {
 namespace {
 
-// Which blocks the sequences of a step have.
+// The block tables of the sequences in a step.
 struct Tables {
   std::vector<int32_t> starts = {0};
   std::vector<uint32_t> blocks;
 };
 
-// The arrays of a BatchView, but for the block tables.
+// The arrays of a BatchView, except the block tables.
 struct StepArrays {
   std::vector<int32_t> positions, query_starts = {0}, context_lens;
 
@@ -90,7 +90,7 @@ absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* 
   if (pool == nullptr) return absl::ResourceExhaustedError("not enough memory for K and V");
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  std::vector<BFloat16> values(4099);  // A prime: no two units are alike.
+  std::vector<BFloat16> values(4099);  // The size is a prime, so that no two units are alike.
   for (BFloat16& value : values) value = ToBFloat16(normal(random));
   auto* const elements = static_cast<BFloat16*>(pool.get());
   for (size_t i = 0; i < layer_elements * model.num_layers; ++i) elements[i] = values[i % values.size()];
@@ -124,7 +124,7 @@ absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* 
 
   AttentionSpeed speed;
   const double tokens = load.shared_tokens + double(load.num_sequences) * (load.context_tokens - load.shared_tokens);
-  const double seen = load.context_tokens - (load.num_queries - 1) / 2.0;  // Per query, on average.
+  const double seen = load.context_tokens - (load.num_queries - 1) / 2.0;  // Mean number of tokens that a query sees.
   speed.kv_bytes = 2.0 * sizeof(BFloat16) * model.num_layers * model.num_kv_heads * model.head_dim * tokens;
   speed.flop = 4.0 * model.num_layers * row_size * seen * static_cast<double>(step.positions.size());
   run(contiguous);

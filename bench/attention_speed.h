@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// The attention of a model: K and V are bfloat16. Enough layers that their K and V stream from memory.
+// The attention of a model with K and V in bfloat16. It must have enough layers that K and V exceed the caches.
 struct AttentionModel {
   const char* name;
   int num_layers;
@@ -20,28 +20,27 @@ struct AttentionModel {
 // The sequences of a step.
 struct AttentionLoad {
   int num_sequences;
-  int num_queries;     // New tokens of each.
-  int context_tokens;  // Of each, the new ones included.
-  int shared_tokens;   // Of these, the first ones that all have in common.
+  int num_queries;     // New tokens of each sequence.
+  int context_tokens;  // Tokens of each sequence, including the new ones.
+  int shared_tokens;   // The sequences share this many of their first tokens.
 };
 
 struct AttentionSpeed {
-  double kv_bytes = 0;  // Of all layers, shared ones counted once.
-  double flop = 0;      // Of all layers: two products of every query head with every token that it sees.
-  // Of all layers, in seconds (of CPU time with one thread), with blocks in memory in random order and
-  // one after the other.
+  double kv_bytes = 0;  // Bytes of K and V in all layers. Shared ones are counted once.
+  double flop = 0;      // Two products of every query head with every token that it sees, in all layers.
+  // Seconds for all layers, with the blocks in random order and in consecutive order. With one thread this is CPU time.
   Samples scattered;
   Samples contiguous;
-  // Of the same rounds: what the memory gave to a plain reader (GB/s), the time that it would take for kv_bytes in
-  // parts of the scattered time, and scattered over contiguous time.
+  // Values of the same rounds: the bandwidth of a plain read (GB/s), the time in which it would read kv_bytes divided
+  // by the scattered time, and the scattered time divided by the contiguous time.
   Samples bandwidth;
   Samples memory_share;
   Samples scatter_ratio;
 };
 
-// Measures the attention of a step in every layer, paired with a reading of memory, so many times. REQUIRES: the
-// backend and the reader have so many threads; 0: one per core. RESOURCE_EXHAUSTED when there
-// is not enough memory for K and V.
+// Measures the attention of a step in every layer `rounds` times, each time paired with a plain read of memory.
+// REQUIRES: the backend and the reader have this many threads; 0 means one per core. RESOURCE_EXHAUSTED when there is
+// not enough memory for K and V.
 absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* memory, int num_threads,
                                                 const AttentionModel& model, const AttentionLoad& load, int block_size,
                                                 int num_rounds);

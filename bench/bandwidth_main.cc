@@ -1,4 +1,5 @@
-// How fast the machine reads memory: the bound of decoding few sequences, whose steps read every weight once.
+// Measures how fast the machine reads memory. This limits the decoding of few sequences, whose steps read every weight
+// once.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What continuous batching and chunked prefill are worth, and what preemption costs when memory is short: the
-// production scheduler over a trace, with a simulated worker.
+// Measures the benefit of continuous batching and chunked prefill, and the cost of preemption when memory is short. It
+// runs the production scheduler over a trace with a simulated worker.
 
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "base/status.h"
 #include "bench/bench_main.h"
-#include "client/load/request_lengths.h"
+#include "bench/conversations.h"
 #include "bench/serving_sim.h"
 
 ABSL_FLAG(
@@ -32,9 +32,11 @@ struct SimulatedWorker {
   StepTime time;
 };
 constexpr SimulatedWorker kWorkers[] = {
-    // What bench/step_time says of the bundled model on one core.
+    // bench/step_time measured these values for the bundled model on one core.
     {"CPU, bundled model", {12, 30, 0.07, 10}},
-    // Not measured here: reading the weights takes most of a step, tokens are cheap. About a 13 B model on one GPU.
+    // These values are not measured. They resemble a 13 B model on one GPU: reading the weights takes most of a step,
+    // and
+    // tokens are cheap.
     {"GPU-like, assumed", {20'000, 100, 0.05, 100}},
 };
 
@@ -100,7 +102,7 @@ void CompareModes(const std::vector<RequestLengths>& requests, const SimulatedWo
   }
 }
 
-// A pool of 30 % of what the rows would hold, at 95 % of what can be served with it.
+// The pool has 30 % of the blocks that all rows could hold. The load is 95 % of what that pool can serve.
 void Storm(const std::vector<RequestLengths>& requests, const SimulatedWorker& worker) {
   ServingSimOptions options = MakeOptions(kModes[0], worker.time);
   options.num_blocks = options.scheduler.max_sequences * kMaxContextTokens / kBlockSize;

@@ -18,7 +18,7 @@ int BenchMain(const ProgramFlags& flags, int argc, char** argv, absl::FunctionRe
     std::fputs((*text)->c_str(), stdout);
     return 0;
   }
-  // A table grows while one watches it, through a pipe too.
+  // Lines are printed at once, so that people can watch the table grow even through a pipe.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const absl::Status status = run();
   if (status.ok()) return 0;

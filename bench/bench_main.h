@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// The main() of a benchmark: reads the flags, answers --help, runs. Returns the exit code: 0, 2 for a wrong command
-// line or when `run` fails with INVALID_ARGUMENT, 1 when it fails otherwise.
+// The main() of a benchmark: reads the flags, answers --help and calls `run`. Returns the exit code: 0 for success, 2
+// when the command line is wrong or `run` fails with INVALID_ARGUMENT, 1 for other errors.
 int BenchMain(const ProgramFlags& flags, int argc, char** argv, absl::FunctionRef<absl::Status()> run);
 
 }  // namespace quire

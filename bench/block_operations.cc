@@ -15,7 +15,7 @@ namespace {
 
 const std::string kNoSalt;
 
-// One pool from empty through full to evicting.
+// Takes one pool from empty to full and then to eviction.
 class Round {
  public:
   explicit Round(const BlockOperationsOptions& options)

@@ -6,25 +6,25 @@
 namespace quire {
 
 struct BlockOperationsOptions {
-  int num_sequences = 256;    // That hold the pool.
-  int context_tokens = 4096;  // Of each.
+  int num_sequences = 256;    // The sequences that fill the pool.
+  int context_tokens = 4096;  // Length of each sequence.
   int block_size = 16;
   int num_rounds = 5;
 };
 
-// What PagedBlockManager takes for one operation, in seconds of CPU time; a sample is the mean of one round.
+// The cost of one operation of PagedBlockManager, in seconds of CPU time. A sample is the mean of one round.
 struct BlockOperations {
-  Samples allocate_block;  // A sequence grows by a block, as in a decode step that begins one.
-  Samples fork;            // Of a sequence of context_tokens tokens.
-  Samples free_fork;       // The same dropped again: no block becomes free.
+  Samples allocate_block;  // A sequence grows by a block, as in a decode step.
+  Samples fork;            // A sequence of context_tokens tokens is forked.
+  Samples free_fork;       // The fork is freed again; no block becomes free.
   Samples publish_block;   // A full block enters the prefix cache.
-  Samples find_hit;        // A prompt of context_tokens tokens which is cached but for its last block.
-  Samples find_miss;       // One that differs from all in its first token.
-  Samples adopt;           // The cached prompt's blocks become a sequence's.
-  Samples free_last;       // The last owner of context_tokens tokens goes; the cache keeps the blocks.
-  Samples copy_states;     // The states of all blocks, for those who look on: the step loop waits for it.
-  Samples audit;           // All references are counted anew, and compared.
-  Samples evict_block;     // A sequence grows by a block that must be evicted first.
+  Samples find_hit;        // Finds a prompt of context_tokens tokens, all cached except the last block.
+  Samples find_miss;       // Looks for a prompt with an unknown first token.
+  Samples adopt;           // A sequence adopts the blocks of a cached prompt.
+  Samples free_last;       // The last owner of context_tokens tokens is freed; the cache keeps the blocks.
+  Samples copy_states;     // Copies the states of all blocks for watchers, while the step loop waits.
+  Samples audit;           // Recounts and compares all references.
+  Samples evict_block;     // A sequence grows by a block that has to be evicted first.
 };
 
 BlockOperations MeasureBlockOperations(const BlockOperationsOptions& options);

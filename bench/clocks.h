@@ -3,13 +3,13 @@
 
 namespace quire {
 
-// CPU time of this thread: other work on the machine disturbs it less than the time on the wall.
+// The CPU time of this thread. Other work on the machine disturbs it less than wall-clock time.
 double ThreadCpuSeconds();
 
 // The steady clock.
 double WallSeconds();
 
-// The clock for what runs on so many threads: CPU time of one, which works in the calling thread.
+// The clock for work on this many threads. A single one works in the calling thread and is measured in CPU time.
 inline double SecondsOf(int num_threads) {
   return num_threads == 1 ? ThreadCpuSeconds() : WallSeconds();
 }

@@ -102,7 +102,7 @@ void ContiguousBlockManager::Fork(SequenceId parent, SequenceId child, int num_t
   holdings_.emplace(child, std::move(holding));
 }
 
-// A beam that dies leaves its run to the request's next one.
+// A beam that dies leaves its run to the request's next beam.
 void ContiguousBlockManager::Free(SequenceId sequence) {
   const auto it = holdings_.find(sequence);
   if (it == holdings_.end()) return;

@@ -6,8 +6,8 @@
 
 namespace quire {
 
-// What the flag --cpu-kernels of a program that links this says; the best set of the machine by default.
-// INVALID_ARGUMENT when the machine does not have it.
+// Returns the set of kernels that the flag --cpu-kernels selects, by default the best one for this machine. Linking
+// this file adds the flag to a program. INVALID_ARGUMENT when the machine cannot run the set.
 absl::StatusOr<cpu::Isa> CpuKernelsFlag();
 
 }  // namespace quire

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "bench/clocks.h"
 #include "bench/memory_reader.h"
 #include "client/load/random.h"
-#include "bench/clocks.h"
 #include "client/load/samples.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/kernel_table.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kReads = 3;
 
-// Small whole numbers: exact in every type.
+// The values are small whole numbers, which are exact in every type.
 std::vector<char> RandomValues(size_t count, DataType type) {
   BenchRandom random(1);
   std::vector<char> bytes(count * SizeOf(type));
@@ -72,8 +72,8 @@ void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, c
   backend->Linear({.x = x, .w = &w, .bias = nullptr, .residual = nullptr, .y = y, .num_tokens = num_tokens});
 }
 
-// GFLOP/s of the kernel alone on all threads at once. All rows of x are one row, and all of y, so that they stay in the
-// first-level cache; a panel stays in the second.
+// Measures the GFLOP/s of the kernel alone on all threads at once. All rows of x are the same row, and so are those of
+// y, so that they stay in the first-level cache. A panel stays in the second-level cache.
 double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
   constexpr int kCols = 2048, kRows = 768, kCalls = 4;
   const cpu::KernelTable& kernels = cpu::KernelsFor(isa);
@@ -103,7 +103,7 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
   return 2e-9 * kCols * kRows * cpu::kPanelColumns * num_threads * kCalls / median;
 }
 
-// All numbers of tokens by one shape; the bandwidth is still to come.
+// Measures one shape with every number of tokens. The caller adds the bandwidth.
 std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, const GemmShape& shape) {
   const auto backend = cpu::MakeCpuBackend(options.num_threads, isa);
   const double bytes = static_cast<double>(shape.rows) * shape.cols * static_cast<double>(SizeOf(options.type));

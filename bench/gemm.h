@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// A matrix of a model, [rows, cols] in all; of a gated one, half of the rows are the gate's.
+// A matrix of a model. [rows, cols]; in a gated one, half of the rows belong to the gate.
 struct GemmShape {
   const char* name;
   int rows;
@@ -21,21 +21,23 @@ struct GemmShape {
   bool is_gated = false;
 };
 
-// The matrices of m500 (0.5 B parameters: 1536 wide, 24 heads and 6 KV heads of 64, MLP of 4096, 32000 tokens) or of
-// s15m (15 M: 288, 6 and 6 of 48, 768, 32000). INVALID_ARGUMENT for other names.
+// Returns the matrices of m500 (0.5 B parameters: 1536 wide, 24 heads and 6 KV heads of 64, MLP of 4096, 32000 tokens)
+// or of s15m (15 M: 288, 6 and 6 of 48, 768, 32000). INVALID_ARGUMENT for other names.
 absl::StatusOr<std::vector<GemmShape>> GemmShapes(const std::string& model);
 
 struct GemmOptions {
-  int num_threads;  // 0: one per core. The times of one are CPU time, which other work disturbs less.
-  DataType type;    // Of the weights.
+  int num_threads;  // 0 means one per core. With one thread, times are CPU time, which is less noisy.
+  DataType type;    // The type of the weights.
   std::vector<int> num_tokens;
-  int64_t matrix_bytes;  // Of all copies of a matrix, which take turns, and half of the plain read: more than the
-                         // caches hold.
-  double seconds;        // For each cell.
+  // Bytes of all copies of a matrix together, which must exceed the caches. The copies are used in turns. A plain read
+  // covers twice as many bytes.
+  int64_t matrix_bytes;
+  double seconds;  // Measuring time of each cell.
 };
 
-// One shape by so many tokens. The limit is what both bounds allow: every weight read once at the bandwidth, all
-// products at the rate of the same kernel when its operands are in the nearest caches.
+// The multiplication of one shape by a number of tokens. The limit follows from two bounds: every weight is read once
+// at the memory's bandwidth, and all products are computed at the rate that the kernel has with operands in the nearest
+// caches.
 struct GemmSpeed {
   cpu::Isa isa;
   GemmShape shape;
@@ -43,12 +45,12 @@ struct GemmSpeed {
   double median_us;
   double gflops;         // GFLOP/s.
   double weight_gbytes;  // GB/s.
-  double read_gbytes;    // What a plain read had before and after, on average.
+  double read_gbytes;    // Mean bandwidth of a plain read before and after, in GB/s.
   double peak_gflops;
   double limit_us;
 };
 
-// Calls `report` for every cell.
+// Measures all cells and calls `report` for each.
 absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>& isas,
                          const std::vector<GemmShape>& shapes, absl::FunctionRef<void(const GemmSpeed&)> report);
 

@@ -1,4 +1,5 @@
-// How fast the CPU kernels multiply by the matrices of a model, against what memory and multipliers allow.
+// Measures how fast the CPU kernels multiply by the matrices of a model, compared with the limits of memory and
+// arithmetic.
 
 #include <algorithm>
 #include <cstdint>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "client/load/random.h"
 #include "bench/clocks.h"
+#include "client/load/random.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/half_float.h"
 #include "worker/block_storage.h"
@@ -18,9 +18,9 @@ namespace quire {
 namespace {
 
 constexpr int kBlockSize = 16;
-constexpr int kWarmUpSteps = 4;  // The second of a shape is recorded.
+constexpr int kWarmUpSteps = 4;  // The second step of a shape is recorded.
 
-// Hands out matrices that all lie in the same memory: as much as the largest needs.
+// Hands out matrices that share the memory of the largest one.
 class MadeUpWeights {
  public:
   MadeUpWeights(const ModelConfig& config, Backend* backend) : config_(config), backend_(backend) {
@@ -80,7 +80,7 @@ class MadeUpWeights {
   std::vector<BFloat16> values_;
 };
 
-// Step `step` of sequences that begin with `context_tokens`, whose K and V are what the pool happens to hold.
+// Makes step `step` of sequences that begin with `context_tokens` tokens. Their K and V are whatever the pool holds.
 v1::StepPlan DecodeStep(const GpuStepOptions& options, int step, int blocks_per_sequence) {
   v1::StepPlan plan;
   plan.set_step(step);

@@ -1,5 +1,5 @@
-// How long a decode step of a model of 8 B parameters takes on a GPU, against the time in which the GPU's memory can be
-// read: layers launched or repeated, steps one by one or two under way.
+// Measures a decode step of a model of 8 B parameters on a GPU, compared with the time in which the GPU can read its
+// memory. Layers are launched or repeated as graphs, and steps run one by one or overlap.
 
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +26,7 @@ ABSL_FLAG(std::string, json, "", "File for the figures; empty: none.");
 namespace quire {
 namespace {
 
-// Whether layers are repeated, and steps overlap.
+// The variants: whether layers are repeated and whether steps overlap.
 constexpr std::pair<bool, bool> kModes[] = {{false, false}, {true, false}, {true, true}};
 constexpr size_t kCopyBytes = size_t{1} << 30;
 

@@ -23,19 +23,19 @@ struct LocalWorkerOptions {
   DataType kv_type = DataType::kFloat32;
 };
 
-// The real executor with a real model in this process: plans through the messages of the wire, but no network.
+// The real executor with a real model in this process. Plans go through the wire's messages but not through a network.
 class LocalWorker {
  public:
-  // With a backend of one thread, so that its CPU time is the time of a step.
+  // The backend has one thread, so that the CPU time is the time of a step.
   static absl::StatusOr<std::unique_ptr<LocalWorker>> Create(const LocalWorkerOptions& options);
   static absl::StatusOr<std::unique_ptr<LocalWorker>> Create(const LocalWorkerOptions& options,
                                                              std::unique_ptr<Backend> backend);
 
-  // The executor's time: of this thread's CPU, and on the wall. Both may be null.
+  // Runs the plan. The executor's CPU time and wall-clock time are stored in the last arguments, which may be null.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan, double* cpu_seconds = nullptr,
                                      double* wall_seconds = nullptr);
 
-  // A new session: the next plan is step 1.
+  // Begins a new session: the next plan is step 1.
   void Reset() { executor_->Reset(); }
 
   const ModelConfig& config() const { return model_->config; }

@@ -15,8 +15,8 @@ namespace {
 
 std::atomic<uint64_t> sink;
 
-// Several places at once: one stream alone leaves the core waiting for each line. Independent sums, so that the loop
-// becomes wide loads.
+// Reads from several places at once, because with a single stream the core would wait for each line. The sums are
+// independent of each other, so that the compiler uses wide loads.
 [[gnu::target_clones("avx512f", "avx2", "default")]] void Read(const uint64_t* data, size_t count) {
   constexpr size_t kStreams = 8;
   constexpr size_t kUnroll = 64;

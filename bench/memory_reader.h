@@ -9,15 +9,15 @@
 
 namespace quire {
 
-// Memory that threads read once, each its share from several places at a time: the bandwidth that a kernel can be held
-// against.
+// Measures the memory bandwidth that a kernel can be compared with. Each thread reads its share of a buffer once, from
+// several places at a time.
 class MemoryReader {
  public:
-  // `num_threads` 0: one per core. RESOURCE_EXHAUSTED when there is not enough memory.
+  // With `num_threads` 0 there is a thread per core. RESOURCE_EXHAUSTED when there is not enough memory.
   static absl::StatusOr<std::unique_ptr<MemoryReader>> Create(int num_threads, size_t bytes);
   ~MemoryReader();
 
-  // Of one pass over all, in GB/s; of CPU time with one thread.
+  // Reads everything once and returns the bandwidth in GB/s. With one thread it is measured in CPU time.
   double ReadOnce();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxWaiting = 64;
 
-// A step of the simulated worker: only the proportion matters here.
+// The time of a step of the simulated worker. Only the proportions matter here.
 constexpr StepTime kStepTime = {.base_us = 10'000, .per_token_us = 40};
 
 Request MakeRequest(const RequestLengths& lengths, int index) {
@@ -36,7 +36,7 @@ SchedulerOptions MakeSchedulerOptions(const WasteOptions& options) {
   return scheduler;
 }
 
-// A run of all requests, one of MeasureWaste.
+// One simulation of all requests, for MeasureWaste.
 class WasteRun {
  public:
   WasteRun(const std::vector<RequestLengths>& requests, const WasteOptions& options)
@@ -104,7 +104,7 @@ class WasteRun {
       of_slices += allocated;
     }
     const int64_t allocated = NumAllocated();
-    // What has entered and had no slice yet will fill at least its prompt.
+    // A sequence that has entered but had no slice yet will fill at least its prompt.
     const int64_t later = filled_in_the_end - live + (allocated - of_slices);
     const double seconds = kStepTime.Seconds(WorkOf(plan));
     seconds_ += seconds;
@@ -132,16 +132,16 @@ class WasteRun {
 
   const std::vector<RequestLengths>& requests_;
   const WasteOptions options_;
-  std::unique_ptr<ContiguousBlockManager> contiguous_;  // One of the two.
+  std::unique_ptr<ContiguousBlockManager> contiguous_;  // Only one of the two managers is used.
   std::unique_ptr<PagedBlockManager> paged_;
   BlockManager* const blocks_;
   Scheduler scheduler_;
   NullWorker worker_;
-  std::vector<SequenceId> rows_;  // Who runs there.
+  std::vector<SequenceId> rows_;  // [rows]: the sequence that runs there.
   size_t num_submitted_ = 0;
   size_t num_finished_ = 0;
-  double seconds_ = 0;  // That count.
-  SlotUse use_;         // Times seconds_, in slots.
+  double seconds_ = 0;  // The measured time.
+  SlotUse use_;         // In slots, weighted by time.
 };
 
 }  // namespace
@@ -157,7 +157,8 @@ double MeasureSharing(const std::vector<RequestLengths>& requests, Sharing shari
   options.max_sequences = 256;
   options.max_waiting_requests = static_cast<int>(requests.size());
   options.max_context_tokens = 1 << 20;
-  options.max_tokens_per_step = options.max_chunk_tokens = 1 << 20;  // Prompts are computed in the step they enter.
+  options.max_tokens_per_step = options.max_chunk_tokens =
+      1 << 20;  // A prompt is computed in the step in which it enters.
   Scheduler scheduler(options, &blocks);
   NullWorker worker;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -1,4 +1,4 @@
-// How much of the KV memory holds tokens: paged, and with the contiguous reservations of before. And how much of it
+// Measures how much of the KV memory holds tokens, with paging and with contiguous reservations, and how much memory
 // the sequences of one request save by sharing.
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include "absl/flags/flag.h"
 #include "base/status.h"
 #include "bench/bench_main.h"
+#include "bench/conversations.h"
 #include "bench/memory_waste.h"
-#include "client/load/request_lengths.h"
 
 ABSL_FLAG(
     std::string, trace, "../shared/traces/azure_conv.csv",

@@ -10,10 +10,10 @@
 
 namespace quire {
 
-// A worker that computes nothing. A slice that samples draws a token by counting, so no two requests generate the same
-// text. Rows of a beam search get the candidates of a synthetic model: the probability of rank k is p * (1 - p)^(k - 1)
-// with p drawn anew for every row and step, uniformly from [0.1, 1). So the likeliest token has 0.55 on average, and
-// most steps have one clear favourite while some have many, as with language models.
+// A worker that computes nothing. Sampled tokens are taken from a counter, so no two requests generate the same text.
+// Rows of a beam search get the candidates of a synthetic model: rank k has the probability p * (1 - p)^(k - 1), and p
+// is drawn uniformly from [0.1, 1) for every row and step. The likeliest token has 0.55 on average. As in language
+// models, most steps have one clear favourite and some have many.
 class NullWorker {
  public:
   static constexpr int kVocabSize = 1 << 30;
@@ -24,7 +24,7 @@ class NullWorker {
   std::vector<TokenLogprob> DrawCandidates(int count);
   TokenId NextToken() { return static_cast<TokenId>(num_drawn_++ % kVocabSize); }
 
-  std::vector<int> num_candidates_;  // By row.
+  std::vector<int> num_candidates_;  // [rows of the step]
   uint64_t num_drawn_ = 0;
   BenchRandom random_{1};
 };

@@ -6,13 +6,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "bench/clocks.h"
+#include "bench/prompts.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 
 CacheFootprint MeasureFootprint(const std::vector<TracedPrompt>& prompts, int block_size) {
   CacheFootprint footprint;
-  absl::flat_hash_map<int, int> cached;  // By chunk: tokens of its full blocks, counted from the prompt's first.
+  absl::flat_hash_map<int, int> cached;  // By chunk: the end of its full blocks, in tokens from the prompt's beginning.
   for (const TracedPrompt& prompt : prompts) {
     int num_cached = 0;
     for (size_t i = 0; i < prompt.chunks.size(); ++i) {

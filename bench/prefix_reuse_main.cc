@@ -1,4 +1,5 @@
-// What share of prompt tokens the prefix cache has already, over the size of the pool, and how long it takes to ask.
+// Measures which share of the prompt tokens the prefix cache holds for pools of several sizes, and how long a lookup
+// takes.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include "base/status.h"
 #include "bench/bench_main.h"
 #include "bench/prefix_reuse.h"
-#include "client/load/prompt_trace.h"
+#include "bench/prompts.h"
 
 ABSL_FLAG(std::string, trace, "../shared/traces/mooncake_conversation.jsonl",
           "Mooncake trace (lines with input_length and hash_ids of 512 tokens). Without the file prompts are drawn.");
@@ -28,9 +29,9 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-void PrintReuse(const PromptTrace& trace, const CacheFootprint& footprint, double share, int block_size) {
+void PrintReuse(const Prompts& trace, const CacheFootprint& footprint, double share, int block_size) {
   const int num_blocks = std::max(1, static_cast<int>(share * static_cast<double>(footprint.num_blocks)));
-  // At 100 % there is room for the unfinished last block of a prompt, too.
+  // At 100 % the pool also has room for the partial last block of a prompt.
   const PrefixReuse reuse = MeasurePrefixReuse(trace.prompts, num_blocks + (share >= 1), block_size);
   const double hit_rate = static_cast<double>(reuse.num_hit_tokens) / static_cast<double>(footprint.num_tokens);
   const double of_infinite =
@@ -50,7 +51,7 @@ absl::Status Run() {
   if (TracedPrompt::kChunkTokens % block_size != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--block-size is ", block_size, ", it must divide 512"));
   }
-  QUIRE_ASSIGN_OR_RETURN(const PromptTrace trace, LoadPrompts(absl::GetFlag(FLAGS_trace), num_prompts));
+  QUIRE_ASSIGN_OR_RETURN(const Prompts trace, LoadPrompts(absl::GetFlag(FLAGS_trace), num_prompts));
   const CacheFootprint footprint = MeasureFootprint(trace.prompts, block_size);
   std::printf(
       "%zu prompts (%s), %lld tokens, one after the other.\n"

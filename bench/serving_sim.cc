@@ -81,7 +81,7 @@ class ServingSim {
   PagedBlockManager blocks_;
   Scheduler scheduler_;
   NullWorker worker_;
-  std::vector<double> last_token_s_;  // By request; negative before the first.
+  std::vector<double> last_token_s_;  // [requests]; negative before the first token.
   size_t num_arrived_ = 0;
   double now_s_ = 0;
   ServingReport report_;

@@ -4,47 +4,47 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/step_time.h"
 #include "client/load/request_lengths.h"
 #include "client/load/samples.h"
-#include "bench/step_time.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {
 
 struct ServingSimOptions {
-  SchedulerOptions scheduler;  // max_waiting_requests is made large enough.
+  SchedulerOptions scheduler;  // The simulation sets max_waiting_requests.
   int num_blocks = 8192;
   int block_size = 16;
   int num_host_blocks = 0;
   StepTime step_time;
 };
 
-// What callers saw, in simulated time.
+// The results that callers saw, in simulated time.
 struct ServingReport {
   int64_t num_finished = 0;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
-  double seconds = 0;           // From the first arrival to the last token.
-  Samples first_token_s;        // From arrival.
-  Samples token_gaps_s;         // Between tokens of one request.
-  double mean_used_blocks = 0;  // Over time.
+  double seconds = 0;           // Time from the first arrival to the last token.
+  Samples first_token_s;        // Time from arrival to the first token.
+  Samples token_gaps_s;         // Time between tokens of one request.
+  double mean_used_blocks = 0;  // Mean over time.
   int most_used_blocks = 0;
   SchedulerCounts counts;
 
   double output_tokens_per_s() const { return static_cast<double>(output_tokens) / seconds; }
   double requests_per_s() const { return static_cast<double>(num_finished) / seconds; }
-  // Computed more than once, of those that had to be.
+  // Tokens that were computed again after a preemption, as a share of all tokens that had to be computed.
   double recomputed_share() const {
     return static_cast<double>(counts.recomputed_tokens) / static_cast<double>(prompt_tokens + output_tokens);
   }
 };
 
-// The production scheduler and block manager, prefix cache on, with a worker that computes nothing and takes its time.
-// Runs until every request has ended. Steps run one after the other; a request is seen by the first plan after its
-// arrival.
+// Runs the production scheduler and block manager with the prefix cache and a worker that computes nothing but takes
+// the simulated time. Returns when every request has ended. Steps run one after the other. The first plan after a
+// request's arrival sees it.
 ServingReport SimulateServing(const std::vector<RequestLengths>& requests, const ServingSimOptions& options);
 
-// The same lengths arriving at `requests_per_s` on average, in the proportions of their gaps; all at once when it is 0.
+// Returns the same lengths with arrival times scaled to `requests_per_s` on average. With 0 all arrive at once.
 std::vector<RequestLengths> AtRate(std::vector<RequestLengths> requests, double requests_per_s);
 
 }  // namespace quire

@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 constexpr int kWarmUpSteps = 20;
-constexpr int kMaxEntrySteps = 50;  // Until all run.
+constexpr int kMaxEntrySteps = 50;  // The limit of steps until all sequences run.
 
 int MaxTokens(const StepOverheadOptions& options) {
   return kMaxEntrySteps + kWarmUpSteps + options.num_steps + 1;
@@ -34,7 +34,7 @@ SchedulerOptions MakeSchedulerOptions(const StepOverheadOptions& options) {
   return scheduler;
 }
 
-// No two prompts begin alike, and they do not all reach the end of a block in the same step.
+// No two prompts have the same beginning, and they do not all reach the end of a block in the same step.
 Request MakeRequest(const StepOverheadOptions& options, int index) {
   Request request;
   request.id = RequestId{static_cast<uint64_t>(index + 1)};
@@ -68,7 +68,7 @@ class Session {
     }
   }
 
-  // One step; returns how many sequences have drawn a token.
+  // Runs one step. Returns how many sequences have drawn a token.
   int Step(StepOverhead* times) {
     const double start = ThreadCpuSeconds();
     const StepPlan plan = scheduler_.Plan();

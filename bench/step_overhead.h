@@ -6,22 +6,22 @@
 namespace quire {
 
 struct StepOverheadOptions {
-  int num_sequences = 256;    // That run, all decoding.
-  int context_tokens = 4096;  // Of each when the measuring begins.
+  int num_sequences = 256;    // Running sequences, which all decode.
+  int context_tokens = 4096;  // Length of each when the measurement begins.
   int block_size = 16;
-  int num_steps = 1000;  // Measured ones.
+  int num_steps = 1000;  // Number of measured steps.
 };
 
-// What one step costs the manager, in seconds of CPU time.
+// The cost of one step for the manager, in seconds of CPU time.
 struct StepOverhead {
   Samples plan;
   Samples commit;
   Samples plan_and_commit;
-  Samples encode;  // A plan to its message and its bytes.
-  Samples decode;  // The bytes of an answer to a checked StepResult.
+  Samples encode;  // From a plan to its message and its bytes.
+  Samples decode;  // From the bytes of an answer to a checked StepResult.
 };
 
-// Decode steps of so many sequences, the prefix cache on, in a pool that they fill.
+// Measures decode steps of this many sequences that fill the pool. The prefix cache is on.
 StepOverhead MeasureStepOverhead(const StepOverheadOptions& options);
 
 }  // namespace quire

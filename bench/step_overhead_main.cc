@@ -1,5 +1,5 @@
-// What the manager costs per step: Plan, Commit, encoding and decoding, over the number of running sequences; and the
-// operations of the block manager one by one.
+// Measures the manager's cost per step (Plan, Commit, encoding and decoding) for several numbers of running sequences,
+// and the cost of each operation of the block manager.
 
 #include <cstdint>
 #include <cstdio>

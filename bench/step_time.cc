@@ -14,7 +14,7 @@ std::array<double, kNumTerms> Terms(const StepWork& work) {
   return {1, work.tokens, work.context_tokens};
 }
 
-// Gauss with pivots on the normal equations, every step weighed by 1 / seconds.
+// Solves the normal equations by Gaussian elimination with pivots. Every step has the weight 1 / seconds.
 StepTime Fit(const std::vector<TimedStep>& steps) {
   std::array<std::array<double, kNumTerms + 1>, kNumTerms> rows = {};
   for (const TimedStep& step : steps) {

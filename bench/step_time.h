@@ -7,16 +7,16 @@
 
 namespace quire {
 
-// What a step has to do.
+// The work of a step.
 struct StepWork {
   double tokens = 0;
-  double context_tokens = 0;  // Positions that the tokens attend to, summed over the tokens.
+  double context_tokens = 0;  // The sum over the tokens of the positions that each attends to.
   double swapped_blocks = 0;
 };
 
 StepWork WorkOf(const StepPlan& plan);
 
-// How long a simulated worker takes for a step.
+// A model of the time that a worker needs for a step.
 struct StepTime {
   double base_us = 0;
   double per_token_us = 0;
@@ -34,8 +34,9 @@ struct TimedStep {
   double seconds = 0;
 };
 
-// Least squares of the relative errors, a second time without the tenth of the steps that the first fit explains
-// worst: something else ran on the machine. The time of a swap is not fitted. REQUIRES: steps of different work.
+// Fits the model by least squares of the relative errors. A second fit leaves out the tenth of the steps that the first
+// fit explains worst, because something else ran on the machine then. The time of a swap is not fitted. REQUIRES: steps
+// of different work.
 StepTime FitStepTime(const std::vector<TimedStep>& steps);
 
 }  // namespace quire

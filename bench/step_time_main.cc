@@ -1,5 +1,5 @@
-// How long a step of the real CPU worker takes, as a function of its tokens and their context: the constants of the
-// simulated worker in `batching`.
+// Measures how long a step of the real CPU worker takes, as a function of its tokens and their context. The result is
+// the constants of the simulated worker in `batching`.
 
 #include <cmath>
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "bench/bench_main.h"
+#include "bench/conversations.h"
 #include "bench/local_worker.h"
 #include "bench/step_time.h"
-#include "client/load/request_lengths.h"
 #include "client/load/samples.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "scheduler/scheduler.h"
@@ -33,7 +33,7 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-// Appends one session with so many sequences at the same time.
+// Appends one session with this many sequences at the same time.
 absl::Status TimeSteps(LocalWorker* worker, const LocalWorkerOptions& options, int max_sequences, int num_requests,
                        std::vector<TimedStep>* steps) {
   worker->Reset();

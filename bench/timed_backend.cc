@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// Adds the time from its making to its end.
+// Adds the time from its construction to its destruction.
 class Timer {
  public:
   Timer(Kernel kernel, KernelSeconds* seconds) : sum_(&(*seconds)[static_cast<int>(kernel)]), start_(WallSeconds()) {}

@@ -8,22 +8,22 @@
 
 namespace quire {
 
-// What the steps of a model spend their time on.
+// The operations on which the steps of a model spend their time.
 enum class Kernel { kLinear, kGatedLinear, kAttention, kRopeAppend, kRmsNorm, kSample, kOther };
 inline constexpr int kNumKernels = 7;
 const char* Name(Kernel kernel);
 
-using KernelSeconds = std::array<double, kNumKernels>;  // By Kernel.
+using KernelSeconds = std::array<double, kNumKernels>;  // [Kernel], in seconds.
 
 double Sum(const KernelSeconds& seconds);
 
-// Another backend, and how long its operations took on the clock on the wall: two reads of the clock each, some 50 ns.
-// REQUIRES: the operations of the other one are finished when they return, as they are on the CPU.
+// Passes all operations to another backend and measures their wall-clock time. Each operation reads the clock twice,
+// which takes about 50 ns. REQUIRES: an operation of the other backend is finished when it returns, as on the CPU.
 class TimedBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  // Since the last call.
+  // Returns the times since the last call.
   KernelSeconds TakeSeconds() { return std::exchange(seconds_, KernelSeconds{}); }
 
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;

@@ -21,7 +21,7 @@ int NumRows(const WorkerSpeedOptions& options) {
   return std::max(options.num_sequences, options.num_beams);
 }
 
-// Room for every sequence alone, so that nothing waits for blocks.
+// The pool has room for all sequences without sharing, so that nothing waits for blocks.
 int NumBlocks(const WorkerSpeedOptions& options) {
   return NumRows(options) * ((options.prompt_tokens + options.output_tokens) / kBlockSize + 2);
 }
@@ -43,7 +43,7 @@ Request MakeRequest(const WorkerSpeedOptions& options, int index, int vocab_size
   return request;
 }
 
-// The first step touches memory for the first time.
+// Warms up: the first step touches the memory for the first time.
 absl::Status WarmUp(const WorkerSpeedOptions& options, LocalWorker* worker, Scheduler* scheduler) {
   WorkerSpeedOptions one = options;
   one.num_beams = 0;
@@ -60,14 +60,14 @@ absl::Status WarmUp(const WorkerSpeedOptions& options, LocalWorker* worker, Sche
   }
 }
 
-// Whether every sequence computes one token and samples the next.
+// True if every sequence computes one token and samples the next.
 bool DecodesAll(const StepPlan& plan, int num_rows) {
   return static_cast<int>(plan.slices.size()) == num_rows &&
          std::all_of(plan.slices.begin(), plan.slices.end(),
                      [](const SequenceSlice& slice) { return slice.num_tokens == 1 && slice.sample; });
 }
 
-// Steps until all requests have ended.
+// Runs steps until all requests have ended.
 absl::Status RunSteps(const WorkerSpeedOptions& options, LocalWorker* worker, TimedBackend* backend,
                       Scheduler* scheduler, const PagedBlockManager& blocks, WorkerSpeed* speed) {
   speed->decode_rows = NumRows(options);

@@ -1,4 +1,4 @@
-// How fast the worker alone is, without manager and network: what a kernel is worth in tokens per second.
+// Measures the worker without manager and network, to show the effect of a kernel in tokens per second.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quire beside llama.cpp on this machine: the same work for both, alternating, and the ratios.
+"""Compares Quire with llama.cpp on this machine: both do the same work in turns. Prints the ratios.
 
     compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
 
@@ -25,7 +25,7 @@ MAX_TRIES = 4
 
 
 def measure(run, options):
-    """One run while the machine is quiet: (figures, foreign share), the quietest of at most MAX_TRIES."""
+    """Returns (figures, foreign share) of one run on a quiet machine, the quietest of at most MAX_TRIES."""
     best = None
     for _ in range(MAX_TRIES):
         wait_for_idle(options.idle_wait)
@@ -39,7 +39,7 @@ def measure(run, options):
 
 
 class Side:
-    """The runs of one engine, or of one mode of it."""
+    """The runs of one engine or of one of its modes."""
 
     def __init__(self, name, run):
         self.name, self.run, self.figures, self.foreign = name, run, [], []
@@ -60,7 +60,7 @@ class Side:
 
 
 def run_row(row, options, earlier):
-    """(Quire, all modes of llama.cpp, the best of these or None)."""
+    """Returns (Quire, all modes of llama.cpp, the best of these or None)."""
     quire = Side("quire", row.quire)
     modes = [Side(name, run) for name, run in row.llama.items()]
     first = row.figures[0]

@@ -26,7 +26,7 @@ def output_of(command, accept_failure=False):
 
 @contextlib.contextmanager
 def processes(*commands):
-    """Runs them until the block ends, and takes them all down."""
+    """Runs the programs until the block ends, and then ends them all."""
     with tempfile.TemporaryFile() as log:
         running = [subprocess.Popen([str(part) for part in command], stdout=log, stderr=log) for command in commands]
         try:
@@ -47,7 +47,7 @@ def wait_until(is_ready):
 
 
 def peak_bytes(process):
-    """Most memory that the process has had in RAM."""
+    """Returns the peak resident memory of the process."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
 
@@ -57,7 +57,7 @@ class Quire:
         self.binaries, self.models, self.threads = binaries, models, threads
 
     def bandwidth(self):
-        """GB/s."""
+        """Returns the memory bandwidth in GB/s."""
         return float(output_of([self.binaries / "bandwidth", f"--threads={self.threads}"]))
 
     def worker(self, model, **flags):
@@ -100,7 +100,7 @@ class Llama:
         return ["-m", self.models / f"{model}.gguf", "-t", self.threads, "-fa", "on", "-ctk", "bf16", "-ctv", "bf16"]
 
     def batched(self, model, mode, prompt, output, sequences, shared=False):
-        """llama-batched-bench; tokens are drawn by chance and nothing is sampled."""
+        """Runs llama-batched-bench. Its tokens are random, and it samples nothing."""
         per_sequence = -(-(prompt + output) // 256) * 256
         line = output_of([self.binaries / "llama-batched-bench", *self._common(model), mode, "-c",
                           sequences * per_sequence, "-npp", prompt, "-ntg", output, "-npl", sequences,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's attention on this GPU with the shapes of gpu_speed, beside what that has measured.
+"""Measures PyTorch's attention on this GPU with the shapes of gpu_speed, beside the results of gpu_speed.
 
     gpu_attention.py --quire=gpu_speed.json [--json=FILE]
 
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 RUNS = 11
 RUN_SECONDS = 4e-3
 HEADS = "32/8 heads of 128, blocks of 16"
-# Name in gpu_speed, sequences, query heads, KV heads, head_dim, cached tokens, new tokens.
+# Each row has the name in gpu_speed, sequences, query heads, KV heads, head_dim, cached tokens and new tokens.
 CASES = [
     (f"64 at 4096, {HEADS}", 64, 32, 8, 128, 4095, 1),
     (f"64 at 1024, {HEADS}", 64, 32, 8, 128, 1023, 1),
@@ -32,12 +32,12 @@ CASES = [
     (f"2048 after 6144, {HEADS}", 1, 32, 8, 128, 6144, 2048),
     ("8192 after 0, 32/8 heads of 64, blocks of 16", 1, 32, 8, 64, 0, 8192),
 ]
-# flex_attention needs about 20 s to compile for a shape.
+# flex_attention compiles for about 20 s per shape.
 COMPILED = [f"64 at 4096, {HEADS}", f"8192 after 0, {HEADS}"]
 
 
 def sdpa(cached, new):
-    """softmax(q k^T) v; a lower right causal mask only where there is more than one query and something before."""
+    """Returns softmax(q k^T) v. A lower right causal mask is used only for several queries after cached tokens."""
     if cached > 0 and new > 1:
         from torch.nn.attention.bias import causal_lower_right
 
@@ -57,7 +57,7 @@ def flex(cached, new):
 
 
 def reference(q, k, v, cached):
-    """The last query of the first sequence in float64."""
+    """Returns the attention of the first sequence's last query in float64."""
     group = q.shape[1] // k.shape[1]
     keys = k[0].double().repeat_interleave(group, 0)
     values = v[0].double().repeat_interleave(group, 0)
@@ -77,7 +77,7 @@ def seconds(work, busy):
 
 
 def measure(attend, inputs, busy):
-    """Median seconds of a call; inputs take turns."""
+    """Returns the median seconds of a call. The inputs are used in turns."""
 
     def record(num_calls):
         graph = torch.cuda.CUDAGraph()
@@ -87,7 +87,7 @@ def measure(attend, inputs, busy):
         return graph
 
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):  # PyTorch requires this for CUDA graphs.
+    with torch.cuda.stream(stream):  # CUDA graphs in PyTorch need a stream of their own.
         for _ in range(3):
             attend(*inputs[0])
     torch.cuda.synchronize()

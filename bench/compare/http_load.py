@@ -1,4 +1,4 @@
-"""Load on llama-server: what `quirectl bench` does to a manager, and the same report."""
+"""Sends load to llama-server as `quirectl bench` does to a manager, and makes the same report."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ def quantile(values, share):
 
 
 class Load:
-    """Requests [(prompt tokens, output tokens)], at most `clients` of them open at a time."""
+    """Sends requests [(prompt tokens, output tokens)], at most `clients` at a time."""
 
     def __init__(self, port, requests, clients, vocab_size, shared_tokens=0, cache_prompt=False, seed=1):
         self.port = port
@@ -67,7 +67,7 @@ class Load:
         self.itl += [later - earlier for earlier, later in zip(times, times[1:])]
 
     async def _stream(self, prompt, output):
-        """When each token came. Lines are searched, not parsed: the client should take little of the machine."""
+        """Returns when each token came. Lines are searched and not parsed, so that the client needs little CPU time."""
         body = json.dumps({"prompt": prompt, "n_predict": output, "stream": True, "ignore_eos": True, "top_k": 1,
                            "samplers": ["top_k"], "cache_prompt": self.cache_prompt, "return_tokens": True}).encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

@@ -1,4 +1,4 @@
-"""Whether something else ran on the machine while a measurement did."""
+"""Tells whether other programs ran on the machine during a measurement."""
 
 import os
 import resource
@@ -8,19 +8,19 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds():
-    """CPU time of all processes of the machine."""
+    """Returns the CPU time of all processes of the machine."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq = map(int, file.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / TICKS
 
 
 def own_seconds():
-    """CPU time of this process and of its children that have ended."""
+    """Returns the CPU time of this process and of its children that have ended."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def wait_for_idle(limit_s):
-    """Until other processes take less than a tenth of a core, or `limit_s` seconds."""
+    """Waits until other processes use less than a tenth of a core, but at most `limit_s` seconds."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         before = busy_seconds()
@@ -30,7 +30,7 @@ def wait_for_idle(limit_s):
 
 
 class ForeignShare:
-    """Measures, as a context, which share of the machine other processes took. Children must end inside of it."""
+    """A context that measures which share of the machine other processes used. Children must end inside of it."""
 
     def __enter__(self):
         self.start = (time.monotonic(), busy_seconds(), own_seconds())

@@ -1,4 +1,4 @@
-"""The rows of the comparison: what each engine runs, and which figures of it are shown."""
+"""The rows of the comparison: what each engine runs, and which of its figures are shown."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def log_normal(draw, low, high, median, sigma):
 
 
 def chat_requests(count, seed=7):
-    """(prompt 32 .. 512, output 16 .. 256), most of them short."""
+    """Returns lengths (prompt 32 .. 512, output 16 .. 256). Most are short."""
     draw = random.Random(seed)
     return [(log_normal(draw, 32, 512, 150, 0.9), log_normal(draw, 16, 256, 80, 0.8)) for _ in range(count)]
 
@@ -54,18 +54,18 @@ def rows(quire, llama):
         return json.loads((quire.models / model / "config.json").read_text())
 
     def token_bytes(model):
-        """K and V of one token."""
+        """Returns the bytes of K and V of one token."""
         shape = config(model)
         return 2 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
 
     def read_bytes(model):
-        """The weights that a decode step reads: all of an untied model but the embedding."""
+        """Returns the bytes of weights that a decode step reads: all of an untied model except the embedding."""
         shape = config(model)
         weights = (quire.models / model / "model.safetensors").stat().st_size
         return weights if shape["tie_word_embeddings"] else weights - 2 * shape["vocab_size"] * shape["hidden_size"]
 
     def with_bandwidth(run, model):
-        """Adds which share of the memory's bandwidth, measured before and after, a sequence's tokens need."""
+        """Adds the share of the memory's bandwidth, measured before and after, that a sequence's tokens need."""
         def paired():
             before = quire.bandwidth()
             report = run()
@@ -90,7 +90,7 @@ def rows(quire, llama):
                    {"llama-bench": lambda: llama.prefill(model, prompt)})
 
     def shared(name, model, sequences, prompt, output, ours):
-        """llama.cpp shares the prompt by copying its sequence; it does no beam search here, only its steps."""
+        """llama.cpp shares the prompt by copying its sequence. It runs only the steps of a beam search here."""
         def theirs(mode):
             report = llama.batched(model, mode, prompt, output, sequences, shared=True)
             report["kv_bytes"] = report["kv_tokens"] * token_bytes(model)
@@ -99,7 +99,7 @@ def rows(quire, llama):
                    {title: lambda mode=mode: theirs(mode) for title, mode in KV_MODES.items()})
 
     def serve(name, model, requests, clients, pool_tokens, shared_tokens=0):
-        """The pool holds `pool_tokens` on both sides. With a stream per sequence each has an equal part of it."""
+        """Both engines' pools hold `pool_tokens`. With a stream per sequence each has an equal part of the pool."""
         vocab_size = config(model)["vocab_size"]
         return Row(name, SERVED,
                    lambda: quire.serve(model, requests, clients, pool_tokens // BLOCK_TOKENS, shared_tokens),
@@ -107,8 +107,8 @@ def rows(quire, llama):
                                                          shared_tokens) for title, mode in KV_MODES.items()})
 
     def pair(name, model, sequences, prompt, output, multiplex=False):
-        """The services against the same work in one process; with `multiplex` all requests are on one stream. The
-        worker runs `sequences` together, the services so many clients with four requests each, one after the other."""
+        """Compares the services with the same work in one process. With `multiplex` all requests are on one stream. The
+        worker runs `sequences` together. The services have as many clients, each with four requests in sequence."""
         def run():
             alone = quire.worker(model, sequences=sequences, prompt=prompt, output=output)
             served = quire.serve(model, [(prompt, output)] * sequences * 4, sequences,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns a Llama checkpoint of make_model into a GGUF file with the same weights, for llama.cpp.
+"""Converts a Llama checkpoint of make_model into a GGUF file with the same weights, for llama.cpp.
 
     to_gguf.py MODEL_DIR OUTPUT.gguf
 
@@ -26,7 +26,7 @@ TOP_TENSORS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.wei
 
 
 def gguf_name(name):
-    """"model.layers.3.mlp.up_proj.weight" to "blk.3.ffn_up.weight"."""
+    """Converts "model.layers.3.mlp.up_proj.weight" to "blk.3.ffn_up.weight"."""
     if name in TOP_TENSORS:
         return TOP_TENSORS[name]
     layer, tensor = name.removeprefix("model.layers.").removesuffix(".weight").split(".", 1)
@@ -34,7 +34,7 @@ def gguf_name(name):
 
 
 def interleaved(data, num_heads, num_rows):
-    """Q or K as llama.cpp has it: a rotated pair of a head is rows (2 i, 2 i + 1), not (i, i + half)."""
+    """Converts Q or K to the layout of llama.cpp: a rotated pair is rows (2 i, 2 i + 1), not (i, i + half)."""
     row = len(data) // num_rows
     half = num_rows // num_heads // 2
     rows = [data[i * row:(i + 1) * row] for i in range(num_rows)]
@@ -43,7 +43,7 @@ def interleaved(data, num_heads, num_rows):
 
 
 def widened(data, kind):
-    """A vector as float32."""
+    """Returns a vector as float32."""
     if kind == FLOAT32:
         return bytes(data)
     if kind == FLOAT16:
@@ -64,7 +64,7 @@ class Checkpoint:
         self.start = 8 + header_size
 
     def tensor(self, name):
-        """(GGUF name, shape, type, function that returns the bytes)."""
+        """Returns (GGUF name, shape, type, function that returns the bytes)."""
         info = self.header[name]
         begin, end = (self.start + offset for offset in info["data_offsets"])
         kind, shape = TYPES[info["dtype"]], info["shape"]
@@ -87,7 +87,7 @@ def string(text):
 
 
 def field(key, kind, value):
-    """One metadata field. `kind`: u32, f32, str, or [str], [f32], [i32]."""
+    """Encodes one metadata field. `kind` is u32, f32, str, [str], [f32] or [i32]."""
     codes = {"u32": (4, "<I"), "i32": (5, "<i"), "f32": (6, "<f"), "str": (8, None)}
 
     def pack(one, name):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A made checkpoint, read back from the GGUF file: to_gguf_test.py MAKE_MODEL."""
+"""Reads a checkpoint of make_model back from the GGUF file: to_gguf_test.py MAKE_MODEL."""
 
 import pathlib
 import struct
@@ -28,7 +28,7 @@ class ToGgufTest(unittest.TestCase):
         self.folder.cleanup()
 
     def tensor(self, name):
-        """The tensor's bytes in the GGUF file, found by the offset and the type behind its name."""
+        """Returns the tensor's bytes in the GGUF file, found by the offset and the type behind its name."""
         content = self.gguf.read_bytes()
         infos = content.index(b"token_embd.weight")
         at = content.index(struct.pack("<Q", len(name)) + name.encode(), infos - 8) + 8 + len(name)
@@ -58,7 +58,7 @@ class ToGgufTest(unittest.TestCase):
                          b"".join(b"\0\0" + source[i:i + 2] for i in range(0, len(source), 2)))
 
     def test_rows_of_a_rotated_pair_are_neighbours(self):
-        row = 2 * 64  # Bytes; a head has 16 rows.
+        row = 2 * 64  # This is in bytes; a head has 16 rows.
         source, target = (self.source("model.layers.0.self_attn.q_proj.weight"), self.tensor("blk.0.attn_q.weight"))
         rows = [source[i * row:(i + 1) * row] for i in range(64)]
         self.assertEqual(target[:3 * row], rows[0] + rows[8] + rows[1])

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// The places for requests in flight that are free, each with the time since which it is: a closed loop has one for each
-// caller. Not thread-safe.
+// The free places for requests in flight, each with the time at which it became free. A closed loop has a place for
+// each caller. Not thread-safe.
 class FreePlaces {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -18,18 +18,18 @@ class FreePlaces {
 
   bool any() const { return !since_.empty(); }
 
-  // Takes the one that has been free for the longest, and returns since when. REQUIRES: any().
+  // Takes the place that has been free for the longest time. Returns when it became free. REQUIRES: any().
   TimePoint Take() {
     const TimePoint since = since_.front();
     since_.pop_front();
     return since;
   }
 
-  // REQUIRES: `now` is no earlier than at the call before.
+  // REQUIRES: `now` is not earlier than at the last call.
   void Return(TimePoint now) { since_.push_back(now); }
 
  private:
-  std::deque<TimePoint> since_;  // In order.
+  std::deque<TimePoint> since_;  // In ascending order.
 };
 
 }  // namespace quire

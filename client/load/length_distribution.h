@@ -9,17 +9,17 @@
 
 namespace quire {
 
-// How many tokens a prompt or an output has.
+// The distribution of the lengths of prompts or outputs, in tokens.
 struct LengthDistribution {
   enum class Kind { kUniform, kLogNormal };
 
   Kind kind = Kind::kUniform;
-  int least = 1;       // Of a uniform one, both included; equal for a fixed length.
-  int most = 1;        // Likewise.
-  double mean = 1;     // Of a log-normal one.
-  double sigma = 0.8;  // Of its logarithm; 0.8 is the spread of chats.
+  int least = 1;       // Smallest length of a uniform distribution.
+  int most = 1;        // Largest length; equal to `least` for a fixed length.
+  double mean = 1;     // Mean of a log-normal distribution.
+  double sigma = 0.8;  // Standard deviation of its logarithm; 0.8 is typical of chats.
 
-  // At least 1.
+  // Returns a length of at least 1.
   int Draw(BenchRandom* random) const;
 };
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -15,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/mutex.h"
 #include "client/load/free_places.h"
 
 namespace quire {
@@ -37,7 +36,7 @@ size_t NumSamplesOf(const v1::GenerateRequest& request) {
   return request.has_beam() ? request.beam().width() : std::max<size_t>(request.n(), 1);
 }
 
-// What has come of one request so far.
+// The responses to one request so far.
 class Reception {
  public:
   Reception(const v1::GenerateRequest& request, TimePoint scheduled)
@@ -108,7 +107,7 @@ class Reception {
   int64_t num_tokens_ = 0;
   std::optional<TimePoint> first_;
   absl::Status error_;
-  std::vector<Sample> samples_;  // By index.
+  std::vector<Sample> samples_;  // [samples of the request]
   std::vector<double> gaps_ms_;
 };
 
@@ -116,13 +115,13 @@ class Reception {
 struct Job {
   v1::GenerateRequest request;
   TimePoint scheduled;
-  TimePoint due;  // When nothing in here has held it back any more.
+  TimePoint due;  // When the generator stopped holding the request back.
 };
 
 }  // namespace
 
-// The calling thread plans and waits for arrival times, a pool of threads makes the calls, one each; with multiplex one
-// thread reads for all.
+// The calling thread plans the requests and waits for their arrival times. A pool of threads makes the calls, one call
+// per thread. With multiplex one thread reads the responses of all requests instead.
 class LoadGenerator::Impl {
  public:
   Impl(std::vector<Client*> clients, const LoadOptions& options) : clients_(std::move(clients)), options_(options) {
@@ -131,13 +130,16 @@ class LoadGenerator::Impl {
 
   LoadReport Run(LoadPlan* plan) {
     start_ = options_.now();
-    free_places_ = FreePlaces(options_.limit(), start_);
+    {
+      const MutexLock lock(&mutex_);
+      free_places_ = FreePlaces(options_.limit(), start_);
+    }
     std::thread watcher;
     if (options_.on_progress) watcher = std::thread([this] { ReportProgress(); });
     std::thread reader;
     if (options_.multiplex) {
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(&mutex_);
         batch_ = clients_.front()->GenerateBatch();
       }
       reader = std::thread([this] { ReadBatch(); });
@@ -148,17 +150,18 @@ class LoadGenerator::Impl {
     if (reader.joinable()) reader.join();
     if (watcher.joinable()) watcher.join();
     for (std::thread& caller : callers_) caller.join();
+    const MutexLock lock(&mutex_);
     report_.has_service_level = options_.service_level.is_set();
     return std::move(report_);
   }
 
-  void Stop() {
-    const std::lock_guard lock(mutex_);
+  void Stop() QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
     is_stopped_ = true;
     for (GenerateStream* const stream : streams_) stream->Cancel();
     if (batch_ != nullptr) batch_->Cancel();
-    changed_.notify_all();
-    place_.notify_all();
+    changed_.NotifyAll();
+    place_.NotifyAll();
   }
 
  private:
@@ -184,30 +187,35 @@ class LoadGenerator::Impl {
 
   TimePoint ArrivalOf(const PlannedRequest& planned) const { return start_ + Ticks(planned.arrival_s); }
 
-  // Counts the request at which an open loop has ended and those after it, `num_left` at most, that have arrived, too.
+  // Counts the request at which an open loop has ended and the later ones that have arrived by then, `num_left` at
+  // most.
   void CountUnsent(LoadPlan* plan, int64_t num_left, TimePoint end) {
-    const auto was_stopped = [&] {
-      const std::lock_guard lock(mutex_);
-      return is_stopped_;
-    };
-    if (is_closed_loop() || was_stopped()) return;
+    if (is_closed_loop() || is_stopped()) return;
     const int64_t most = std::min(num_left, kMaxCountedUnsent);
     PlannedRequest planned;
     int64_t num_unsent = 1;
     while (num_unsent < most && plan->Next(&planned) && ArrivalOf(planned) <= end) ++num_unsent;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     report_.num_unsent = num_unsent;
   }
 
+  bool is_stopped() QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    return is_stopped_;
+  }
+
   // Waits for the time of a request, and until it may be in flight. False when it is not to be sent any more.
-  bool WaitForTurn(TimePoint end, Job* job) {
-    std::unique_lock lock(mutex_);
-    if (!is_closed_loop()) changed_.wait_until(lock, job->scheduled, [&] { return is_stopped_; });
-    const auto may_go_on = [&] { return is_stopped_ || free_places_.any(); };
-    if (end == TimePoint::max()) {
-      place_.wait(lock, may_go_on);
-    } else {
-      place_.wait_until(lock, end, may_go_on);
+  bool WaitForTurn(TimePoint end, Job* job) QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    if (!is_closed_loop()) {
+      while (!is_stopped_ && changed_.WaitUntil(&mutex_, job->scheduled)) continue;
+    }
+    while (!is_stopped_ && !free_places_.any()) {
+      if (end == TimePoint::max()) {
+        place_.Wait(&mutex_);
+      } else if (!place_.WaitUntil(&mutex_, end)) {
+        break;
+      }
     }
     if (is_stopped_ || !free_places_.any() || options_.now() >= end) return false;
     const TimePoint free_since = free_places_.Take();
@@ -221,51 +229,55 @@ class LoadGenerator::Impl {
     return true;
   }
 
-  // REQUIRES: mutex_ is held.
-  void CountSent(const Job& job) {
+  void CountSent(const Job& job) QUIRE_REQUIRES(mutex_) {
     const TimePoint now = options_.now();
     ++report_.num_sent;
     report_.lag_ms.Add(std::max(0.0, MillisBetween(job.due, now)));
     report_.sending_s = MillisBetween(start_, now) / 1000;
   }
 
-  void Enqueue(Job job) {
-    const std::lock_guard lock(mutex_);
+  void Enqueue(Job job) QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
     jobs_.push_back(std::move(job));
-    // Never more than may be in flight.
+    // There are never more threads than requests that may be in flight.
     if (static_cast<int>(jobs_.size()) > num_idle_) {
       const size_t index = callers_.size() / static_cast<size_t>(options_.max_calls_per_client);
       Client* const client = clients_[std::min(index, clients_.size() - 1)];
       callers_.emplace_back([this, client] { MakeCalls(client); });
     }
-    job_ready_.notify_one();
+    job_ready_.NotifyOne();
   }
 
-  void MakeCalls(Client* client) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      ++num_idle_;
-      job_ready_.wait(lock, [&] { return !jobs_.empty() || is_over_; });
-      --num_idle_;
-      if (jobs_.empty()) return;
-      const Job job = std::move(jobs_.front());
-      jobs_.pop_front();
-      CountSent(job);
-      Reception reception(job.request, job.scheduled);
-      lock.unlock();
-      const std::unique_ptr<GenerateStream> stream = client->Generate(job.request, options_.timeout);
+  void MakeCalls(Client* client) QUIRE_EXCLUDES(mutex_) {
+    while (const std::optional<Job> job = TakeJob()) {
+      Reception reception(job->request, job->scheduled);
+      const std::unique_ptr<GenerateStream> stream = client->Generate(job->request, options_.timeout);
       SetOpen(stream.get(), true);
       v1::GenerateResponse response;
       while (stream->Next(&response)) AddTokens(reception.Add(response, options_.now()));
       const absl::Status status = stream->Finish();
       SetOpen(stream.get(), false);
-      lock.lock();
+      const MutexLock lock(&mutex_);
       End(reception, status);
     }
   }
 
-  void SetOpen(GenerateStream* stream, bool is_open) {
-    const std::lock_guard lock(mutex_);
+  // Waits for a request to send, and counts it as sent. Empty when no more come.
+  std::optional<Job> TakeJob() QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    ++num_idle_;
+    while (jobs_.empty() && !is_over_) job_ready_.Wait(&mutex_);
+    --num_idle_;
+    if (jobs_.empty()) return std::nullopt;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    CountSent(job);
+    return job;
+  }
+
+  // Tells Stop which streams to cancel.
+  void SetOpen(GenerateStream* stream, bool is_open) QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
     if (!is_open) {
       streams_.erase(stream);
     } else {
@@ -276,20 +288,20 @@ class LoadGenerator::Impl {
 
   void StartBatched(uint64_t tag, const Job& job) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(&mutex_);
       CountSent(job);
       receptions_.emplace(tag, Reception(job.request, job.scheduled));
     }
     const absl::Status status = batch_->Start(tag, job.request, options_.timeout);
     if (status.ok()) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (const auto it = receptions_.find(tag); it != receptions_.end()) EndBatched(it, status);
   }
 
   void ReadBatch() {
     v1::GenerateBatchResponse message;
     while (batch_->Next(&message)) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(&mutex_);
       for (const v1::GenerateBatchEntry& entry : message.entries()) {
         const auto it = receptions_.find(entry.tag());
         if (it == receptions_.end()) continue;
@@ -299,24 +311,23 @@ class LoadGenerator::Impl {
     }
     absl::Status status = batch_->Finish();
     if (status.ok()) status = absl::InternalError("the stream has ended without the request's end");
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     while (!receptions_.empty()) EndBatched(receptions_.begin(), status);
   }
 
-  // REQUIRES: mutex_ is held.
-  void EndBatched(std::unordered_map<uint64_t, Reception>::iterator it, const absl::Status& status) {
+  void EndBatched(std::unordered_map<uint64_t, Reception>::iterator it, const absl::Status& status)
+      QUIRE_REQUIRES(mutex_) {
     End(it->second, status);
     receptions_.erase(it);
   }
 
   void AddTokens(int num_tokens) {
     if (num_tokens == 0) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     num_tokens_ += num_tokens;
   }
 
-  // REQUIRES: mutex_ is held.
-  void End(const Reception& reception, absl::Status status) {
+  void End(const Reception& reception, absl::Status status) QUIRE_REQUIRES(mutex_) {
     const TimePoint now = options_.now();
     if (status.ok()) status = reception.Check();
     if (status.ok()) {
@@ -329,57 +340,61 @@ class LoadGenerator::Impl {
     }
     --num_in_flight_;
     free_places_.Return(now);
-    place_.notify_all();
+    place_.NotifyAll();
   }
 
-  void WaitForEnds() {
-    std::unique_lock lock(mutex_);
-    place_.wait(lock, [&] { return num_in_flight_ == 0; });
+  void WaitForEnds() QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    while (num_in_flight_ > 0) place_.Wait(&mutex_);
     report_.duration_s = MillisBetween(start_, options_.now()) / 1000;
     is_over_ = true;
-    changed_.notify_all();
-    job_ready_.notify_all();
+    changed_.NotifyAll();
+    job_ready_.NotifyAll();
   }
 
-  void ReportProgress() {
-    std::unique_lock lock(mutex_);
+  void ReportProgress() QUIRE_EXCLUDES(mutex_) {
     const Clock::duration interval = Ticks(absl::ToDoubleSeconds(options_.progress_interval));
-    for (TimePoint next = start_; !is_over_; next += interval) {
-      changed_.wait_until(lock, next, [&] { return is_over_; });
-      if (is_over_) return;
-      const LoadProgress progress = {.elapsed_s = MillisBetween(start_, options_.now()) / 1000,
-                                     .num_sent = report_.num_sent,
-                                     .num_ended = report_.num_completed + report_.num_failed() + report_.num_cancelled,
-                                     .num_failed = report_.num_failed(),
-                                     .output_tokens = num_tokens_,
-                                     .num_in_flight = num_in_flight_};
-      lock.unlock();
-      options_.on_progress(progress);
-      lock.lock();
+    for (TimePoint next = start_;; next += interval) {
+      const std::optional<LoadProgress> progress = WaitForProgress(next);
+      if (!progress.has_value()) return;
+      options_.on_progress(*progress);
     }
+  }
+
+  // The progress at `time`. Empty when Run is over before.
+  std::optional<LoadProgress> WaitForProgress(TimePoint time) QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    while (!is_over_ && changed_.WaitUntil(&mutex_, time)) continue;
+    if (is_over_) return std::nullopt;
+    return LoadProgress{.elapsed_s = MillisBetween(start_, options_.now()) / 1000,
+                        .num_sent = report_.num_sent,
+                        .num_ended = report_.num_completed + report_.num_failed() + report_.num_cancelled,
+                        .num_failed = report_.num_failed(),
+                        .output_tokens = num_tokens_,
+                        .num_in_flight = num_in_flight_};
   }
 
   const std::vector<Client*> clients_;
   const LoadOptions options_;
   TimePoint start_;
   std::vector<std::thread> callers_;
-  std::unique_ptr<GenerateBatchStream> batch_;  // With multiplex. Set under mutex_.
+  // Set once, under the mutex, before the threads that use it start. Only with multiplex.
+  std::unique_ptr<GenerateBatchStream> batch_;
 
-  std::mutex mutex_;
-  // All below is guarded by it.
-  std::condition_variable job_ready_;  // Or the end.
-  std::condition_variable changed_;    // Stopped or at the end.
-  std::condition_variable place_;      // A request has ended, or stopped.
-  std::deque<Job> jobs_;
-  std::set<GenerateStream*> streams_;                   // That run.
-  std::unordered_map<uint64_t, Reception> receptions_;  // Of the stream's requests by tag.
-  LoadReport report_;
-  FreePlaces free_places_;
-  int64_t num_tokens_ = 0;
-  int num_in_flight_ = 0;
-  int num_idle_ = 0;
-  bool is_stopped_ = false;
-  bool is_over_ = false;
+  Mutex mutex_;
+  CondVar job_ready_;  // There is a job, or the load is over.
+  CondVar changed_;    // The generator was stopped, or the load is over.
+  CondVar place_;      // A request has ended, or the generator was stopped.
+  std::deque<Job> jobs_ QUIRE_GUARDED_BY(mutex_);
+  std::set<GenerateStream*> streams_ QUIRE_GUARDED_BY(mutex_);                   // The running calls.
+  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);  // The batch's requests by tag.
+  LoadReport report_ QUIRE_GUARDED_BY(mutex_);
+  FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);
+  int64_t num_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;
+  int num_in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;
+  int num_idle_ QUIRE_GUARDED_BY(mutex_) = 0;
+  bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_over_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 
 int LoadOptions::num_clients() const {

@@ -18,50 +18,53 @@ namespace quire {
 struct LoadProgress {
   double elapsed_s = 0;
   int64_t num_sent = 0;
-  int64_t num_ended = 0;   // Completed, failed and cancelled.
-  int64_t num_failed = 0;  // Part of ended.
+  int64_t num_ended = 0;   // Completed, failed or cancelled requests.
+  int64_t num_failed = 0;  // These are counted in num_ended, too.
   int64_t output_tokens = 0;
   int num_in_flight = 0;
 };
 
 struct LoadOptions {
   int64_t max_requests = std::numeric_limits<int64_t>::max();
-  absl::Duration duration = absl::InfiniteDuration();  // After which nothing is sent, held or not; what runs ends.
-  // Above 0: a closed loop of so many callers, each of which sends its next request when the one before has ended;
-  // arrival times do not count. 0: an open loop, requests are sent at their arrival times whatever became of others.
+  // Nothing is sent after this time. Running requests finish.
+  absl::Duration duration = absl::InfiniteDuration();
+  // Above 0 the load is a closed loop of this many callers. Each sends its next request when its last one has ended,
+  // and arrival times do not count. 0 means an open loop: every request is sent at its arrival time.
   int concurrency = 0;
-  int max_in_flight = 1024;                    // Of an open loop: requests that arrive while so many run wait here.
-  absl::Duration timeout = absl::Minutes(10);  // Of a request.
-  bool multiplex = false;  // All requests over one GenerateBatch; else a Generate and a thread for each.
-  // That may run at a time, without multiplex. More than a manager admits on a connection (1024) would wait in gRPC,
-  // where nothing sees it.
+  // In an open loop, requests that arrive while this many run are held back.
+  int max_in_flight = 1024;
+  absl::Duration timeout = absl::Minutes(10);  // Time limit of each request.
+  // Sends all requests over one GenerateBatch call. Otherwise each has its own Generate call and thread.
+  bool multiplex = false;
+  // The calls that may run at a time on a client, without multiplex. A manager admits 1024 on a connection. More would
+  // wait inside gRPC, where the generator cannot measure the wait.
   int max_calls_per_client = 1000;
   ServiceLevel service_level = {};
-  // Called from time to time by one thread, not called again once Run has returned.
+  // Called every `progress_interval` by one thread, and not after Run has returned.
   std::function<void(const LoadProgress&)> on_progress = {};
   absl::Duration progress_interval = absl::Seconds(1);
-  // What times are measured by; waiting is always by the steady clock. Thread-safe.
+  // The clock of all measurements. Waiting always uses the steady clock. Must be thread-safe.
   std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;
 
-  // Requests that may be in flight at a time.
+  // How many requests may be in flight at a time.
   int limit() const { return concurrency > 0 ? concurrency : max_in_flight; }
-  // How many clients such a load needs.
+  // How many clients the load needs.
   int num_clients() const;
 };
 
 // Sends the requests of a plan and measures what their callers see, on this machine's steady clock. Every latency
-// counts from the time at which the request was to be sent: in an open loop its arrival time, so that a request which
-// had to wait in here has waited; in a closed loop the end of the caller's request before.
+// counts from the time at which the request was due. In an open loop that is its arrival time, so the time for which
+// the generator held it back counts. In a closed loop it is the end of the caller's last request.
 class LoadGenerator {
  public:
   // The clients are borrowed. REQUIRES: there are at least options.num_clients().
   LoadGenerator(std::vector<Client*> clients, const LoadOptions& options);
   ~LoadGenerator();
 
-  // Returns when all requests have ended. To be called once.
+  // Sends the load and returns when all requests have ended. Call it once.
   LoadReport Run(LoadPlan* plan);
 
-  // Ends Run early, whether or not it has begun: sends no more and cancels what runs. From any thread.
+  // Ends Run early, even if it has not begun: sends nothing more and cancels the running requests. Thread-safe.
   void Stop();
 
  private:

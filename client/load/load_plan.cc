@@ -14,10 +14,10 @@
 namespace quire {
 namespace {
 
-// Requests to warm up have other prompts than those that are measured.
+// Warm-up requests have different prompts from the measured ones.
 constexpr uint64_t kFirstWarmUpIndex = uint64_t{1} << 40;
 
-// Independent streams of random numbers for one seed.
+// The random numbers for different purposes are independent of each other.
 enum Stream : uint64_t { kLengths, kArrivals, kSharedPrefix, kPrompts, kChunks };
 
 BenchRandom RandomOf(uint64_t seed, Stream stream, uint64_t index) {
@@ -49,7 +49,7 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadShape& shape, int vocab_size, 
   return plan;
 }
 
-// Log-normal lengths have no longest one: they are cut instead.
+// Log-normal lengths have no maximum, so they are cut instead.
 absl::Status LoadPlan::CheckLengths() const {
   const bool is_cut = shape_.input.kind == LengthDistribution::Kind::kLogNormal ||
                       shape_.output.kind == LengthDistribution::Kind::kLogNormal;
@@ -161,7 +161,7 @@ v1::GenerateRequest LoadPlan::MakeRequest(const PlannedRequest& planned) const {
 
 LoadPlan LoadPlan::WarmUp() const {
   LoadPlan plan(shape_, static_cast<int>(vocab_size_), max_context_tokens_);
-  plan.traced_ = traced_;  // Their chunks stay where they are, in this plan.
+  plan.traced_ = traced_;  // The chunks still belong to this plan.
   plan.first_index_ = kFirstWarmUpIndex;
   return plan;
 }

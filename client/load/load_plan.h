@@ -15,31 +15,31 @@
 
 namespace quire {
 
-// What a load consists of. The same shape for the same model gives the same requests at the same times.
+// Describes a load. The same shape for the same model gives the same requests at the same times.
 struct LoadShape {
-  LengthDistribution input = {};   // Not with a trace.
-  LengthDistribution output = {};  // Likewise.
+  LengthDistribution input = {};   // Prompt lengths; unused with a trace.
+  LengthDistribution output = {};  // Output lengths; unused with a trace.
   std::string trace = "";          // File of an Azure trace (CSV) or a Mooncake trace (JSON lines); empty: none.
-  double length_scale = 1;         // Of the trace's lengths, prefixes included; (0, 1].
-  // Requests per second on average; infinity: all at once. Unset: as the trace says, without one all at once.
+  double length_scale = 1;         // Factor on the trace's lengths, including prefixes; (0, 1].
+  // Requests per second on average; infinity means all at once. If unset, the trace decides, or all are sent at once.
   std::optional<double> rate = {};
   // Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process, less is burstier.
   double burstiness = 1;
-  int shared_prefix_tokens = 0;  // With which every prompt begins, before its own tokens.
+  int shared_prefix_tokens = 0;  // Every prompt begins with these same tokens.
   uint64_t seed = 0;
-  v1::GenerateRequest request = {};  // What all requests have in common beside prompt and length.
+  v1::GenerateRequest request = {};  // Everything else that all requests have in common.
 };
 
-// One request of a load.
+// A request of a load.
 struct PlannedRequest {
   double arrival_s = 0;
-  int input = 1;  // Tokens, the shared prefix included.
-  int output = 1;
-  uint64_t index = 0;                    // What its random tokens are drawn by.
-  const TracedPrompt* traced = nullptr;  // Of the plan.
+  int input = 1;                         // Prompt tokens, including the shared prefix.
+  int output = 1;                        // Output tokens.
+  uint64_t index = 0;                    // Selects the request's random tokens.
+  const TracedPrompt* traced = nullptr;  // Its prompt in the trace, owned by the plan; null without one.
 };
 
-// The requests of a load by arrival, one after the other. Not thread-safe.
+// Yields the requests of a load in the order of their arrival. Not thread-safe.
 class LoadPlan {
  public:
   LoadPlan(LoadPlan&&) = default;
@@ -47,19 +47,18 @@ class LoadPlan {
   // INVALID_ARGUMENT when the trace cannot be read or the lengths do not fit the context.
   static absl::StatusOr<LoadPlan> Make(const LoadShape& shape, int vocab_size, int max_context_tokens);
 
-  // False at the end of the trace; what is drawn has none.
+  // Returns false at the end of the trace. A drawn load has no end.
   bool Next(PlannedRequest* request);
 
-  // A prompt of random tokens, and so many output tokens whatever the model says.
+  // The request has a prompt of random tokens and ignores the model's end token, so its output has the planned length.
   v1::GenerateRequest MakeRequest(const PlannedRequest& planned) const;
 
-  // The plan of other requests of this kind, with other tokens of their own: to warm up. REQUIRES: this one outlives
-  // it.
+  // A plan of similar requests with different tokens, to warm up the manager. REQUIRES: this plan outlives it.
   LoadPlan WarmUp() const;
 
-  // Requests of the trace; 0 without one.
+  // The number of requests in the trace; 0 without a trace.
   int64_t num_traced() const { return static_cast<int64_t>(traced_.size()); }
-  // Requests that were left out of the trace, or whose lengths were cut, because of the model's context.
+  // Requests of the trace that do not fit the model's context are left out. Drawn ones are cut to it.
   int64_t num_left_out() const { return num_left_out_; }
   int64_t num_cut() const { return num_cut_; }
 
@@ -73,7 +72,7 @@ class LoadPlan {
   LoadShape shape_;
   uint64_t vocab_size_;
   int max_context_tokens_;
-  int chunk_tokens_;  // Of a Mooncake trace, scaled.
+  int chunk_tokens_;  // Chunk size of a Mooncake trace, scaled by length_scale.
   std::vector<TracedPrompt> traced_prompts_;
   std::vector<PlannedRequest> traced_;
   BenchRandom lengths_;

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// A load is what was asked for as long as at most one request in a hundred is later than this.
+// The generator kept up if at most one request in a hundred was sent later than this.
 constexpr double kMaxLagMs = 50;
 
 struct Times {
@@ -65,7 +65,7 @@ void AppendTimes(std::string* text, const Times& times) {
   absl::StrAppend(text, "\n");
 }
 
-// Between the first request and the last; nothing with fewer than two, or when all were sent at once.
+// The rate between the first request and the last. Empty with fewer than two requests or when all were sent at once.
 std::optional<double> SentRate(const LoadReport& report) {
   if (report.num_sent < 2 || report.sending_s <= 0) return std::nullopt;
   return PerSecond(report.num_sent - 1, report.sending_s);
@@ -75,7 +75,7 @@ nlohmann::ordered_json NumberOrNull(bool is_known, double value) {
   return is_known ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
-// What the reader must know before believing the numbers.
+// Tells the reader what limits the meaning of the numbers.
 std::string Warnings(const LoadReport& report) {
   std::string text;
   if (report.held_ms.size() > 0) {

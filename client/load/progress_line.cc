@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kBarColumns = 24;
 
-// Of what comes first, the last request or the time.
+// The share of requests or of time that is done, whichever is larger.
 double ShareDone(const LoadProgress& now, const LoadGoal& goal) {
   double share = 0;
   if (goal.num_requests > 0) share = static_cast<double>(now.num_ended) / static_cast<double>(goal.num_requests);

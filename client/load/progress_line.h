@@ -8,17 +8,17 @@
 
 namespace quire {
 
-// When a load is done; 0: no such bound.
+// When a load is done. 0 means no such limit.
 struct LoadGoal {
   int64_t num_requests = 0;
   double duration_s = 0;
 };
 
-// "420 of 1000 requests, 12 in flight, 3 failed, 1234 tokens/s, 21 s". `before` is what the line before has told;
-// tokens per second are those since.
+// "420 of 1000 requests, 12 in flight, 3 failed, 1234 tokens/s, 21 s". `before` is the progress that the last line
+// showed. The tokens per second are counted since then.
 std::string DescribeProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal);
 
-// The same with a bar in front, "[#####-----]  50 % ", in at most `columns` columns.
+// The same line with a bar in front, "[#####-----]  50 % ". It has at most `columns` columns.
 std::string DrawProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal, int columns);
 
 }  // namespace quire

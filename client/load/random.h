@@ -19,11 +19,12 @@ class BenchRandom {
     return x ^ (x >> 31);
   }
 
-  // In (0, 1).
+  // Returns a number in (0, 1).
   double Uniform() { return (static_cast<double>(Next() >> 11) + 0.5) / static_cast<double>(1ull << 53); }
-  // Mean 1: the gaps between arrivals of a Poisson process.
+  // Returns a number with the mean 1, such as the gaps between arrivals of a Poisson process.
   double Exponential() { return -std::log(Uniform()); }
-  // Mean `shape`, by Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). REQUIRES: shape > 0.
+  // Returns a number with the mean `shape`. The method is from Marsaglia and Tsang, "A simple method for generating
+  // gamma variables" (2000). REQUIRES: shape > 0.
   double Gamma(double shape) {
     if (shape < 1) {
       const double power = std::pow(Uniform(), 1 / shape);

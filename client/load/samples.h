@@ -20,7 +20,7 @@ class Samples {
   double Median() const { return Quantile(0.5); }
   double Max() const { return Quantile(1); }
   double Mean() const;
-  // Of the population: by size(), not size() - 1. 0 without values.
+  // The standard deviation of the population, which divides by size() and not by size() - 1. 0 without values.
   double StandardDeviation() const;
   int CountAbove(double limit) const;
 

@@ -28,7 +28,7 @@ TEST(ReservedSlotsTest, AreThoseOfThePaper) {
   EXPECT_EQ(ReservedSlots(Reservation::kOracle, 100, 25, 2048), 124);
 }
 
-// 10 slots; step 1 has begun.
+// There are 10 slots, and step 1 has begun.
 class ContiguousBlockManagerTest : public ::testing::Test {
  protected:
   ContiguousBlockManagerTest() { blocks_.BeginStep(StepId{1}); }
@@ -116,7 +116,7 @@ Request MakeRequest(uint64_t id) {
   return request;
 }
 
-// A worker that checks every read, and a tight memory in which the runs of those that ended are used again.
+// The worker checks every read. Memory is so small that the runs of ended sequences are used again.
 TEST(ContiguousSchedulingTest, RequestsGenerateWhatTheyWouldAlone) {
   constexpr int kNumSlots = 150;
   const ShadowModel model;

@@ -29,7 +29,8 @@ TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
       const auto time = MeasureGpuStep(options, std::make_unique<cuda::EmulatedDevice>());
       ASSERT_TRUE(time.ok()) << time.status();
       EXPECT_GT(time->step_us, 0);
-      // Per layer 128 x 256 of Q, K and V, 128 x 128, three of 128 x 192, the output 128 x 256; 25 tokens of K and V.
+      // A layer has Q, K and V of 128 x 256, one matrix of 128 x 128 and three of 128 x 192. The output matrix is
+      // 128 x 256. There are 25 tokens of K and V.
       EXPECT_EQ(time->step_bytes, 2 * (2 * (128 * 256 + 128 * 128 + 3 * 128 * 192) + 128 * 256) + 3 * 25 * 2 * 2 * 128);
     }
   }

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/conversations.h"
+
 namespace quire {
 namespace {
 
-// 800 requests of chat lengths in a pool that holds a hundred of them.
+// Serves 800 requests of chat lengths in a pool that holds a hundred of them.
 class MemoryWasteTest : public ::testing::Test {
  protected:
   SlotUse Contiguous(Reservation reservation) const {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/prompts.h"
+
 namespace quire {
 namespace {
 

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/conversations.h"
+
 namespace quire {
 namespace {
 
-// Reading the weights takes most of a step.
+// Most of a step is the time to read the weights.
 constexpr StepTime kHeavySteps = {.base_us = 20'000, .per_token_us = 50, .per_swapped_block_us = 10};
 
 ServingSimOptions Options() {
@@ -24,7 +26,7 @@ std::vector<RequestLengths> Chats(int count) {
   return requests;
 }
 
-// One step of 10 tokens, then two of one each.
+// The expected work is one step of 10 tokens, then two steps of one token each.
 TEST(ServingSimTest, TimeIsThatOfTheSteps) {
   ServingSimOptions options = Options();
   options.step_time = {.base_us = 1000, .per_token_us = 100};
@@ -66,7 +68,7 @@ TEST(ServingSimTest, ChunksBoundTheGapsBetweenTokens) {
   EXPECT_LE(chunked, kHeavySteps.Seconds({.tokens = 256}) + 1e-9);
 }
 
-// A pool of 30 % of what the rows would hold.
+// The pool has 30 % of the blocks that all rows could hold.
 class StormTest : public ::testing::Test {
  protected:
   ServingReport Serve(bool swaps) const {

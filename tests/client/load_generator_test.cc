@@ -21,8 +21,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Answers every call with two responses of a token each, once as many calls have come as it waits for. A call that is
-// cancelled ends. Every third call is refused when told so.
+// Answers every call with two responses of one token each, after a given number of calls have come. A cancelled call
+// ends. Refuses every third call if it is told to.
 class GatedService : public v1::InferenceService::Service {
  public:
   static constexpr int kNever = 1 << 30;
@@ -50,7 +50,7 @@ class GatedService : public v1::InferenceService::Service {
   std::atomic<int> num_calls_ = 0;
 };
 
-// A clock that goes on by a millisecond whenever somebody looks at it.
+// A clock that advances by a millisecond at every look.
 class TickingClock {
  public:
   std::chrono::steady_clock::time_point Now() { return begin_ + std::chrono::milliseconds(++num_looks_); }
@@ -87,7 +87,7 @@ class LoadGeneratorTest : public testing::Test {
     return LoadGenerator(borrowed_, options).Run(&*plan);
   }
 
-  static constexpr int kMaxStreams = 5;  // Of a connection.
+  static constexpr int kMaxStreams = 5;  // The server's limit of calls on a connection.
 
   GatedService service_;
   TickingClock clock_;
@@ -117,7 +117,8 @@ TEST_F(LoadGeneratorTest, TokensAndTimesOfEveryRequestAreCounted) {
   EXPECT_EQ(report.held_ms.size(), 0);
 }
 
-// The server does nothing else, and yet a request which may not be sent before others have ended has waited for them.
+// The server is idle, but a request that must not be sent before others have ended waits for them, and that wait
+// counts.
 TEST_F(LoadGeneratorTest, WhatMaxInFlightHoldsBackHasWaited) {
   LoadOptions options = {.max_requests = 5, .max_in_flight = 1};
   options.now = [&] { return clock_.Now(); };

@@ -54,7 +54,7 @@ int CommonTokens(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b)
   return static_cast<int>(i);
 }
 
-// A trace that lives as long as this.
+// A trace file that is deleted by the destructor.
 class TraceFile {
  public:
   explicit TraceFile(const std::string& content) {
@@ -148,7 +148,7 @@ TEST(LoadPlanTest, PromptsOfAMooncakeTraceShareTheirChunks) {
     EXPECT_THAT((std::vector<double>{requests[0].arrival_s, requests[1].arrival_s, requests[2].arrival_s}),
                 ElementsAre(0, 1, 2));
     EXPECT_EQ(requests[2].input, static_cast<int>(std::lround(1100 * scale)));
-    // The second request is the trace's third line: one chunk in common, the last one as much as the first has.
+    // The second request is the third line of the trace. It shares one chunk with the first request.
     EXPECT_NEAR(CommonTokens(Tokens(plan, requests[0]), Tokens(plan, requests[1])), 512 * scale, 2);
     EXPECT_EQ(CommonTokens(Tokens(plan, requests[0]), Tokens(plan, requests[2])), requests[0].input);
   }

@@ -19,7 +19,7 @@ Samples SamplesOf(std::initializer_list<double> values) {
   return samples;
 }
 
-// numpy.percentile([40, 10, 30, 20], [0, 50, 90, 99, 100]) and numpy.std.
+// The expected values come from numpy.percentile([40, 10, 30, 20], [0, 50, 90, 99, 100]) and numpy.std.
 TEST(SamplesTest, QuantilesAreLinearBetweenTheValues) {
   const Samples samples = SamplesOf({40, 10, 30, 20});
   EXPECT_DOUBLE_EQ(samples.Quantile(0), 10);

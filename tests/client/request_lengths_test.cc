@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/load/samples.h"
-
 namespace quire {
 namespace {
 
@@ -24,43 +22,6 @@ TEST(AzureTraceTest, BadLineIsNamed) {
   const auto requests = ParseAzureTrace("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6,0,44\n");
   EXPECT_EQ(requests.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(requests.status().message()), HasSubstr("line 2 is '2023-11-16 18:15:46.6,0,44'"));
-}
-
-// 1020 and 129 are the medians of the trace, 2735 and 424 its ninth deciles, 211.1 its mean output.
-TEST(DrawConversationsTest, HasTheQuantilesOfTheTrace) {
-  Samples prompts, outputs;
-  for (const RequestLengths& request : DrawConversations(20'000, /*seed=*/1)) {
-    prompts.Add(request.prompt);
-    outputs.Add(request.output);
-  }
-  EXPECT_NEAR(prompts.Median(), 1020, 20);
-  EXPECT_NEAR(prompts.Quantile(0.9), 2735, 100);
-  EXPECT_NEAR(outputs.Median(), 129, 5);
-  EXPECT_NEAR(outputs.Quantile(0.9), 424, 5);
-  EXPECT_NEAR(outputs.Mean(), 211, 6);
-}
-
-TEST(DrawConversationsTest, EqualSeedsDrawTheSame) {
-  EXPECT_EQ(DrawConversations(100, 7), DrawConversations(100, 7));
-  EXPECT_NE(DrawConversations(100, 7), DrawConversations(100, 8));
-}
-
-TEST(DrawLogNormalTest, HasTheMeansAskedFor) {
-  Samples prompts, outputs;
-  for (const RequestLengths& request : DrawLogNormal(161, 338, 20'000, /*seed=*/1)) {
-    prompts.Add(request.prompt);
-    outputs.Add(request.output);
-  }
-  EXPECT_NEAR(prompts.Mean(), 161, 4);
-  EXPECT_NEAR(outputs.Mean(), 338, 8);
-}
-
-TEST(LoadConversationsTest, AreDrawnWhenThereIsNoFile) {
-  const auto conversations = LoadConversations("no/such/file", 500, 2048);
-  ASSERT_EQ(conversations.status(), absl::OkStatus());
-  EXPECT_THAT(conversations->source, HasSubstr("no/such/file"));
-  EXPECT_GT(conversations->requests.size(), 400u);
-  EXPECT_LT(conversations->requests.size(), 500u);
 }
 
 }  // namespace
