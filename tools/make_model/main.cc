@@ -1,5 +1,5 @@
-// Writes a model directory with random weights, for tests and benchmarks: any shape of any family that the worker
-// serves, with a byte-level tokenizer, so that the whole system can run it.
+// Writes a model directory with random weights for tests and benchmarks. The model can have any shape of any family
+// that the worker serves. It has a byte-level tokenizer, so that the whole system can run it.
 
 #include <cstdio>
 #include <filesystem>
@@ -9,16 +9,15 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/flags.h"
 #include "base/status.h"
 #include "tools/make_model/model_shape.h"
 #include "tools/make_model/safetensors_writer.h"
 #include "tools/make_model/tokenizer_files.h"
 
-ABSL_FLAG(std::string, output, "", "Directory to write; made if absent");
+ABSL_FLAG(std::string, output, "", "Directory to write; it is made if it does not exist");
 ABSL_FLAG(std::string, preset, "tiny", "Shape to start from: tiny, s15m, m500 or llama8b");
 ABSL_FLAG(std::optional<std::string>, family, std::nullopt, "llama, mistral, qwen2 or qwen3");
 ABSL_FLAG(std::optional<int>, dim, std::nullopt, "Hidden size");
@@ -27,7 +26,7 @@ ABSL_FLAG(std::optional<int>, heads, std::nullopt, "Number of query heads");
 ABSL_FLAG(std::optional<int>, kv_heads, std::nullopt, "Number of KV heads");
 ABSL_FLAG(std::optional<int>, head_dim, std::nullopt, "Dimensions per head; dim / heads by default");
 ABSL_FLAG(std::optional<int>, ffn, std::nullopt, "Intermediate size of the MLP");
-ABSL_FLAG(std::optional<int>, vocab, std::nullopt, "Vocabulary size; from 258 up the model gets a tokenizer");
+ABSL_FLAG(std::optional<int>, vocab, std::nullopt, "Vocabulary size; with 258 or more the model gets a tokenizer");
 ABSL_FLAG(std::optional<int>, context, std::nullopt, "Longest sequence in tokens");
 ABSL_FLAG(std::optional<int>, window, std::nullopt, "Sliding window in tokens, mistral only");
 ABSL_FLAG(std::optional<bool>, tied, std::nullopt, "Use the embedding as the output matrix");
@@ -36,6 +35,16 @@ ABSL_FLAG(uint64_t, seed, 1, "Equal seeds give equal weights");
 
 namespace quire::make_model {
 namespace {
+
+ProgramFlags Flags() {
+  return {.program = "make_model",
+          .purpose = "Writes a model directory with random weights.",
+          .usage = "--output=DIR --preset=s15m",
+          .groups = {{"Output", {"output", "dtype", "seed"}},
+                     {"Shape",
+                      {"preset", "family", "dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context",
+                       "window", "tied"}}}};
+}
 
 absl::StatusOr<ModelShape> ShapeOfFlags() {
   const std::optional<ModelShape> preset = Preset(absl::GetFlag(FLAGS_preset));
@@ -100,14 +109,22 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
+// Exits with 2 when the command line is wrong, with 1 when the model cannot be written.
+int Main(int argc, char** argv) {
+  const absl::StatusOr<std::optional<std::string>> text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
+  if (text.ok() && text->has_value()) {
+    std::fputs((*text)->c_str(), stdout);
+    return 0;
+  }
+  const absl::Status status = text.ok() ? Run() : text.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "make_model: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
+}
+
 }  // namespace
 }  // namespace quire::make_model
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Writes a model directory with random weights: make_model --output=DIR --preset=s15m");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = quire::make_model::Run();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "make_model: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return quire::make_model::Main(argc, argv);
 }

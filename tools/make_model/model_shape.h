@@ -8,7 +8,7 @@
 
 namespace quire::make_model {
 
-// What to make: a family's architecture and its dimensions.
+// The model to make: the architecture of a family and its dimensions.
 struct ModelShape {
   std::string family = "llama";  // llama, mistral, qwen2 or qwen3
   int dim = 64;
@@ -26,10 +26,10 @@ struct ModelShape {
 // The shape behind a --preset name; nothing for an unknown name.
 std::optional<ModelShape> Preset(const std::string& name);
 
-// What is wrong with the shape, or an empty string. Sets head_dim where it was 0.
+// Sets head_dim if it is 0. Returns what is wrong with the shape, or an empty string.
 std::string Complete(ModelShape* shape);
 
-// How the numbers of a tensor are drawn: uniform in center +- width.
+// The distribution of the numbers of a tensor: uniform in center +- width.
 struct TensorSpec {
   std::string name;
   std::vector<int64_t> shape;

@@ -26,7 +26,7 @@ void RandomTensor::Group(uint64_t group, float values[4]) const {
   uint32_t words[4] = {static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), tensor_, 0};
   Philox(seed_, words);
   for (int i = 0; i < 4; ++i) {
-    const double unit = (static_cast<double>(words[i]) + 0.5) * 0x1p-31 - 1.0;  // In (-1, 1).
+    const double unit = (static_cast<double>(words[i]) + 0.5) * 0x1p-31 - 1.0;  // This is in (-1, 1).
     values[i] = static_cast<float>(center_ + width_ * unit);
   }
 }
