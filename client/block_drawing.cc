@@ -9,10 +9,10 @@
 namespace quire {
 namespace {
 
-// Lines that a frame has beside the map.
+// The lines of a frame that are not part of the map.
 constexpr int kOtherRows = 6;
 constexpr int kMinMapRows = 8;
-// Where no terminal limits it.
+// The limit where standard output is not a terminal.
 constexpr int kPlainMapRows = 64;
 constexpr int kIdWidth = 8;
 
@@ -32,7 +32,7 @@ const Style& StyleOf(v1::BlockState state) {
   return kStyles[state > 0 && state < kNumStates ? state : 0];
 }
 
-// Runs of equal states have one colour sequence.
+// A run of equal states needs only one colour sequence.
 std::string DrawCells(absl::Span<const v1::BlockState> cells, const Terminal& terminal) {
   std::string text;
   for (size_t i = 0; i < cells.size();) {

@@ -54,11 +54,11 @@ class TokenSenderFactory : public grpc::experimental::ClientInterceptorFactoryIn
 std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // A connection of its own.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
   // A server that vanished without closing its connections is noticed within 40 seconds.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Also while a request waits and nothing is sent.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);

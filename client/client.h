@@ -19,24 +19,25 @@
 
 namespace quire {
 
-// The absl status of a gRPC one. The message is followed by what the server's google.rpc details say beyond it: further
-// field violations as "field: description", and after how long to try again.
+// Converts a gRPC status to an absl status. The server's google.rpc details are appended to the message: further field
+// violations as "field: description", and after how long to try again.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The same for the end of a request of GenerateBatch.
+// Converts the status with which a request of GenerateBatch ended.
 absl::Status FromRpcStatus(const google::rpc::Status& status);
 
-// True when the status comes from no server: none could be reached, or the connection was lost. The message is gRPC's.
+// Returns true when no server has sent the status, because none could be reached or the connection was lost. The
+// message is gRPC's.
 bool IsConnectionError(const absl::Status& status);
 
-// One running Generate call. Destruction ends the call; the server frees its blocks in the next step.
-// Not thread-safe, except that Cancel may be called from any thread.
+// A running Generate call. Destruction ends the call, and the server frees its blocks in the next step. Not
+// thread-safe, except that Cancel may be called from any thread.
 class GenerateStream {
  public:
   GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request, absl::Duration timeout);
   ~GenerateStream();
 
-  // Waits for the next response. Returns false at the end of the stream; then Finish says how it ended.
+  // Waits for the next response. Returns false at the end of the stream; Finish then returns how it ended.
   bool Next(v1::GenerateResponse* response);
 
   // REQUIRES: Next has returned false, or Cancel was called.
@@ -50,44 +51,44 @@ class GenerateStream {
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 };
 
-// One running WatchBlocks call. Destruction ends it. Not thread-safe.
+// A running WatchBlocks call. Destruction ends it. Not thread-safe.
 class WatchBlocksStream {
  public:
   WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request, absl::Duration timeout);
   ~WatchBlocksStream();
 
-  // Waits for the next message. Returns false at the end of the stream; then Finish says how it ended.
+  // Waits for the next message. Returns false at the end of the stream; Finish then returns how it ended.
   bool Next(v1::WatchBlocksResponse* message);
 
-  // How the call has ended; ends it with CANCELLED if it has not.
+  // Returns how the call ended. A call that is still running is cancelled and ends with CANCELLED.
   absl::Status Finish();
 
  private:
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::WatchBlocksResponse>> reader_;
-  bool has_ended_ = false;                // As Next has said.
+  bool has_ended_ = false;                // Next has returned false.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 };
 
 struct ClientOptions {
   std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
-  TlsFiles tls = {};                           // Without an authority: plain text.
-  std::string token = "";                      // Bearer token, see HeaderToken; empty: none.
-  std::string server_name = "";                // That the manager's certificate must have; empty: the endpoint's host.
+  TlsFiles tls = {};                           // Without an authority calls are in plain text.
+  std::string token = "";                      // Bearer token, see HeaderToken; empty means none.
+  std::string server_name = "";                // Name in the manager's certificate; empty means the endpoint's host.
 };
 
 // A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
-// of its request is not UTF-8 or the token is none that a header can carry.
+// of its request is not UTF-8 or when a header cannot carry the token.
 class Client {
  public:
   // REQUIRES: CheckTlsFiles(options.tls) is OK.
   explicit Client(const ClientOptions& options);
 
-  // The whole call, from the first to the last token, ends by `timeout`.
+  // `timeout` limits the whole call, from the first to the last token.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
 
-  // Many requests on one call, which has no deadline of its own.
+  // Starts a call for many requests. The call has no deadline of its own.
   std::unique_ptr<GenerateBatchStream> GenerateBatch();
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
@@ -99,7 +100,7 @@ class Client {
   absl::StatusOr<v1::PinPrefixResponse> PinPrefix(const v1::PinPrefixRequest& request);
   absl::StatusOr<v1::UnpinPrefixResponse> UnpinPrefix(const v1::UnpinPrefixRequest& request);
 
-  // The whole call ends by `timeout`.
+  // `timeout` limits the whole call.
   std::unique_ptr<WatchBlocksStream> WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout);
   absl::StatusOr<v1::DescribeBlockResponse> DescribeBlock(const v1::DescribeBlockRequest& request);
   absl::StatusOr<v1::ListRequestsResponse> ListRequests(const v1::ListRequestsRequest& request);
@@ -109,7 +110,7 @@ class Client {
   absl::Status Undrain(const std::string& worker);
   absl::StatusOr<v1::FlushPrefixCacheResponse> FlushPrefixCache(const v1::FlushPrefixCacheRequest& request);
 
-  // True when the service ("", "liveness", "readiness" or a full service name) is SERVING.
+  // Returns true when the service ("", "liveness", "readiness" or a full service name) is SERVING.
   absl::StatusOr<bool> IsServing(const std::string& service);
 
  private:

@@ -21,7 +21,7 @@ using Result = Finding::Result;
 using Tell = std::function<void(const Finding&)>;
 
 constexpr double kFullShare = 0.95;
-// As the alerts QuireCertificateExpires and QuireWorkerStalled.
+// The alerts QuireCertificateExpires and QuireWorkerStalled use the same limits.
 constexpr absl::Duration kRenewBefore = absl::Hours(24 * 7);
 constexpr double kMaxStepAgeSeconds = 20;
 
@@ -45,7 +45,7 @@ Finding Refused(const char* name, const absl::Status& status) {
   }
 }
 
-// The connection; nothing when nobody could be reached.
+// Returns the connection, or the reason why nobody could be reached.
 absl::StatusOr<Socket> CheckAddress(const ClientOptions& options, const Tell& tell) {
   const absl::StatusOr<std::string> addresses = Resolve(options.endpoint);
   if (!addresses.ok()) {
@@ -76,7 +76,7 @@ const char* AdviceOnTls(absl::StatusCode code) {
   }
 }
 
-// False when there is no use in going on.
+// Returns false when further checks are useless.
 bool CheckTls(const ClientOptions& options, int connection, const Tell& tell) {
   if (options.tls.authority.empty()) {
     tell({Result::kOk, "TLS", "not asked for; calls go in plain text"});

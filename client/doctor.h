@@ -10,14 +10,14 @@
 
 namespace quire {
 
-// What one check has found.
+// The result of one check.
 struct Finding {
   enum class Result { kOk, kWarn, kFail };
 
   Result result = Result::kOk;
   std::string name;
   std::string message;
-  std::string advice = "";  // What to do; empty when all is well.
+  std::string advice = "";  // What the user should do; empty when all is well.
 };
 
 struct DoctorOptions {
@@ -30,13 +30,13 @@ struct DoctorOptions {
 // of an earlier failure is left out. False when nobody could be reached.
 bool Examine(const DoctorOptions& options, const std::function<void(const Finding&)>& tell);
 
-// What GetStatus tells about workers and blocks.
+// Judges the workers and blocks in the answer of GetStatus.
 std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status);
 
-// What the text of the manager's metrics tells beyond it: refusals and stuck workers.
+// Judges the text of the manager's metrics, which also shows refusals and stuck workers.
 std::vector<Finding> JudgeMetrics(const std::string& text);
 
-// Of a certificate of `whose` ("the manager's").
+// Judges the end of a certificate's validity. `whose` is for people: "the manager's".
 Finding JudgeCertificate(const std::string& whose, absl::Time end, absl::Time now);
 
 }  // namespace quire

@@ -6,8 +6,8 @@
 
 namespace quire {
 
-// OK for what names a manager: host:port, [IPv6]:port, unix:path, or a gRPC name such as dns:///host:port. Otherwise
-// INVALID_ARGUMENT in one line that says what is wrong and what was expected. Looks nothing up and connects nowhere.
+// Checks the form of an endpoint: host:port, [IPv6]:port, unix:path, or a gRPC name such as dns:///host:port.
+// INVALID_ARGUMENT names in one line what is wrong and what was expected. It does not look up names or connect.
 absl::Status CheckEndpoint(absl::string_view endpoint);
 
 }  // namespace quire

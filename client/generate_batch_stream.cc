@@ -28,21 +28,14 @@ absl::Status GenerateBatchStream::Start(uint64_t tag, const v1::GenerateRequest&
   return Write(message);
 }
 
-absl::Status GenerateBatchStream::CancelRequest(uint64_t tag) {
-  v1::GenerateBatchRequest message;
-  message.set_tag(tag);
-  message.mutable_cancel();
-  return Write(message);
-}
-
 absl::Status GenerateBatchStream::Write(const v1::GenerateBatchRequest& message) {
-  std::lock_guard lock(write_mutex_);
+  const MutexLock lock(&write_mutex_);
   if (!has_half_closed_ && stream_->Write(message)) return absl::OkStatus();
   return absl::UnavailableError("the stream is over");
 }
 
 void GenerateBatchStream::HalfClose() {
-  std::lock_guard lock(write_mutex_);
+  const MutexLock lock(&write_mutex_);
   if (!std::exchange(has_half_closed_, true)) stream_->WritesDone();
 }
 

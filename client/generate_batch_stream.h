@@ -3,41 +3,39 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "quire/v1/inference.grpc.pb.h"
 
 namespace quire {
 
-// One running GenerateBatch call: many requests, told apart by tags that the caller chooses. Destruction ends the call;
-// the server frees its blocks in the next step. One thread at a time reads, by Next and then Finish; everything else
-// may be called from any thread, also meanwhile.
+// One running GenerateBatch call: many requests on one stream, told apart by tags that the caller chooses. Destruction
+// ends the call; the server frees its blocks in the next step. Only one thread at a time may call Next and Finish. All
+// other functions may be called from any thread at any time.
 class GenerateBatchStream {
  public:
   explicit GenerateBatchStream(v1::InferenceService::Stub* stub);
   ~GenerateBatchStream();
 
-  // Starts a request, which ends by `timeout`. INVALID_ARGUMENT, and nothing is sent, when a string of it is not UTF-8;
-  // UNAVAILABLE when the stream is over. May wait until somebody calls Next: the server reads no further while as many
-  // requests as it allows have ended and their ends are unread. A thread that writes and reads in turns must therefore
-  // not start more requests than `max_batch_requests` (1024 by default) ahead of what it has read.
+  // Starts a request, which ends after `timeout` at the latest. INVALID_ARGUMENT, and nothing is sent, when a string of
+  // the request is not UTF-8; UNAVAILABLE when the stream is over. May block until another thread calls Next: the
+  // server stops reading while `max_batch_requests` (1024 by default) requests have ended whose ends are unread. A
+  // thread that both writes and reads must therefore not start more requests than that ahead of the ends that it has
+  // read.
   absl::Status Start(uint64_t tag, const v1::GenerateRequest& request,
                      absl::Duration timeout = absl::InfiniteDuration());
 
-  // Ends a request; UNAVAILABLE when the stream is over. May wait as Start.
-  absl::Status CancelRequest(uint64_t tag);
-
-  // No more requests: the stream ends when all have.
+  // Tells the server that no more requests follow. The stream ends when all requests have ended.
   void HalfClose();
 
-  // Waits for the next entries. Returns false at the end of the stream; then Finish says how it ended.
+  // Waits for the next entries. Returns false at the end of the stream; Finish then returns how it ended.
   bool Next(v1::GenerateBatchResponse* response);
 
-  // How the stream ended; the same at every call. REQUIRES: Next has returned false, or Cancel was called.
+  // Returns how the stream ended, the same at every call. REQUIRES: Next has returned false, or Cancel was called.
   absl::Status Finish();
 
   void Cancel() { context_.TryCancel(); }
@@ -48,8 +46,8 @@ class GenerateBatchStream {
   grpc::ClientContext context_;
   const std::unique_ptr<grpc::ClientReaderWriter<v1::GenerateBatchRequest, v1::GenerateBatchResponse>> stream_;
   std::optional<absl::Status> end_;
-  std::mutex write_mutex_;
-  bool has_half_closed_ = false;  // Guarded by write_mutex_.
+  Mutex write_mutex_;
+  bool has_half_closed_ QUIRE_GUARDED_BY(write_mutex_) = false;
 };
 
 }  // namespace quire

@@ -9,12 +9,12 @@
 
 namespace quire {
 
-// The text of an argument: itself, or all of standard input as it is when it is "-". INVALID_ARGUMENT under the
-// argument's `name` when that is not UTF-8.
+// Returns the argument, or all of standard input when the argument is "-". INVALID_ARGUMENT names the argument by
+// `name` when the text is not UTF-8.
 absl::StatusOr<std::string> ReadText(const std::string& argument, const std::string& name);
 
-// The token ids of arguments such as {"1", "2,3"}, or those in standard input for {"-"}: separated by spaces, newlines
-// or commas.
+// Parses token ids from arguments such as {"1", "2,3"}, or from standard input for {"-"}. Ids are separated by spaces,
+// newlines or commas.
 absl::StatusOr<std::vector<uint32_t>> ReadTokenIds(const std::vector<std::string>& arguments);
 
 }  // namespace quire

@@ -4,16 +4,17 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace quire {
 
 struct Interrupt::State {
-  std::mutex mutex;
-  std::function<void()> cancel;  // Guarded by mutex.
-  int signal = 0;                // Guarded by mutex.
+  Mutex mutex;
+  std::function<void()> cancel QUIRE_GUARDED_BY(mutex);
+  int signal QUIRE_GUARDED_BY(mutex) = 0;
 };
 
 Interrupt::Interrupt() : state_(std::make_shared<State>()) {
@@ -26,8 +27,8 @@ Interrupt::Interrupt() : state_(std::make_shared<State>()) {
     int signal = 0;
     sigwait(&signals, &signal);
     {
-      // Under the lock, so that what it cancels cannot be destroyed meanwhile.
-      const std::lock_guard lock(state->mutex);
+      // The lock is held while `cancel` runs, so that Watch cannot return and its caller cannot destroy the stream.
+      const MutexLock lock(&state->mutex);
       if (!state->cancel) EndBySignal(signal);
       state->signal = signal;
       state->cancel();
@@ -42,12 +43,12 @@ void Interrupt::Watch(GenerateStream* stream) {
 }
 
 void Interrupt::Watch(std::function<void()> cancel) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(&state_->mutex);
   state_->cancel = std::move(cancel);
 }
 
 int Interrupt::signal() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(&state_->mutex);
   return state_->signal;
 }
 

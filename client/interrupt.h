@@ -8,26 +8,26 @@
 
 namespace quire {
 
-// Ctrl-C (SIGINT) and SIGTERM end what runs in order: the first one cancels it, a second one ends the process at once.
-// While nothing is watched the first one does that, too. One per process, made before any other thread
-// starts: threads inherit the blocked signals, and a thread of its own takes them, because a signal handler may not
-// call into gRPC.
+// Ends a running call on Ctrl-C (SIGINT) or SIGTERM: the first signal cancels the call, a second one ends the process
+// at once. While nothing is watched the first one ends the process, too. There is one per process. Make it before any
+// other thread starts, because threads inherit the blocked signals. Its own thread waits for the signals, because a
+// signal handler may not call into gRPC.
 class Interrupt {
  public:
   Interrupt();
 
-  // The call to cancel; nullptr: none runs. REQUIRES: it lives until the next Watch.
+  // Sets the call to cancel; nullptr means that none runs. REQUIRES: `stream` lives until the next Watch.
   void Watch(GenerateStream* stream);
 
-  // The same for what runs otherwise: called once, by another thread, at the first signal. nullptr: nothing runs.
+  // Sets a function that the signal thread calls once, at the first signal. An empty function means that nothing runs.
   void Watch(std::function<void()> cancel);
 
-  // The signal that cancelled something; 0: none did.
+  // The signal that cancelled something; 0 if none did.
   int signal() const;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // Shared with the thread, which outlives this.
+  const std::shared_ptr<State> state_;  // Shared with the signal thread, which outlives this object.
 };
 
 // Ends the process by `signal`, so that a shell sees that it was interrupted and stops its script as well. The shell

@@ -19,7 +19,7 @@
 namespace quire {
 namespace {
 
-int g_output_errno = 0;  // Of the first write that failed.
+int g_output_errno = 0;  // The error of the first write that failed.
 
 int ExitCodeOf(absl::StatusCode code) {
   switch (code) {
@@ -41,7 +41,7 @@ int ExitCodeOf(absl::StatusCode code) {
   }
 }
 
-// gRPC's answer to a message beyond a limit, which no second try will pass.
+// True for gRPC's answer to a message that exceeds a size limit. Trying again cannot help.
 bool IsTooLarge(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted &&
          absl::StrContains(status.message(), "message larger than max");
@@ -49,7 +49,8 @@ bool IsTooLarge(const absl::Status& status) {
 
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
 
-// When gRPC could not connect: nobody listens, or who does does not speak as we do. Its words end with the reason.
+// Explains why gRPC could not connect: nobody listens at the port, or the TLS settings differ. gRPC's message ends with
+// the reason.
 std::string ExplainNoConnection(absl::string_view message, const std::string& endpoint) {
   constexpr absl::string_view kBeforeReason = "last error: ";
   const size_t found = message.find(kBeforeReason);
@@ -66,7 +67,7 @@ std::string ExplainNoConnection(absl::string_view message, const std::string& en
                       kHint);
 }
 
-// gRPC's words for a place that is no manager, in ours; "" for everything else.
+// Translates gRPC's errors about an endpoint that is not a manager. Returns "" for all other errors.
 std::string ExplainConnection(const absl::Status& status, const std::string& endpoint) {
   if (status.code() == absl::StatusCode::kUnimplemented && status.message().empty()) {
     return absl::StrCat("what answers at ", endpoint, " is not a manager; is it a worker? ", kHint);
@@ -150,7 +151,7 @@ int ReportUsage(absl::string_view message) {
 }
 
 int ReportError(const absl::Status& status, const std::string& endpoint) {
-  // What was printed comes first where both go to the same place.
+  // The text comes first where both go to the same place.
   FlushOutput();
   std::fprintf(stderr, "quirectl: %s\n", Explain(status, endpoint).c_str());
   return IsTooLarge(status) ? kExitRejected : ExitCodeOf(status.code());

@@ -11,11 +11,11 @@
 
 namespace quire {
 
-// How quirectl ends. Documented in its --help; scripts rely on the numbers. Ctrl-C ends it by its signal, which shells
-// show as 130.
+// The exit codes of quirectl. Its --help documents them and scripts rely on them. Ctrl-C ends quirectl by the signal,
+// which shells show as 130.
 enum ExitCode {
   kExitOk = 0,
-  kExitFailed = 1,       // Any other error; standard output cannot be written.
+  kExitFailed = 1,       // Any other error, or standard output cannot be written.
   kExitUsage = 2,        // The command line or the input is wrong; nothing was sent.
   kExitUnavailable = 3,  // The manager cannot be reached or cannot serve now; trying again may help.
   kExitRejected = 4,     // The manager refused the request; see the message.
@@ -24,7 +24,7 @@ enum ExitCode {
 
 enum class OutputFormat { kText, kJson };
 
-// The argument of printf's %llu, whose type differs from uint64_t on some systems.
+// Converts a number for printf's %llu, whose type differs from uint64_t on some systems.
 inline unsigned long long Big(uint64_t value) {
   return value;
 }
@@ -35,20 +35,21 @@ void PrintJson(const google::protobuf::Message& message);
 // Prints one line for people: the token, its logprob and rank, and the likeliest tokens.
 void PrintLogprobs(const v1::PositionLogprobs& logprobs);
 
-// Sends on what was printed. False when standard output does not take it; EndOutput says why.
+// Flushes standard output. Returns false when it cannot be written; EndOutput prints why.
 bool FlushOutput();
 
-// Returns `exit_code`; prints an error and returns kExitFailed instead when standard output did not take everything.
+// Returns `exit_code`. When standard output could not be written, prints an error and returns kExitFailed instead.
 int EndOutput(int exit_code);
 
-// Opens what the caller closed of the three standard streams, so that no socket gets their number: writing to it fails.
+// Opens those of the three standard streams that the caller has closed, so that no socket gets their numbers. Writing
+// to such a stream fails.
 void ReserveStandardStreams();
 
 // Prints "quirectl: ..." to standard error and returns kExitUsage.
 int ReportUsage(absl::string_view message);
 
-// Prints "quirectl: ..." to standard error and returns the exit code that belongs to the status. `endpoint` helps the
-// reader when nobody answers there.
+// Prints "quirectl: ..." to standard error and returns the exit code for the status. The message names `endpoint` when
+// nobody answers there.
 int ReportError(const absl::Status& status, const std::string& endpoint);
 
 }  // namespace quire

@@ -29,14 +29,14 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 constexpr size_t kMaxAnswerBytes = 16 << 20;
 
-// The path behind unix: or unix://; empty for what is no such endpoint.
+// The path behind unix: or unix://; empty for other endpoints.
 std::string SocketPath(absl::string_view endpoint) {
   if (!absl::ConsumePrefix(&endpoint, "unix:")) return "";
   absl::ConsumePrefix(&endpoint, "//");
   return std::string(endpoint);
 }
 
-// "host:port" of "dns:///host:port" and the like.
+// Returns "host:port" for "dns:///host:port" and similar names.
 absl::string_view HostAndPort(absl::string_view endpoint) {
   if (absl::ConsumePrefix(&endpoint, "dns:")) endpoint = endpoint.substr(endpoint.rfind('/') + 1);
   if (!absl::ConsumePrefix(&endpoint, "ipv4:")) absl::ConsumePrefix(&endpoint, "ipv6:");
@@ -56,7 +56,7 @@ absl::StatusOr<Addresses> LookUp(const std::string& endpoint) {
 
 absl::Status ConnectTo(int fd, const sockaddr* address, socklen_t size, absl::Duration timeout) {
   const timeval patience = absl::ToTimeval(std::max(timeout, absl::Milliseconds(1)));
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));  // Of connect, too.
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));  // This also limits connect().
   if (connect(fd, address, size) == 0) return absl::OkStatus();
   return absl::UnavailableError(errno == EINPROGRESS || errno == EAGAIN ? "no answer in time" : std::strerror(errno));
 }

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// A connected socket, closed with this.
+// A connected socket. The destructor closes it.
 class Socket {
  public:
   explicit Socket(int fd) : fd_(fd) {}
@@ -22,19 +22,19 @@ class Socket {
   int fd_;
 };
 
-// The addresses behind an endpoint (see CheckEndpoint), for people: "127.0.0.1, ::1". NOT_FOUND when the host is not
-// known or there is no such socket.
+// Returns the addresses of an endpoint (see CheckEndpoint) for people: "127.0.0.1, ::1". NOT_FOUND when the host is not
+// known or the socket does not exist.
 absl::StatusOr<std::string> Resolve(const std::string& endpoint);
 
-// Connects without gRPC, to the first address that answers within `timeout`; the same bounds a write later on.
-// UNAVAILABLE says why nobody does.
+// Connects without gRPC to the first address that answers within `timeout`, which also limits later writes. UNAVAILABLE
+// says why none answers.
 absl::StatusOr<Socket> Connect(const std::string& endpoint, absl::Duration timeout);
 
-// The host of an endpoint, without brackets; empty for a unix socket.
+// Returns the host of an endpoint without brackets, or "" for a unix socket.
 std::string HostOf(absl::string_view endpoint);
 
-// The body of an answer to GET with the code 200, of at most 16 MiB with its head. UNAVAILABLE when it is not whole
-// within `timeout`, UNKNOWN with the answer's first line, RESOURCE_EXHAUSTED when it is longer.
+// Sends a GET request and returns the body of the answer. UNAVAILABLE when the answer is not complete within `timeout`,
+// UNKNOWN with the first line when the code is not 200, RESOURCE_EXHAUSTED when the answer has more than 16 MiB.
 absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std::string& path, absl::Duration timeout);
 
 }  // namespace quire

@@ -32,7 +32,23 @@ absl::Status CheckNode(const v1::DescribeRequestResponse& request, int index) {
       absl::StrCat("node ", index, " has the parent ", node.parent(), ", which is not before it"));
 }
 
-// The entries of a node's tables are the same in all its sequences.
+// Beams all have the sample index 0, while the indices of samples differ.
+bool HasBeams(const v1::DescribeRequestResponse& request) {
+  const auto& sequences = request.sequences();
+  return sequences.size() > 1 && sequences[0].sample_index() == sequences[1].sample_index();
+}
+
+// "beam 2" or "samples 0, 1": the sequences of a node. A beam's number is its place in the list of sequences.
+std::string NamesOf(const v1::DescribeRequestResponse& request, const v1::ForkNode& node) {
+  const bool has_beams = HasBeams(request);
+  const std::string numbers = absl::StrJoin(node.sequences(), ", ", [&](std::string* out, uint32_t sequence) {
+    const uint32_t sample = request.sequences(static_cast<int>(sequence)).sample_index();
+    absl::StrAppend(out, has_beams ? sequence : sample);
+  });
+  return absl::StrCat(has_beams ? "beam" : "sample", node.sequences_size() == 1 ? " " : "s ", numbers);
+}
+
+// The entries of the node. All its sequences have the same ones.
 std::string BlocksOf(const v1::DescribeRequestResponse& request, const v1::ForkNode& node) {
   const auto& table = request.sequences(static_cast<int>(node.sequences(0))).blocks();
   const std::vector<uint32_t> ids(table.begin() + node.first_block(),
@@ -42,11 +58,7 @@ std::string BlocksOf(const v1::DescribeRequestResponse& request, const v1::ForkN
 
 void DrawNode(const v1::DescribeRequestResponse& request, int index, int depth, std::string* text) {
   const v1::ForkNode& node = request.tree(index);
-  const std::string samples = absl::StrJoin(node.sequences(), ", ", [&](std::string* out, uint32_t sequence) {
-    absl::StrAppend(out, request.sequences(static_cast<int>(sequence)).sample_index());
-  });
-  const char* noun = node.sequences_size() == 1 ? "sample" : "samples";
-  absl::StrAppendFormat(text, "%*s%s %s: ", 2 * depth, "", noun, samples);
+  absl::StrAppendFormat(text, "%*s%s: ", 2 * depth, "", NamesOf(request, node));
   if (node.num_blocks() == 0) {
     absl::StrAppend(text, "ends here\n");
   } else {

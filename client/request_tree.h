@@ -8,8 +8,9 @@
 
 namespace quire {
 
-// The samples or beams of a request as lines: what forks share is a line, and below it, indented, what each has for
-// itself. DATA_LOSS when a node names a sample, an entry of a table or a parent that is not there.
+// The samples or beams of a request as lines. Block table entries that several share are one line, and the entries of
+// each sample or beam are indented below it. Beams are numbered by their place in `sequences`. DATA_LOSS when a node
+// names a sequence, a table entry or a parent that does not exist.
 absl::StatusOr<std::string> DrawTree(const v1::DescribeRequestResponse& request);
 
 }  // namespace quire

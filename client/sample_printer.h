@@ -9,33 +9,33 @@
 
 namespace quire {
 
-// Prints the samples of one request as text for people: one after the other, each as it comes once it is its turn. With
-// several of them each has a heading.
+// Prints the samples of one request as text for people, one after the other. The first unfinished sample is printed as
+// it comes; the others wait. If there are several, each has a heading.
 class SamplePrinter {
  public:
   struct Options {
     uint32_t num_samples = 1;
-    bool is_ranked = false;       // Headings of several show scores, which the last response of a sample brings.
-    bool shows_logprobs = false;  // One line per token in place of text.
-    bool shows_ends = false;      // With several: how many tokens each has and why it ended, on standard error.
+    bool is_ranked = false;       // The headings show scores. The last response of a sample has its score.
+    bool shows_logprobs = false;  // Prints one line per token instead of the text.
+    bool shows_ends = false;      // Prints the token count and the end of each of several samples to standard error.
   };
 
   explicit SamplePrinter(const Options& options) : options_(options) {}
 
   void Add(const v1::GenerateResponse& response);
 
-  // No response follows: prints what has waited for its turn, and ends the line.
+  // Call it after the last response. Prints what is still waiting, and ends the line.
   void End();
 
  private:
   struct Sample {
-    std::vector<v1::GenerateResponse> waiting;  // Not printed yet.
-    int num_tokens = 0;                         // That were printed.
+    std::vector<v1::GenerateResponse> waiting;  // The responses that are not printed yet.
+    int num_tokens = 0;                         // The number of tokens that were printed.
     bool has_heading = false;
   };
 
   bool is_one_of_several() const { return options_.num_samples > 1; }
-  // Prints what waits of samples whose turn it is, or with `all` of every one.
+  // Prints the waiting responses of the samples whose turn has come, or with `all` those of every sample.
   void PrintWaiting(bool all);
   void PrintHeading(uint32_t index, const v1::GenerateResponse& last);
   void Print(const v1::GenerateResponse& response);
@@ -43,8 +43,8 @@ class SamplePrinter {
   void EndLine();
 
   const Options options_;
-  std::vector<Sample> samples_;  // Of which something has come, and those before.
-  uint32_t turn_ = 0;            // Whose it is.
+  std::vector<Sample> samples_;  // [the largest index that has come + 1]
+  uint32_t turn_ = 0;            // The sample that is being printed.
   bool line_is_open_ = false;
 };
 

@@ -7,19 +7,19 @@
 
 namespace quire {
 
-// What standard output can show.
+// The abilities of standard output.
 struct Terminal {
-  bool is_terminal = false;  // If not, output is plain and ends by itself.
+  bool is_terminal = false;
   bool has_color = false;
   int columns = 80;
   int rows = 24;
 };
 
-// Colours need a terminal that is not "dumb", and no $NO_COLOR (see no-color.org). $COLUMNS is the width of what is no
-// terminal.
+// Describes standard output. It has colours if it is a terminal that is not "dumb" and $NO_COLOR is not set (see
+// no-color.org). If it is not a terminal, $COLUMNS is its width.
 Terminal DescribeTerminal();
 
-// A text that others have chosen, in one line that does not drive the terminal: control characters as "\n" or "\x1b".
+// Makes a text that somebody else has chosen safe to print on one line: control characters become "\n" or "\x1b".
 std::string Printable(absl::string_view text);
 
 }  // namespace quire

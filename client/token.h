@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// A bearer token as a header carries it: without the white space behind it, which files and secrets end with.
-// INVALID_ARGUMENT when it has a byte that is not printable ASCII; the message does not show the token.
+// Returns a bearer token as a header carries it, without the trailing white space that files and secrets often have.
+// INVALID_ARGUMENT when it has a byte that is not printable ASCII. The message does not show the token.
 absl::StatusOr<std::string> HeaderToken(absl::string_view token);
 
 }  // namespace quire

@@ -9,12 +9,12 @@
 
 namespace quire {
 
-// The quantile in seconds of what was observed between two looks, linear within a bucket; beyond the last bound, that.
-// Nothing when nothing was observed.
+// The quantile in seconds of the latencies between two looks, linear within a bucket. A quantile beyond the last bound
+// is that bound. Empty when nothing was observed.
 std::optional<double> Quantile(const v1::LatencyHistogram& before, const v1::LatencyHistogram& now, double quantile);
 
-// What `quirectl top` shows: rates and latencies between `before` and `now`, which are `seconds` apart, and the workers
-// with their blocks as bars. REQUIRES: seconds > 0.
+// Draws a frame of `quirectl top`: the rates and latencies between `before` and `now`, which are `seconds` apart, and
+// the workers with their blocks as bars. REQUIRES: seconds > 0.
 std::string DrawTop(const v1::GetStatusResponse& before, const v1::GetStatusResponse& now, double seconds,
                     const Terminal& terminal);
 

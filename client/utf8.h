@@ -4,12 +4,12 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
 
-// A request with a string that is not UTF-8 cannot be parsed by any server, which then says nothing of use. So the
-// client looks first.
+// No server can parse a request with a string that is not UTF-8, and its error would not say so. Therefore the client
+// checks before it sends.
 
 namespace quire {
 
-// INVALID_ARGUMENT for the first string of `message` that is not UTF-8, which is named by its path: "stopping.stop[0]".
+// INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path: "stopping.stop[0]".
 absl::Status CheckUtf8(const google::protobuf::Message& message);
 
 }  // namespace quire

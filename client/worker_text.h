@@ -8,7 +8,8 @@ namespace quire {
 // "connecting", "draining" or "ready", as status and top say it.
 const char* StateOf(const v1::WorkerStatus& worker);
 
-// The width of a column of these workers' addresses: the longest one's, at least that of the usual host:port.
+// The width of a column for the workers' addresses: that of the longest address, but at least that of a usual
+// host:port.
 int AddressWidth(const v1::GetStatusResponse& status);
 
 }  // namespace quire

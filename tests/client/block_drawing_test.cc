@@ -22,7 +22,7 @@ TEST(BlockDrawingTest, LinesBeginWithTheIdOfTheirFirstBlock) {
 }
 
 TEST(BlockDrawingTest, WhatDoesNotFitIsDrawnInGroupsByTheMostFrequentState) {
-  const Terminal small{.is_terminal = true, .columns = 40, .rows = 14};  // 8 lines of 30 characters.
+  const Terminal small{.is_terminal = true, .columns = 40, .rows = 14};  // The map has 8 lines of 30 characters.
   std::string states(480, '\1');
   states[0] = states[2] = states[3] = '\3';
   const DrawnMap map = DrawMap(states, small);

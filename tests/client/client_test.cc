@@ -50,7 +50,7 @@ TEST(FromGrpcStatusTest, OnlyGrpcsOwnUnavailableIsAConnectionError) {
   EXPECT_FALSE(IsConnectionError(FromGrpcStatus(grpc::Status(grpc::StatusCode::INTERNAL, "Socket closed"))));
 }
 
-// Nobody listens there: an answer other than UNAVAILABLE came from the client itself.
+// Nobody listens at this address, so an error other than UNAVAILABLE comes from the client itself.
 TEST(ClientTest, TextThatIsNotUtf8IsRefusedBeforeItIsSent) {
   Client client({.endpoint = "unix:/nonexistent/quire.sock"});
   v1::TokenizeRequest tokenize;

@@ -56,7 +56,7 @@ TEST(DoctorTest, WhatIsWrongWithAStatusIsNamed) {
   EXPECT_EQ(lost.result, Result::kFail);
   EXPECT_THAT(lost.message, HasSubstr("is not connected: refused"));
   EXPECT_EQ(last_of([](auto* status) { status->mutable_workers(0)->set_is_draining(true); }).result, Result::kWarn);
-  // Counted since the manager's start, the steps since the session's.
+  // Preemptions count from the manager's start, steps from the beginning of the session.
   EXPECT_EQ(last_of([](auto* status) { status->mutable_workers(0)->set_preemptions(200); }).result, Result::kOk);
   EXPECT_EQ(last_of([](auto* status) { status->clear_workers(); }).result, Result::kFail);
   const Finding full = last_of([](auto* status) {
@@ -113,7 +113,7 @@ TEST(ProbeTest, TroubleIsNamed) {
   EXPECT_EQ(Connect("unix:/nonexistent", absl::Seconds(5)).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// Answers one GET with a head and so many pieces, with a pause before each, for as long as the other side listens.
+// Answers one GET with a head and a number of pieces, with a pause before each, as long as the other side listens.
 class PiecewiseServer {
  public:
   PiecewiseServer(std::string piece, int num_pieces, absl::Duration pause) {
@@ -156,7 +156,7 @@ TEST(ProbeTest, AnswersAreWholeOrAnError) {
   const std::string mebibyte(1 << 20, 'a');
   EXPECT_EQ(PiecewiseServer(mebibyte, 17, absl::ZeroDuration()).Get(absl::Seconds(60)).status().code(),
             absl::StatusCode::kResourceExhausted);
-  // Every piece comes soon after the one before, all of them take two seconds.
+  // Each piece comes soon after the last one, but all pieces together take two seconds.
   EXPECT_EQ(PiecewiseServer("a", 100, absl::Milliseconds(20)).Get(absl::Milliseconds(200)).status().code(),
             absl::StatusCode::kUnavailable);
 }

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// Takes every Generate call and never answers.
+// Accepts every Generate call and never answers.
 class SilentService : public v1::InferenceService::CallbackService {
  public:
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext*,
@@ -27,8 +27,8 @@ class SilentService : public v1::InferenceService::CallbackService {
   }
 };
 
-// Sends SIGINT `num_signals` times to this process while a call without an answer runs. Exits with 0 when that only
-// cancelled the call.
+// Sends SIGINT `num_signals` times to this process while a call without an answer runs. Exits with 0 when the signals
+// only cancelled the call.
 void InterruptCall(const std::string& endpoint, int num_signals) {
   Interrupt interrupt;
   SilentService service;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What ReportError says of gRPC's own UNAVAILABLE.
+// Returns the text of ReportError for gRPC's own UNAVAILABLE.
 std::string SaidOf(const std::string& message) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ReportError(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, message)), "host:1"),

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Two samples that share the entries 0 and 1 of their tables; sample 0 has another one.
+// Two samples that share the entries 0 and 1 of their block tables. Sample 0 has one more entry.
 v1::DescribeRequestResponse TwoSamples() {
   v1::DescribeRequestResponse request;
   for (uint32_t i = 0; i < 2; ++i) {
@@ -38,6 +38,15 @@ TEST(RequestTreeTest, WhatIsSharedIsALine) {
             "samples 0, 1: entries 0 .. 1: 7-8\n"
             "  sample 0: entries 2 .. 2: 3\n"
             "  sample 1: ends here\n");
+}
+
+TEST(RequestTreeTest, BeamsAreNumberedByTheirPlace) {
+  v1::DescribeRequestResponse request = TwoSamples();
+  for (v1::SequenceDescription& beam : *request.mutable_sequences()) beam.set_sample_index(0);
+  EXPECT_EQ(DrawTree(request).value_or(""),
+            "beams 0, 1: entries 0 .. 1: 7-8\n"
+            "  beam 0: entries 2 .. 2: 3\n"
+            "  beam 1: ends here\n");
 }
 
 TEST(RequestTreeTest, WhatIsNotThereIsRefused) {

@@ -28,7 +28,7 @@ TEST(HeaderTokenTest, WhatAHeaderCannotCarryIsRefusedAndNotShown) {
   }
 }
 
-// Nobody listens there: an answer other than UNAVAILABLE came from the client itself.
+// Nobody listens at this address, so an error other than UNAVAILABLE comes from the client itself.
 TEST(HeaderTokenTest, AClientWithATokenThatCannotBeSentSendsNothing) {
   Client client({.endpoint = "unix:/nonexistent/quire.sock", .token = "sec\nret"});
   EXPECT_THAT(client.GetModel().status().message(), HasSubstr("a header cannot carry"));

@@ -13,7 +13,7 @@ using ::testing::Not;
 
 constexpr Terminal kPlain;
 
-// Bounds of 10 ms, 20 ms and 1 s.
+// A histogram with the bounds 10 ms, 20 ms and 1 s.
 v1::LatencyHistogram Histogram(std::initializer_list<uint64_t> counts) {
   v1::LatencyHistogram histogram;
   for (const double bound : {0.01, 0.02, 1.0}) histogram.add_upper_bounds_seconds(bound);

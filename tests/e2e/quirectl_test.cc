@@ -1,5 +1,6 @@
-// quirectl as a user and a script see it.
+// quirectl as users and scripts see it.
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -187,6 +188,22 @@ TEST_F(QuirectlTest, VersionAndHelpNeedNoManager) {
   const Ended help = Quirectl({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.output, HasSubstr("Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable"));
+}
+
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST_F(QuirectlTest, HelpFitsTheWidthOfTheTerminal) {
+  for (const char* command : {"", "generate", "bench", "pin", "top", "audit"}) {
+    EXPECT_LE(LongestLine(Shell(absl::StrCat("quirectl ", command, " --help")).output), 80u) << command;
+    const size_t wide = LongestLine(Shell(absl::StrCat("COLUMNS=110 quirectl ", command, " --help")).output);
+    EXPECT_LE(wide, 110u) << command;
+    EXPECT_GT(wide, 80u) << command;
+  }
 }
 
 }  // namespace

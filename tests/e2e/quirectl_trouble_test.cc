@@ -1,4 +1,4 @@
-// What quirectl says, and with which code it exits, when something is wrong.
+// The errors and exit codes of quirectl.
 
 #include <algorithm>
 #include <csignal>
@@ -43,7 +43,12 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
                  "put a text of several words in quotes: quirectl generate \"big red"},
            Wrong{{"generate", "--big dog"}, "put -- before a text that begins with a dash"},
            Wrong{{"generate", "hello", "--logit-bias", "seven"}, "--logit-bias is \"seven\""},
-           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens = few"},
+           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens is few, it must be a whole number, 0 .. 4294967295"},
+           Wrong{{"generate", "hello", "--seed=-1"},
+                 "--seed is -1, it must be a whole number, 0 .. 18446744073709551615"},
+           Wrong{{"generate", "hello", "-t", "warm"}, "--temperature is warm, it must be a number"},
+           Wrong{{"top", "-n", "-1"}, "--frames is -1, it must be a whole number, 0 .. 1000000"},
+           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1e+06"},
            Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"generate", "ab", "--stop", "\xFF"}, "stopping.stop[0]: is not valid UTF-8: byte 0 of 1 is 0xff"},
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
@@ -54,7 +59,7 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
            Wrong{{"stauts"}, "there is no command \"stauts\"; did you mean status?"},
            Wrong{{"generate", "hello", "--max-tokns=5"}, "\"--max-tokns=5\"; did you mean --max-tokens?"},
            Wrong{{"status", "--endpiont", "host:1"}, "\"--endpiont\"; did you mean --endpoint?"},
-           Wrong{{"bench", "--random-input-len", "5"}, "that of `vllm bench serve` is --input-tokens N here"},
+           Wrong{{"bench", "--random-input-len", "5"}, "that option of `vllm bench serve` is --input-tokens N here"},
            Wrong{{"bench", "--max-concurrency", "3"}, "is --concurrency N, or with --rate --max-in-flight N here"},
            Wrong{{"--token", "sec\nret", "status"}, "the token has a character that a header cannot carry"},
            Wrong{{}, "a subcommand is required"},
@@ -65,6 +70,15 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
     EXPECT_THAT(run.output, HasSubstr(wrong.message));
     EXPECT_EQ(CountOf(run.output, "libprotobuf"), 0) << run.output;
   }
+}
+
+TEST_F(QuirectlTroubleTest, PipedInputThatNoArgumentReadsIsAnError) {
+  const Ended pipe = Shell("echo Once | quirectl generate -n 1");
+  EXPECT_EQ(pipe.exit_code, 2);
+  EXPECT_THAT(pipe.output, HasSubstr("there is no prompt, and standard input is a pipe or a file"));
+  EXPECT_EQ(Shell("echo Once | quirectl generate '' -n 1").exit_code, 0) << "an empty prompt is a prompt";
+  EXPECT_EQ(Shell("echo Once | quirectl generate --prompt-ids 1 -n 1").exit_code, 0);
+  EXPECT_EQ(Shell("quirectl generate -n 1 < /dev/null").exit_code, 0) << "nothing was piped";
 }
 
 TEST_F(QuirectlTroubleTest, AnEndpointOfTheWrongFormExitsWithTwoInOneLine) {

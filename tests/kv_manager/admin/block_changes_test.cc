@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "client/block_map.h"
 #include "kv_manager/blocks/paged_block_manager.h"
+#include "tests/kv_manager/admin/block_map.h"
 #include "tests/sim/random.h"
 
 namespace quire {

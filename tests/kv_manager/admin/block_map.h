@@ -1,5 +1,5 @@
-#ifndef QUIRE_CLIENT_BLOCK_MAP_H_
-#define QUIRE_CLIENT_BLOCK_MAP_H_
+#ifndef QUIRE_TESTS_KV_MANAGER_ADMIN_BLOCK_MAP_H_
+#define QUIRE_TESTS_KV_MANAGER_ADMIN_BLOCK_MAP_H_
 
 #include <cstdint>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// The blocks of one worker as the messages of WatchBlocks have told them.
+// The blocks of one worker, followed through the messages of WatchBlocks.
 class BlockMap {
  public:
-  // DATA_LOSS, and nothing has changed, when the message does not follow from those before: a change without a snapshot
-  // or of another session, a block beyond the pool, a state that is none.
+  // DATA_LOSS, and nothing changes, when the message does not follow from the messages before: a change without a
+  // snapshot or from another session, a block outside the pool, an unknown state.
   absl::Status Apply(const v1::WatchBlocksResponse& message);
 
   const std::string& states() const { return states_; }  // [num_blocks]: a v1::BlockState as one byte.
@@ -31,4 +31,4 @@ class BlockMap {
 
 }  // namespace quire
 
-#endif  // QUIRE_CLIENT_BLOCK_MAP_H_
+#endif  // QUIRE_TESTS_KV_MANAGER_ADMIN_BLOCK_MAP_H_

@@ -1,8 +1,7 @@
-// `quirectl blocks`.
-
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,13 +9,22 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/block_drawing.h"
-#include "client/look_commands.h"
+#include "client/commands/commands.h"
+#include "client/commands/shared_options.h"
+#include "client/option_range.h"
+#include "client/terminal.h"
 #include "client/worker_text.h"
 
 namespace quire {
 namespace {
 
-// The first message about each of the workers.
+struct BlocksOptions {
+  std::string worker;
+  std::optional<uint32_t> block;
+  bool draws_map = false;
+};
+
+// Returns the first message about each worker in `wanted`, by the worker's address.
 absl::StatusOr<std::map<std::string, v1::WatchBlocksResponse>> TakeSnapshots(Client& client, const std::string& worker,
                                                                              std::set<std::string> wanted,
                                                                              absl::Duration timeout) {
@@ -82,16 +90,15 @@ void PrintBlock(const v1::DescribeBlockResponse& block) {
               Big(block.prefix_hash()), Big(block.age_steps()));
 }
 
-}  // namespace
-
-int LookCommands::RunBlocks(Client& client, const CommandContext& context) const {
+int CountOrDrawBlocks(const BlocksOptions& options, const CommandContext& context) {
+  Client client(context.client);
   const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
-  if (!status.ok()) return ReportError(status.status(), context.endpoint);
+  if (!status.ok()) return ReportError(status.status(), context.client.endpoint);
   std::set<std::string> wanted;
-  bool is_known = worker_.empty();
-  bool is_whole = !status->workers().empty();  // Every worker asked for is looked at.
+  bool is_known = options.worker.empty();
+  bool is_whole = !status->workers().empty();  // Becomes false when a wanted worker is not ready.
   for (const v1::WorkerStatus& worker : status->workers()) {
-    if (!worker_.empty() && worker.address() != worker_) continue;
+    if (!options.worker.empty() && worker.address() != options.worker) continue;
     is_known = true;
     if (worker.state() == v1::WORKER_STATE_READY) {
       wanted.insert(worker.address());
@@ -101,32 +108,54 @@ int LookCommands::RunBlocks(Client& client, const CommandContext& context) const
                    worker.last_error().c_str());
     }
   }
-  // The manager says which there are.
-  if (!is_known) wanted.insert(worker_);
-  const auto snapshots = TakeSnapshots(client, worker_, wanted, context.timeout);
-  if (!snapshots.ok()) return ReportError(snapshots.status(), context.endpoint);
+  // The manager refuses an unknown address, and its error lists the workers.
+  if (!is_known) wanted.insert(options.worker);
+  const auto snapshots = TakeSnapshots(client, options.worker, wanted, context.client.timeout);
+  if (!snapshots.ok()) return ReportError(snapshots.status(), context.client.endpoint);
   if (context.format == OutputFormat::kJson) {
     for (const auto& [address, message] : *snapshots) PrintJson(message);
   } else {
-    draws_map_ ? PrintMaps(*snapshots) : PrintCounts(*snapshots, AddressWidth(*status));
+    options.draws_map ? PrintMaps(*snapshots) : PrintCounts(*snapshots, AddressWidth(*status));
   }
   return is_whole ? kExitOk : kExitUnavailable;
 }
 
-int LookCommands::RunBlock(Client& client, const CommandContext& context) const {
+int DescribeBlock(const BlocksOptions& options, const CommandContext& context) {
+  Client client(context.client);
   v1::DescribeBlockRequest request;
-  request.set_worker(worker_);
-  request.set_block(*block_);
+  request.set_worker(options.worker);
+  request.set_block(*options.block);
   const absl::StatusOr<v1::DescribeBlockResponse> block = client.DescribeBlock(request);
   if (!block.ok()) {
-    const int code = ReportError(block.status(), context.endpoint);
-    if (worker_.empty() && absl::StartsWith(block.status().message(), "worker:")) {
-      std::fprintf(stderr, "  --worker ADDRESS says which\n");
+    const int code = ReportError(block.status(), context.client.endpoint);
+    if (options.worker.empty() && absl::StartsWith(block.status().message(), "worker:")) {
+      std::fprintf(stderr, "  choose one with --worker ADDRESS\n");
     }
     return code;
   }
   context.format == OutputFormat::kJson ? PrintJson(*block) : PrintBlock(*block);
   return kExitOk;
+}
+
+int RunBlocks(const BlocksOptions& options, const CommandContext& context) {
+  return options.block.has_value() ? DescribeBlock(options, context) : CountOrDrawBlocks(options, context);
+}
+
+}  // namespace
+
+void AddBlocksCommand(CommandList* list) {
+  const auto [command, options] =
+      list->Add("blocks",
+                "Count the blocks of each worker by state; --map draws them, --block describes one. A block is free, "
+                "cached (only "
+                "the prefix cache holds it), used, shared (by several sequences) or pinned.",
+                RunBlocks);
+  AddWorkerOption(command, &options->worker);
+  command->add_flag("--map", options->draws_map, "Draw a character for each block or group of blocks");
+  command->add_option("--block", options->block, "Describe this block: its owners, references, age and prefix")
+      ->check(InRange<uint32_t>())
+      ->option_text("ID")
+      ->excludes("--map");
 }
 
 }  // namespace quire

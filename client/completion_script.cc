@@ -1,4 +1,4 @@
-#include "client/completion.h"
+#include "client/completion_script.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,11 +14,11 @@ namespace quire {
 namespace {
 
 struct Option {
-  std::vector<std::string> names;  // With their dashes; none for an argument.
+  std::vector<std::string> names;  // The names with their dashes; an argument has none.
   std::string description;
   bool takes_value = false;
   bool takes_file = false;
-  std::vector<std::string> values;  // That it may have, if they are enumerated.
+  std::vector<std::string> values;  // The only values that it may have; empty if all are allowed.
 };
 
 struct Command {
@@ -59,7 +59,7 @@ std::vector<Command> DescribeAll(const CLI::App& app) {
   return commands;
 }
 
-// What a line of help needs of it.
+// The first sentence is enough for a line of help.
 std::string FirstSentence(const std::string& description) {
   return description.substr(0, std::min(description.find('\n'), description.find(". ")));
 }
@@ -90,7 +90,7 @@ std::string Patterns(const Command& command, const Option& option) {
   });
 }
 
-// What bash and zsh have in common: lines of case "$command $previous", which call `words` or `files`.
+// The lines of case "$command $previous", which call `words` or `files`. bash and zsh share them.
 std::string ValueCases(const std::vector<Command>& commands, const std::string& words, const std::string& files) {
   std::string cases;
   for (const Command& command : commands) {

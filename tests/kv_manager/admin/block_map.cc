@@ -1,4 +1,4 @@
-#include "client/block_map.h"
+#include "tests/kv_manager/admin/block_map.h"
 
 #include <algorithm>
 

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/commands/commands.h"
+#include "client/commands/generate_options.h"
+#include "client/interrupt.h"
+#include "client/sample_printer.h"
+
+namespace quire {
+namespace {
+
+constexpr uint32_t kDefaultMaxTokens = 128;
+
+// Prints the token counts of the whole request. `last` is its last response.
+void PrintUsage(const v1::GenerateResponse& last, bool has_one_sample, absl::Duration duration) {
+  const v1::Usage& usage = last.usage();
+  const std::string cached = usage.cached_tokens() > 0 ? absl::StrCat(", ", usage.cached_tokens(), " cached") : "";
+  const std::string end = has_one_sample ? absl::StrCat(", finished: ", EndInWords(last)) : "";
+  // The text comes first where both go to the same place.
+  FlushOutput();
+  std::fprintf(stderr, "[%u prompt + %u generated tokens in %s%s%s]\n", usage.prompt_tokens(),
+               usage.completion_tokens(), absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1))).c_str(),
+               cached.c_str(), end.c_str());
+}
+
+// Returns how many tokens to ask for when the user did not say. This is at least min_tokens and at most what the
+// context leaves, because the manager refuses more. The manager's own default is too short for a shell.
+uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
+  const uint32_t wanted = std::max(kDefaultMaxTokens, request.stopping().min_tokens());
+  const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  if (!model.ok()) return wanted;  // Generate will report the error, or wait until a worker has joined.
+  const uint64_t context = model->max_context_tokens();
+  uint64_t num_prompt_tokens = request.token_ids().ids_size();
+  // A token has at least one byte, so most prompts need not be counted.
+  if (request.has_text() && request.text().size() + wanted >= context) {
+    v1::TokenizeRequest text;
+    text.set_text(request.text());
+    if (request.has_add_special_tokens()) text.set_add_special_tokens(request.add_special_tokens());
+    const absl::StatusOr<v1::TokenizeResponse> tokens = client.Tokenize(text);
+    if (!tokens.ok()) return wanted;
+    num_prompt_tokens = tokens->token_ids_size();
+  }
+  if (num_prompt_tokens >= context) return 1;  // The manager refuses the prompt and says so.
+  return static_cast<uint32_t>(std::min<uint64_t>(wanted, context - num_prompt_tokens));
+}
+
+// A stream after its end.
+struct Streamed {
+  absl::Status status;
+  v1::GenerateResponse last;
+  bool has_printed = false;
+  bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
+};
+
+// Prints the responses as they come. Ctrl-C cancels the call.
+Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interrupt* interrupt,
+                     GenerateStream* stream) {
+  interrupt->Watch(stream);
+  SamplePrinter printer({.num_samples = options.num_returned(),
+                         .is_ranked = options.is_ranked(),
+                         .shows_logprobs = options.logprobs.has_value(),
+                         .shows_ends = options.show_usage});
+  Streamed streamed;
+  v1::GenerateResponse response;
+  while (streamed.can_print && stream->Next(&response)) {
+    if (format == OutputFormat::kJson) {
+      PrintJson(response);
+    } else {
+      printer.Add(response);
+    }
+    streamed.can_print = FlushOutput();
+    streamed.has_printed = true;
+    streamed.last.Swap(&response);
+  }
+  if (!streamed.can_print) stream->Cancel();
+  streamed.status = stream->Finish();
+  interrupt->Watch(static_cast<GenerateStream*>(nullptr));
+  printer.End();
+  return streamed;
+}
+
+// Ctrl-C ends the call, the line and then the process; output that cannot be written ends the call as well. The manager
+// frees the blocks in both cases.
+int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
+  absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
+  if (!request.ok()) return ReportUsage(request.status().message());
+  Interrupt interrupt;
+  Client client(context.client);
+  const absl::Time start = absl::Now();
+  if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
+  const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
+  const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
+  if (!streamed.can_print) return kExitFailed;
+  if (const int signal = interrupt.signal(); signal != 0) {
+    FlushOutput();
+    EndBySignal(signal);
+  }
+  if (!streamed.status.ok()) {
+    const int code = ReportError(streamed.status, context.client.endpoint);
+    return streamed.has_printed ? kExitPartial : code;
+  }
+  if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);
+  if (streamed.last.finish_reason() == v1::FINISH_REASON_ABORT) {
+    std::fprintf(stderr, "quirectl: the request was aborted\n");
+    return kExitPartial;
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddGenerateCommand(CommandList* list) {
+  const auto [command, options] =
+      list->Add("generate", "Continue a prompt and print the text as it is generated.", RunGenerate);
+  AddGenerateOptions(command, options);
+}
+
+}  // namespace quire

@@ -1,0 +1,298 @@
+#include "client/commands/generate_options.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "client/input.h"
+#include "client/option_range.h"
+#include "client/utf8.h"
+
+namespace quire {
+namespace {
+
+// An option that may be given several times. It takes one value each time, so that it does not swallow the prompt
+// behind it.
+template <typename T>
+CLI::Option* AddRepeatable(CLI::App* command, const char* flags, std::vector<T>* values, const char* help) {
+  return command->add_option(flags, *values, help)->allow_extra_args(false);
+}
+
+void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
+  options->prompt_option =
+      command->add_option("prompt", options->prompt, "The prompt; \"-\" reads standard input; \"\" starts from nothing")
+          ->option_text(" ");
+  command->add_option("--prompt-ids", options->prompt_ids, "Token ids as the prompt instead of text")
+      ->delimiter(',')
+      ->check(InRange<uint32_t>())
+      ->option_text("ID,...");
+  command
+      ->add_option("-n,--max-tokens", options->max_tokens,
+                   "Generate at most this many tokens [128, or what the context leaves]")
+      ->check(InRange<uint32_t>())
+      ->option_text("N");
+  command->add_option("--timeout", options->timeout_s, "Give the call up after this time")
+      ->check(InRange<double>(0.001, 1e6))
+      ->option_text("SECONDS [600]");
+  command->add_flag("--echo", options->echo, "Print the prompt first");
+  command->add_flag("--usage", options->show_usage, "Print token counts to standard error at the end");
+}
+
+void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
+  const char* const group = "Sampling";
+  command->add_option("-t,--temperature", options->temperature, "0 always takes the likeliest token [1]")
+      ->check(IsNumber())
+      ->option_text("T")
+      ->group(group);
+  command->add_option("--top-k", options->top_k, "Draw from the K likeliest tokens [the whole vocabulary]")
+      ->check(InRange<uint32_t>())
+      ->option_text("K")
+      ->group(group);
+  command
+      ->add_option("--top-p", options->top_p, "Draw from the likeliest tokens that together reach this probability [1]")
+      ->check(IsNumber())
+      ->option_text("P")
+      ->group(group);
+  command
+      ->add_option("--min-p", options->min_p, "Drop tokens below this share of the likeliest token's probability [0]")
+      ->check(IsNumber())
+      ->option_text("P")
+      ->group(group);
+  command
+      ->add_option("--presence-penalty", options->presence_penalty,
+                   "Lower the logit of every token that was generated before by this, -2 .. 2 [0]")
+      ->check(IsNumber())
+      ->option_text("X")
+      ->group(group);
+  command
+      ->add_option("--frequency-penalty", options->frequency_penalty,
+                   "The same, but times how often the token was generated, -2 .. 2 [0]")
+      ->check(IsNumber())
+      ->option_text("X")
+      ->group(group);
+  command
+      ->add_option("--repetition-penalty", options->repetition_penalty,
+                   "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [1]")
+      ->check(IsNumber())
+      ->option_text("X")
+      ->group(group);
+  command->add_option("--seed", options->seed, "Make the draws repeatable [the manager chooses a random seed]")
+      ->check(InRange<uint64_t>())
+      ->option_text("SEED")
+      ->group(group);
+  AddRepeatable(command, "--logit-bias", &options->logit_bias,
+                "Add this to the token's logit, -100 .. 100; may be repeated")
+      ->option_text("TOKEN_ID=BIAS")
+      ->group(group);
+  AddRepeatable(command, "--allowed-token-ids", &options->allowed_token_ids, "Draw only from these tokens")
+      ->delimiter(',')
+      ->check(InRange<uint32_t>())
+      ->option_text("ID,...")
+      ->group(group);
+  AddRepeatable(command, "--bad-word", &options->bad_words, "Never generate this text; may be repeated")
+      ->option_text("TEXT")
+      ->group(group);
+}
+
+void AddSampleOptions(CLI::App* command, GenerateOptions* options) {
+  const char* const group = "Several answers";
+  command->add_option("--samples", options->num_samples, "Draw N answers; sample i uses the seed plus i [1]")
+      ->check(InRange<uint32_t>())
+      ->option_text("N")
+      ->group(group);
+  command->add_option("--best-of", options->best_of, "Draw N answers and print the --samples best by mean logprob")
+      ->check(InRange<uint32_t>())
+      ->option_text("N")
+      ->group(group);
+  CLI::Option* const beam =
+      command->add_option("--beam", options->beam_width, "Search for the likeliest answers with WIDTH beams")
+          ->check(InRange<uint32_t>())
+          ->option_text("WIDTH")
+          ->group(group);
+  command->add_option("--return", options->num_return, "Print N of the answers that the search finds [1]")
+      ->check(InRange<uint32_t>())
+      ->option_text("N")
+      ->needs(beam)
+      ->group(group);
+  command->add_option("--length-penalty", options->length_penalty, "Divide a score by the length to this power [1]")
+      ->check(IsNumber())
+      ->option_text("X")
+      ->needs(beam)
+      ->group(group);
+  command->add_option("--early-stopping", options->early_stopping, "When a search that has enough answers ends")
+      ->check(CLI::IsMember({"heuristic", "when-full", "never"}))
+      ->option_text("heuristic|when-full|never [heuristic]")
+      ->needs(beam)
+      ->group(group);
+  command->add_option("--beam-groups", options->num_groups, "Split the beams into N groups that differ [1]")
+      ->check(InRange<uint32_t>())
+      ->option_text("N")
+      ->needs(beam)
+      ->group(group);
+  command
+      ->add_option("--diversity-penalty", options->diversity_penalty,
+                   "Lower the logprob of tokens that earlier groups chose by this [0]")
+      ->check(IsNumber())
+      ->option_text("X")
+      ->needs(beam)
+      ->group(group);
+}
+
+void AddStoppingOptions(CLI::App* command, GenerateOptions* options) {
+  const char* const group = "Stopping";
+  command->add_option("--min-tokens", options->min_tokens, "Do not end before this many tokens [0]")
+      ->check(InRange<uint32_t>())
+      ->option_text("N")
+      ->group(group);
+  AddRepeatable(command, "--stop", &options->stop, "End at this text; may be repeated")
+      ->option_text("TEXT")
+      ->group(group);
+  AddRepeatable(command, "--stop-token-ids", &options->stop_token_ids, "End at one of these tokens")
+      ->delimiter(',')
+      ->check(InRange<uint32_t>())
+      ->option_text("ID,...")
+      ->group(group);
+  command->add_flag("--include-stop", options->include_stop, "Print the stop text as well")->group(group);
+  command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token")->group(group);
+}
+
+void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
+  const char* const group = "More";
+  command
+      ->add_option("--logprobs", options->logprobs,
+                   "Print one line per token: its logprob, its rank and the K likeliest tokens")
+      ->check(InRange<uint32_t>())
+      ->option_text("K")
+      ->group(group);
+  command->add_option("--prompt-logprobs", options->prompt_logprobs, "The same for the prompt's tokens")
+      ->check(InRange<uint32_t>())
+      ->option_text("K")
+      ->group(group);
+  command
+      ->add_option("--priority", options->priority,
+                   "The manager serves smaller numbers first under --policy=priority [0]")
+      ->check(InRange<int32_t>())
+      ->option_text("N")
+      ->group(group);
+  command->add_option("--tenant", options->tenant, "Tenant of the request, for --policy=fair-share")
+      ->option_text("NAME")
+      ->group(group);
+  command->add_option("--cache-salt", options->cache_salt, "Share cached prefixes only with requests of the same salt")
+      ->option_text("TEXT")
+      ->group(group);
+  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor leave any")
+      ->group(group);
+  command->add_option("--request-id", options->request_id, "Name of the request, for abort and logs")
+      ->option_text("NAME")
+      ->group(group);
+  command->add_flag("--no-special-tokens", options->no_special_tokens, "Do not add the begin-of-sequence token")
+      ->group(group);
+  command->add_flag("--keep-special-tokens", options->keep_special_tokens, "Print special tokens as text")
+      ->group(group);
+}
+
+// True if standard input is a pipe or a file, so that the caller probably means it to be read.
+bool HasPipedInput() {
+  struct stat input;
+  return fstat(STDIN_FILENO, &input) == 0 && (S_ISFIFO(input.st_mode) || S_ISREG(input.st_mode));
+}
+
+// At most one of the prompt and --prompt-ids may be given. Without both the request starts from nothing, unless
+// standard input suggests that the user forgot the "-".
+absl::Status CheckPrompt(const GenerateOptions& options) {
+  const bool has_text = options.prompt_option->count() > 0;
+  if (!options.prompt_ids.empty()) {
+    return has_text ? absl::InvalidArgumentError("give a prompt or --prompt-ids, not both") : absl::OkStatus();
+  }
+  if (has_text || !HasPipedInput()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "there is no prompt, and standard input is a pipe or a file: \"-\" as the prompt reads it, \"\" starts from "
+      "nothing");
+}
+
+absl::Status SetSampling(const GenerateOptions& options, v1::SamplingParams* sampling) {
+  if (options.temperature) sampling->set_temperature(*options.temperature);
+  if (options.top_k) sampling->set_top_k(*options.top_k);
+  if (options.top_p) sampling->set_top_p(*options.top_p);
+  if (options.min_p) sampling->set_min_p(*options.min_p);
+  if (options.presence_penalty) sampling->set_presence_penalty(*options.presence_penalty);
+  if (options.frequency_penalty) sampling->set_frequency_penalty(*options.frequency_penalty);
+  if (options.repetition_penalty) sampling->set_repetition_penalty(*options.repetition_penalty);
+  if (options.seed) sampling->set_seed(*options.seed);
+  for (const std::string& entry : options.logit_bias) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    uint32_t token = 0;
+    float bias = 0;
+    if (!absl::SimpleAtoi(parts.first, &token) || !absl::SimpleAtof(parts.second, &bias)) {
+      return absl::InvalidArgumentError(absl::StrCat("--logit-bias is \"", entry, "\", not TOKEN_ID=BIAS"));
+    }
+    (*sampling->mutable_logit_bias())[token] = bias;
+  }
+  sampling->mutable_allowed_token_ids()->Add(options.allowed_token_ids.begin(), options.allowed_token_ids.end());
+  sampling->mutable_bad_words()->Add(options.bad_words.begin(), options.bad_words.end());
+  return absl::OkStatus();
+}
+
+void SetBeam(const GenerateOptions& options, v1::BeamParams* beam) {
+  beam->set_width(*options.beam_width);
+  if (options.length_penalty) beam->set_length_penalty(*options.length_penalty);
+  if (options.early_stopping == "when-full") beam->set_early_stopping(v1::EARLY_STOPPING_WHEN_FULL);
+  if (options.early_stopping == "never") beam->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+  if (options.num_return) beam->set_num_return_sequences(*options.num_return);
+  if (options.num_groups) beam->set_num_groups(*options.num_groups);
+  if (options.diversity_penalty) beam->set_diversity_penalty(*options.diversity_penalty);
+}
+
+void SetStopping(const GenerateOptions& options, v1::StoppingParams* stopping) {
+  if (options.max_tokens) stopping->set_max_tokens(*options.max_tokens);
+  if (options.min_tokens) stopping->set_min_tokens(*options.min_tokens);
+  stopping->set_ignore_eos(options.ignore_eos);
+  stopping->set_include_stop(options.include_stop);
+  stopping->mutable_stop()->Add(options.stop.begin(), options.stop.end());
+  stopping->mutable_stop_token_ids()->Add(options.stop_token_ids.begin(), options.stop_token_ids.end());
+}
+
+}  // namespace
+
+void AddGenerateOptions(CLI::App* command, GenerateOptions* options) {
+  AddPromptOptions(command, options);
+  AddSamplingOptions(command, options);
+  AddSampleOptions(command, options);
+  AddStoppingOptions(command, options);
+  AddOtherOptions(command, options);
+}
+
+absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
+  v1::GenerateRequest request;
+  request.set_request_id(request_id);
+  QUIRE_RETURN_IF_ERROR(CheckPrompt(*this));
+  if (!prompt_ids.empty()) {
+    request.mutable_token_ids()->mutable_ids()->Add(prompt_ids.begin(), prompt_ids.end());
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(*request.mutable_text(), ReadText(prompt, "prompt"));
+  }
+  request.set_echo(echo);
+  if (no_special_tokens) request.set_add_special_tokens(false);
+  if (keep_special_tokens) request.set_skip_special_tokens(false);
+  if (priority) request.set_priority(*priority);
+  if (logprobs) request.set_logprobs(*logprobs);
+  if (prompt_logprobs) request.set_prompt_logprobs(*prompt_logprobs);
+
+  if (num_samples) request.set_n(*num_samples);
+  if (best_of) request.set_best_of(*best_of);
+  if (beam_width) SetBeam(*this, request.mutable_beam());
+  request.set_cache_salt(cache_salt);
+  if (no_prefix_cache) request.set_bypass_prefix_cache(true);
+  request.set_tenant(tenant);
+  QUIRE_RETURN_IF_ERROR(SetSampling(*this, request.mutable_sampling()));
+  SetStopping(*this, request.mutable_stopping());
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
+  return request;
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+#include <cstdio>
+
+#include "client/commands/commands.h"
+#include "client/commands/shared_options.h"
+#include "client/option_range.h"
+#include "client/request_text.h"
+#include "client/terminal.h"
+
+namespace quire {
+namespace {
+
+struct RequestsOptions {
+  std::string worker;
+  uint32_t max_requests = 100;
+};
+
+int RunRequests(const RequestsOptions& options, const CommandContext& context) {
+  v1::ListRequestsRequest request;
+  request.set_worker(options.worker);
+  request.set_max_requests(options.max_requests);
+  Client client(context.client);
+  const absl::StatusOr<v1::ListRequestsResponse> list = client.ListRequests(request);
+  if (!list.ok()) return ReportError(list.status(), context.client.endpoint);
+  if (context.format == OutputFormat::kJson) {
+    PrintJson(*list);
+    return kExitOk;
+  }
+  std::printf("%-32s %-8s %8s %7s %7s %9s %7s %7s %7s  %s\n", "REQUEST", "STATE", "AGE", "PROMPT", "CACHED",
+              "GENERATED", "SAMPLES", "BLOCKS", "SHARED", "WORKER");
+  for (const v1::RequestSummary& summary : list->requests()) {
+    std::printf("%-32s %-8s %8s %7u %7u %9llu %7u %7u %7u  %s\n", Printable(summary.request_id()).c_str(),
+                StateOf(summary.state()), DescribeAge(summary.age_ms()).c_str(), summary.prompt_tokens(),
+                summary.cached_prompt_tokens(), Big(summary.generated_tokens()), summary.num_sequences(),
+                summary.blocks(), summary.shared_blocks(), summary.worker().c_str());
+  }
+  const uint32_t num_left = list->num_requests() - list->requests_size();
+  if (num_left > 0) std::printf("and %u more; --max-requests shows them\n", num_left);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddRequestsCommand(CommandList* list) {
+  const auto [command, options] = list->Add(
+      "requests",
+      "List the running and waiting requests, the running ones of each worker first. `quirectl explain` says why a "
+      "request waits, `quirectl tree` which blocks it holds.",
+      RunRequests);
+  AddWorkerOption(command, &options->worker);
+  command->add_option("-n,--max-requests", options->max_requests, "List at most this many of each worker, 1 .. 1000")
+      ->check(InRange<uint32_t>())
+      ->option_text("NUMBER [100]");
+}
+
+}  // namespace quire

@@ -1,0 +1,61 @@
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/worker_text.h"
+
+namespace quire {
+namespace {
+
+// Lines about pinned blocks and the host tier, each only if there is something to say.
+std::string DescribeBlocks(const v1::WorkerStatus& worker) {
+  const v1::BlockCounts& blocks = worker.blocks();
+  std::string lines;
+  if (blocks.pinned() > 0) absl::StrAppend(&lines, "  ", blocks.pinned(), " blocks are pinned\n");
+  if (blocks.host_total() > 0) {
+    absl::StrAppend(&lines, "  host tier: ", blocks.host_used(), " of ", blocks.host_total(), " blocks, ",
+                    worker.swapped_requests(), " requests are swapped out\n");
+  }
+  return lines;
+}
+
+void PrintWorker(const v1::WorkerStatus& worker, int address_width) {
+  const v1::BlockCounts& blocks = worker.blocks();
+  std::printf("%-*s %-11s %8u %8u %8u %8u %8u %9llu\n", address_width, worker.address().c_str(), StateOf(worker),
+              worker.running_requests(), worker.waiting_requests(), blocks.used(), blocks.evictable(), blocks.free(),
+              Big(worker.steps()));
+  std::printf("%s", DescribeBlocks(worker).c_str());
+  if (!worker.last_error().empty()) std::printf("  %s\n", worker.last_error().c_str());
+}
+
+int RunStatus(const NoOptions& /*options*/, const CommandContext& context) {
+  Client client(context.client);
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return ReportError(status.status(), context.client.endpoint);
+  if (context.format == OutputFormat::kJson) {
+    PrintJson(*status);
+    return kExitOk;
+  }
+  std::printf("quire-manager %s, up %s, model %s\n", status->version().c_str(),
+              absl::FormatDuration(absl::Seconds(status->uptime_seconds())).c_str(),
+              status->model_name().empty() ? "not known yet" : status->model_name().c_str());
+  if (status->is_draining()) std::printf("draining: new requests are refused\n");
+  std::printf("%llu prompt tokens, %llu of them cached, %llu generated tokens since start\n\n",
+              Big(status->prompt_tokens()), Big(status->cached_prompt_tokens()), Big(status->completion_tokens()));
+  const int width = AddressWidth(*status);
+  std::printf("%-*s %-11s %8s %8s %8s %8s %8s %9s\n", width, "WORKER", "STATE", "RUNNING", "WAITING", "USED", "CACHED",
+              "FREE", "STEPS");
+  for (const v1::WorkerStatus& worker : status->workers()) PrintWorker(worker, width);
+  std::printf(
+      "\nUSED, CACHED and FREE count blocks of the worker's pool. A cached block is freed when another request needs "
+      "it.\n");
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddStatusCommand(CommandList* list) {
+  list->Add("status", "Show workers, blocks and requests.", RunStatus);
+}
+
+}  // namespace quire
