@@ -1,8 +1,8 @@
 "use strict";
-// Asks for status.json once a second while somebody looks, and draws it. Text from the manager enters the page as text
-// only (textContent), never as markup.
+// Fetches status.json once a second while the page is visible, and draws it. Text from the manager enters the page only
+// as text (textContent), never as markup.
 
-// In the order of v1::BlockState; the letters are those of `quirectl blocks --map`.
+// The states are in the order of v1::BlockState. `quirectl blocks --map` uses the same letters.
 const STATES = [
   {letter: ".", key: "free", name: "free"},
   {letter: "c", key: "cached", name: "cached, free when needed"},
@@ -17,10 +17,10 @@ const RATE_WINDOW_US = 5e6;
 const SPARK_SAMPLES = 120;
 const MIN_CELL = 4;
 const MAX_CELL = 14;
-const MAP_AREA = 300;  // Pixels of height that a map of many blocks is fitted into.
+const MAP_AREA = 300;  // The map of many blocks is fitted into this height in pixels.
 
 const $ = (id) => document.getElementById(id);
-const looks = [];  // Those of the window.
+const looks = [];  // The answers within RATE_WINDOW_US, the oldest first.
 const spark = [];
 const cards = new Map();  // Worker cards by address.
 let timer = 0;
@@ -29,7 +29,9 @@ function count(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
+// null is a rate that is not known yet.
 function rate(number) {
+  if (number === null) return "-";
   return number < 100 ? number.toFixed(1) : count(number);
 }
 
@@ -46,7 +48,7 @@ function duration(ms) {
   return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
 }
 
-// What was observed between two looks, linear within a bucket; null when nothing was.
+// The quantile of what was observed between two looks, linear within a bucket. null when nothing was observed.
 function quantile(before, now, q) {
   const counts = now.counts.map((n, i) => Math.max(n - (before ? before.counts[i] : 0), 0));
   const wanted = q * counts.reduce((a, b) => a + b, 0);
@@ -67,7 +69,7 @@ function color(key) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${key}`).trim();
 }
 
-// One cell: its state's colour and, where there is room, a mark of its own, so that colour is not all that tells.
+// Draws one cell in the colour of its state. A large cell also gets a mark, for people who cannot tell the colours.
 function drawCell(context, state, x, y, size, colors) {
   const side = size - 1;
   context.fillStyle = colors[state];
@@ -211,7 +213,7 @@ function drawWorker(card, worker, before, now) {
   badge(card.state, worker.state, worker.state === "ready" ? "good" : "bad");
   const old = before && before.workers.find((w) => w.address === worker.address);
   const span = before ? (now.time_us - before.time_us) / 1e6 : 0;
-  const steps = old && old.epoch === worker.epoch && span > 0 ? (worker.steps - old.steps) / span : 0;
+  const steps = old && old.epoch === worker.epoch && span > 0 ? (worker.steps - old.steps) / span : null;
   const facts = [worker.device, `epoch ${worker.epoch}`, `step ${worker.map ? worker.map.step : worker.steps}`,
     `${rate(steps)} steps/s`, `${worker.running} running`, `${worker.waiting} waiting`,
     `${count(worker.preemptions)} preempted`];
@@ -266,7 +268,7 @@ function drawRequests(now) {
 function drawRates(before, now) {
   const span = before ? (now.time_us - before.time_us) / 1e6 : 0;
   const increase = (key) => span > 0 ? Math.max(now.totals[key] - before.totals[key], 0) : 0;
-  const perSecond = (key) => span > 0 ? increase(key) / span : 0;
+  const perSecond = (key) => span > 0 ? increase(key) / span : null;
   $("generated").textContent = rate(perSecond("generated_tokens"));
   $("prompt").textContent = rate(perSecond("prompt_tokens"));
   const started = increase("started_tokens");
@@ -278,7 +280,7 @@ function drawRates(before, now) {
   }
   $("running").textContent = count(now.workers.reduce((sum, worker) => sum + worker.running, 0));
   $("waiting").textContent = count(now.workers.reduce((sum, worker) => sum + worker.waiting, 0));
-  spark.push(perSecond("generated_tokens"));
+  if (span > 0) spark.push(perSecond("generated_tokens"));
   if (spark.length > SPARK_SAMPLES) spark.shift();
   const most = Math.max(...spark, 1);
   $("line").setAttribute("points", spark.map((value, i) =>
@@ -286,7 +288,7 @@ function drawRates(before, now) {
 }
 
 function draw(now) {
-  // A manager that was started again counts from nothing.
+  // A manager that was restarted counts from 0 again.
   if (looks.length > 0 && looks[looks.length - 1].time_us > now.time_us) looks.length = 0;
   while (looks.length > 1 && looks[1].time_us <= now.time_us - RATE_WINDOW_US) looks.shift();
   const before = looks[0];
@@ -312,7 +314,7 @@ async function look() {
     const answer = await fetch("status.json");
     const now = answer.ok ? await answer.json() : null;
     const age = Number(answer.headers.get("Age"));
-    const stale = age > MAX_AGE_S ? `This is how it was ${duration(age * 1000)} ago: step loops do not answer.` : "";
+    const stale = age > MAX_AGE_S ? `The step loops do not answer. This is the state ${duration(age * 1000)} ago.` : "";
     complain(answer.ok ? stale : (await answer.text()).trim());
     if (now && (looks.length === 0 || now.time_us !== looks[looks.length - 1].time_us)) draw(now);
   } catch (error) {

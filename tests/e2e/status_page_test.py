@@ -1,5 +1,5 @@
-"""Starts a manager and a worker, gives them load, opens the status page in a headless Chromium and compares what it
-says and what it draws, cell by cell, with what quirectl and the metrics say. Argument: the folder of our programs."""
+"""Starts a manager and a worker, sends load and opens the status page in a headless Chromium. Compares the page's text,
+and the map cell by cell, with quirectl and the metrics. The argument is the folder of our programs."""
 
 import collections
 import contextlib
@@ -22,7 +22,7 @@ SKIPPED = 77
 TIMEOUT_S = 60
 NUM_BLOCKS = 200
 STORY = "Once upon a time there was a little fox with a red hat. " * 3
-# Markup that would leave a trace if it were taken for markup.
+# A name that would leave a trace if the page took it for markup.
 NAME = "<script>window.owned=1</script><b>bold</b>"
 STATES = ["free", "cached", "used", "shared", "pinned"]
 
@@ -38,14 +38,14 @@ def start(stack, arguments, line):
         printed.append(text)
         found = re.search(line, text)
         if found:
-            # Nobody reads the rest; it must not fill the pipe.
+            # The rest must be read, otherwise the pipe would fill up and the program would stop.
             threading.Thread(target=process.stdout.read, daemon=True).start()
             return found[1]
     sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
 
 
 def colors(page):
-    """{(red, green, blue): state} as the style sheet says now."""
+    """Returns {(red, green, blue): state} from the current style sheet."""
     found = {}
     for state in STATES:
         text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{state}').trim()")
@@ -54,14 +54,14 @@ def colors(page):
 
 
 def told(page):
-    """{state: blocks} as the legend says."""
+    """Returns {state: blocks} from the legend."""
     script = ("Object.fromEntries([...document.querySelectorAll('[data-state]')]"
               ".map(b => [b.dataset.state, b.textContent]))")
     return {state: int(text.replace(",", "")) for state, text in page.evaluate(script).items()}
 
 
 def drawn(page):
-    """{state: cells} as the map shows, each cell by its corner, where no mark covers its colour."""
+    """Returns {state: cells} from the map. A cell is judged by its corner, where no mark covers its colour."""
     box = page.evaluate("(() => { const c = document.querySelector('canvas[data-of=map]'); const r = "
                         "c.getBoundingClientRect(); return {x: r.left + scrollX, y: r.top + scrollY, width: r.width, "
                         "height: r.height, size: +c.dataset.size, columns: +c.dataset.columns}; })()")
@@ -104,7 +104,7 @@ class StatusPageTest(unittest.TestCase):
                               timeout=TIMEOUT_S).stdout
 
     def load(self):
-        """A request that runs until the test ends, of a tenant, with a name that is markup and blocks of all states."""
+        """Starts load until the test ends: a request of a tenant whose name is markup, and blocks in all states."""
         self.run_quirectl("generate", STORY + "It lived", "-n", "40")
         self.run_quirectl("pin", STORY)
         done = threading.Event()
@@ -181,6 +181,16 @@ class StatusPageTest(unittest.TestCase):
         self.page.click(x, y)
         text = self.page.wait_for("document.querySelector('output').textContent")
         self.assertRegex(text, r"^Block 0: .* references; .*prefix depth 1, last used \d+ steps ago")
+
+    def test_a_rate_that_is_not_known_yet_is_a_dash(self):
+        self.page.wait_for("looks.length > 0")
+        self.hold_still(True)
+        self.addCleanup(self.hold_still, False)
+        self.page.evaluate("drawRates(undefined, looks[looks.length - 1])")
+        self.page.evaluate("drawWorkers(undefined, looks[looks.length - 1])")
+        for key in ["generated", "prompt"]:
+            self.assertEqual(self.page.evaluate(f"document.getElementById('{key}').textContent"), "-", key)
+        self.assertIn("- steps/s", self.page.evaluate("document.querySelector('[data-of=facts]').textContent"))
 
     def test_nothing_can_be_changed(self):
         for method in ["POST", "PUT", "DELETE"]:
