@@ -1,4 +1,4 @@
-// Every method of both ports, with every kind of caller.
+// Calls every method of both ports as every kind of caller.
 
 #include <algorithm>
 #include <chrono>
@@ -65,7 +65,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const std::st
   return grpc::CreateCustomChannel(address, guest.credentials, arguments);
 }
 
-// How a call with an empty message ends; OK as soon as a message comes back.
+// Calls the method with an empty message and returns how the call ends. OK as soon as a response comes.
 Code Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& token) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
@@ -93,7 +93,7 @@ Code Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& meth
   return status.error_code();
 }
 
-// Not what a closed door says; what the service makes of an empty request is its own affair.
+// True if the call was admitted. How the service answers an empty request does not matter.
 bool IsLetIn(Code code) {
   const Code closed[] = {Code::UNAUTHENTICATED, Code::PERMISSION_DENIED, Code::UNAVAILABLE, Code::DEADLINE_EXCEEDED};
   return std::find(std::begin(closed), std::end(closed), code) == std::end(closed);
@@ -103,7 +103,7 @@ class AccessTest : public ::testing::Test {
  protected:
   AccessTest() { installation_.WriteTokens({"acme"}); }
 
-  // Those whose certificate is not accepted at all.
+  // Callers whose certificate is not accepted.
   std::vector<Guest> Outsiders() {
     TlsFiles strange = stranger_.Issue("strange", "quire-admin", /*is_expired=*/false);
     strange.authority = installation_.authority().file();
@@ -122,7 +122,7 @@ class AccessTest : public ::testing::Test {
   TestAuthority stranger_{installation_.directory(), "stranger"};
 };
 
-// The code that the manager must answer with; OK: let in.
+// The code that the manager must answer with. OK means that the call is admitted.
 Code Expected(const std::string& method, const std::string& certificate, const std::string& token) {
   const auto access = MethodAccess(method);
   if (!access.has_value()) return Code::PERMISSION_DENIED;
@@ -185,7 +185,7 @@ TEST_F(AccessTest, EveryMethodOfAWorkerWithEveryKindOfCaller) {
   }
 }
 
-// The certificate of a client is no worker's.
+// A manager does not accept a client's certificate from a worker.
 TEST_F(AccessTest, AManagerWantsTheNameOfItsWorkers) {
   ClusterOptions options = installation_.MutualTls();
   options.worker_flags = Installation::Flags(installation_.Of("quire-client"));

@@ -1,5 +1,5 @@
-// Beam search through the real programs: what generate of Hugging Face transformers finds (tests/golden/beam), stop
-// strings and what a client sees of it.
+// Beam search through the real programs. It finds what generate of Hugging Face transformers finds (tests/golden/beam).
+// Further tests are about stop strings and about what a client sees.
 
 #include <cmath>
 #include <fstream>
@@ -26,7 +26,7 @@ using testing::SizeIs;
 struct GoldenCase {
   v1::GenerateRequest request;
   std::vector<float> scores;
-  std::vector<std::vector<uint32_t>> tokens;  // Of the hypotheses, best first.
+  std::vector<std::vector<uint32_t>> tokens;  // [hypotheses][tokens], the best hypothesis first.
 };
 
 std::map<std::string, std::vector<GoldenCase>> CasesByModel(const std::string& file) {
@@ -70,9 +70,8 @@ void ExpectGolden(const Generations& found, const GoldenCase& c) {
   EXPECT_EQ(found.usage.completion_tokens(), num_tokens);
 }
 
-// All cases of a model at the same time. The scores of Hugging Face are those of float32 activations.
+// Runs all cases of a model at the same time. Hugging Face's scores were computed with float32 activations.
 void RunCases(const std::string& model, const std::vector<GoldenCase>& cases) {
-  SCOPED_TRACE(model);
   Cluster cluster({.model = SourcePath(model), .worker_flags = {"--kv-type=float32", "--cpu-kernels=generic"}});
   std::vector<Generations> found(cases.size());
   std::vector<std::thread> threads;
@@ -87,19 +86,35 @@ void RunCases(const std::string& model, const std::vector<GoldenCase>& cases) {
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
-TEST(BeamTest, FindsWhatHuggingFaceFinds) {
-  for (const auto& [model, cases] : CasesByModel("models.json")) RunCases(model, cases);
+// A test per model, so that the shards of this program share the work.
+struct GoldenModel {
+  std::string file;
+  std::string model;
+};
+
+std::vector<GoldenModel> GoldenModels() {
+  std::vector<GoldenModel> models;
+  for (const char* file : {"models.json", "models_groups.json"}) {
+    for (const auto& [model, cases] : CasesByModel(file)) models.push_back({file, model});
+  }
+  return models;
 }
 
-TEST(BeamTest, GroupsFindWhatHuggingFaceFinds) {
-  for (const auto& [model, cases] : CasesByModel("models_groups.json")) RunCases(model, cases);
+class BeamTest : public testing::TestWithParam<GoldenModel> {};
+
+TEST_P(BeamTest, FindsWhatHuggingFaceFinds) {
+  RunCases(GetParam().model, CasesByModel(GetParam().file).at(GetParam().model));
 }
+
+INSTANTIATE_TEST_SUITE_P(Golden, BeamTest, testing::ValuesIn(GoldenModels()),
+                         [](const testing::TestParamInfo<GoldenModel>& info) {
+                           const size_t slash = info.param.model.rfind('/');
+                           return absl::StrCat(info.param.file == "models.json" ? "" : "groups_",
+                                               info.param.model.substr(slash + 1));
+                         });
 
 class BeamStreamTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
-  static void TearDownTestSuite() { delete cluster_; }
-
   BeamStreamTest() {
     request_.set_text("Once upon a time there was a ");
     request_.mutable_beam()->set_width(4);
@@ -107,13 +122,10 @@ class BeamStreamTest : public testing::Test {
     request_.mutable_stopping()->set_max_tokens(40);
   }
 
-  Generations Run() { return GenerateAll(cluster_->client(), request_); }
+  Generations Run() { return GenerateAll(SharedCluster().client(), request_); }
 
-  static Cluster* cluster_;
   v1::GenerateRequest request_;
 };
-
-Cluster* BeamStreamTest::cluster_ = nullptr;
 
 TEST_F(BeamStreamTest, ScoresFollowFromTheLogprobs) {
   request_.mutable_beam()->set_length_penalty(0.5f);
@@ -162,7 +174,7 @@ TEST_F(BeamStreamTest, AStopTokenAndTheStringThatItSpellsEndTheSameHypotheses) {
   const absl::StatusOr<v1::TokenizeResponse> tokens = [] {
     v1::TokenizeRequest text;
     text.set_text("there was a dog.");
-    return cluster_->client().Tokenize(text);
+    return SharedCluster().client().Tokenize(text);
   }();
   ASSERT_TRUE(tokens.ok());
   const uint32_t full_stop = *tokens->token_ids().rbegin();

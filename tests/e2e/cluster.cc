@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "gtest/gtest.h"
 #include "tests/test_paths.h"
 
 namespace quire {
@@ -134,6 +135,27 @@ v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens) {
   request.mutable_sampling()->set_temperature(0);
   request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
   return request;
+}
+
+namespace {
+
+Cluster* g_shared_cluster = nullptr;
+
+// Stops the shared cluster after the last test.
+class SharedClusterStopper : public testing::Environment {
+ public:
+  void TearDown() override {
+    delete g_shared_cluster;
+    g_shared_cluster = nullptr;
+  }
+};
+const testing::Environment* const g_stopper = testing::AddGlobalTestEnvironment(new SharedClusterStopper);
+
+}  // namespace
+
+Cluster& SharedCluster() {
+  if (g_shared_cluster == nullptr) g_shared_cluster = new Cluster({.model = BundledModel()});
+  return *g_shared_cluster;
 }
 
 std::string BundledModel() {

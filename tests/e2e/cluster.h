@@ -12,26 +12,26 @@
 namespace quire {
 
 struct ClusterOptions {
-  std::string model;  // Directory of the checkpoint.
+  std::string model;  // The directory of the checkpoint.
   int num_workers = 1;
   std::vector<std::string> worker_flags = {};
   std::vector<std::string> manager_flags = {};
   bool waits_for_workers = true;
-  ClientOptions client = {};  // Of the client; the endpoint is the cluster's.
+  ClientOptions client = {};  // Options of the client. The endpoint is always the cluster's.
 };
 
-// The real programs: a manager and its workers, joined by unix sockets in a directory of their own. Stopped when it
-// goes out of scope.
+// The real programs: a manager and its workers, joined by unix sockets in a temporary directory. The destructor stops
+// them, so several test programs can run clusters at the same time.
 class Cluster {
  public:
-  // Starts everything and waits until all workers have joined, unless they are not expected to.
+  // Starts everything. Waits until all workers have joined, unless `waits_for_workers` is false.
   explicit Cluster(const ClusterOptions& options);
   ~Cluster();
 
   Client& client() { return *client_; }
   const std::string& endpoint() const { return endpoint_; }
   std::string worker_endpoint(int i) const;
-  ClientOptions client_options() const;  // Of client().
+  ClientOptions client_options() const;  // The options of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }
   // Starts worker `i` again after its process has ended.
@@ -54,19 +54,19 @@ class Cluster {
   std::unique_ptr<Client> client_;
 };
 
-// What a whole Generate call brought of one sample.
+// The result of a Generate call for one sample.
 struct Generation {
   absl::Status status;
   std::string text;
   std::vector<uint32_t> token_ids;
-  std::vector<float> logprobs;  // Of the generated tokens, when asked for.
+  std::vector<float> logprobs;  // [generated tokens], if the request asks for them.
   std::vector<v1::PositionLogprobs> prompt_logprobs;
   v1::GenerateResponse last;
 };
 
 Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(120));
 
-// The samples or hypotheses of a call by their index, and in each the status of the call.
+// The samples or hypotheses of a call by their index. Each has the status of the call.
 struct Generations {
   absl::Status status;
   std::vector<Generation> samples;
@@ -79,9 +79,13 @@ Generations GenerateAll(Client& client, const v1::GenerateRequest& request,
 // A request for `max_tokens` greedy tokens.
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens);
 
-// Paths of the bundled model and of the public 260K-parameter one ("" when it is not there).
+// Paths of the bundled model and of the public model with 260K parameters ("" if it does not exist).
 std::string BundledModel();
 std::string Stories260k();
+
+// A manager and a worker with the bundled model, for tests that neither change flags nor stop a program. It starts at
+// the first call and stops when the test program ends. A test must leave it idle.
+Cluster& SharedCluster();
 
 // Path of one of our programs.
 std::string Binary(const std::string& name);

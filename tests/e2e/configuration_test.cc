@@ -1,4 +1,4 @@
-// The real programs with a file and an environment, and what they log as JSON.
+// The real programs with a configuration file and environment variables, and their JSON logs.
 
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ std::vector<nlohmann::json> JsonLines(const std::string& text) {
   return lines;
 }
 
-// A pair whose configuration is in two files, and in the environment of the manager.
+// A manager and a worker that are configured by a file each. The manager also has environment variables.
 class ConfigurationTest : public testing::Test {
  protected:
   ConfigurationTest() {
@@ -88,7 +88,7 @@ class ConfigurationTest : public testing::Test {
   std::string directory_;
 };
 
-// A call with this traceparent, if it is not "", and the one in the answer.
+// Calls Generate with this traceparent, unless it is "". The result has the traceparent of the answer.
 struct Traced {
   grpc::Status status;
   std::string traceparent;

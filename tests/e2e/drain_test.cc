@@ -1,4 +1,4 @@
-// SIGTERM under load: what runs comes to its end, new work is refused, and the process leaves in time.
+// SIGTERM under load: running requests finish, new ones are refused, and the process ends in time.
 
 #include <atomic>
 #include <csignal>
@@ -27,7 +27,7 @@ v1::GenerateRequest Story(int num_tokens) {
   return request;
 }
 
-// Clients that send one request after the other until they are told to stop or are refused.
+// Clients that send one request after the other until Stop is called or a request is refused.
 class Load {
  public:
   explicit Load(Cluster* cluster) {
@@ -46,7 +46,7 @@ class Load {
     is_over_ = true;
     WaitForRefusals();
   }
-  // Until every client was refused once.
+  // Waits until every client was refused once.
   void WaitForRefusals() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -60,7 +60,7 @@ class Load {
   int num_cut() const { return num_cut_; }
 
  private:
-  // False when the request was not served.
+  // Returns false when the request was not served.
   bool Send(Client& client, const std::vector<uint32_t>& expected) {
     const Generation generation = Generate(client, Story(kTokens));
     if (generation.status.ok() && generation.token_ids == expected) {
@@ -113,7 +113,7 @@ TEST(DrainTest, WorkersThatAreRestartedOneAfterTheOtherCostNoRequest) {
 
 TEST(DrainTest, AManagerUnderLoadCutsNoStreamAndRefusesWhatIsNew) {
   Cluster cluster({.model = BundledModel()});
-  // Its client does not read on before the drain is almost over.
+  // The client of this stream does not read on until the drain is almost over.
   const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(Story(900), absl::Seconds(120));
   v1::GenerateResponse response;
   ASSERT_TRUE(stream->Next(&response));

@@ -1,4 +1,4 @@
-// quire-worker on the emulated GPU: what --device=cuda does on a machine that has none.
+// quire-worker whose --device=cuda is the emulated GPU, for machines without a GPU.
 
 #include "kernels/cuda/emulated_device.h"
 #include "serving/service_main.h"

@@ -9,29 +9,29 @@
 
 namespace quire {
 
-// The certificates of a whole installation, from one authority, and its tokens: each tenant's is "token-of-" and its
-// name. Files live as long as this.
+// The certificates of a whole installation, from one authority, and its tokens. A tenant's token is "token-of-" and its
+// name. The destructor deletes the files.
 class Installation {
  public:
   Installation();
 
-  // Renews all certificates as Kubernetes does it: new files in a new directory, to which a link is moved.
+  // Renews all certificates as Kubernetes does: it writes new files to a new directory and then moves a link to it.
   void Renew();
 
-  // Of quire-manager, quire-worker, quire-client or quire-admin.
+  // The files of quire-manager, quire-worker, quire-client or quire-admin.
   TlsFiles Of(const std::string& name) const;
   TestAuthority& authority() { return authority_; }
   const TemporaryDirectory& directory() const { return directory_; }
 
-  // Makes the file of tokens anew: those of the tenants, and an operator's of tenant "ops".
+  // Writes the file of tokens anew, with a token for each tenant and an operator's token for the tenant "ops".
   void WriteTokens(const std::vector<std::string>& tenants);
   static std::string TokenOf(const std::string& tenant) { return "token-of-" + tenant; }
   std::string tokens() const { return directory_ / "tokens"; }
 
-  // "--tls-cert=... --tls-key=... --tls-ca=...".
+  // Returns "--tls-cert=...", "--tls-key=..." and "--tls-ca=...".
   static std::vector<std::string> Flags(const TlsFiles& files, const std::string& prefix = "--tls-");
 
-  // A cluster with certificates on both connections; its client is an operator.
+  // Options of a cluster with certificates on both connections. Its client is an operator.
   ClusterOptions MutualTls() const;
 
  private:

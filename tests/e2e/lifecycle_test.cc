@@ -1,4 +1,4 @@
-// Blocks come back: after a kill, after cancels, after a worker's death.
+// Blocks are freed after a client is killed, after cancellations and after a worker's death.
 
 #include <atomic>
 #include <csignal>
@@ -44,7 +44,7 @@ TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
         v1::GenerateRequest request = GreedyRequest("One day", 1 + static_cast<int>(random() % 8));
         request.mutable_stopping()->set_ignore_eos(true);
         const bool is_cancelled = random() % 2 == 0;
-        // A cancelled stream is dropped after so many responses; 0: before the first.
+        // A cancelled stream is dropped after this many responses; 0 means before the first.
         const int num_reads = is_cancelled ? static_cast<int>(random() % 3) : 1'000'000;
         const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
         v1::GenerateResponse response;
@@ -107,8 +107,8 @@ TEST(LifecycleTest, AWorkerThatIsPausedKeepsItsSessionAndItsStreams) {
   ASSERT_TRUE(stream->Next(&response));
   std::vector<uint32_t> tokens(response.token_ids().begin(), response.token_ids().end());
   cluster.worker(0).Signal(SIGSTOP);
-  // Three seconds pass for somebody who waits in vain.
-  const Generation late = Generate(cluster.client(), GreedyRequest("One day", 4), absl::Seconds(3));
+  // The worker is paused for a second, in which another request waits in vain.
+  const Generation late = Generate(cluster.client(), GreedyRequest("One day", 4), absl::Seconds(1));
   EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded) << late.status;
   cluster.worker(0).Signal(SIGCONT);
   while (stream->Next(&response)) {

@@ -1,5 +1,6 @@
 #include "tests/e2e/process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@ Process::Process(const std::vector<std::string>& argv) {
   QUIRE_CHECK_GE(pid_, 0);
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
     dup2(fds[1], STDOUT_FILENO);
     dup2(fds[1], STDERR_FILENO);
     close(fds[0]);
@@ -43,18 +45,18 @@ void Process::ReadOutput(int fd) {
   char buffer[4096];
   ssize_t n;
   while ((n = read(fd, buffer, sizeof buffer)) > 0) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     output_.append(buffer, static_cast<size_t>(n));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   close(fd);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   closed_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   while (true) {
     if (const size_t at = output_.find(text); at != std::string::npos) {
@@ -64,7 +66,7 @@ std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
         return output_.substr(begin, end - begin);
       }
     }
-    if (closed_ || changed_.wait_until(lock, deadline) == std::cv_status::timeout) return "";
+    if (closed_ || !changed_.WaitUntil(&mutex_, deadline)) return "";
   }
 }
 
@@ -82,7 +84,7 @@ int Process::Wait() {
 }
 
 std::string Process::Output() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return output_;
 }
 

@@ -3,23 +3,23 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace quire {
 
-// A child process whose output is collected. Killed when it goes out of scope.
+// A child process whose output is collected. The destructor kills it.
 class Process {
  public:
-  // Starts `argv`, standard output and standard error joined. `argv[0]` is a path.
+  // Starts `argv`. Standard output and standard error are joined, standard input is /dev/null. `argv[0]` is a path.
   explicit Process(const std::vector<std::string>& argv);
   ~Process();
 
-  // Waits until a line of the output contains `text` and returns that line; "" when the process ended or the time was
-  // up before.
+  // Waits until a line of the output contains `text` and returns that line. Returns "" if the process ends or the time
+  // is up before.
   std::string WaitForLine(const std::string& text, int timeout_ms = 30'000);
 
   void Signal(int signal);
@@ -34,10 +34,10 @@ class Process {
 
   pid_t pid_ = -1;
   int exit_code_ = -1;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string output_;   // Guarded by mutex_.
-  bool closed_ = false;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::string output_ QUIRE_GUARDED_BY(mutex_);
+  bool closed_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread reader_;
 };
 

@@ -22,11 +22,10 @@ Ended Quirectl(const std::string& endpoint, std::vector<std::string> arguments);
 // Runs a line of sh, in which "quirectl" talks to `endpoint`.
 Ended Shell(const std::string& endpoint, const std::string& line);
 
-// A pair with the model in the box, one for all tests of a program.
+// Tests of quirectl that use the shared cluster.
 class QuirectlTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel()}); }
-  static void TearDownTestSuite() { delete cluster_; }
+  static void SetUpTestSuite() { cluster_ = &SharedCluster(); }
 
   static Ended Quirectl(std::vector<std::string> arguments) {
     return quire::Quirectl(cluster_->endpoint(), std::move(arguments));

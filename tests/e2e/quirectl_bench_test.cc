@@ -1,4 +1,4 @@
-// `quirectl bench` against real programs.
+// `quirectl bench` with the real programs.
 
 #include <csignal>
 #include <iterator>
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class QuirectlBenchTest : public QuirectlTest {
  protected:
-  // The JSON document of a load that ends well.
+  // Runs a load that succeeds and returns its JSON report.
   static nlohmann::json Bench(const std::string& flags) {
     const Ended run = Shell(absl::StrCat("quirectl -o json bench ", flags, " 2> /dev/null"));
     EXPECT_EQ(run.exit_code, 0) << flags << ": " << run.output;
@@ -89,7 +89,8 @@ TEST_F(QuirectlBenchTest, TopShowsTheLoad) {
 
   Process bench({Binary("quirectl"), "--endpoint", cluster_->endpoint(), "bench", "--rate", "30", "--duration", "600"});
   ASSERT_NE(bench.WaitForLine("in flight"), "");
-  // The first of two looks is since the manager's start. How many tokens come between them is up to the machine.
+  // The first of two frames counts from the manager's start. How many tokens come between the two depends on the
+  // machine.
   const std::regex rate("tokens/s  [1-9][0-9.]* generated");
   const auto is_shown = [&] {
     const std::string frames = Quirectl({"top", "-n", "2", "-i", "0.3"}).output;

@@ -1,4 +1,4 @@
-// `quirectl doctor` and `quirectl completion` against real programs.
+// `quirectl doctor` and `quirectl completion` with the real programs.
 
 #include <string>
 #include <vector>
@@ -56,7 +56,7 @@ TEST(TlsDoctorTest, CertificatesAreTold) {
   EXPECT_EQ(with.exit_code, 0) << with.output;
   EXPECT_THAT(with.output, HasSubstr("TLS         the manager's certificate ends "));
   EXPECT_THAT(with.output, HasSubstr("TLS         our own certificate ends "));
-  // In TLS 1.3 the handshake of a client that shows no certificate is over before the manager refuses it.
+  // In TLS 1.3 the handshake of a client without a certificate ends before the manager refuses it.
   const Ended anonymous = Quirectl(cluster.endpoint(), {"--tls-ca=" + installation.Of("quire-admin").authority,
                                                         "--tls-name=quire-manager", "doctor"});
   EXPECT_EQ(anonymous.exit_code, 1) << anonymous.output;
@@ -69,7 +69,8 @@ TEST(TlsDoctorTest, CertificatesAreTold) {
   EXPECT_THAT(other.output, HasSubstr("fail  TLS"));
 }
 
-// What a line of sh prints that has the script for `shell` in $file; "missing" where there is no such shell.
+// Runs a line of sh that has the completion script for `shell` in $file, and returns what it prints. Returns "missing"
+// if the shell is not installed.
 std::string WithScript(const std::string& shell, const std::string& line) {
   const Ended run =
       Shell("unix:/unused",

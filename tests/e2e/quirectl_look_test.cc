@@ -1,4 +1,4 @@
-// The commands that look inside a manager, against real programs.
+// The commands that look inside a manager, with the real programs.
 
 #include <algorithm>
 #include <string>
@@ -20,7 +20,7 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-// A manager with two workers, one for all tests.
+// All tests share a manager with two workers.
 class QuirectlLookTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel(), .num_workers = 2}); }

@@ -1,4 +1,4 @@
-// A public model that we did not train, through the whole pair.
+// Runs a public model, which we did not train, through manager and worker.
 
 #include <filesystem>
 #include <fstream>
@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/security/certificates.h"
 
 namespace quire {
 namespace {
@@ -29,13 +30,12 @@ TEST(StoriesTest, GreedyFromNothingTellsOfLilyThroughTokenizerJson) {
 
 TEST(StoriesTest, GreedyFromNothingTellsOfLilyThroughTokenizerModel) {
   if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
-  const fs::path directory = fs::path(testing::TempDir()) / "stories_sentencepiece";
-  fs::remove_all(directory);
-  fs::create_directories(directory);
+  const TemporaryDirectory directory;
   for (const auto& entry : fs::directory_iterator(Stories260k())) {
-    if (entry.path().filename() != "tokenizer.json") fs::copy(entry.path(), directory);
+    const std::string name = entry.path().filename().string();
+    if (name != "tokenizer.json") fs::copy(entry.path(), directory / name);
   }
-  Cluster cluster({.model = directory.string()});
+  Cluster cluster({.model = directory / ""});
   const Generation story = Generate(cluster.client(), GreedyRequest("", 100));
   ASSERT_TRUE(story.status.ok()) << story.status;
   EXPECT_THAT(story.text, testing::StartsWith(kBeginning));

@@ -12,7 +12,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-constexpr char kStory[] =
+constexpr char kSharedStory[] =
     "Once upon a time there was a little girl named Lily. She loved to play in the big garden behind the old house, "
     "and every morning she took her red ball and ran to the tall tree.";
 
@@ -57,7 +57,7 @@ class TenancyTest : public ::testing::Test {
 };
 
 TEST_F(TenancyTest, ACachedPrefixServesItsTenantAlone) {
-  v1::GenerateRequest request = GreedyRequest(kStory, 4);
+  v1::GenerateRequest request = GreedyRequest(kSharedStory, 4);
   EXPECT_EQ(CachedTokens(*acme_, request), 0u);
   EXPECT_GT(CachedTokens(*acme_, request), 0u) << "the cache is dead";
   EXPECT_EQ(CachedTokens(*zeta_, request), 0u);
@@ -69,14 +69,14 @@ TEST_F(TenancyTest, ACachedPrefixServesItsTenantAlone) {
 }
 
 TEST_F(TenancyTest, APinHoldsWhatItsOwnTenantHasCached) {
-  EXPECT_EQ(CachedTokens(*acme_, GreedyRequest(kStory, 4)), 0u);
+  EXPECT_EQ(CachedTokens(*acme_, GreedyRequest(kSharedStory, 4)), 0u);
   v1::PinPrefixRequest pin;
-  pin.set_text(kStory);
+  pin.set_text(kSharedStory);
   EXPECT_EQ(acme_->PinPrefix(pin).status().code(), Code::kPermissionDenied);
   const auto pinned = cluster_->client().PinPrefix(pin);
   ASSERT_TRUE(pinned.ok()) << pinned.status();
   EXPECT_EQ(pinned->workers(0).pinned_tokens(), 0u) << "an operator of another tenant holds acme's prefix";
-  EXPECT_EQ(CachedTokens(cluster_->client(), GreedyRequest(kStory, 4)), 0u);
+  EXPECT_EQ(CachedTokens(cluster_->client(), GreedyRequest(kSharedStory, 4)), 0u);
   EXPECT_GT(cluster_->client().PinPrefix(pin)->workers(0).pinned_tokens(), 0u);
 }
 
