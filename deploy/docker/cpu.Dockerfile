@@ -1,4 +1,4 @@
-# Manager, CPU worker and quirectl on Debian 12, with the model in the box.
+# The manager, the CPU worker and quirectl on Debian 12, with the bundled model.
 #   docker build -f deploy/docker/cpu.Dockerfile -t quire-cpu:0.1 .
 
 FROM debian:12-slim AS build
@@ -14,7 +14,7 @@ RUN cmake --preset release -DQUIRE_CUDA=OFF \
     && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl
 
 FROM debian:12-slim
-# What the three programs load, and nothing else.
+# The libraries that the three programs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libcivetweb1 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
@@ -24,7 +24,7 @@ COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/qu
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE /usr/share/doc/quire/LICENSE
 ENV PATH=/opt/quire/bin:/usr/bin:/bin
-# No name in the container's list of users, and none is needed. Nothing is written: run it with --read-only.
+# This user has no name in the container and needs none. The programs write nothing, so run the container with --read-only.
 USER 10001:10001
 STOPSIGNAL SIGTERM
 CMD ["quire-manager", "--help"]

@@ -1,5 +1,5 @@
-# The same with a worker for NVIDIA GPUs of sm_80 and newer. CUDA is not in Debian's main archive: it comes from NVIDIA's
-# for Debian 12. The driver's libraries come from the host, through the NVIDIA container toolkit.
+# The programs of cpu.Dockerfile, with a worker for NVIDIA GPUs of sm_80 and newer. CUDA comes from NVIDIA's archive for
+# Debian 12, because it is not in Debian's main archive. The NVIDIA container toolkit mounts the driver's libraries.
 #   docker build -f deploy/docker/cuda.Dockerfile -t quire-cuda:0.1 .
 
 ARG CUDA=13-0
@@ -27,13 +27,13 @@ RUN cmake --preset release -DQUIRE_CUDA=ON \
 
 FROM nvidia
 ARG CUDA
-# What the three programs and the worker's library for GPUs load, and nothing else.
+# The libraries that the three programs and the worker's library for GPUs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libcivetweb1 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
       libcublas-${CUDA} \
     && rm -rf /var/lib/apt/lists/*
-# The worker looks for the library beside itself.
+# The worker looks for the library in its own folder.
 COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
      /src/build/release/bin/libquire_cuda.so /src/build/release/bin/quirectl /opt/quire/bin/
 COPY models/tales /usr/share/quire/models/tales

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what `kubectl apply` does not: that the objects fit each other and the programs they start.
+"""Checks that the objects fit each other and the programs they start, which `kubectl apply` does not check.
 
   check.py [--programs DIRECTORY] [KUSTOMIZATION ...]
 
@@ -22,9 +22,9 @@ except ImportError:
 
 HERE = pathlib.Path(__file__).resolve().parent
 OVERLAYS = ["overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu"]
-# Applied beside any of the overlays.
+# These are applied beside any of the overlays.
 ADDITIONS = ["monitoring", "autoscaling/hpa", "autoscaling/keda"]
-# Pods that come and go by hand; rendered only.
+# Pods that people start and delete by hand. They are only rendered.
 TOOLS = ["model-loader"]
 SKIPPED = 77
 
@@ -34,14 +34,14 @@ FILE_FLAGS = {"--model", "--gpu-tuning-cache"} | {
     f"--{whose}tls-{what}" for whose in ("", "worker-") for what in ("cert", "key", "ca")
 }
 HEALTH_SERVICES = ("", "liveness", "readiness")
-# What a process needs beyond its drain timeout to leave.
+# The time that a process needs to exit after its drain timeout.
 EXIT_MARGIN_S = 5
-# How often the manager looks its workers up, twice: an answer of DNS may be as old.
+# Twice the manager's interval for looking up workers, because a DNS answer may be as old as the interval.
 DISCOVERY_S = 10
 
 
 class Kubernetes:
-    """The objects of one deployment, by what the checks ask for."""
+    """The objects of one deployment, with the queries that the checks need."""
 
     def __init__(self, objects):
         self.objects = objects
@@ -54,7 +54,7 @@ class Kubernetes:
         return next((o for o in self.of_kind(kind) if o["metadata"]["name"] == name), None)
 
     def selected(self, labels):
-        """The workloads whose pods a selector's matchLabels choose."""
+        """Returns the workloads whose pods a selector's matchLabels choose."""
         return [w for w in self.workloads if matches(labels, pod_labels(w))]
 
 
@@ -79,7 +79,7 @@ def containers(workload):
 
 
 def ports_of(workload):
-    """Both names and numbers."""
+    """Returns the names and the numbers of all ports."""
     ports = set()
     for container in containers(workload):
         for port in container.get("ports", []):
@@ -88,7 +88,7 @@ def ports_of(workload):
 
 
 def flags_of(container):
-    """--flag=value as a dictionary; a flag without a value has None."""
+    """Returns the flags as a dictionary. A flag without a value has None."""
     flags = {}
     for arg in container.get("args", []):
         name, _, value = arg.partition("=")
@@ -97,20 +97,20 @@ def flags_of(container):
 
 
 def seconds(text):
-    """Of a duration as absl reads it: 1m30s."""
+    """Returns the seconds of a duration in the form that absl reads: 1m30s."""
     units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", text)
     return sum(float(number) * units[unit] for number, unit in parts)
 
 
 def flags_in_help(program):
-    """The flags of one of our programs."""
+    """Returns the flags of one of our programs."""
     text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=30).stdout
     return set(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)", text, re.MULTILINE))
 
 
 def asked(probe):
-    """Port and service of a health probe through gRPC. Nothing when it is none."""
+    """Returns port and service of a gRPC health probe. Returns None for other probes."""
     if "grpc" not in probe:
         return None
     return probe["grpc"]["port"], probe["grpc"].get("service", "")
@@ -162,7 +162,7 @@ def check_probes(k8s, _programs):
                     yield workload, f"{kind} asks port {port}, health is served in plain text at '{listen}' alone"
                 if service not in HEALTH_SERVICES:
                     yield workload, f"{kind} asks for '{service}', which is none of {HEALTH_SERVICES}"
-            # One that is not ready, for it waits or drains, must not be killed.
+            # A process that waits or drains is not ready, but must not be killed.
             if (asked(container.get("livenessProbe", {})) or (0, ""))[1] != "liveness":
                 yield workload, "livenessProbe does not ask for 'liveness'"
 
@@ -391,7 +391,7 @@ def check_scaling(k8s, _programs):
         if not 1 <= least <= most:
             yield scaler, f"{least} to {most} replicas"
         if workload is not None and "replicas" in workload["spec"]:
-            yield workload, f"replicas is {workload['spec']['replicas']}: every `kubectl apply` would undo {name_of(scaler)}"
+            yield workload, f"it has `replicas`: every `kubectl apply` would undo {name_of(scaler)}"
 
 
 def check_references(k8s, _programs):
@@ -430,7 +430,7 @@ CHECKS = {
 
 
 def problems(objects, programs):
-    """(kind, object, what is wrong) of everything that does not fit. `programs`: flags of each program."""
+    """Returns (kind, object, what is wrong) for each mistake. `programs` has the flags of each program."""
     k8s = Kubernetes(objects)
     return [
         (kind, name_of(thing), what) for kind, check in CHECKS.items() for thing, what in check(k8s, programs)
@@ -447,7 +447,7 @@ def render(kustomization):
 
 
 def missing_tool():
-    """What has to be installed, or nothing."""
+    """Returns the tool that has to be installed, or None."""
     if yaml is None:
         return "PyYAML (Debian: python3-yaml)"
     return None if shutil.which("kubectl") else "kubectl (Debian: kubernetes-client)"

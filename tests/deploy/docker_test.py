@@ -1,4 +1,4 @@
-"""Reads the Dockerfiles as a build would, as far as that goes without Docker."""
+"""Checks the Dockerfiles as far as that is possible without Docker."""
 
 import pathlib
 import re
@@ -10,12 +10,12 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = SOURCE / "deploy/docker"
 PROGRAMS = ["quire-manager", "quire-worker", "quirectl"]
-# Of Debian 12's essential packages and what they need: there in every image of it.
+# Debian 12's essential packages and their dependencies are in every image of it.
 IN_EVERY_IMAGE = {"libc6", "libgcc-s1", "libstdc++6", "libzstd1", "zlib1g"}
 
 
 def stages(path):
-    """The instructions of each stage, continued lines joined."""
+    """Returns the instructions of each stage, with continued lines joined."""
     text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     parts = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
     return [[line.split(None, 1) for line in part.splitlines() if line.strip()] for part in parts]
@@ -40,14 +40,14 @@ def build_packages():
 
 
 def is_ignored(path):
-    """Whether .dockerignore, which lets in what it names, keeps a path out."""
+    """Returns whether .dockerignore keeps a path out of the context."""
     lines = [line.strip() for line in (SOURCE / ".dockerignore").read_text().splitlines()]
     allowed = [line[1:] for line in lines if line.startswith("!")]
     return not any(path == entry or path.startswith(entry + "/") for entry in allowed)
 
 
 def owners(programs):
-    """The packages whose libraries the programs link themselves; what those need comes with them."""
+    """Returns the packages whose libraries the programs link. Their dependencies come with them."""
     paths = set()
     for program in programs:
         dynamic = subprocess.run(["objdump", "-p", program], check=True, capture_output=True, text=True).stdout
@@ -55,7 +55,7 @@ def owners(programs):
         loaded = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
         for name, path in re.findall(r"(\S+) => (\S+)", loaded):
             if name in needed:
-                paths |= {path, "/usr" + path}  # /lib is a link to /usr/lib, and dpkg knows one of the two.
+                paths |= {path, "/usr" + path}  # /lib is a link to /usr/lib, and dpkg knows only one of them.
     known = subprocess.run(["dpkg", "-S", *sorted(paths)], capture_output=True, text=True, check=False).stdout
     return set(re.findall(r"^([^:]+):", known, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""Renders every overlay, finds no mistake in it, and every mistake that is planted."""
+"""Renders every overlay. check.py must find no mistake in it, but every mistake that a test plants."""
 
 import copy
 import pathlib
@@ -33,7 +33,7 @@ def replace_arg(thing, old, new):
 
 
 def set_at(thing, path, value):
-    """The value at a path of keys and indices; None removes it."""
+    """Sets the value at a path of keys and indices. None removes it."""
     for key in path[:-1]:
         thing = thing[key]
     assert not isinstance(thing, dict) or path[-1] in thing, path
@@ -51,7 +51,7 @@ TEMPLATE = ("spec", "template", "spec")
 CONTAINER = TEMPLATE + ("containers", 0)
 LIVENESS = CONTAINER + ("livenessProbe", "grpc")
 
-# Kind of the mistake, where it is planted, how, and what the message says of it.
+# The kind of each mistake, where it is planted, how, and a part of the expected message.
 MISTAKES = [
     ("selector", WORKERS, at("spec", "selector", "matchLabels", "app.kubernetes.io/component", value="workers"),
      "does not choose its own pods"),

@@ -1,4 +1,4 @@
-"""Brings Quire up on this machine, generates, looks at its metrics and stops it."""
+"""Starts Quire on this machine, generates text, reads the metrics and stops it."""
 
 import json
 import os
@@ -23,12 +23,12 @@ def read(url):
 
 
 def processes_with(path):
-    """Command lines of the processes that were started with it."""
+    """Returns the command lines of the processes that were started with it."""
     found = []
     for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = command.read_bytes().decode(errors="replace")
-        except OSError:  # It has just ended.
+        except OSError:  # The process has just ended.
             continue
         if str(path) in line:
             found.append(line)
@@ -38,7 +38,7 @@ def processes_with(path):
 class LocalTest(unittest.TestCase):
     def setUp(self):
         environment = os.environ | {"QUIRE_BIN": str(BINARIES), "QUIRE_ANY_PORTS": "1"}
-        # In a group of its own, as a terminal would have it.
+        # The script gets its own process group, as in a terminal.
         self.up = subprocess.Popen([SOURCE / "deploy/local/up"], env=environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(self.end)
@@ -65,7 +65,7 @@ class LocalTest(unittest.TestCase):
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
 
     def targets_of_prometheus(self):
-        """How each of them is, once all have been asked."""
+        """Returns the state of each target, once all have been scraped."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             targets = json.loads(read(self.said("Prometheus") + "/api/v1/targets"))["data"]["activeTargets"]
@@ -75,7 +75,7 @@ class LocalTest(unittest.TestCase):
             time.sleep(0.2)
 
     def counters(self):
-        """Tokens as `quirectl top` and as the manager's metrics tell them."""
+        """Returns the token counts from `quirectl top` and from the manager's metrics."""
         top = json.loads(self.quirectl("-o", "json", "top"))
         metrics = read(self.said("metrics").split()[0])
         return [int(top["prompt_tokens"]), int(top["completion_tokens"]),

@@ -1,4 +1,4 @@
-"""What deploy/prometheus, deploy/grafana and docs/operations.md hold, for the tests of this folder."""
+"""Reads deploy/prometheus, deploy/grafana and docs/operations.md for the tests of this folder."""
 
 import json
 import pathlib
@@ -10,24 +10,24 @@ GRAFANA = ROOT / "deploy/grafana"
 
 
 def alerts():
-    """Names of the alerts, in their order."""
+    """Returns the names of the alerts in their order."""
     return re.findall(r"^ +- alert: (\w+)$", (PROMETHEUS / "alerts.yml").read_text(), re.M)
 
 
 def runbooks():
-    """Headings below "When an alert fires"."""
+    """Returns the headings below "When an alert fires"."""
     text = (ROOT / "docs/operations.md").read_text()
     section = text.split("\n## When an alert fires\n")[1].split("\n## ")[0]
     return re.findall(r"^### (\w+)$", section, re.M)
 
 
 def dashboards():
-    """The dashboards by file name, parsed."""
+    """Returns the parsed dashboards by file name."""
     return {path.name: json.loads(path.read_text()) for path in sorted(GRAFANA.glob("*.json"))}
 
 
 def panel_queries():
-    """(dashboard / panel, expression) of every target."""
+    """Returns (dashboard / panel, expression) of every target."""
     return [(f"{name} / {panel['title']}", target["expr"])
             for name, dashboard in dashboards().items()
             for panel in dashboard["panels"]
@@ -35,5 +35,5 @@ def panel_queries():
 
 
 def selectors(expression):
-    """The series that an expression selects, without ranges: ["up{job=...}", ...]."""
+    """Returns the series that an expression selects, without ranges: ["up{job=...}", ...]."""
     return re.findall(r"\b(?:(?:quire|process|vllm)[:_][\w:]*|up\b|ALERTS\b)(?:\{[^}]*\})?", expression)

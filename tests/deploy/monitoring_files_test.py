@@ -1,4 +1,4 @@
-"""Every alert has a runbook and fires in a test; dashboards are sound; promtool is content with the rules."""
+"""Every alert has a runbook and fires in a test. The dashboards are valid, and promtool accepts the rules."""
 
 import itertools
 import re

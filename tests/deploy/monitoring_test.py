@@ -1,5 +1,5 @@
-"""Starts a manager, a worker and a Prometheus server with deploy/prometheus, gives them load, and asks the server for
-every panel of deploy/grafana and every rule: each must have a value. Argument: the folder of our programs."""
+"""Starts a manager, a worker and a Prometheus server with deploy/prometheus, sends load, and queries the server for
+every panel of deploy/grafana and every rule. Each must have a value. The argument is the folder of our programs."""
 
 import contextlib
 import json
@@ -20,9 +20,9 @@ import urllib.request
 import monitoring_files as files
 
 SKIPPED = 77
-MAX_LOAD_SECONDS = 25  # It takes five, and some more where programs get little of a core.
+MAX_LOAD_SECONDS = 25  # Five are enough on a machine that is not busy.
 CLIENTS = 3
-# What endpoint pickers read.
+# The metrics that endpoint pickers read.
 PICKER_METRICS = ["vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
                   'vllm:cache_config_info{block_size="16", num_gpu_blocks="64"}']
 
@@ -37,7 +37,7 @@ def start(stack, arguments, line):
         printed.append(text)
         found = re.search(line, text)
         if found:
-            # Nobody reads the rest; it must not fill the pipe.
+            # The rest must be read, otherwise the pipe would fill up and the program would stop.
             threading.Thread(target=process.stdout.read, daemon=True).start()
             return found[1]
     sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
@@ -50,7 +50,7 @@ def free_port():
 
 
 def self_signed(folder, name):
-    """A certificate for `name`, valid for a month, and its key beside it."""
+    """Makes a certificate for `name` that is valid for a month, with its key beside it. Returns its path."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "30", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
                     "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"],
@@ -59,7 +59,7 @@ def self_signed(folder, name):
 
 
 def configure(folder, manager_port, worker_port):
-    """The files of deploy/prometheus in `folder`: with these ports, and a second for what takes several there."""
+    """Copies deploy/prometheus to `folder`, with these ports, and with intervals of one second."""
     shutil.copytree(files.PROMETHEUS, folder)
     config = folder / "prometheus.yml"
     text = config.read_text()
@@ -90,7 +90,7 @@ class Prometheus:
             return {"error": json.load(error)["error"]}
 
     def why_empty(self, expression):
-        """What is wrong with the expression: it fails, or has had no value since the server started. Else None."""
+        """Returns why the expression fails or has had no value since the server started, or None if it had one."""
         data = self.ask("query_range", query=expression, start=self.begin, end=time.time(), step="1")
         if "error" in data:
             return data["error"]
@@ -99,7 +99,7 @@ class Prometheus:
 
 
 def load(quirectl, done, failures):
-    """Requests of all kinds, one kind after the other: long prompts that they share, samples, beams, and tenants."""
+    """Sends requests of all kinds in turns: long shared prompts, samples, beams, and tenants."""
     kinds = [["--output-tokens=60"], ["--output-tokens=40", "--n=3"], ["--output-tokens=24", "--beams=3"],
              ["--output-tokens=40", "--tenant=blue"]]
     i = 0
@@ -125,7 +125,7 @@ def complaints(prometheus):
             is_alert = rule["type"] == "alerting"
             if is_alert and any(alert["state"] == "firing" for alert in rule["alerts"]):
                 yield f"alert {rule['name']} fires: {rule['alerts']}"
-            # A quiet alert has no value; what it looks at has.
+            # A quiet alert has no value, but the series that it looks at must have one.
             for expression in files.selectors(rule["query"]) if is_alert else [rule["query"], rule["name"]]:
                 why = prometheus.why_empty(expression)
                 if why:
