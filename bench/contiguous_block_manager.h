@@ -14,10 +14,11 @@
 
 namespace quire {
 
-// How many slots a contiguous sequence reserves when it enters, as in section 6.1 of the PagedAttention paper.
+// The number of slots that a contiguous sequence reserves when it enters, as in section 6.1 of the PagedAttention
+// paper.
 enum class Reservation {
-  kMax,         // As many as the model's context.
-  kPowerOfTwo,  // As many as the prompt and the output, rounded up to a power of two.
+  kMax,         // The model's context.
+  kPowerOfTwo,  // The prompt and the output, rounded up to a power of two.
   kOracle,      // Exactly as many as it will need, as if the output's length were known.
 };
 
@@ -74,7 +75,7 @@ class ContiguousBlockManager : public BlockManager {
     std::shared_ptr<Runs> spare;   // The request's runs for later forks.
     std::vector<BlockId> table;    // The slots of the run, beginning with the first.
     RunRef copied_from = nullptr;  // The run from which a new fork will copy its first tokens.
-    int num_tokens_to_copy = 0;    // How many tokens it will copy.
+    int num_tokens_to_copy = 0;    // The number of tokens that it will copy.
     bool has_moved = false;        // The tokens were copied, and the row was not told yet.
   };
   struct CopyInFlight {
@@ -91,7 +92,7 @@ class ContiguousBlockManager : public BlockManager {
   int num_stored_ = 0;
   std::deque<std::shared_ptr<Runs>> reserved_;  // One per request; no sequence has begun there.
   absl::flat_hash_map<SequenceId, Holding> holdings_;
-  std::deque<CopyInFlight> copies_;  // In the order of steps.
+  std::deque<CopyInFlight> copies_;  // The copies are in the order of their steps.
   StepId step_{0};
 };
 

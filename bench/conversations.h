@@ -18,7 +18,7 @@ std::vector<RequestLengths> DrawConversations(int count, uint64_t seed);
 std::vector<RequestLengths> DrawLogNormal(double mean_prompt, double mean_output, int count, uint64_t seed);
 
 struct Conversations {
-  std::string source;  // For people: the file, or that the lengths are drawn.
+  std::string source;  // Tells people the file, or that the lengths are drawn.
   std::vector<RequestLengths> requests;
 };
 

@@ -141,7 +141,7 @@ class WasteRun {
   size_t num_submitted_ = 0;
   size_t num_finished_ = 0;
   double seconds_ = 0;  // The measured time.
-  SlotUse use_;         // In slots, weighted by time.
+  SlotUse use_;         // The sum of slots times seconds.
 };
 
 }  // namespace

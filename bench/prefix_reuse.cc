@@ -13,7 +13,7 @@ namespace quire {
 
 CacheFootprint MeasureFootprint(const std::vector<TracedPrompt>& prompts, int block_size) {
   CacheFootprint footprint;
-  absl::flat_hash_map<int, int> cached;  // By chunk: the end of its full blocks, in tokens from the prompt's beginning.
+  absl::flat_hash_map<int, int> cached;  // The end of each chunk's full blocks in tokens.
   for (const TracedPrompt& prompt : prompts) {
     int num_cached = 0;
     for (size_t i = 0; i < prompt.chunks.size(); ++i) {

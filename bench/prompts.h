@@ -16,7 +16,7 @@ namespace quire {
 std::vector<TracedPrompt> DrawPrompts(int count, uint64_t seed);
 
 struct Prompts {
-  std::string source;  // For people: the file, or that the prompts are drawn.
+  std::string source;  // Tells people the file, or that the prompts are drawn.
   std::vector<TracedPrompt> prompts;
 };
 

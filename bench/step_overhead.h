@@ -17,8 +17,8 @@ struct StepOverhead {
   Samples plan;
   Samples commit;
   Samples plan_and_commit;
-  Samples encode;  // From a plan to its message and its bytes.
-  Samples decode;  // From the bytes of an answer to a checked StepResult.
+  Samples encode;  // The time from a plan to its message and its bytes.
+  Samples decode;  // The time from the bytes of an answer to a checked StepResult.
 };
 
 // Measures decode steps of this many sequences that fill the pool. The prefix cache is on.

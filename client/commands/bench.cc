@@ -26,7 +26,7 @@ class ProgressPrinter {
  public:
   explicit ProgressPrinter(const LoadGoal& goal) : goal_(goal), is_terminal_(isatty(STDERR_FILENO) != 0) {}
 
-  // How often Print should be called.
+  // The time between two calls of Print.
   absl::Duration interval() const { return is_terminal_ ? absl::Milliseconds(250) : absl::Seconds(1); }
 
   void Print(const LoadProgress& now) {
@@ -49,7 +49,7 @@ class ProgressPrinter {
  private:
   const LoadGoal goal_;
   const bool is_terminal_;
-  double next_line_s_ = 1;  // Where standard error is not a terminal, the first line comes after a second.
+  double next_line_s_ = 1;  // Used if standard error is not a terminal.
   LoadProgress before_;
 };
 

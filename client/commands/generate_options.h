@@ -19,9 +19,9 @@ struct GenerateOptions {
   // cannot be used, or when standard input is a pipe or a file that no option reads.
   absl::StatusOr<v1::GenerateRequest> MakeRequest() const;
 
-  // How many samples or hypotheses the manager will return.
+  // The number of samples or hypotheses that the manager will return.
   uint32_t num_returned() const { return beam_width ? num_return.value_or(1) : num_samples.value_or(1); }
-  // True if the manager returns the best of several by their scores.
+  // Returns true if the manager ranks several answers by their scores.
   bool is_ranked() const { return beam_width.has_value() || best_of.value_or(0) > num_returned(); }
 
   std::string prompt;

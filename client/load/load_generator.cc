@@ -115,7 +115,7 @@ class Reception {
 struct Job {
   v1::GenerateRequest request;
   TimePoint scheduled;
-  TimePoint due;  // When the generator stopped holding the request back.
+  TimePoint due;  // The time at which max_in_flight let the request go.
 };
 
 }  // namespace

@@ -46,9 +46,9 @@ struct LoadOptions {
   // The clock of all measurements. Waiting always uses the steady clock. Must be thread-safe.
   std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;
 
-  // How many requests may be in flight at a time.
+  // The largest number of requests in flight.
   int limit() const { return concurrency > 0 ? concurrency : max_in_flight; }
-  // How many clients the load needs.
+  // The number of clients that the load needs.
   int num_clients() const;
 };
 

@@ -50,9 +50,9 @@ struct LoadReport {
   Samples tpot_ms;  // Time per output token of a sample: from its first to its last token, divided by their number - 1.
   Samples itl_ms;   // Inter-token latency: from one response with tokens of a sample to the next.
   Samples e2el_ms;  // End-to-end latency: from the time at which the request was due to its end.
-  // How late the generator itself sent each request, in ms. This leaves out the wait that max_in_flight asks for.
+  // The generator's own delay of each request in ms, without the wait that max_in_flight asks for.
   Samples lag_ms;
-  Samples held_ms;                         // That wait in ms, for the requests that were held back.
+  Samples held_ms;                         // The wait in ms of the requests that max_in_flight held back.
   std::optional<int64_t> num_preemptions;  // Preemptions during the load, if the manager told them.
 
   int64_t num_failed() const;

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// How a program ended and what it printed, standard output and standard error joined.
+// The exit code of a program and its output. Standard output and standard error are joined.
 struct Ended {
   int exit_code;
   std::string output;

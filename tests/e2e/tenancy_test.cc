@@ -1,4 +1,4 @@
-// What tenants see of each other: nothing.
+// Tenants see nothing of each other.
 
 #include <memory>
 #include <string>
