@@ -5,12 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "worker/step_stream.h"
 
 namespace quire {
 namespace {
 
-// How long the loop sleeps between two looks at a device that is busy.
+// How long the loop sleeps between two checks whether a busy device is done.
 constexpr std::chrono::microseconds kPollInterval(20);
 
 StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
@@ -35,6 +34,7 @@ absl::Status TakenOver(uint64_t epoch) {
 
 SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads)
     : executor_(executor), stats_(stats) {
+  const MutexLock lock(&join_mutex_);
   thread_ = std::thread([this, binds_threads] {
     if (binds_threads) executor_->BindThreads();
     Run();
@@ -45,8 +45,8 @@ SessionLoop::~SessionLoop() {
   Stop();
 }
 
-absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
+absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch) {
+  const MutexLock lock(&mutex_);
   if (is_stopping_) return absl::UnavailableError("the worker is stopping");
   if (is_draining_) return absl::UnavailableError("the worker is draining");
   if (epoch <= last_epoch_) {
@@ -55,15 +55,15 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepStream> session, uint64_t epo
         current_ == nullptr ? "" : "; a session of that epoch has this worker, perhaps another manager's"));
   }
   last_epoch_ = epoch;
-  // One that was never served has nothing to finish; the one served is ended by the loop thread, after its step.
+  // A session that was never served has nothing to finish. The loop thread ends the one that is served after its step.
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
-  wake_.notify_one();
+  wake_.NotifyOne();
   return absl::OkStatus();
 }
 
-absl::Status SessionLoop::Submit(const StepStream* session, v1::StepPlan plan) {
-  const std::lock_guard lock(mutex_);
+absl::Status SessionLoop::Submit(const StepSession* session, v1::StepPlan plan) {
+  const MutexLock lock(&mutex_);
   if (current_.get() != session) return absl::OkStatus();
   if (in_flight_ >= kMaxPlansInFlight) {
     return absl::FailedPreconditionError(
@@ -71,61 +71,64 @@ absl::Status SessionLoop::Submit(const StepStream* session, v1::StepPlan plan) {
   }
   ++in_flight_;
   plans_.push_back(std::move(plan));
-  wake_.notify_one();
+  wake_.NotifyOne();
   return absl::OkStatus();
 }
 
-void SessionLoop::CloseAfterPlans(StepStream* session) {
-  const std::lock_guard lock(mutex_);
+void SessionLoop::CloseAfterPlans(StepSession* session) {
+  const MutexLock lock(&mutex_);
   if (current_.get() == session) {
     is_closing_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   } else if (served_.get() != session) {
     session->End(absl::InvalidArgumentError("the stream ended before `open`"));
   }
 }
 
-void SessionLoop::Leave(const StepStream* session) {
-  const std::lock_guard lock(mutex_);
+void SessionLoop::Leave(const StepSession* session) {
+  const MutexLock lock(&mutex_);
   if (current_.get() != session) return;
   SetCurrent(nullptr);
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 uint64_t SessionLoop::last_epoch() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return last_epoch_;
 }
 
 bool SessionLoop::has_session() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return current_ != nullptr;
 }
 
 bool SessionLoop::is_draining() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return is_draining_;
 }
 
 bool SessionLoop::Drain(absl::Duration timeout) {
-  std::unique_lock lock(mutex_);
-  // One that is not greeted yet is told after its greeting.
+  const MutexLock lock(&mutex_);
+  // A session that is not greeted yet is told after its greeting.
   if (!std::exchange(is_draining_, true) && served_ != nullptr && served_ == current_) served_->SendDraining();
-  return session_over_.wait_for(lock, absl::ToChronoMicroseconds(timeout),
-                                [this] { return served_ == nullptr && current_ == nullptr; });
+  const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
+  while (served_ != nullptr || current_ != nullptr) {
+    if (!session_over_.WaitUntil(&mutex_, deadline)) return served_ == nullptr && current_ == nullptr;
+  }
+  return true;
 }
 
 void SessionLoop::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
-  wake_.notify_one();
-  const std::lock_guard lock(join_mutex_);
+  wake_.NotifyOne();
+  const MutexLock lock(&join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
 
-void SessionLoop::SetCurrent(std::shared_ptr<StepStream> session) {
+void SessionLoop::SetCurrent(std::shared_ptr<StepSession> session) {
   current_ = std::move(session);
   plans_.clear();
   in_flight_ = 0;
@@ -133,17 +136,17 @@ void SessionLoop::SetCurrent(std::shared_ptr<StepStream> session) {
 }
 
 void SessionLoop::Run() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   while (true) {
     const bool may_begin = !is_stopping_ && served_ == current_ && !plans_.empty();
     if (may_begin && executor_->CanBegin(plans_.front())) {
-      BeginPlan(&lock);
+      BeginPlan();
     } else if (!begun_.empty()) {
-      // While there is nothing else to do a plan may still come that can begin before this one is done.
+      // While the device is busy, another plan may arrive that can begin before this one is done.
       if (may_begin || executor_->num_begun() > 1 || executor_->IsDone()) {
-        FinishPlan(&lock);
+        FinishPlan();
       } else {
-        wake_.wait_for(lock, kPollInterval);
+        wake_.WaitFor(&mutex_, kPollInterval);
       }
     } else if (is_stopping_) {
       break;
@@ -153,10 +156,10 @@ void SessionLoop::Run() {
       current_->End(absl::OkStatus());
       SetCurrent(nullptr);
     } else {
-      wake_.wait(lock);
+      wake_.Wait(&mutex_);
     }
   }
-  for (const std::shared_ptr<StepStream>& session : {served_, current_}) {
+  for (const std::shared_ptr<StepSession>& session : {served_, current_}) {
     if (session != nullptr) session->End(absl::UnavailableError("the worker is stopping"));
   }
   current_ = nullptr;
@@ -165,7 +168,7 @@ void SessionLoop::Run() {
 
 void SessionLoop::SwitchSession() {
   if (served_ != nullptr) {
-    // A session that left has ended its stream already.
+    // If no newer session took over, the session has left, so its stream has ended already.
     const bool is_replaced = last_epoch_ != served_epoch_;
     if (is_replaced) served_->End(TakenOver(last_epoch_));
     QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", served_epoch_) << " ended: "
@@ -180,33 +183,33 @@ void SessionLoop::SwitchSession() {
     served_->SendOpened(last_epoch_);
     if (is_draining_) served_->SendDraining();
   } else {
-    session_over_.notify_all();
+    session_over_.NotifyAll();
   }
 }
 
-void SessionLoop::BeginPlan(std::unique_lock<std::mutex>* lock) {
+void SessionLoop::BeginPlan() {
   begun_.push_back(std::move(plans_.front()));
   plans_.pop_front();
-  lock->unlock();
+  mutex_.Unlock();
   const absl::Status status = executor_->Begin(begun_.back());
-  lock->lock();
+  mutex_.Lock();
   if (status.ok()) return;
   const v1::StepPlan plan = std::move(begun_.back());
   begun_.pop_back();
-  while (!begun_.empty()) FinishPlan(lock);
+  while (!begun_.empty()) FinishPlan();
   Fail(plan, status);
 }
 
-void SessionLoop::FinishPlan(std::unique_lock<std::mutex>* lock) {
+void SessionLoop::FinishPlan() {
   const v1::StepPlan plan = std::move(begun_.front());
   begun_.pop_front();
-  lock->unlock();
+  mutex_.Unlock();
   v1::StepResult result;
   const absl::Status status = executor_->Finish(&result);
   if (status.ok()) stats_->RecordStep(CountStep(plan, result));
-  lock->lock();
+  mutex_.Lock();
   if (!status.ok()) {
-    begun_.clear();  // What came after it is good for nothing.
+    begun_.clear();  // Later plans depend on the one that failed.
     Fail(plan, status);
   } else if (served_ == current_) {
     --in_flight_;

@@ -1,89 +1,92 @@
 #ifndef QUIRE_WORKER_SESSION_LOOP_H_
 #define QUIRE_WORKER_SESSION_LOOP_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
+#include "worker/step_session.h"
 #include "worker/worker_stats.h"
 
 namespace quire {
 
-class StepStream;
-
-// The one thread that runs plans, and the rule that there is one session at a time: the one with the greatest epoch.
+// Owns the thread that runs plans, and enforces that there is one session at a time: the one with the greatest epoch.
 // Thread-safe.
 class SessionLoop {
  public:
-  // Starts the thread, which may bind the threads that compute to cores. Both must outlive the loop.
+  // Starts the thread. If `binds_threads` is true, the thread first binds itself and the threads that compute to cores.
+  // `executor` and `stats` must outlive the loop.
   SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads);
   ~SessionLoop();
 
   SessionLoop(const SessionLoop&) = delete;
   SessionLoop& operator=(const SessionLoop&) = delete;
 
-  // The session takes over: the one before ends with ABORTED after its running step, the rows are dropped, then
-  // SendOpened. FAILED_PRECONDITION when `epoch` is not greater than every epoch seen; UNAVAILABLE while draining.
-  absl::Status Open(std::shared_ptr<StepStream> session, uint64_t epoch);
-  // SendResult follows, or End. FAILED_PRECONDITION when kMaxPlansInFlight plans are unanswered. A plan of a session
-  // that was replaced is dropped.
-  absl::Status Submit(const StepStream* session, v1::StepPlan plan);
-  // No more plans will come: the session ends with OK when all have been answered.
-  void CloseAfterPlans(StepStream* session);
-  // The stream is gone or broken: waiting plans and the rows are dropped.
-  void Leave(const StepStream* session);
-  // The greatest epoch seen, 0 before the first; and whether a session of it is open.
+  // Makes `session` the current one. The session before it ends with ABORTED once its running step is done, the
+  // executor forgets its rows, and then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater
+  // than every epoch seen, and UNAVAILABLE while the worker drains or stops; `session` is not used then.
+  absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch);
+  // Queues a plan; SendResult or End follows. Returns FAILED_PRECONDITION when kMaxPlansInFlight plans are unanswered.
+  // Drops the plan when `session` was replaced.
+  absl::Status Submit(const StepSession* session, v1::StepPlan plan);
+  // Says that the session sends no more plans. It ends with OK when all its plans have been answered.
+  void CloseAfterPlans(StepSession* session);
+  // Says that the stream of the session is gone or broken. The loop drops its waiting plans and its rows.
+  void Leave(const StepSession* session);
+  // The greatest epoch seen, or 0 before the first.
   uint64_t last_epoch() const;
+  // Whether a session is current, which then has the greatest epoch seen.
   bool has_session() const;
   bool is_draining() const;
-  // Refuses new sessions and tells the open one, which goes on until its manager has ended it. False when it was still
-  // there at the timeout.
+  // Refuses new sessions from now on and sends SendDraining to the current one, which goes on until its manager ends
+  // it. Waits for that end, but no longer than `timeout`. Returns whether the session ended in time.
   bool Drain(absl::Duration timeout);
   // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
   void Stop();
 
  private:
-  void Run();
-  // Ends the session served, empties the rows, greets the current session. REQUIRES: mutex_ is held.
-  void SwitchSession();
-  // Begins the first waiting plan, with the lock released.
-  void BeginPlan(std::unique_lock<std::mutex>* lock);
-  // Waits for the oldest plan that was begun, with the lock released, and answers it.
-  void FinishPlan(std::unique_lock<std::mutex>* lock);
-  // The session ends with the error of a plan. REQUIRES: mutex_ is held.
-  void Fail(const v1::StepPlan& plan, const absl::Status& status);
-  // REQUIRES: mutex_ is held.
-  void SetCurrent(std::shared_ptr<StepStream> session);
+  void Run() QUIRE_EXCLUDES(mutex_);
+  // Ends the session that was served, resets the executor and greets the current session.
+  void SwitchSession() QUIRE_REQUIRES(mutex_);
+  // Begins the first waiting plan. Releases the mutex while the executor works.
+  void BeginPlan() QUIRE_REQUIRES(mutex_);
+  // Waits for the oldest plan that was begun, and answers it. Releases the mutex while the executor works.
+  void FinishPlan() QUIRE_REQUIRES(mutex_);
+  // Ends the session because `plan` failed.
+  void Fail(const v1::StepPlan& plan, const absl::Status& status) QUIRE_REQUIRES(mutex_);
+  void SetCurrent(std::shared_ptr<StepSession> session) QUIRE_REQUIRES(mutex_);
 
   Executor* const executor_;
   WorkerStats* const stats_;
 
-  mutable std::mutex mutex_;  // Taken before that of a session, never after.
-  std::condition_variable wake_;
-  // Guarded by mutex_.
-  std::shared_ptr<StepStream> current_;  // Who is to be served; null: nobody.
-  std::shared_ptr<StepStream> served_;   // Whose rows the executor holds. Changed by the loop thread only.
-  uint64_t last_epoch_ = 0;
-  uint64_t served_epoch_ = 0;
-  std::deque<v1::StepPlan> plans_;  // Of current_, not yet begun.
-  int in_flight_ = 0;               // Of current_, begun and waiting.
-  bool is_closing_ = false;         // current_ sends no more plans.
-  bool is_draining_ = false;
-  bool is_stopping_ = false;
-  std::condition_variable session_over_;  // Nobody is to be served, and nobody is.
+  // A thread that holds it may take a session's own mutex. No thread takes it while it holds a session's mutex.
+  mutable Mutex mutex_;
+  CondVar wake_;          // Notified when the loop thread has something to do.
+  CondVar session_over_;  // Notified when both current_ and served_ are null.
+  // The session to be served; null when there is none.
+  std::shared_ptr<StepSession> current_ QUIRE_GUARDED_BY(mutex_);
+  // The session whose rows the executor holds; null when there is none. Only the loop thread changes it.
+  std::shared_ptr<StepSession> served_ QUIRE_GUARDED_BY(mutex_);
+  uint64_t last_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t served_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
+  int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
+  bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans.
+  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
 
-  std::deque<v1::StepPlan> begun_;  // Of served_; touched by the loop thread only.
+  // Plans of served_ that are begun and not finished, the oldest first. Used by the loop thread only.
+  std::deque<v1::StepPlan> begun_;
 
-  std::mutex join_mutex_;
-  std::thread thread_;
+  Mutex join_mutex_;
+  std::thread thread_ QUIRE_GUARDED_BY(join_mutex_);
 };
 
 }  // namespace quire

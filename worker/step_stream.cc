@@ -10,7 +10,8 @@
 namespace quire {
 namespace {
 
-// Answers that a manager may leave unread. It can have two plans unanswered, so a live one never comes close.
+// The number of answers that a manager may leave unread. It may have two plans unanswered, so a manager that reads its
+// stream stays far below.
 constexpr size_t kMaxUnread = 16;
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -22,7 +23,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 StepStream* StepStream::Serve(SessionLoop* loop, absl::Duration open_timeout) {
   std::shared_ptr<StepStream> stream(new StepStream(loop));
   stream->self_ = stream;
-  // The alarm may ring while the stream goes away; destroying it is what silences it otherwise.
+  // The alarm may ring while the stream is being destroyed, so it holds a weak reference. The destructor of the alarm
+  // cancels it.
   const std::weak_ptr<StepStream> waiting = stream;
   stream->open_alarm_.Set(absl::ToChronoTime(absl::Now() + open_timeout), [waiting, open_timeout](bool has_rung) {
     const std::shared_ptr<StepStream> silent = has_rung ? waiting.lock() : nullptr;
@@ -51,7 +53,7 @@ void StepStream::SendDraining() {
 }
 
 void StepStream::Send(v1::StepsResponse response) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (is_ending_) return;
   outbox_.push_back(std::move(response));
   if (outbox_.size() > kMaxUnread) {
@@ -63,7 +65,7 @@ void StepStream::Send(v1::StepsResponse response) {
 }
 
 void StepStream::End(const absl::Status& status) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (is_ending_) return;
   is_ending_ = true;
   end_status_ = ToGrpc(status);
@@ -71,7 +73,7 @@ void StepStream::End(const absl::Status& status) {
 }
 
 void StepStream::EndUnlessOpen(absl::Duration open_timeout) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (is_open_ || is_ending_) return;
   is_ending_ = true;
   end_status_ = ToGrpc(absl::DeadlineExceededError(
@@ -97,7 +99,7 @@ void StepStream::OnReadDone(bool ok) {
   }
   const absl::Status status = Handle(&request_);
   if (!status.ok()) {
-    End(status);  // Before Leave, after which the loop ends the stream with a status of its own.
+    End(status);  // End comes before Leave, so that the stream gets this status and not one from the loop.
     loop_->Leave(this);
     return;
   }
@@ -110,7 +112,7 @@ absl::Status StepStream::Handle(v1::StepsRequest* request) {
     case v1::StepsRequest::kOpen:
       return HandleOpen(request->open().epoch());
     case v1::StepsRequest::kPlan:
-      if (!is_open_) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
+      if (!IsOpen()) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
       return loop_->Submit(this, std::move(*request->mutable_plan()));
     case v1::StepsRequest::MESSAGE_NOT_SET:
       break;
@@ -118,11 +120,16 @@ absl::Status StepStream::Handle(v1::StepsRequest* request) {
   return absl::InvalidArgumentError("a message of the stream is neither `open` nor `plan`");
 }
 
+bool StepStream::IsOpen() {
+  const MutexLock lock(&mutex_);
+  return is_open_;
+}
+
 absl::Status StepStream::HandleOpen(uint64_t epoch) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (is_open_) return absl::InvalidArgumentError("a second `open` in one stream");
-    // One that came too late must not take over from a session that lives.
+    // An `open` that arrives too late must not take over from a live session.
     if (is_ending_) return absl::DeadlineExceededError("`open` came too late");
     is_open_ = true;
   }
@@ -131,7 +138,7 @@ absl::Status StepStream::HandleOpen(uint64_t epoch) {
 }
 
 void StepStream::OnWriteDone(bool ok) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_writing_ = false;
   outbox_.pop_front();
   if (!ok) outbox_.clear();  // The stream is broken; OnCancel ends it.
@@ -140,9 +147,9 @@ void StepStream::OnWriteDone(bool ok) {
 
 void StepStream::OnCancel() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (is_writing_) {
-      outbox_.resize(1);  // The write under way fails by itself.
+      outbox_.resize(1);  // The write that is under way fails by itself.
     } else {
       outbox_.clear();
     }

@@ -7,60 +7,58 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "quire/v1/worker.grpc.pb.h"
+#include "worker/step_session.h"
 
 namespace quire {
 
 class SessionLoop;
 
-// One Steps stream: reads plans into the loop, writes what the loop answers, in order. Created by Serve, lives until
-// both the stream is done and the loop has let go of it. Thread-safe.
-class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse> {
+// One Steps stream of gRPC as a session: it passes the plans that it reads to the loop and writes the loop's answers in
+// order. Serve creates it. It lives until the stream is done and the loop has released it. Thread-safe.
+class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>, public StepSession {
  public:
-  // Starts to serve a stream, which ends with DEADLINE_EXCEEDED when no `open` comes within `open_timeout`. The
-  // stream's reference to itself goes when the stream is done. `loop` must outlive it.
+  // Starts to serve a stream, which ends with DEADLINE_EXCEEDED when no `open` arrives within `open_timeout`. The
+  // stream holds a reference to itself until it is done. `loop` must outlive it.
   static StepStream* Serve(SessionLoop* loop, absl::Duration open_timeout);
 
-  // Called by the loop. After the stream has ended they do nothing.
-  void SendOpened(uint64_t epoch);
-  void SendResult(v1::StepResult result);
-  void SendDraining();
-  // The stream ends with `status` once everything sent before is written.
-  void End(const absl::Status& status);
+  void SendOpened(uint64_t epoch) override;
+  void SendResult(v1::StepResult result) override;
+  void SendDraining() override;
+  void End(const absl::Status& status) override QUIRE_EXCLUDES(mutex_);
 
  private:
   explicit StepStream(SessionLoop* loop) : loop_(loop) {}
 
   void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
+  void OnWriteDone(bool ok) override QUIRE_EXCLUDES(mutex_);
+  void OnCancel() override QUIRE_EXCLUDES(mutex_);
   void OnDone() override;
 
-  void EndUnlessOpen(absl::Duration open_timeout);
+  void EndUnlessOpen(absl::Duration open_timeout) QUIRE_EXCLUDES(mutex_);
 
   absl::Status Handle(v1::StepsRequest* request);
-  absl::Status HandleOpen(uint64_t epoch);
-  void Send(v1::StepsResponse response);
-  // REQUIRES: mutex_ is held.
-  void WriteNextOrFinish();
+  bool IsOpen() QUIRE_EXCLUDES(mutex_);
+  absl::Status HandleOpen(uint64_t epoch) QUIRE_EXCLUDES(mutex_);
+  void Send(v1::StepsResponse response) QUIRE_EXCLUDES(mutex_);
+  void WriteNextOrFinish() QUIRE_REQUIRES(mutex_);
 
   SessionLoop* const loop_;
-  std::shared_ptr<StepStream> self_;  // Keeps the session alive until OnDone.
-  v1::StepsRequest request_;          // Of the read under way; touched by read callbacks only.
-  grpc::Alarm open_alarm_;            // For the time in which `open` must come.
+  std::shared_ptr<StepStream> self_;  // Keeps the stream alive until OnDone.
+  v1::StepsRequest request_;          // The message that is being read. Used by read callbacks only.
+  grpc::Alarm open_alarm_;            // Rings when `open` has not arrived in time.
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  bool is_open_ = false;                  // An `open` was read; changed by read callbacks only.
-  std::deque<v1::StepsResponse> outbox_;  // The front is being written when is_writing_.
-  bool is_writing_ = false;
-  bool is_ending_ = false;
-  bool is_finished_ = false;  // Finish was called: nothing may be started any more.
-  grpc::Status end_status_;
+  Mutex mutex_;
+  bool is_open_ QUIRE_GUARDED_BY(mutex_) = false;                  // An `open` was read.
+  std::deque<v1::StepsResponse> outbox_ QUIRE_GUARDED_BY(mutex_);  // When is_writing_, the front is being written.
+  bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_finished_ QUIRE_GUARDED_BY(mutex_) = false;  // Finish was called, so no operation may start any more.
+  grpc::Status end_status_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 namespace quire {
 
 void WorkerStats::RecordStep(const StepCounts& counts) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   ++totals_.steps;
   totals_.prefill_tokens += counts.prefill_tokens;
   totals_.decode_tokens += counts.decode_tokens;
@@ -20,12 +20,12 @@ void WorkerStats::RecordStep(const StepCounts& counts) {
 }
 
 void WorkerStats::RecordFailure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   ++totals_.failed_steps;
 }
 
 void WorkerStats::SetSession(uint64_t epoch, bool is_open) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (is_open) ++totals_.sessions;
   totals_.epoch = epoch;
   totals_.is_open = is_open;
@@ -33,7 +33,7 @@ void WorkerStats::SetSession(uint64_t epoch, bool is_open) {
 }
 
 WorkerStatsSnapshot WorkerStats::Snapshot() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return totals_;
 }
 

@@ -3,27 +3,28 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace quire {
 
-// What one step did.
+// What one step did, as counts.
 struct StepCounts {
-  int64_t prefill_tokens = 0;  // In slices of several tokens.
-  int64_t decode_tokens = 0;   // In slices of one token.
+  int64_t prefill_tokens = 0;  // Tokens in slices of several tokens.
+  int64_t decode_tokens = 0;   // Tokens in slices of one token.
   int64_t sampled_tokens = 0;
   int64_t copied_blocks = 0;
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
-  int rows = 0;  // Slices.
+  int rows = 0;  // The number of slices.
   double seconds = 0;
 };
 
-// Upper bounds of the step duration's buckets, in seconds; one more bucket takes the rest.
+// The upper bounds of the step duration's buckets, in seconds. One more bucket takes all longer steps.
 inline constexpr std::array<double, 14> kStepSecondsBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                               0.1,    0.25,  0.5,    1,     2.5,  5,     10};
 
-// Totals since the worker started, and the present state.
+// The totals since the worker started, and the current state.
 struct WorkerStatsSnapshot {
   int64_t steps = 0;
   int64_t failed_steps = 0;
@@ -36,24 +37,24 @@ struct WorkerStatsSnapshot {
   double step_seconds = 0;
   std::array<int64_t, kStepSecondsBounds.size() + 1> step_seconds_counts{};  // Per bucket, not cumulative.
   int64_t sessions = 0;
-  uint64_t epoch = 0;    // Of the last session.
+  uint64_t epoch = 0;    // The epoch of the last session.
   bool is_open = false;  // A session is being served.
-  int rows_in_use = 0;   // Rows with a slice in the last step; 0 without a session.
+  int rows_in_use = 0;   // Rows with a slice in the last step, or 0 without a session.
 };
 
-// Counts steps; one lock per step, one per scrape. Thread-safe.
+// Counts what steps did. Each call takes a lock once. Thread-safe.
 class WorkerStats {
  public:
   void RecordStep(const StepCounts& counts);
   void RecordFailure();
   void SetSession(uint64_t epoch, bool is_open);
 
-  // All values of one moment.
+  // Returns all values as they were at one moment.
   WorkerStatsSnapshot Snapshot() const;
 
  private:
-  mutable std::mutex mutex_;
-  WorkerStatsSnapshot totals_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  WorkerStatsSnapshot totals_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

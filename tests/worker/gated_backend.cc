@@ -5,32 +5,32 @@
 namespace quire {
 
 void GatedBackend::Close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_closed_ = true;
 }
 
 void GatedBackend::Open() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_closed_ = false;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void GatedBackend::AwaitStep() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return is_step_waiting_; });
+  const MutexLock lock(&mutex_);
+  while (!is_step_waiting_) changed_.Wait(&mutex_);
 }
 
 void GatedBackend::SpoilLogits() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_spoiled_ = true;
 }
 
 void GatedBackend::Sample(const SamplingArgs& args) {
   {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_step_waiting_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !is_closed_; });
+    changed_.NotifyAll();
+    while (is_closed_) changed_.Wait(&mutex_);
     is_step_waiting_ = false;
     if (is_spoiled_) {
       Wait(Mark());

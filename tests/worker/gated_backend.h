@@ -1,36 +1,33 @@
 #ifndef QUIRE_TESTS_WORKER_GATED_BACKEND_H_
 #define QUIRE_TESTS_WORKER_GATED_BACKEND_H_
 
-#include <condition_variable>
-#include <mutex>
-
+#include "base/mutex.h"
 #include "kernels/forwarding_backend.h"
 
 namespace quire {
 
-// A backend with a gate in front of Sample, so that a test can hold a step while it runs, and with logits that
-// can be made infinite.
+// A backend with a gate in front of Sample, which lets a test hold a step while it runs. A test can also make its
+// logits infinite. Close, Open, AwaitStep and SpoilLogits are thread-safe.
 class GatedBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  // From now on steps wait in Sample until Open. Thread-safe, like all four.
+  // Makes steps wait in Sample until Open is called.
   void Close();
   void Open();
   // Returns when a step waits at the gate.
   void AwaitStep();
-  // The first logit of every later step is infinite.
+  // Makes the first logit of every later step infinite.
   void SpoilLogits();
 
   void Sample(const SamplingArgs& args) override;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  bool is_closed_ = false;
-  bool is_step_waiting_ = false;
-  bool is_spoiled_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  bool is_closed_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_step_waiting_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_spoiled_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace quire
