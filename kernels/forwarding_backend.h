@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Another backend, which does everything: the base of those that watch or hold up some of its operations.
+// Passes every call on to another backend. It is the base class of backends that observe or delay some operations.
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
@@ -22,10 +22,10 @@ class ForwardingBackend : public Backend {
   uint64_t Mark() override { return backend_->Mark(); }
   bool IsDone(uint64_t mark) override { return backend_->IsDone(mark); }
   void Wait(uint64_t mark) override { backend_->Wait(mark); }
-  std::string WhyNot(const KvLayout& layout, int num_heads) const override {
-    return backend_->WhyNot(layout, num_heads);
+  BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override {
+    return backend_->CheckLayout(layout, num_heads);
   }
-  std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override {
+  BackendStatus Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override {
     return backend_->Reserve(layout, num_heads, max_tokens, max_context_tokens);
   }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
@@ -51,8 +51,7 @@ class ForwardingBackend : public Backend {
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {
     return backend_->PrepareBatch(batch, max_tokens);
   }
-  bool BeginLayers(const void* model) override { return backend_->BeginLayers(model); }
-  void EndLayers() override { backend_->EndLayers(); }
+  LayerRecorder* layer_recorder() override { return backend_->layer_recorder(); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override {
     backend_->Embed(table, token_ids, num_tokens, y);
   }

@@ -6,30 +6,30 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/device_memory.h"
 
 namespace quire {
 
-// An array of plain values in memory of Backend::AllocateHost, for operations to write. Grows, and loses its values
-// then. The backend must outlive it.
+// An array of plain values in host memory that operations of a backend write (DeviceMemory::AllocateHost). When it
+// grows, it loses its values.
 template <typename T>
 class HostArray {
  public:
-  // `what` names the use in the error.
-  HostArray(Backend* backend, const char* what) : backend_(backend), what_(what) {}
+  // `use` names the array's use in the error. `device` must outlive the array.
+  HostArray(DeviceMemory* device, const char* use) : device_(device), use_(use) {}
   HostArray(const HostArray&) = delete;
   HostArray& operator=(const HostArray&) = delete;
   ~HostArray() { Free(); }
 
-  // RESOURCE_EXHAUSTED when there is not enough memory: the array is empty then. REQUIRES: no operation is under way
-  // that writes it.
+  // Makes room for `size` values. Returns RESOURCE_EXHAUSTED when there is not enough memory, and the array is empty
+  // then. REQUIRES: no queued operation writes the array.
   absl::Status Reserve(size_t size) {
     if (size <= capacity_) return absl::OkStatus();
     const size_t capacity = std::max(size, 2 * capacity_);
     Free();
-    data_ = static_cast<T*>(backend_->AllocateHost(capacity * sizeof(T)));
+    data_ = static_cast<T*>(device_->AllocateHost(capacity * sizeof(T)));
     if (data_ == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what_, ": ", capacity * sizeof(T), " bytes"));
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", use_, ": ", capacity * sizeof(T), " bytes"));
     }
     capacity_ = capacity;
     return absl::OkStatus();
@@ -40,13 +40,13 @@ class HostArray {
 
  private:
   void Free() {
-    if (data_ != nullptr) backend_->FreeHost(data_);
+    if (data_ != nullptr) device_->FreeHost(data_);
     data_ = nullptr;
     capacity_ = 0;
   }
 
-  Backend* const backend_;
-  const char* const what_;
+  DeviceMemory* const device_;
+  const char* const use_;
   T* data_ = nullptr;
   size_t capacity_ = 0;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,14 +13,15 @@
 namespace quire {
 namespace {
 
-// As many prompts as there may be, or one for each token, each in blocks of its own from block 0 on.
+// Makes a step of `num_tokens` prompt tokens. They are spread over as many sequences as possible, each in blocks of its
+// own.
 v1::StepPlan StepOf(int num_tokens, uint64_t step, const WorkerLimits& limits) {
   v1::StepPlan plan;
   plan.set_step(step);
   const int num_rows = std::min(num_tokens, limits.max_sequences);
   uint32_t next_block = 0;
   for (int row = 0; row < num_rows; ++row) {
-    // Rows may not have room for all of them.
+    // With few rows, a row's share may be longer than the context; the step is smaller then.
     const int share = num_tokens / num_rows + (row < num_tokens % num_rows ? 1 : 0);
     const int length = std::min(share, limits.max_context_tokens);
     v1::SequenceStart* const start = plan.add_starts();
@@ -53,10 +53,10 @@ absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLay
     limits.num_blocks = std::max<uint32_t>(limits.num_blocks, plans.back().block_tails_size());
     if (num_tokens == limits.max_tokens_per_step) break;
   }
-  const std::string missing =
+  const BackendStatus reserved =
       backend->Reserve(layout, model.config.num_heads, limits.max_tokens_per_step, limits.max_context_tokens);
-  if (!missing.empty()) {
-    return absl::ResourceExhaustedError(absl::StrCat(missing, "; --max-tokens-per-step may be lower"));
+  if (!reserved.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(reserved.message(), "; lower --max-tokens-per-step"));
   }
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<BlockStorage> storage,
                          BlockStorage::Create(backend, layout, limits.num_blocks, /*num_host_blocks=*/0,

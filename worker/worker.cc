@@ -21,14 +21,15 @@ namespace {
 
 constexpr GrpcServerLimits kServerLimits{
     .max_message_bytes = kMaxWorkerMessageBytes,
-    .max_streams_per_connection = 16,  // A manager needs two: its session and one Describe.
+    .max_streams_per_connection = 16,  // A manager needs two: one for its session and one for Describe.
     .min_ping_interval_ms = 5'000,     // A manager probes a silent connection every 20 seconds.
 };
-// Sessions have ended when the server stops; this is for their last bytes. An idle client may keep its connection open
-// for all of it.
+// Sessions have ended before the server stops, so this time is only for sending their last bytes. A client that keeps
+// an idle connection open may use all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
-// Of what is left after a step of the largest size; a device is shared with nobody.
+// The default fraction of the GPU memory that is left after the largest step. It is high because no other process uses
+// the GPU.
 constexpr double kGpuMemoryFraction = 0.9;
 
 DataType KvTypeOf(const ModelConfig& config) {
@@ -37,10 +38,11 @@ DataType KvTypeOf(const ModelConfig& config) {
   return DataType::kFloat32;
 }
 
-// GPUs compute in 16 bits: in those of K and V when they were asked for, otherwise in those of the checkpoint.
+// Makes the backend for a GPU. GPUs compute in a 16-bit type: the one of --kv-type if it is set, otherwise the one of
+// the checkpoint.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
-  constexpr int kMultiple = 8;  // Elements that kernels load at once.
+  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
   const std::pair<const char*, int> sizes[] = {{"hidden_size", config.hidden_size},
                                                {"intermediate_size", config.intermediate_size},
                                                {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
@@ -95,7 +97,7 @@ Worker::~Worker() {
 
 void Worker::Stop() {
   server_->SetReady(false);
-  QUIRE_LOG(kInfo) << "draining: the manager's session has " << absl::FormatDuration(drain_timeout_) << " to end";
+  QUIRE_LOG(kInfo) << "draining; the manager's session may continue for " << absl::FormatDuration(drain_timeout_);
   const bool has_drained = loop_->Drain(drain_timeout_);
   QUIRE_LOG(kInfo) << (has_drained ? "drained" : "the drain timeout has passed; ending the session");
   StopServing();
@@ -114,7 +116,8 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options.listen, credentials, kServerLimits,
                                                     {{v1::WorkerService::service_full_name(), &service_}}));
   if (!options.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options.health_listen));
-  // The metrics server comes last, because it takes two seconds to go again when the model cannot be loaded.
+  // The metrics server is started after the model was loaded, because stopping it after an error would take two
+  // seconds.
   return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
 }
 
@@ -129,9 +132,10 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
     backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
                                    : MakeCpuBackend(options.threads);
   }
-  const std::string reason = backend_->WhyNot(LayoutOf(options, config, *backend_), config.num_heads);
-  if (!reason.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(backend_->Description(), " cannot run the model: ", reason));
+  const BackendStatus runs_model = backend_->CheckLayout(LayoutOf(options, config, *backend_), config.num_heads);
+  if (!runs_model.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get()));
   return absl::OkStatus();

@@ -20,24 +20,25 @@
 
 namespace quire {
 
-// cuda::OpenDevice, or what stands for it.
+// The type of cuda::OpenDevice, and of functions that replace it in tests.
 using DeviceOpener = std::unique_ptr<cuda::Device> (*)(const cuda::DeviceOptions& options, std::string* why_not);
 
-// A whole worker in this process: model, pool, executor, service and metrics, put together from the options.
+// A worker in this process. It consists of model, pool, executor, service and metrics, as the options say.
 class Worker {
  public:
-  // Listens, loads the model and takes the memory; calls are refused until all of that is done. UNAVAILABLE, before the
-  // model is touched, when an address cannot be taken.
+  // Listens, loads the model and allocates the pool. Calls are refused until all of that is done. Returns UNAVAILABLE
+  // when an address cannot be taken, before it reads the model.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
-  // The same with another way to a GPU, for tests.
+  // Does the same, and opens a GPU with `open_device`. Tests call it.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options, DeviceOpener open_device);
   ~Worker();
 
-  // Tells the manager to place no more requests here and waits until it has ended its session; at the drain timeout
-  // finishes the running step and ends the session with UNAVAILABLE. Then stops listening. Call it once.
+  // Tells the manager to place no more requests here, waits until the manager has ended its session, and stops
+  // listening. If the drain timeout passes first, it finishes the running step and ends the session with UNAVAILABLE.
+  // Call it once.
   void Stop();
 
-  // What started, one fact per line.
+  // Describes what has started, with one fact per line.
   std::string Summary() const;
 
  private:
@@ -52,7 +53,7 @@ class Worker {
   void StopServing();
 
   absl::Duration drain_timeout_;
-  // Each stands on those before it; they are destroyed in the opposite order.
+  // Each of these uses the ones before it. They are destroyed in the opposite order.
   std::string model_name_;
   bool binds_threads_ = false;
   std::unique_ptr<Backend> backend_;

@@ -17,16 +17,17 @@ CpuBackend::CpuBackend(int num_threads, Isa isa)
       attention_(&kernels_, &pool_),
       sampler_(&kernels_, &pool_) {}
 
-std::string CpuBackend::WhyNot(const KvLayout& layout, int /*num_heads*/) const {
-  if (layout.head_dim <= kMaxHeadDim) return "";
-  return "heads of " + std::to_string(layout.head_dim) + ", the most is " + std::to_string(kMaxHeadDim);
+BackendStatus CpuBackend::CheckLayout(const KvLayout& layout, int /*num_heads*/) const {
+  if (layout.head_dim <= kMaxHeadDim) return BackendStatus::Ok();
+  return BackendStatus::Error("the heads have " + std::to_string(layout.head_dim) + " dimensions, the limit is " +
+                              std::to_string(kMaxHeadDim));
 }
 
 std::string CpuBackend::Description() const {
   return std::string("cpu ") + Name(isa_) + ", " + std::to_string(pool_.num_threads()) + " threads";
 }
 
-// AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes results.
+// AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes their results.
 std::string CpuBackend::NumericsFingerprint() const {
   switch (isa_) {
     case Isa::kGeneric:

@@ -19,8 +19,8 @@
 
 namespace quire::cpu {
 
-// The backend for CPUs: float32 activations, weights and K/V in their own precision. Every operation runs on all
-// threads of the pool and is finished when it returns.
+// The backend for CPUs. Activations are float32; weights, K and V keep their own precision. Every operation runs on all
+// threads of the pool and is done when its call returns.
 class CpuBackend : public Backend {
  public:
   // REQUIRES: num_threads >= 1, isa is one of SupportedIsas().
@@ -34,8 +34,8 @@ class CpuBackend : public Backend {
   uint64_t Mark() override { return 0; }
   bool IsDone(uint64_t) override { return true; }
   void Wait(uint64_t) override {}
-  std::string WhyNot(const KvLayout& layout, int num_heads) const override;
-  std::string Reserve(const KvLayout&, int, int, int) override { return ""; }
+  BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
+  BackendStatus Reserve(const KvLayout&, int, int, int) override { return BackendStatus::Ok(); }
   std::optional<size_t> FreeBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
@@ -50,8 +50,6 @@ class CpuBackend : public Backend {
   DataType InputType(const PackedMatrix& w) const override;
   void KeepDrawnTokens(int) override {}
   const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }
-  bool BeginLayers(const void*) override { return false; }
-  void EndLayers() override {}
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
@@ -74,11 +72,12 @@ class CpuBackend : public Backend {
   CpuSampler sampler_;
   BatchView batch_ = {};
   std::vector<AppendRun> append_runs_;
-  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
+  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   std::unordered_map<void*, Memory> allocations_;
 };
 
-// A backend with a given instruction set; num_threads as in kernels/backend.h. REQUIRES: isa is one of SupportedIsas().
+// Makes a backend for one instruction set. `num_threads` is as in kernels/backend.h. REQUIRES: `isa` is one of
+// SupportedIsas().
 std::unique_ptr<Backend> MakeCpuBackend(int num_threads, Isa isa);
 
 }  // namespace quire::cpu

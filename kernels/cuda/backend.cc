@@ -14,13 +14,13 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kVectorElements = 8;  // Kernels load so many at once.
+constexpr int kVectorElements = 8;  // The number of elements that kernels load at once.
 
-// That rotary tables have from the start, if the context is as long: 64 MiB with heads of 128. They grow when a
-// sequence gets there, which takes a moment.
+// The number of positions for which rotary tables are made at the start, if the context is that long. They take 64 MiB
+// with heads of 128 dimensions. A table grows when a sequence needs more positions, which delays that step.
 constexpr int kReservedPositions = 1 << 17;
 
-// Rows of all matrices, one after the other, row-major on the device.
+// The rows of all stacked matrices, row-major on the device.
 class CudaMatrix : public PackedMatrix {
  public:
   CudaMatrix(Device* device, uint16_t* data, int rows, int cols)
@@ -54,7 +54,7 @@ float ValueAt(const MatrixView& matrix, size_t i) {
   return 0;
 }
 
-// Elements [begin, end) of the matrix as `element`.
+// Converts elements [begin, end) of the matrix to `element`.
 void Convert(const MatrixView& matrix, DataType element, size_t begin, size_t end, uint16_t* to) {
   if (matrix.type == element) {
     std::memcpy(to, static_cast<const uint16_t*>(matrix.data) + begin, (end - begin) * sizeof(uint16_t));
@@ -90,27 +90,31 @@ std::string CudaBackend::NumericsFingerprint() const {
   return "cuda 1 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
 }
 
-std::string CudaBackend::WhyNot(const KvLayout& layout, int num_heads) const {
+BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) const {
   if (num_heads > kPrefillRows * layout.num_kv_heads) {
-    return std::to_string(num_heads) + " query heads share " + std::to_string(layout.num_kv_heads) +
-           " heads of K and V, at most " + std::to_string(kPrefillRows) + " may share one";
+    return BackendStatus::Error(std::to_string(num_heads) + " query heads share " +
+                                std::to_string(layout.num_kv_heads) + " KV heads, at most " +
+                                std::to_string(kPrefillRows) + " may share one");
   }
   if (layout.type != element_) {
-    return "K and V are " + std::string(Name(layout.type)) + ", on this device they must be " + Name(element_);
+    return BackendStatus::Error("K and V are " + std::string(Name(layout.type)) + ", on this device they must be " +
+                                Name(element_));
   }
   if (device_->FindKernels(element_, layout.head_dim, layout.block_size) == nullptr) {
-    return "there are no kernels for heads of " + std::to_string(layout.head_dim) + " in blocks of " +
-           std::to_string(layout.block_size) + " tokens of " + Name(element_);
+    return BackendStatus::Error("there are no kernels for heads of " + std::to_string(layout.head_dim) +
+                                " dimensions in blocks of " + std::to_string(layout.block_size) + " tokens of " +
+                                Name(element_));
   }
-  return "";
+  return BackendStatus::Ok();
 }
 
-std::string CudaBackend::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
+BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
   num_positions_ = std::max(num_positions_, std::min(max_context_tokens, kReservedPositions));
   const size_t missing = attention_.Reserve(layout, num_heads, max_tokens, max_context_tokens);
-  if (missing == 0) return "";
-  return "attention over " + std::to_string(max_context_tokens) + " tokens needs " + std::to_string(missing) +
-         " bytes more for partial results of " + std::to_string(max_tokens) + " tokens per step";
+  if (missing == 0) return BackendStatus::Ok();
+  return BackendStatus::Error("attention over " + std::to_string(max_context_tokens) + " tokens needs " +
+                              std::to_string(missing) + " more bytes for the partial results of " +
+                              std::to_string(max_tokens) + " tokens per step");
 }
 
 const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
@@ -138,7 +142,7 @@ void CudaBackend::CopyToHost(void* destination, const void* source, size_t bytes
   device_->Synchronize();
 }
 
-// A worker refuses models with other sizes before it comes to this.
+// The worker refuses models whose matrices have other sizes before it packs them.
 std::unique_ptr<PackedMatrix> CudaBackend::Pack(const MatrixView* matrices, int num_matrices) {
   constexpr size_t kPieceElements = size_t{1} << 20;
   const int cols = matrices[0].cols;
@@ -169,7 +173,7 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, con
 }
 
 int CudaBackend::NumBlocks(int64_t count, int per_block) {
-  constexpr int64_t kMost = 1 << 16;  // More is a loop inside of the kernel.
+  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
   return int(std::clamp<int64_t>((count + per_block - 1) / per_block, 1, kMost));
 }
 
@@ -178,7 +182,7 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
   const bool is_decode = batch.num_tokens == num_sequences && batch.num_tokens <= LayerGraphs::kMaxTokens;
   const int padded_tokens = is_decode ? LayerGraphs::PaddedTokens(batch.num_tokens) : 0;
   is_padded_ = has_graphs_ && is_decode && padded_tokens <= max_tokens;
-  // All arrays but the last begin at addresses that depend on `num_tokens` alone if the step is padded.
+  // If the step is padded, the addresses of all arrays but the last depend only on `num_tokens`.
   const int num_tokens = is_padded_ ? padded_tokens : batch.num_tokens;
   const int max_starts = (is_padded_ ? padded_tokens : num_sequences) + 1;
   const size_t num_entries = batch.table_starts[num_sequences];
@@ -196,7 +200,7 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
             .token_ids = add_padded(batch.token_ids, int32_t{0}),
             .positions = add_padded(batch.positions, int32_t{0}),
             .slots = add_padded(batch.slots, int64_t{-1}),
-            .query_starts = nullptr,  // Read by the planner alone, on the host.
+            .query_starts = nullptr,  // Only the planner reads it, on the host.
             .context_lens = nullptr,
             .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_starts),
             .block_tables = arena.Add(batch.block_tables, num_entries)};
@@ -206,9 +210,13 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
   return batch_;
 }
 
-bool CudaBackend::BeginLayers(const void* model) {
-  if (!is_padded_ || !graphs_.HasRun(model, batch_.num_tokens)) return false;
-  // What the host does in the layers of a step, besides launching.
+bool CudaBackend::ReplayLayers(const void* model) {
+  if (!is_padded_) return false;
+  if (!graphs_.HasRun(model, batch_.num_tokens)) {
+    graphs_.AddRun(model, batch_.num_tokens);
+    return false;
+  }
+  // The host plans attention and fills the rotary tables in the layers of a step that is not replayed.
   const std::string launches = attention_.PlanForRecording();
   for (const auto& table : rotary_tables_) table->Get(num_positions_);
   if (graphs_.ReplayOrRecord({model, batch_.num_tokens, launches}, attention_.num_moves())) return true;

@@ -17,17 +17,17 @@
 namespace quire::cuda {
 
 struct CudaBackendOptions {
-  // Of weights, activations, K and V: bfloat16 or float16. Weights of other types are rounded to it.
+  // The type of weights, activations, K and V: bfloat16 or float16. Weights of other types are rounded to it.
   DataType element = DataType::kBFloat16;
-  // A row's result does not depend on the rows beside it, as on the CPU. Slower for prompts.
+  // Makes the result of a row independent of the other rows, as on the CPU. Prompts take longer.
   bool exact = false;
-  // The layers of decode steps are recorded and repeated.
+  // Records the layers of decode steps and repeats them.
   bool graphs = true;
 };
 
-// The backend for GPUs. Operations are queued in the order of the calls; CopyToHost and what frees memory wait for
-// them.
-class CudaBackend : public Backend {
+// The backend for GPUs. It queues operations in the order of the calls. CopyToDevice, CopyToHost, Free and FreeHost
+// wait until everything that was queued before is done.
+class CudaBackend : public Backend, private LayerRecorder {
  public:
   CudaBackend(std::unique_ptr<Device> device, const CudaBackendOptions& options);
   ~CudaBackend() override;
@@ -39,8 +39,9 @@ class CudaBackend : public Backend {
   uint64_t Mark() override { return device_->Mark(); }
   bool IsDone(uint64_t mark) override { return device_->IsDone(mark); }
   void Wait(uint64_t mark) override { device_->Wait(mark); }
-  std::string WhyNot(const KvLayout& layout, int num_heads) const override;
-  std::string Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override;
+  BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
+  BackendStatus Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override;
+  LayerRecorder* layer_recorder() override { return has_graphs_ ? this : nullptr; }
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
   void* Allocate(size_t bytes) override { return device_->Allocate(bytes); }
@@ -57,8 +58,6 @@ class CudaBackend : public Backend {
 
   void KeepDrawnTokens(int num_places) override { sampler_.KeepDrawnTokens(num_places); }
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
-  bool BeginLayers(const void* model) override;
-  void EndLayers() override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
@@ -71,26 +70,29 @@ class CudaBackend : public Backend {
   void Sample(const SamplingArgs& args) override { sampler_.Run(args); }
 
  private:
-  // Those for the layout of K and V. REQUIRES: WhyNot is empty.
+  bool ReplayLayers(const void* model) override;
+  void EndLayers() override;
+
+  // Returns the kernels for a layout of K and V. REQUIRES: CheckLayout is OK.
   const KernelTable& KernelsFor(const KvLayout& layout) const;
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
-  void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write that type.
+  void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write `type`.
   void AddBias(const float* bias, int num_rows, int dim, void* y);
   const float* Rotary(const RopeAppendArgs& args);
-  // Blocks of threads that do `count` pieces of work, `per_block` in each.
+  // How many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
   static int NumBlocks(int64_t count, int per_block);
 
   const std::unique_ptr<Device> device_;
   const DataType element_;
   const bool exact_;
   const bool has_graphs_;
-  const KernelTable& kernels_;  // For all that does not depend on heads and blocks.
+  const KernelTable& kernels_;  // The kernels that do not depend on the size of heads and blocks.
   CudaAttention attention_;
   Sampler sampler_;
-  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One per kind of layer: one or two.
-  int num_positions_ = 0;                                    // That rotary tables have to have.
-  BatchView batch_ = {};                                     // On the device.
-  bool is_padded_ = false;                                   // It is a decode step, of as many tokens as one recorded.
+  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
+  int num_positions_ = 0;                                    // The positions that the rotary tables must have.
+  BatchView batch_ = {};                                     // Its arrays are on the device.
+  bool is_padded_ = false;  // Whether the batch is a decode step, padded to a number of tokens that can be recorded.
   UploadArena batch_arena_;
   UploadArena rows_arena_;
   UploadArena copies_arena_;

@@ -5,7 +5,7 @@
 namespace quire::cuda {
 
 int LayerGraphs::PaddedTokens(int num_tokens) {
-  constexpr int kStep = 8;  // From here on; below it powers of two.
+  constexpr int kStep = 8;  // The result is a power of two up to here, and a multiple of it above.
   if (num_tokens > kStep) return (num_tokens + kStep - 1) / kStep * kStep;
   return int(std::bit_ceil(unsigned(num_tokens)));
 }
@@ -35,12 +35,12 @@ void LayerGraphs::EndRecording() {
 
 void LayerGraphs::Reset() {
   Clear();
-  has_run_.clear();
+  runs_.clear();
 }
 
 void LayerGraphs::Clear() {
   if (graphs_.empty()) return;
-  device_->Synchronize();  // They may be running.
+  device_->Synchronize();  // A graph may be running.
   graphs_.clear();
 }
 

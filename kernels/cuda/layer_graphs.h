@@ -12,17 +12,17 @@
 
 namespace quire::cuda {
 
-// The layers of decode steps, recorded once for each number of tokens and repeated: one call of the driver instead of
-// some ten for each layer. A step is padded to the next number of tokens that is recorded. Owned by the executor
-// thread.
+// Records the layers of decode steps once for each number of tokens and repeats them, which takes one call of the
+// driver instead of about ten for each layer. The caller pads a step to PaddedTokens, so that few numbers of tokens are
+// recorded. Owned by the executor thread.
 class LayerGraphs {
  public:
   static constexpr int kMaxTokens = 256;
-  static constexpr size_t kMaxGraphs = 128;  // One more, and those before it are forgotten.
-  // 1, 2, 4, 8, 16, 24, 32 and so on. REQUIRES: 1 <= num_tokens <= kMaxTokens.
+  static constexpr size_t kMaxGraphs = 128;  // Before one more is recorded, all are forgotten.
+  // Rounds up to 1, 2, 4, 8, 16, 24, 32 and so on. REQUIRES: 1 <= num_tokens <= kMaxTokens.
   static int PaddedTokens(int num_tokens);
 
-  // What the recorded launches depend on.
+  // Everything that the recorded launches depend on.
   struct Key {
     const void* model;
     int num_tokens;
@@ -33,18 +33,21 @@ class LayerGraphs {
   explicit LayerGraphs(Device* device) : device_(device) {}
   ~LayerGraphs() { Clear(); }
 
-  // Whether the layers of that model have run with so many tokens before, so that all they need is there: memory,
-  // kernels that are loaded, algorithms that were tried. From now on they have.
-  bool HasRun(const void* model, int num_tokens) { return !has_run_.emplace(model, num_tokens).second; }
+  // Whether the layers of that model have run with that number of tokens since the last Reset (AddRun). Layers are
+  // recorded in their second run at the earliest, because the first run allocates memory, loads kernels and chooses
+  // algorithms.
+  bool HasRun(const void* model, int num_tokens) const { return runs_.contains({model, num_tokens}); }
+  // Remembers that the layers run now.
+  void AddRun(const void* model, int num_tokens) { runs_.emplace(model, num_tokens); }
 
-  // Repeats the layers, or begins to record them if they are new or something has moved since: `num_moves` counts that,
-  // and so does Device::num_frees. Returns whether they were repeated.
+  // Repeats the layers and returns true if they were recorded and nothing has moved since. Otherwise begins to record
+  // them and returns false. `num_moves` and Device::num_frees count moves.
   bool ReplayOrRecord(Key key, int64_t num_moves);
   bool is_recording() const { return is_recording_; }
-  // Ends the recording that has begun, and runs it.
+  // Ends the recording, and queues the recorded layers. REQUIRES: is_recording().
   void EndRecording();
 
-  // Forgets everything: models may be gone.
+  // Forgets all recordings and runs, because a model may be gone.
   void Reset();
 
  private:
@@ -52,8 +55,8 @@ class LayerGraphs {
 
   Device* const device_;
   std::map<Key, std::unique_ptr<Graph>> graphs_;
-  std::set<std::pair<const void*, int>> has_run_;
-  std::pair<int64_t, int64_t> generation_ = {};  // Frees and moves before the graphs were recorded.
+  std::set<std::pair<const void*, int>> runs_;
+  std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;
   Key recorded_key_ = {};
 };

@@ -6,42 +6,42 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/device_memory.h"
 
 namespace quire {
 
-// Memory of a backend, freed on destruction. The backend must outlive it. Move-only; null by default.
+// An allocation of device memory, which the destructor frees. Move-only, and null by default.
 class BackendBuffer {
  public:
   BackendBuffer() = default;
 
-  // Zeroed memory of at least one byte. `what` names the use in the error.
-  static absl::StatusOr<BackendBuffer> Allocate(Backend* backend, size_t bytes, const char* what) {
-    void* memory = backend->Allocate(bytes > 0 ? bytes : 1);
+  // Allocates zeroed memory of at least one byte. `use` names its use in the error. `device` must outlive the buffer.
+  static absl::StatusOr<BackendBuffer> Allocate(DeviceMemory* device, size_t bytes, const char* use) {
+    void* memory = device->Allocate(bytes > 0 ? bytes : 1);
     if (memory == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, ": ", bytes, " bytes"));
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", use, ": ", bytes, " bytes"));
     }
-    return BackendBuffer(backend, memory);
+    return BackendBuffer(device, memory);
   }
 
   BackendBuffer(BackendBuffer&& other) noexcept
-      : backend_(other.backend_), memory_(std::exchange(other.memory_, nullptr)) {}
+      : device_(other.device_), memory_(std::exchange(other.memory_, nullptr)) {}
   BackendBuffer& operator=(BackendBuffer&& other) noexcept {
-    std::swap(backend_, other.backend_);
+    std::swap(device_, other.device_);
     std::swap(memory_, other.memory_);
     return *this;
   }
   ~BackendBuffer() {
-    if (memory_ != nullptr) backend_->Free(memory_);
+    if (memory_ != nullptr) device_->Free(memory_);
   }
 
   void* get() const { return memory_; }
   float* floats() const { return static_cast<float*>(memory_); }
 
  private:
-  BackendBuffer(Backend* backend, void* memory) : backend_(backend), memory_(memory) {}
+  BackendBuffer(DeviceMemory* device, void* memory) : device_(device), memory_(memory) {}
 
-  Backend* backend_ = nullptr;
+  DeviceMemory* device_ = nullptr;
   void* memory_ = nullptr;
 };
 

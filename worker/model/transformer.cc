@@ -49,14 +49,15 @@ void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, v
   QUIRE_CHECK_EQ(layout.num_kv_heads, config_.num_kv_heads);
   QUIRE_CHECK_EQ(layout.head_dim, config_.head_dim);
   const BatchView& batch = backend_->PrepareBatch(host_batch, limits_.max_tokens);
-  if (backend_->BeginLayers(this)) return;
+  LayerRecorder* const recorder = backend_->layer_recorder();
+  if (recorder != nullptr && recorder->ReplayLayers(this)) return;
   backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
     RunAttention(batch, layer, config_.sliding_windows[i], layout, kv_pools[i]);
     RunMlp(layer, batch.num_tokens);
   }
-  backend_->EndLayers();
+  if (recorder != nullptr) recorder->EndLayers();
 }
 
 const float* Transformer::Logits(const int32_t* rows, int num_rows) {

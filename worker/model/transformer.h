@@ -11,26 +11,27 @@
 
 namespace quire {
 
-// The largest step that the scratch memory is made for.
+// The largest step for which scratch memory is allocated.
 struct StepLimits {
-  int max_tokens;      // Of one Forward.
-  int max_logit_rows;  // Of one Logits; more rows (prompt logprobs) take several calls.
+  int max_tokens;      // The most tokens in one call of Forward.
+  int max_logit_rows;  // The most rows in one call of Logits. More rows, as for prompt logprobs, take several calls.
 };
 
-// A dense decoder: embedding, layers of attention and gated MLP, output. Allocates nothing after Create. Owned by the
-// executor thread; config, weights and backend are borrowed and must outlive it.
+// A dense decoder with an embedding, layers of attention and gated MLP, and an output matrix. Owned by the executor
+// thread.
 class Transformer {
  public:
+  // Allocates all memory that the transformer needs. All pointers must stay valid while the transformer exists.
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig* config, const ModelWeights* weights,
                                                              Backend* backend, const StepLimits& limits);
 
-  // Runs all layers over the batch, storing K and V of its tokens in their slots.
-  // kv_pools is [num_layers]; it and the arrays of the batch are in host memory. REQUIRES: 1 <= batch.num_tokens <=
-  // max_tokens; layout matches the config.
+  // Runs all layers over the batch, and stores K and V of its tokens in their slots. kv_pools is [num_layers]. It and
+  // the arrays of the batch are in host memory. REQUIRES: 1 <= batch.num_tokens <= max_tokens, and the layout matches
+  // the config.
   void Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools);
 
-  // Logits of some token rows of the last Forward: [num_rows, vocab_size] float32 in backend memory, valid until the
-  // next Logits. `rows` is host memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
+  // Computes the logits of some token rows of the last Forward. Returns [num_rows, vocab_size] float32 in the backend's
+  // memory, valid until the next call of Logits. `rows` is in host memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
   const float* Logits(const int32_t* rows, int num_rows);
 
   const StepLimits& limits() const { return limits_; }
@@ -43,7 +44,7 @@ class Transformer {
   void RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
                     void* kv_pool);
   void RunMlp(const LayerWeights& layer, int num_tokens);
-  // y becomes the input of `consumer`.
+  // Writes the normalized rows to `y`, in the type that `consumer` needs as its input.
   void Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer, void* y);
 
   // Constant after construction.
@@ -52,14 +53,15 @@ class Transformer {
   Backend* const backend_;
   const StepLimits limits_;
 
-  // Scratch in the backend's activation type, except the logits and what is the input of a matrix, in its type.
-  BackendBuffer hidden_;                 // [max_tokens, hidden_size], the residual stream
-  BackendBuffer normalized_;             // [max_tokens, hidden_size], an input
+  // Scratch memory. The type is the backend's activation type, except that the inputs of matrices have the type that
+  // the matrix needs, and that logits are float32.
+  BackendBuffer hidden_;                 // [max_tokens, hidden_size]. The residual stream.
+  BackendBuffer normalized_;             // [max_tokens, hidden_size]. The input of a matrix.
   BackendBuffer qkv_;                    // [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
-  BackendBuffer attention_;              // [max_tokens, num_heads * head_dim], an input
-  BackendBuffer gated_;                  // [max_tokens, intermediate_size], an input
+  BackendBuffer attention_;              // [max_tokens, num_heads * head_dim]. The input of a matrix.
+  BackendBuffer gated_;                  // [max_tokens, intermediate_size]. The input of a matrix.
   BackendBuffer logit_rows_;             // [max_logit_rows, hidden_size]
-  BackendBuffer normalized_logit_rows_;  // [max_logit_rows, hidden_size], an input
+  BackendBuffer normalized_logit_rows_;  // [max_logit_rows, hidden_size]. The input of a matrix.
   BackendBuffer logits_;                 // [max_logit_rows, vocab_size] float32
 };
 

@@ -30,8 +30,6 @@ TEST_F(LayerGraphsTest, StepsArePaddedToFewNumbersOfTokens) {
 }
 
 TEST_F(LayerGraphsTest, AShapeIsRecordedOnceAndRepeated) {
-  EXPECT_FALSE(graphs_.HasRun(this, 8));
-  EXPECT_TRUE(graphs_.HasRun(this, 8));
   EXPECT_FALSE(Step(8));
   EXPECT_TRUE(Step(8));
   EXPECT_FALSE(Step(16)) << "other tokens";
@@ -40,14 +38,24 @@ TEST_F(LayerGraphsTest, AShapeIsRecordedOnceAndRepeated) {
   EXPECT_EQ(device_.num_replays(), 5) << "what was recorded runs, too";
 }
 
-TEST_F(LayerGraphsTest, WhatMovesIsRecordedAnew) {
+TEST_F(LayerGraphsTest, ARunIsRememberedUntilReset) {
+  EXPECT_FALSE(graphs_.HasRun(this, 8));
+  EXPECT_FALSE(graphs_.HasRun(this, 8)) << "asking changes nothing";
+  graphs_.AddRun(this, 8);
+  EXPECT_TRUE(graphs_.HasRun(this, 8));
+  EXPECT_FALSE(graphs_.HasRun(this, 16));
+  EXPECT_FALSE(graphs_.HasRun(&device_, 8)) << "another model";
+  graphs_.Reset();
+  EXPECT_FALSE(graphs_.HasRun(this, 8));
+}
+
+TEST_F(LayerGraphsTest, LayersAreRecordedAnewAfterAMove) {
   EXPECT_FALSE(Step(8));
   EXPECT_FALSE(Step(8, "d", /*num_moves=*/1));
   EXPECT_TRUE(Step(8, "d", 1));
   device_.Free(device_.Allocate(1));
   EXPECT_FALSE(Step(8, "d", 1));
   graphs_.Reset();
-  EXPECT_FALSE(graphs_.HasRun(this, 8));
   EXPECT_FALSE(Step(8, "d", 1));
 }
 

@@ -101,12 +101,13 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
 TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {
   const std::unique_ptr<Backend> gpu = EmulatedGpu(DataType::kBFloat16, /*exact=*/false);
   KvLayout layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 64, .block_size = 16, .type = DataType::kBFloat16};
-  EXPECT_EQ(gpu->WhyNot(layout, 64), "");
-  EXPECT_EQ(gpu->WhyNot(layout, 65), "65 query heads share 1 heads of K and V, at most 64 may share one");
+  EXPECT_TRUE(gpu->CheckLayout(layout, 64).ok());
+  EXPECT_EQ(gpu->CheckLayout(layout, 65).message(), "65 query heads share 1 KV heads, at most 64 may share one");
   layout.head_dim = 48;
-  EXPECT_EQ(gpu->WhyNot(layout, 8), "there are no kernels for heads of 48 in blocks of 16 tokens of bfloat16");
+  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(),
+            "there are no kernels for heads of 48 dimensions in blocks of 16 tokens of bfloat16");
   layout.type = DataType::kFloat32;
-  EXPECT_EQ(gpu->WhyNot(layout, 8), "K and V are float32, on this device they must be bfloat16");
+  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are float32, on this device they must be bfloat16");
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+#ifndef QUIRE_KERNELS_OPERATIONS_H_
+#define QUIRE_KERNELS_OPERATIONS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/attention.h"
+#include "kernels/batch.h"
+#include "kernels/block_copy.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "kernels/sampling.h"
+#include "kernels/types.h"
+
+namespace quire {
+
+// The operations that a dense decoder needs. They take effect in the order of the calls. On an asynchronous backend an
+// operation may still be running when its call returns (see Backend::Mark). Pointers are to memory of the device unless
+// a comment says otherwise. Used by one thread.
+class Operations {
+ public:
+  virtual ~Operations() = default;
+
+  // The type of all activations except the inputs of matrices, for which see InputType.
+  virtual DataType ActivationType() const = 0;
+
+  // Copies matrices into the layout that Linear reads, or returns null when there is not enough memory. The matrices
+  // have the same number of columns and are stacked in row order, as for a fused QKV projection. On a CPU the packed
+  // form has the type of the sources, or float32 when they differ; on a GPU it has the type of the backend.
+  virtual std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) = 0;
+  // Does the same for GatedLinear with the two matrices of a gated MLP, which have the same shape.
+  virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
+  // The type that the input of a multiplication by `w` must have. Operations that produce it round to this type.
+  virtual DataType InputType(const PackedMatrix& w) const = 0;
+
+  // Copies the arrays of a step from host memory to where the operations below read them. Returns the batch to pass to
+  // them, which is valid until the next call. The returned batch may have more tokens than `batch`, up to `max_tokens`.
+  // The additional tokens have no meaning, and their K and V are stored nowhere.
+  virtual const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) = 0;
+
+  // y[i, :] = table[token_ids[i], :]. The ids are those of the prepared batch. `table` was packed from the embedding
+  // matrix.
+  virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) = 0;
+  virtual void Linear(const LinearArgs& args) = 0;
+  virtual void GatedLinear(const GatedLinearArgs& args) = 0;
+  virtual void RmsNorm(const RmsNormArgs& args) = 0;
+  virtual void RopeAppend(const RopeAppendArgs& args) = 0;
+  virtual void Attention(const AttentionArgs& args) = 0;
+  // y[i, :] = x[rows[i], :]. `rows` is in host memory.
+  virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
+  virtual void CopyBlocks(const BlockCopyArgs& args) = 0;
+  virtual void SwapBlocks(const BlockSwapArgs& args) = 0;
+
+  // Makes `num_places` places on the device for drawn tokens (SamplingArgs), and forgets all tokens in earlier places.
+  // REQUIRES: the backend is asynchronous.
+  virtual void KeepDrawnTokens(int num_places) = 0;
+  // Reads logits [num_rows, vocab_size] float32 and writes the results to host memory.
+  virtual void Sample(const SamplingArgs& args) = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_OPERATIONS_H_
