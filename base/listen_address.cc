@@ -21,11 +21,11 @@ constexpr int kMaxPort = 65535;
 constexpr char kForms[] = "it is not host:port or unix:path";
 
 struct HostPort {
-  std::string host;  // Without the brackets of IPv6.
+  std::string host;  // An IPv6 address has no brackets here.
   std::string port;
 };
 
-// False when `address` is not host:port.
+// Returns false when `address` is not host:port.
 bool SplitHostPort(absl::string_view address, HostPort* split) {
   const size_t colon = address.rfind(':');
   int port;
@@ -39,7 +39,7 @@ bool SplitHostPort(absl::string_view address, HostPort* split) {
   return true;
 }
 
-// False when the path is empty or longer than a socket's name can be.
+// Returns false when the path is empty or longer than the name of a socket can be.
 bool MakeUnixName(absl::string_view path, sockaddr_un* name) {
   *name = {};
   name->sun_family = AF_UNIX;
@@ -48,11 +48,11 @@ bool MakeUnixName(absl::string_view path, sockaddr_un* name) {
   return true;
 }
 
-// The errno of an attempt to listen, 0 when it worked. Nobody listens afterwards.
+// Listens for a moment. Returns 0 when that worked, and errno otherwise.
 int TryListen(const sockaddr* name, socklen_t size) {
   const int fd = socket(name->sa_family, SOCK_STREAM, 0);
   if (fd < 0) return errno;
-  // As servers do: connections that have just ended are not in the way.
+  // Servers set this option too, so that connections that have just ended do not count as use.
   const int on = 1;
   if (name->sa_family != AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const bool listens = bind(fd, name, size) == 0 && listen(fd, 1) == 0;
@@ -61,15 +61,19 @@ int TryListen(const sockaddr* name, socklen_t size) {
   return error;
 }
 
-std::string WhyNotUnix(const std::string& path) {
+absl::Status CheckListeningOnUnix(const std::string& path) {
   sockaddr_un name;
   if (!MakeUnixName(path, &name)) {
-    return absl::StrCat("the path has ", path.size(), " characters, allowed are 1 to ", sizeof(name.sun_path) - 1);
+    return absl::UnavailableError(
+        absl::StrCat("the path has ", path.size(), " characters, allowed are 1 to ", sizeof(name.sun_path) - 1));
   }
   const int error = TryListen(reinterpret_cast<const sockaddr*>(&name), sizeof(name));
-  if (error == EADDRINUSE) return absl::StrCat(path, " is there and is no socket that may be replaced");
-  if (error == 0) unlink(path.c_str());
-  return error == 0 ? "" : std::strerror(error);
+  if (error == EADDRINUSE) {
+    return absl::UnavailableError(absl::StrCat(path, " exists and is not a socket that may be replaced"));
+  }
+  if (error != 0) return absl::UnavailableError(std::strerror(error));
+  unlink(path.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -95,27 +99,31 @@ bool IsUnixSocketInUse(const std::string& address) {
   return in_use;
 }
 
-std::string WhyNotListening(const std::string& address) {
-  if (IsUnixSocketInUse(address)) return "it is in use";
+absl::Status CheckListening(const std::string& address) {
+  if (IsUnixSocketInUse(address)) return absl::UnavailableError("it is in use");
   absl::string_view path = address;
-  if (absl::ConsumePrefix(&path, kUnix)) return WhyNotUnix(std::string(path));
+  if (absl::ConsumePrefix(&path, kUnix)) return CheckListeningOnUnix(std::string(path));
   HostPort split;
-  if (!SplitHostPort(address, &split)) return kForms;
+  if (!SplitHostPort(address, &split)) return absl::UnavailableError(kForms);
 
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int unknown = getaddrinfo(split.host.c_str(), split.port.c_str(), &hints, &found);
-  if (unknown != 0) return absl::StrCat("the host ", split.host, " is unknown: ", gai_strerror(unknown));
+  if (unknown != 0) {
+    return absl::UnavailableError(absl::StrCat("the host ", split.host, " is unknown: ", gai_strerror(unknown)));
+  }
   int error = 0;
   for (const addrinfo* name = found; name != nullptr && error == 0; name = name->ai_next) {
     error = TryListen(name->ai_addr, name->ai_addrlen);
   }
   freeaddrinfo(found);
-  if (error == 0) return "";
-  if (error == EADDRINUSE) return "it is in use";
-  if (error == EADDRNOTAVAIL) return absl::StrCat(split.host, " is not an address of this machine");
-  return std::strerror(error);
+  if (error == 0) return absl::OkStatus();
+  if (error == EADDRINUSE) return absl::UnavailableError("it is in use");
+  if (error == EADDRNOTAVAIL) {
+    return absl::UnavailableError(absl::StrCat(split.host, " is not an address of this machine"));
+  }
+  return absl::UnavailableError(std::strerror(error));
 }
 
 }  // namespace quire

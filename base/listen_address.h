@@ -3,25 +3,28 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace quire {
 
-// Where a server listens: host:port with a port of 0 (take a free one) to 65535, [host]:port for IPv6, or unix:path.
+// A server listens at host:port, at [host]:port for IPv6, or at unix:path. The port is 0 to 65535; 0 asks for a free
+// one.
 
-// Whether `address` has one of these forms. Nothing is looked up.
+// Whether `address` has one of these forms. This looks nothing up.
 bool IsListenAddress(absl::string_view address);
 
-// "127.0.0.1:0" and 41234 give "127.0.0.1:41234". A unix address has no port and stays as it is.
+// Replaces the port: "127.0.0.1:0" and 41234 give "127.0.0.1:41234". A unix address has no port and stays as it is.
 std::string WithPort(const std::string& address, int port);
 
-// Whether somebody listens on this address; false when it is not unix:path. gRPC itself replaces the file of a unix
-// socket even when a live server listens on it.
+// Whether a server listens at this unix:path. False for all other addresses. Callers check it because gRPC replaces the
+// file of a unix socket even when a live server listens there.
 bool IsUnixSocketInUse(const std::string& address);
 
-// Why nobody can listen on `address` now, for people: "it is in use", "127.0.0.9 is not an address of this machine".
-// Empty when one could. Servers say only that they failed; this tries with plain sockets.
-std::string WhyNotListening(const std::string& address);
+// Tries with plain sockets whether a server could listen at `address` now. Returns UNAVAILABLE with the reason when it
+// could not, for example "it is in use" or "127.0.0.9 is not an address of this machine". The libraries of servers say
+// only that they failed.
+absl::Status CheckListening(const std::string& address);
 
 }  // namespace quire
 

@@ -32,13 +32,13 @@ std::string Now(const char* format) {
   return absl::FormatTime(format, absl::Now(), absl::UTCTimeZone());
 }
 
-// Where the repository is when it is compiled: __FILE__ here, less the path in it.
+// The directory of the repository at compile time, which is __FILE__ without the path inside the repository.
 absl::string_view SourceRoot() {
   return absl::StripSuffix(__FILE__, "base/log.cc");
 }
 
-// `text` without control characters (those of ISO 6429, U+0080 to U+009F, move a terminal's cursor too) and bytes that
-// are no UTF-8.
+// Escapes control characters and bytes that are not UTF-8. The control characters of ISO 6429, U+0080 to U+009F, are
+// among them, because a terminal may obey them.
 std::string Printable(std::string_view text) {
   std::string printable;
   while (!text.empty()) {
@@ -58,7 +58,7 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
-// Numbers that JSON has no word for are texts.
+// Returns the field's value in JSON. JSON has no infinities and no NaN, so these become strings.
 std::string JsonValue(const LogField& field) {
   double number;
   const bool is_number = field.is_number && absl::SimpleAtod(field.value, &number) && std::isfinite(number);
@@ -104,7 +104,7 @@ std::string JsonLogLine(const char* severity, const std::string& message, const 
 }
 
 std::optional<int64_t> LogLimiter::Admit(int64_t now_us) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (const int64_t second = now_us / 1'000'000; second != second_) {
     second_ = second;
     num_admitted_ = 0;

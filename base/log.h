@@ -2,7 +2,6 @@
 #define QUIRE_BASE_LOG_H_
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -11,14 +10,16 @@
 #include <utility>
 #include <vector>
 
-// QUIRE_LOG(kInfo) << "worker " << Named("worker", address) << " joined"; writes one line to standard error. For
-// changes of state, with their ids; never per token, and never a prompt. As text it is
+#include "base/mutex.h"
+
+// QUIRE_LOG(kInfo) << "worker " << Named("worker", address) << " joined"; writes one line to standard error. Log
+// changes of state with their ids. Never log per token, and never log a prompt. As text the line is
 //   I 2026-01-31T12:00:00.123Z worker node1:50061 joined
-// and as JSON, with what was Named as fields besides:
+// and as JSON, where every Named value is also a field:
 //   {"time":"2026-01-31T12:00:00.123456Z","severity":"INFO","message":"worker node1:50061 joined",
 //    "source":"kv_manager/engine/step_loop.cc:264","pid":7,"thread":12,"worker":"node1:50061"}
-// A line is one line and valid UTF-8 whatever bytes are in its message: control characters and bytes that are no UTF-8
-// read \n, \t or \xff.
+// The result is one line of valid UTF-8, whatever bytes the message has: control characters and bytes that are not
+// UTF-8 are escaped as \n, \t or \xff.
 
 namespace quire {
 
@@ -29,14 +30,14 @@ enum class LogFormat { kText, kJson };
 void SetLogLevel(LogLevel level);
 LogLevel GetLogLevel();
 
-// Of all lines from now on. Thread-safe; the default is kText.
+// Sets the format of all later lines. Thread-safe; the default is kText.
 void SetLogFormat(LogFormat format);
 LogFormat GetLogFormat();
 
-// A part of a message that has a name, and is a field of its own in JSON.
+// A part of a message with a name, which makes it a field of its own in JSON.
 struct LogField {
-  const char* name;   // A JSON name that the line itself does not use, as it is.
-  std::string value;  // As text.
+  const char* name;   // It needs no escaping in JSON, and the line has no other field of that name.
+  std::string value;  // The value as text.
   bool is_number;
 };
 
@@ -47,27 +48,28 @@ LogField Named(const char* name, const T& value) {
   return {name, std::move(text).str(), std::is_arithmetic_v<T> && !std::is_same_v<T, bool>};
 }
 
-// `text` in quotes, as a JSON string.
+// Returns `text` as a JSON string, with its quotes.
 std::string JsonString(std::string_view text);
 
-// One line of JSON as above, with its end. `file` is __FILE__, null for none.
+// Returns one line of JSON as above, with the newline. `file` is __FILE__, or null for a line without a source.
 std::string JsonLogLine(const char* severity, const std::string& message, const std::vector<LogField>& fields,
                         const char* file, int line);
 
-// Lets the first lines of each second through, for what others can cause at will. Thread-safe.
+// Admits a limited number of lines per second, for lines that a client can cause as often as it likes. Thread-safe.
 class LogLimiter {
  public:
   explicit LogLimiter(int max_per_second) : max_per_second_(max_per_second) {}
 
-  // Nothing: drop the line. Else write it, with the number of lines that were dropped since the last one.
+  // Returns nothing when the caller must drop the line. Otherwise returns how many lines were dropped since the last
+  // one that was admitted.
   std::optional<int64_t> Admit(int64_t now_us);
 
  private:
   const int max_per_second_;
-  std::mutex mutex_;
-  int64_t second_ = -1;  // Guarded by mutex_, as all below.
-  int num_admitted_ = 0;
-  int64_t num_dropped_ = 0;
+  Mutex mutex_;
+  int64_t second_ QUIRE_GUARDED_BY(mutex_) = -1;
+  int num_admitted_ QUIRE_GUARDED_BY(mutex_) = 0;  // In second_.
+  int64_t num_dropped_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 namespace internal {
@@ -75,7 +77,7 @@ namespace internal {
 class LogLine {
  public:
   LogLine(LogLevel level, const char* file, int line) : level_(level), file_(file), line_(line) {}
-  ~LogLine();  // Writes the line, whole, in one call.
+  ~LogLine();  // Writes the whole line in one call.
 
   template <typename T>
   LogLine& operator<<(const T& part) {

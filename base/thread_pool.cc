@@ -11,10 +11,10 @@ ThreadPool::ThreadPool(int num_threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
-  has_work_.notify_all();
+  has_work_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -23,24 +23,25 @@ void ThreadPool::Schedule(std::function<void()> job) {
 }
 
 bool ThreadPool::TrySchedule(std::function<void()> job, size_t max_waiting) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (jobs_.size() >= max_waiting) return false;
   jobs_.push_back(std::move(job));
-  has_work_.notify_one();  // Under the lock: once it is free, the job may bring about the end of this pool.
+  // The notification comes before the mutex is released, because the job may cause the destruction of this pool.
+  has_work_.NotifyOne();
   return true;
 }
 
 void ThreadPool::Run() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   while (true) {
-    has_work_.wait(lock, [this] { return is_stopping_ || !jobs_.empty(); });
+    while (!is_stopping_ && jobs_.empty()) has_work_.Wait(&mutex_);
     if (jobs_.empty()) return;
     std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
-    lock.unlock();
+    mutex_.Unlock();
     job();
-    job = nullptr;  // What it holds may schedule a job or end a call.
-    lock.lock();
+    job = nullptr;  // Destroying the objects that the job holds may schedule another job or end a call.
+    mutex_.Lock();
   }
 }
 

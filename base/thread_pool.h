@@ -1,37 +1,38 @@
 #ifndef QUIRE_BASE_THREAD_POOL_H_
 #define QUIRE_BASE_THREAD_POOL_H_
 
-#include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace quire {
 
-// A fixed number of threads that run jobs in order of arrival. For work on text, which must hold up neither the step
-// loop nor gRPC. Thread-safe.
+// A fixed number of threads that start jobs in their order of arrival. Use it for work that must delay neither the step
+// loop nor gRPC's threads. Thread-safe.
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);
 
-  // Runs what is scheduled, and what those jobs schedule, to the end.
+  // Waits until all scheduled jobs have run, and the jobs that those schedule.
   ~ThreadPool();
 
   void Schedule(std::function<void()> job);
 
-  // The same unless `max_waiting` jobs wait already. Returns whether the job was scheduled.
-  bool TrySchedule(std::function<void()> job, size_t max_waiting);
+  // Schedules the job unless `max_waiting` jobs are already waiting. Returns whether it did.
+  bool TrySchedule(std::function<void()> job, size_t max_waiting) QUIRE_EXCLUDES(mutex_);
 
  private:
-  void Run();
+  void Run() QUIRE_EXCLUDES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable has_work_;
-  std::deque<std::function<void()>> jobs_;  // Guarded by mutex_, as all below but threads_.
-  bool is_stopping_ = false;
-  std::vector<std::thread> threads_;
+  Mutex mutex_;
+  CondVar has_work_;
+  std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // The jobs that no thread has started.
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // Constant from the constructor to the destructor.
 };
 
 }  // namespace quire

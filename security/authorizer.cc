@@ -46,11 +46,12 @@ bool DoesCertificateOpen(const AccessRules& rules, Access access, const std::vec
 
 absl::Status CheckToken(TokenFile* tokens, Access access, absl::string_view authorization) {
   const absl::string_view token = TokenOf(authorization);
-  if (token.empty()) return absl::UnauthenticatedError("no bearer token: send authorization: Bearer TOKEN");
+  if (token.empty())
+    return absl::UnauthenticatedError("the call has no bearer token; send the metadata authorization: Bearer TOKEN");
   const std::optional<Caller> caller = tokens->Find(token);
   if (!caller.has_value()) return absl::UnauthenticatedError("the bearer token is not known");
   if (access == Access::kTenant || (access == Access::kAdmin && caller->is_admin)) return absl::OkStatus();
-  return absl::PermissionDeniedError("the method is for operators, the token is not one of theirs");
+  return absl::PermissionDeniedError("the method is for operators, and the token does not belong to one");
 }
 
 class Authorizer : public grpc::AuthMetadataProcessor {
@@ -70,7 +71,7 @@ class Authorizer : public grpc::AuthMetadataProcessor {
   }
 
  private:
-  // Of a key that is there once.
+  // Returns the value of a key that occurs exactly once, otherwise an empty string.
   static absl::string_view Value(const InputMetadata& metadata, const char* key) {
     return metadata.count(key) == 1 ? View(metadata.find(key)->second) : absl::string_view();
   }
@@ -86,7 +87,7 @@ absl::Status Authorize(const AccessRules& rules, absl::string_view path, const s
   if (!access.has_value()) return absl::PermissionDeniedError("there is no such method, or nobody may call it");
   if (*access == Access::kAnyone) return absl::OkStatus();
   if (rules.has_certificates && !DoesCertificateOpen(rules, *access, names)) {
-    return absl::PermissionDeniedError("the method is not open to the name in the certificate");
+    return absl::PermissionDeniedError("no name in the certificate permits this method");
   }
   if (rules.tokens == nullptr) return absl::OkStatus();
   return CheckToken(rules.tokens.get(), *access, authorization);

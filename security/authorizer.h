@@ -14,29 +14,32 @@
 
 namespace quire {
 
-// What a port asks of a call, beyond TLS itself: a certificate and a token, each of them if it is asked for at all,
-// that open the method (method_access.h).
+// What a port requires of a call besides TLS. If certificates are required, the caller's must permit the method, and if
+// tokens are required, so must its token. method_access.h says who may call which method.
 struct AccessRules {
-  // Whether clients show certificates; then one of these DNS names or URIs must be in it. "*" is any name.
+  // Whether clients show certificates. If they do, the certificate must contain one of the DNS names or URIs below that
+  // permit the method. "*" stands for any name.
   bool has_certificates = false;
-  std::vector<std::string> client_names = {};  // Open what is for tenants.
-  std::vector<std::string> admin_names = {};   // Open that and what is for operators.
-  std::vector<std::string> manager_names = {};
-  std::shared_ptr<TokenFile> tokens = nullptr;  // Null: no token is asked for.
+  std::vector<std::string> client_names = {};   // Permit the methods for tenants.
+  std::vector<std::string> admin_names = {};    // Permit the methods for tenants and those for operators.
+  std::vector<std::string> manager_names = {};  // Permit the methods for a worker's manager.
+  std::shared_ptr<TokenFile> tokens = nullptr;  // Null when no token is required.
 
-  bool ask_for_anything() const { return has_certificates || tokens != nullptr; }
+  bool require_anything() const { return has_certificates || tokens != nullptr; }
 };
 
-// OK when the rules let a caller with these names in its certificate, and with this `authorization` ("Bearer ...";
-// empty: none), call the method at `path`. UNAUTHENTICATED without a known token, else PERMISSION_DENIED.
+// Checks that the rules permit a call of the method at `path` by a caller with `names` in its certificate.
+// `authorization` is "Bearer TOKEN", or empty when the call has no token. Returns UNAUTHENTICATED when a token is
+// required and the call has no known one, and PERMISSION_DENIED when the caller may not call the method.
 absl::Status Authorize(const AccessRules& rules, absl::string_view path, const std::vector<std::string>& names,
                        absl::string_view authorization);
 
-// Asks Authorize before every call of a port, those of health and reflection included. Thread-safe.
+// Makes a processor that calls Authorize before every call of a port, including health checks and reflection.
+// Thread-safe.
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeAuthorizer(AccessRules rules);
 
-// Who makes a call that was let in; nothing when `tokens` is null. A token that was withdrawn in this very moment gives
-// a caller of no tenant, to whom nothing belongs.
+// Returns who makes a call that was authorized, or nothing when `tokens` is null. If the token was withdrawn since
+// then, the caller has an empty tenant, to which no request belongs.
 std::optional<Caller> CallerOf(const grpc::ServerContextBase& context, TokenFile* tokens);
 
 }  // namespace quire

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-// Between looks at the files.
+// The interval at which gRPC checks the files for changes.
 constexpr unsigned kRefreshSeconds = 1;
 
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(const TlsFiles& files) {
@@ -36,11 +36,11 @@ std::shared_ptr<grpc::ServerCredentials> TlsServerCredentials(const TlsFiles& fi
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Transport& transport,
                                                                                const std::string& address,
                                                                                AccessRules rules) {
-  const bool has_rules = rules.ask_for_anything();
+  const bool has_rules = rules.require_anything();
   if (transport.tls.certificate.empty() && !has_rules) return grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (transport.tls.certificate.empty()) {
-    // Plain text on the wire, too; but those of InsecureServerCredentials take no rules.
+    // These credentials have no TLS either. InsecureServerCredentials would not accept rules.
     QUIRE_CHECK(IsLocalAddress(address)) << address;
     const bool is_unix = absl::StartsWith(address, "unix");
     credentials = grpc::experimental::LocalServerCredentials(is_unix ? UDS : LOCAL_TCP);

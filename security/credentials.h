@@ -13,19 +13,21 @@
 
 namespace quire {
 
-// TLS 1.2 or 1.3 for a server. With an authority clients must show a certificate from it. Changed files are taken up
-// within seconds, by the connections that are made from then on. REQUIRES: CheckTlsFiles is OK, there is a certificate.
+// Makes credentials of a server for TLS 1.2 and 1.3. If `files` has an authority, clients must show a certificate that
+// it has issued. When a file changes, new connections use it within seconds. REQUIRES: CheckTlsFiles is OK and there is
+// a certificate.
 std::shared_ptr<grpc::ServerCredentials> TlsServerCredentials(const TlsFiles& files);
 
-// Those of the transport, TLS or plain text, for a port at `address`. Calls are let in by `rules`, if these ask for
-// anything. INVALID_ARGUMENT, with flag and file, when a file cannot be used. REQUIRES: TLS or a local address when
-// rules ask for a token.
+// Makes credentials for a port at `address`, with or without TLS as `transport` says. If `rules` require anything,
+// every call must satisfy them. Returns INVALID_ARGUMENT with the flag and the file when a file cannot be used.
+// REQUIRES: if the rules require a token, the transport has TLS or the address is local.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Transport& transport,
                                                                                const std::string& address,
                                                                                AccessRules rules);
 
-// For a client, who shows its certificate if it has one. The server's certificate must be for the host that is
-// connected to, or for the channel's SetSslTargetNameOverride. REQUIRES: CheckTlsFiles is OK, there is an authority.
+// Makes credentials of a client, which shows its certificate if it has one. The server's certificate must be for the
+// host that the client connects to, or for the name in the channel's SetSslTargetNameOverride. REQUIRES: CheckTlsFiles
+// is OK and there is an authority.
 std::shared_ptr<grpc::ChannelCredentials> TlsChannelCredentials(const TlsFiles& files);
 
 }  // namespace quire

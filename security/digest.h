@@ -3,13 +3,19 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 
 namespace quire {
 
-// SHA-256 of `bytes`.
-std::array<uint8_t, 32> Sha256(absl::string_view bytes);
+using Sha256Digest = std::array<uint8_t, 32>;
+
+// Returns the SHA-256 digest of `bytes`.
+Sha256Digest Sha256(absl::string_view bytes);
+
+// Reads a digest from its 64 hexadecimal digits, in upper or lower case. Returns nothing when `hex` is anything else.
+std::optional<Sha256Digest> ParseSha256(absl::string_view hex);
 
 }  // namespace quire
 

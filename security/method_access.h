@@ -9,13 +9,14 @@ namespace quire {
 
 // Who may call a method.
 enum class Access {
-  kAnyone,   // Whoever may connect.
-  kTenant,   // Who may use the model; sees and ends nothing but its own requests.
-  kAdmin,    // Operators.
-  kManager,  // A worker's manager.
+  kAnyone,   // Everybody who can connect.
+  kTenant,   // Tenants and operators. A tenant sees and ends only its own requests.
+  kAdmin,    // Operators only.
+  kManager,  // The manager of a worker.
 };
 
-// That of the method at "/package.Service/Method"; nothing for a method without an entry, which nobody may call.
+// Returns who may call the method at "/package.Service/Method", or nothing for an unknown method, which nobody may
+// call.
 std::optional<Access> MethodAccess(absl::string_view path);
 
 }  // namespace quire

@@ -5,13 +5,14 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <ctime>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/read_file.h"
 #include "base/status.h"
+#include "security/certificate_expiry.h"
 
 namespace quire {
 namespace {
@@ -32,7 +33,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& flag, const std::string&
   return text;
 }
 
-// OpenSSL would ask for a password on the terminal.
+// Answers OpenSSL with an empty password. Without this callback it would ask for one on the terminal.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*is_writing*/, void* /*data*/) {
   return 0;
 }
@@ -77,7 +78,8 @@ absl::Status CheckTlsFiles(const TlsFiles& files, absl::string_view prefix) {
     }
     const ASN1_TIME* const begin = X509_get0_notBefore(certificate.get());
     const ASN1_TIME* const end = X509_get0_notAfter(certificate.get());
-    if (X509_cmp_current_time(begin) > 0) return Bad(cert_flag, ": ", files.certificate, " begins ", AsText(begin));
+    if (X509_cmp_current_time(begin) > 0)
+      return Bad(cert_flag, ": ", files.certificate, " is valid only from ", AsText(begin));
     if (X509_cmp_current_time(end) < 0) return Bad(cert_flag, ": ", files.certificate, " expired ", AsText(end));
   }
   if (files.authority.empty()) return absl::OkStatus();
@@ -86,11 +88,9 @@ absl::Status CheckTlsFiles(const TlsFiles& files, absl::string_view prefix) {
 
 absl::StatusOr<absl::Time> CertificateExpiry(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate("certificate", path));
-  std::tm end{};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) {
-    return Bad("certificate: the end of validity of ", path, " is no time");
-  }
-  return absl::FromTM(end, absl::UTCTimeZone());
+  const std::optional<absl::Time> expiry = ExpiryOf(*certificate);
+  if (!expiry.has_value()) return Bad("certificate: the end of validity in ", path, " is malformed");
+  return *expiry;
 }
 
 }  // namespace quire

@@ -10,22 +10,22 @@
 
 namespace quire {
 
-// What one side of a TLS connection has, as PEM files; "" is none. All are read again when they change, so that a
-// certificate is renewed without a restart.
+// The PEM files of one side of a TLS connection; an empty path means that there is no such file. They are read again
+// when they change, so that a certificate can be renewed without a restart.
 struct TlsFiles {
-  std::string certificate = "";  // Its own, followed by those of intermediate authorities.
-  std::string key = "";          // Of `certificate`, not encrypted.
-  std::string authority = "";    // Of one or more authorities, one of which must vouch for the other side.
+  std::string certificate = "";  // The side's own certificate, followed by those of intermediate authorities.
+  std::string key = "";          // The private key of `certificate`, not encrypted.
+  std::string authority = "";    // Certificates of authorities. One of them must have issued the other side's.
 
   bool operator==(const TlsFiles&) const = default;
 };
 
-// OK when the files that are given can be used now: they are there, the key belongs to the certificate, and the
-// certificate is valid today. Otherwise INVALID_ARGUMENT that names the flag, `prefix` before "cert", "key" or "ca":
-// "--tls-key: /a/key.pem is not the key of /a/cert.pem".
+// Checks that the files can be used now: they can be read, the key belongs to the certificate, and the certificate is
+// valid at this time. Otherwise returns INVALID_ARGUMENT with the name of the flag, which is `prefix` and "cert", "key"
+// or "ca", as in "--tls-key: /a/key.pem is not the key of /a/cert.pem".
 absl::Status CheckTlsFiles(const TlsFiles& files, absl::string_view prefix);
 
-// The end of validity of the first certificate in a PEM file. INVALID_ARGUMENT when there is none.
+// Returns when the validity of the first certificate in a PEM file ends, or INVALID_ARGUMENT when the file has none.
 absl::StatusOr<absl::Time> CertificateExpiry(const std::string& path);
 
 }  // namespace quire

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <ctime>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -18,20 +18,13 @@
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
 #include "openssl/x509v3.h"
+#include "security/certificate_expiry.h"
 
 namespace quire {
 namespace {
 
-// What gRPC speaks inside of TLS; its servers refuse a client that does not offer it.
+// The protocol that a client offers. gRPC servers refuse clients that do not offer HTTP/2.
 constexpr unsigned char kHttp2[] = {2, 'h', '2'};
-
-absl::StatusOr<absl::Time> EndOf(const X509* certificate) {
-  std::tm end = {};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) {
-    return absl::InvalidArgumentError("the certificate's end cannot be read");
-  }
-  return absl::FromTM(end, absl::UTCTimeZone());
-}
 
 std::string LastError() {
   const unsigned long code = ERR_get_error();
@@ -40,7 +33,8 @@ std::string LastError() {
   return reason == nullptr ? "the connection was closed" : reason;
 }
 
-// Keeps a write to a connection that the server has closed from ending the process: OpenSSL cannot ask for that.
+// Blocks SIGPIPE while it exists, so that a write to a connection that the server has closed does not end the process.
+// OpenSSL has no option for that.
 class PipeSignalBlock {
  public:
   PipeSignalBlock() {
@@ -60,8 +54,8 @@ class PipeSignalBlock {
   sigset_t before_;
 };
 
-// Repeats `call`, which returns what OpenSSL's functions do, for as long as it has to wait for the other side. OK once
-// it has succeeded; DEADLINE_EXCEEDED; else ABORTED with the reason.
+// Repeats `call`, a function of OpenSSL, until it need not wait for the other side any more. Returns OK when it has
+// succeeded, DEADLINE_EXCEEDED when the time is up, and ABORTED with the reason when it has failed.
 template <typename Call>
 absl::Status Complete(SSL* tls, absl::Time deadline, Call call) {
   while (true) {
@@ -93,7 +87,7 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
     return absl::InvalidArgumentError(absl::StrCat("cannot use ", files.certificate, ": ", LastError()));
   }
   const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), &SSL_free);
-  // Verified below, so that a certificate which is refused is named, not the handshake.
+  // The certificate is verified below, so that the error names the certificate instead of the handshake.
   SSL_set_verify(tls.get(), SSL_VERIFY_NONE, nullptr);
   SSL_set_alpn_protos(tls.get(), kHttp2, sizeof(kHttp2));
   if (!name.empty() && X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls.get()), name.c_str()) != 1) {
@@ -110,14 +104,18 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
   if (const long result = SSL_get_verify_result(tls.get()); result != X509_V_OK) {
     return absl::UnauthenticatedError(X509_verify_cert_error_string(result));
   }
-  // In TLS 1.3 the client is through before the server looks at its certificate. A server that takes it speaks first in
-  // HTTP/2, one that does not sends an alert.
+  // In TLS 1.3 the handshake is over for the client before the server has checked the client's certificate. A server
+  // that accepts it sends the first HTTP/2 frame, and a server that refuses it sends an alert.
   char byte = 0;
   const absl::Status taken = Complete(tls.get(), deadline, [&] { return SSL_peek(tls.get(), &byte, 1); });
   if (absl::IsAborted(taken))
     return absl::PermissionDeniedError(absl::StrCat("the server refuses us: ", taken.message()));
   if (!taken.ok()) return absl::UnavailableError("the server says nothing after the handshake");
-  return EndOf(certificate.get());
+  const std::optional<absl::Time> expiry = ExpiryOf(*certificate);
+  if (!expiry.has_value()) {
+    return absl::InvalidArgumentError("the end of validity of the server's certificate is malformed");
+  }
+  return *expiry;
 }
 
 }  // namespace quire

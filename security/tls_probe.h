@@ -9,12 +9,14 @@
 
 namespace quire {
 
-// Shakes hands as a gRPC client with these files would, on a connected socket that stays the caller's, waits for the
-// first byte that the server sends inside of TLS, and returns when the certificate that it shows ends. UNAVAILABLE when
-// it does not speak TLS or takes longer than `timeout` in all, UNAUTHENTICATED when its certificate is not from the
-// authority, not valid now or not for `name` (a DNS name or an IP address; empty: any), PERMISSION_DENIED when it has
-// ended the connection after the handshake, as it does when it refuses our certificate or misses one.
-// Leaves the socket in non-blocking mode.
+// Does the TLS handshake of a gRPC client with these files, waits for the first byte that the server sends inside TLS,
+// and returns when the validity of the server's certificate ends. `socket` is connected, stays open and belongs to the
+// caller; it is left in non-blocking mode. Errors:
+// - UNAVAILABLE: the server does not speak TLS, or all this took longer than `timeout`.
+// - UNAUTHENTICATED: the server's certificate was not issued by the authority, is not valid now, or is not for `name`.
+//   `name` is a DNS name or an IP address; an empty one stands for any name.
+// - PERMISSION_DENIED: the server ended the connection after the handshake, as it does when it refuses the client's
+//   certificate or requires one.
 absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name, absl::Duration timeout);
 
 }  // namespace quire

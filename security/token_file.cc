@@ -7,18 +7,16 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/read_file.h"
 #include "base/status.h"
-#include "security/digest.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kLookEveryUs = 1'000'000;
+constexpr int64_t kCheckIntervalUs = 1'000'000;
 constexpr size_t kMaxTenantBytes = 128;
 constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
 
@@ -44,23 +42,21 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
                              kMaxTenantBytes, " visible ASCII characters");
     }
     const absl::string_view hex = words[1];
-    Entry entry{.digest = {}, .caller = {.tenant = std::string(words[0]), .is_admin = is_admin}};
-    if (hex.size() != 2 * entry.digest.size() || !std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit)) {
+    const std::optional<Sha256Digest> digest = ParseSha256(hex);
+    if (!digest.has_value()) {
       return InvalidArgument("line ", number, " has a digest of ", hex.size(),
                              " characters, it must be 64 hexadecimal digits");
     }
-    const std::string bytes = absl::HexStringToBytes(hex);
-    std::copy(bytes.begin(), bytes.end(), entry.digest.begin());
     if (table.entries_.size() == kMaxTokens)
       return InvalidArgument("line ", number, " is one too many, the limit is ", kMaxTokens);
-    table.entries_.push_back(std::move(entry));
+    table.entries_.push_back({*digest, {.tenant = std::string(words[0]), .is_admin = is_admin}});
   }
   return table;
 }
 
 std::optional<Caller> TokenTable::Find(absl::string_view token) const {
-  const std::array<uint8_t, 32> digest = Sha256(token);
-  // All entries are compared, in full.
+  const Sha256Digest digest = Sha256(token);
+  // Every entry is compared, and in full, so that the time does not depend on the token.
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
@@ -70,8 +66,9 @@ std::optional<Caller> TokenTable::Find(absl::string_view token) const {
 
 absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path, const Clock* clock) {
   std::shared_ptr<TokenFile> file(new TokenFile(path, clock));
+  const MutexLock lock(&file->mutex_);
   QUIRE_RETURN_IF_ERROR(file->Read(file->ReadVersion()));
-  file->next_look_us_ = clock->NowMicros() + kLookEveryUs;
+  file->next_check_us_ = clock->NowMicros() + kCheckIntervalUs;
   return file;
 }
 
@@ -89,7 +86,8 @@ TokenFile::Version TokenFile::ReadVersion() const {
 absl::Status TokenFile::Read(const Version& version) {
   const absl::StatusOr<std::string> text = ReadFile(path_);
   if (!text.ok()) return InvalidArgument(text.status().message());
-  // Right or wrong: it is not read again until it changes. What could not be read is.
+  // A file that was read is not read again until it changes, even if it is wrong. A file that could not be read is
+  // tried again.
   version_ = version;
   absl::StatusOr<TokenTable> table = TokenTable::Parse(*text);
   if (!table.ok()) return InvalidArgument(path_, ": ", table.status().message());
@@ -98,19 +96,19 @@ absl::Status TokenFile::Read(const Version& version) {
 }
 
 std::shared_ptr<const TokenTable> TokenFile::Current() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const int64_t now_us = clock_->NowMicros();
-  if (now_us < next_look_us_) return table_;
-  next_look_us_ = now_us + kLookEveryUs;
+  if (now_us < next_check_us_) return table_;
+  next_check_us_ = now_us + kCheckIntervalUs;
   const Version version = ReadVersion();
-  const std::string last_trouble = std::exchange(trouble_, "");
+  const std::string previous_error = std::exchange(last_error_, "");
   if (version == version_) return table_;
   const absl::Status status = Read(version);
-  trouble_ = std::string(status.message());
+  last_error_ = std::string(status.message());
   if (status.ok()) {
-    QUIRE_LOG(kInfo) << "tokens read again from " << path_;
-  } else if (trouble_ != last_trouble) {
-    QUIRE_LOG(kError) << "--tokens: " << trouble_ << "; the tokens stay as they were";
+    QUIRE_LOG(kInfo) << "read the tokens again from " << path_;
+  } else if (last_error_ != previous_error) {
+    QUIRE_LOG(kError) << "--tokens: " << last_error_ << "; the tokens stay as they were";
   }
   return table_;
 }

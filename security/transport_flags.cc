@@ -6,16 +6,17 @@
 
 ABSL_FLAG(
     std::string, tls_cert, "",
-    "PEM file with this server's certificate, followed by those of intermediate authorities. With it every client "
-    "must speak TLS. It, the key and the CA file are read again when they change.");
+    "PEM file with this server's certificate, followed by those of intermediate authorities. With it, every client "
+    "must use TLS. This file, the key and the CA file are read again when they change.");
 ABSL_FLAG(std::string, tls_key, "", "PEM file with the private key of --tls-cert, without a password.");
-ABSL_FLAG(std::string, tls_ca, "",
-          "PEM file with the certificates of authorities. With it every client must show a certificate from one of "
-          "them.");
+ABSL_FLAG(
+    std::string, tls_ca, "",
+    "PEM file with the certificates of authorities. With it, every client must show a certificate that one of them "
+    "has issued.");
 ABSL_FLAG(
     bool, insecure, false,
-    "Serve other machines without TLS, or without asking clients who they are. Otherwise this is refused: without "
-    "TLS only unix sockets and loopback addresses are served.");
+    "Allow clients on other machines without TLS or without authentication. Otherwise an address that other machines "
+    "reach requires both; unix sockets and loopback addresses require neither.");
 
 namespace quire {
 
@@ -35,12 +36,12 @@ absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has
   if (!has_tls) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen is '", listen,
-                     "', which other machines reach without TLS: give --tls-cert and --tls-key, or --insecure"));
+                     "', which other machines could reach without TLS: set --tls-cert and --tls-key, or --insecure"));
   }
   if (transport.tls.authority.empty() && !has_other_proof) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--listen is '", listen,
-        "', which anybody on other machines may use: give --tls-ca to ask for certificates, or --insecure"));
+    return absl::InvalidArgumentError(absl::StrCat("--listen is '", listen,
+                                                   "', which other machines could use without authentication: set "
+                                                   "--tls-ca to require certificates, or --insecure"));
   }
   return transport;
 }

@@ -9,17 +9,18 @@
 
 namespace quire {
 
-// How a server's port is guarded.
+// How a server protects its port.
 struct Transport {
-  TlsFiles tls = {};         // Without a certificate: plain text. With an authority clients need a certificate.
-  bool is_insecure = false;  // Anybody may come in, from anywhere.
+  TlsFiles tls = {};  // Without a certificate, the port has no TLS. With an authority, clients need a certificate.
+  bool is_insecure = false;  // Whether clients on other machines may connect without TLS or authentication.
 };
 
-// --tls-cert, --tls-key, --tls-ca and --insecure, as both services have them.
+// The flags --tls-cert, --tls-key, --tls-ca and --insecure, which both services have.
 FlagGroup TransportFlagGroup();
 
-// What these flags say. INVALID_ARGUMENT when clients on other machines could reach `listen` without TLS, or without
-// having to say who they are; `has_other_proof`: they must do so by something other than a certificate.
+// Reads these flags. Returns INVALID_ARGUMENT when clients on other machines could reach `listen` without TLS or
+// without authentication. `has_other_proof` says that clients must authenticate themselves by something other than a
+// certificate.
 absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has_other_proof);
 
 }  // namespace quire

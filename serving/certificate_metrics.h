@@ -10,12 +10,12 @@
 
 namespace quire {
 
-// Shows until when the certificates of this process are valid, as their files say at the time of a scrape. Thread-safe.
+// A metric with the expiry of each certificate of this process. Every scrape reads the files. Thread-safe.
 class CertificateMetrics : public prometheus::Collectable {
  public:
   struct File {
-    std::string use;   // Value of the label `use`.
-    std::string path;  // PEM; "": there is no certificate for this use.
+    std::string use;   // The value of the label `use`.
+    std::string path;  // A PEM file, or empty when there is no certificate for this use.
   };
 
   explicit CertificateMetrics(std::vector<File> files) : files_(std::move(files)) {}

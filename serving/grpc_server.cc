@@ -41,7 +41,7 @@ void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // A second server on the port must fail.
 }
 
-// gRPC gives reflection to every server of a process, as soon as the library is linked.
+// Removes reflection, which gRPC gives to every server of a process that links the library.
 class WithoutReflection : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -49,9 +49,9 @@ class WithoutReflection : public grpc::ServerBuilderOption {
 };
 
 absl::Status CannotListen(const std::string& address) {
-  const std::string reason = WhyNotListening(address);
+  const absl::Status status = CheckListening(address);
   return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", address, ": ", reason.empty() ? "it was in use a moment ago" : reason));
+      absl::StrCat("cannot listen on ", address, ": ", status.ok() ? "it was in use a moment ago" : status.message()));
 }
 
 }  // namespace

@@ -15,48 +15,52 @@
 
 namespace quire {
 
-// What one client may take.
+// Limits for one client.
 struct GrpcServerLimits {
   int max_message_bytes;
   int max_streams_per_connection;
-  int min_ping_interval_ms;  // A client that probes a silent connection more often is cut off.
+  int min_ping_interval_ms;  // A client that probes a silent connection more often is disconnected.
 };
 
-// A listening gRPC server: services with health (grpc.health.v1) and reflection. Thread-safe.
+// A listening gRPC server with services, health checks (grpc.health.v1) and reflection. Thread-safe.
 class GrpcServer {
  public:
   struct Service {
-    std::string name;  // Full name, as health checks ask for it.
+    std::string name;  // The full name, by which health checks ask for the service.
     grpc::Service* implementation;
   };
 
-  // `address` is host:port (port 0 takes a free one) or unix:path; the services are borrowed. UNAVAILABLE, with the
-  // reason, when the address cannot be taken; one that another process listens on is never shared.
+  // Starts to listen. `address` is host:port or unix:path; port 0 takes a free one. The services must outlive the
+  // server. Returns UNAVAILABLE with the reason when the address cannot be taken. An address is never shared with
+  // another process.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
                                                            std::shared_ptr<grpc::ServerCredentials> credentials,
                                                            const GrpcServerLimits& limits,
                                                            const std::vector<Service>& services);
   ~GrpcServer();
 
-  // Serves health, and nothing else, at another address as well, to all who reach it: in plain text, whatever the
-  // credentials of the server. Errors as from Start. Once, before calls from several threads.
+  // Serves health checks at another address as well, and nothing else there. That address has no TLS and no
+  // authentication, whatever the credentials of the server. Returns the errors of Start. Call it at most once, and
+  // before several threads use the server.
   absl::Status ServeHealthAt(const std::string& address);
 
-  // What health answers for "", "readiness" and every service; "liveness" is always serving. Not ready at first.
+  // Sets the answer of health checks for "", "readiness" and every service. At first they are not serving. "liveness"
+  // is always serving.
   void SetReady(bool is_ready);
 
-  // Refuses new calls, waits for those that run, and cancels what is left at the timeout. Later calls do nothing.
+  // Refuses new calls, waits for the running ones, and cancels those that still run at the timeout. Later calls do
+  // nothing.
   void Shutdown(absl::Duration timeout);
 
-  // Of ServeHealthAt; empty without it.
+  // The address of ServeHealthAt, or empty without it.
   std::string health_address() const { return probes_ == nullptr ? "" : probes_->address(); }
-  // Where clients reach it, with the port that was taken: "127.0.0.1:41234", "unix:/run/quire.sock".
+  // The address for clients, with the port that was taken: "127.0.0.1:41234" or "unix:/run/quire.sock".
   const std::string& address() const { return address_; }
 
  private:
   GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names);
 
-  // With what `builder` has beside health, which knows `names`.
+  // Starts a server with the services in `builder`, and with health checks that know `names`.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Listen(const std::string& address,
                                                             std::shared_ptr<grpc::ServerCredentials> credentials,
                                                             const GrpcServerLimits& limits,
@@ -65,9 +69,9 @@ class GrpcServer {
 
   const std::unique_ptr<grpc::Server> server_;
   const std::string address_;
-  const std::vector<std::string> names_;                    // Of services.
-  std::unique_ptr<grpc::CallbackGenericService> refusals_;  // What probes_ says to all but health: UNIMPLEMENTED.
-  std::unique_ptr<GrpcServer> probes_;                      // Health alone, for those who have no credentials.
+  const std::vector<std::string> names_;                    // The names of the services.
+  std::unique_ptr<grpc::CallbackGenericService> refusals_;  // Answers UNIMPLEMENTED to all other calls at probes_.
+  std::unique_ptr<GrpcServer> probes_;                      // The server of ServeHealthAt, or null.
 };
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// "name:port" and "[address]:port" without the port.
+// Removes the port from "name:port" or "[address]:port".
 absl::string_view WithoutPort(absl::string_view host) {
   const size_t bracket = host.find(']');
   const size_t colon = host.find(':', bracket == host.npos ? 0 : bracket);
@@ -15,7 +15,7 @@ absl::string_view WithoutPort(absl::string_view host) {
 }  // namespace
 
 bool IsLocalUser(absl::string_view peer, absl::string_view host, bool is_forwarded) {
-  // Not all of 127.0.0.0/8: the proxies of service meshes hand on what comes from elsewhere as 127.0.0.6.
+  // The rest of 127.0.0.0/8 does not count as local: proxies of service meshes forward remote requests from 127.0.0.6.
   if (is_forwarded || (peer != "127.0.0.1" && peer != "::1" && peer != "::ffff:127.0.0.1")) return false;
   const absl::string_view name = WithoutPort(host);
   return name == "127.0.0.1" || name == "[::1]" || absl::EqualsIgnoreCase(name, "localhost");

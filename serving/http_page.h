@@ -11,9 +11,9 @@
 
 namespace quire {
 
-// What somebody asks for by GET or HEAD.
+// A GET or HEAD request.
 struct HttpRequest {
-  std::map<std::string, std::string> parameters = {};  // Behind the '?', decoded.
+  std::map<std::string, std::string> parameters = {};  // The parameters after '?', decoded.
   bool is_local_user = false;                          // See IsLocalUser.
 };
 
@@ -21,16 +21,16 @@ struct HttpResponse {
   int code = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers = {};  // Beside those that all responses have.
+  std::vector<std::pair<std::string, std::string>> headers = {};  // In addition to those of every response.
 };
 
-// Called by several threads at once.
+// Makes the response to a request. Several threads call it at once.
 using HttpPage = std::function<HttpResponse(const HttpRequest&)>;
 
-// Whether a request comes straight from a program on this machine: from 127.0.0.1 or ::1, by a name of this machine
-// and through no proxy. `peer` is an IP address; `host` is the header, in which a browser that was lured to this port
-// by a name of somebody else's ("DNS rebinding") has that name; `is_forwarded` says that a proxy has left a header. Not
-// all proxies do, so this alone guards nothing.
+// Whether a request comes directly from a program on this machine: from 127.0.0.1 or ::1, to a local host name, and
+// through no proxy. `peer` is the IP address of the client. `host` is the Host header; it shows when a web page of
+// another site makes a browser call this port under that site's name (DNS rebinding). `is_forwarded` says that a proxy
+// has added a header. Not all proxies add one, so this function alone protects nothing.
 bool IsLocalUser(absl::string_view peer, absl::string_view host, bool is_forwarded);
 
 }  // namespace quire

@@ -16,12 +16,13 @@
 namespace quire {
 namespace {
 
-// Each serves one connection; more than those that may wait for a status page, so that a scrape finds one.
+// Each thread serves one connection. There are more threads than requests that may wait for a status page, so that one
+// is left for a scrape.
 constexpr char kNumThreads[] = "8";
-// For a request to arrive, and for a response to be read.
+// The time in which a request must arrive, and in which a response must be read.
 constexpr char kTimeoutMs[] = "10000";
 constexpr size_t kMinGzipBytes = 1024;
-// What is shown here is of this moment, for who asked, and is run, framed and embedded by nobody.
+// A response shows one moment and is meant for whoever asked. Nobody may cache it, embed it, or run it as a script.
 constexpr char kCommonHeaders[] =
     "Cache-Control: no-store\r\n"
     "X-Content-Type-Options: nosniff\r\n"
@@ -29,13 +30,13 @@ constexpr char kCommonHeaders[] =
     "Cross-Origin-Resource-Policy: same-origin\r\n"
     "Connection: close\r\n";
 
-absl::Status CannotServe(const std::string& address, const std::string& reason) {
+absl::Status CannotServe(const std::string& address, absl::string_view reason) {
   return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", address, ": ", reason));
 }
 
-// Empty when it fails.
+// Returns an empty string when it fails.
 std::string Gzip(const std::string& text) {
-  constexpr int kGzipWindow = 15 + 16;  // 16: a gzip header instead of zlib's.
+  constexpr int kGzipWindow = 15 + 16;  // 16 asks for a gzip header instead of zlib's.
   z_stream stream = {};
   if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) != Z_OK) return "";
   std::string out(deflateBound(&stream, text.size()), '\0');
@@ -62,7 +63,7 @@ std::string Decode(absl::string_view text) {
   return out;
 }
 
-// "a=1&b=2". No longer than civetweb lets a request's head be, 16 KiB.
+// Reads "a=1&b=2". Civetweb limits the head of a request to 16 KiB.
 std::map<std::string, std::string> Parameters(absl::string_view query) {
   std::map<std::string, std::string> parameters;
   for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
@@ -97,8 +98,8 @@ void Send(mg_connection* connection, HttpResponse response, bool is_head) {
 }  // namespace
 
 absl::Status MetricsServer::Check(const std::string& address) {
-  const std::string reason = WhyNotListening(address);
-  return reason.empty() ? absl::OkStatus() : CannotServe(address, reason);
+  const absl::Status status = CheckListening(address);
+  return status.ok() ? status : CannotServe(address, status.message());
 }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address) {
@@ -112,8 +113,8 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
                            "request_timeout_ms", kTimeoutMs,      nullptr};
   server->server_ = mg_start(&callbacks, server.get(), options);
   if (server->server_ != nullptr) return server;
-  const std::string reason = WhyNotListening(address);
-  return CannotServe(address, reason.empty() ? "it was in use a moment ago" : reason);
+  const absl::Status status = CheckListening(address);
+  return CannotServe(address, status.ok() ? "it was in use a moment ago" : status.message());
 }
 
 MetricsServer::~MetricsServer() {
@@ -121,12 +122,12 @@ MetricsServer::~MetricsServer() {
 }
 
 void MetricsServer::Add(std::shared_ptr<prometheus::Collectable> metrics) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   metrics_.push_back(std::move(metrics));
 }
 
 void MetricsServer::AddPage(const std::string& path, HttpPage page) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   pages_[path] = std::move(page);
 }
 
@@ -151,23 +152,23 @@ int MetricsServer::OnRequest(mg_connection* connection) {
 HttpResponse MetricsServer::Respond(const std::string& method, const std::string& path,
                                     const HttpRequest& request) const {
   if (method != "GET" && method != "HEAD") {
-    return {.code = 405, .body = "only GET and HEAD are answered here\n", .headers = {{"Allow", "GET, HEAD"}}};
+    return {.code = 405, .body = "this server answers only GET and HEAD\n", .headers = {{"Allow", "GET, HEAD"}}};
   }
   if (path == "/metrics") return Metrics();
   HttpPage page;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     const auto it = pages_.find(path);
     if (it != pages_.end()) page = it->second;
   }
-  if (page == nullptr) return {.code = 404, .body = "there is no such page here; /metrics is\n"};
+  if (page == nullptr) return {.code = 404, .body = "there is no such page here; see /metrics\n"};
   return page(request);
 }
 
 HttpResponse MetricsServer::Metrics() const {
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     metrics = metrics_;
   }
   std::vector<prometheus::MetricFamily> families;

@@ -3,12 +3,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "prometheus/collectable.h"
 #include "serving/http_page.h"
 
@@ -17,23 +17,23 @@ struct mg_context;
 
 namespace quire {
 
-// Serves Prometheus' /metrics and a few pages over HTTP until it is destroyed, which may take two seconds. GET and HEAD
-// only: nothing here changes anything.
+// Serves Prometheus metrics at /metrics, and a few pages, over HTTP until it is destroyed. The destructor may take two
+// seconds. It answers only GET and HEAD, which change nothing. Thread-safe.
 class MetricsServer {
  public:
-  // What Start would most likely say now; for those who start it late.
+  // Checks whether Start would most likely succeed now. Use it early in a process that calls Start late.
   static absl::Status Check(const std::string& address);
 
-  // `address` is host:port; port 0 takes a free one. UNAVAILABLE, with the reason, when it cannot be taken.
+  // `address` is host:port; port 0 takes a free one. Returns UNAVAILABLE with the reason when it cannot be taken.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // Shows these metrics, too.
+  // Adds metrics to /metrics.
   void Add(std::shared_ptr<prometheus::Collectable> metrics);
 
-  // Shows `page` at `path`, such as "/status.json". What it borrows outlives the server.
+  // Serves `page` at `path`, such as "/status.json". The objects that `page` refers to must outlive the server.
   void AddPage(const std::string& path, HttpPage page);
 
   int port() const;
@@ -45,10 +45,10 @@ class MetricsServer {
   HttpResponse Respond(const std::string& method, const std::string& path, const HttpRequest& request) const;
   HttpResponse Metrics() const;
 
-  mutable std::mutex mutex_;  // Guards the two below.
-  std::vector<std::shared_ptr<prometheus::Collectable>> metrics_;
-  std::map<std::string, HttpPage> pages_;  // By path.
-  mg_context* server_ = nullptr;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics_ QUIRE_GUARDED_BY(mutex_);
+  std::map<std::string, HttpPage> pages_ QUIRE_GUARDED_BY(mutex_);  // By path.
+  mg_context* server_ = nullptr;                                    // Constant after Start.
 };
 
 }  // namespace quire

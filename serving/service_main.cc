@@ -27,25 +27,25 @@ std::promise<void>& Stop() {
   return *stop;
 }
 
-// What a library says, and how much of it was dropped: whoever reaches a port makes gRPC complain as often as they
-// like.
+// Logs the message of a library at level debug. The rate is limited, because anybody who reaches a port can make gRPC
+// complain as often as they like.
 void LogFromLibrary(const char* library, absl::string_view message) {
   if (GetLogLevel() > LogLevel::kDebug) return;
   static LogLimiter* const limiter = new LogLimiter(kMaxLibraryLinesPerSecond);
   const std::optional<int64_t> num_dropped = limiter->Admit(SteadyClock().NowMicros());
   if (!num_dropped.has_value()) return;
   if (*num_dropped > 0) {
-    QUIRE_LOG(kDebug) << Named("num_dropped", *num_dropped) << " lines of libraries were dropped";
+    QUIRE_LOG(kDebug) << Named("num_dropped", *num_dropped) << " log lines of libraries were dropped";
   }
   QUIRE_LOG(kDebug) << library << ": " << message;
 }
 
-// gRPC reports in its own format what our statuses say in one line; it stays readable at level debug.
+// gRPC logs, in its own format, errors that our statuses report already.
 void LogFromGrpc(gpr_log_func_args* args) {
   LogFromLibrary("grpc", args->message);
 }
 
-// Likewise what protobuf says of messages that it cannot read.
+// Protobuf logs messages that it cannot parse.
 void LogFromProtobuf(google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
                      const std::string& message) {
   LogFromLibrary("protobuf", message);
@@ -79,10 +79,10 @@ void PrepareProcess(const LogOptions& log) {
   SetLogFormat(log.format);
   gpr_set_log_function(LogFromGrpc);
   google::protobuf::SetLogHandler(LogFromProtobuf);
-  std::signal(SIGPIPE, SIG_IGN);  // A reader of our log that goes away must not end us.
+  std::signal(SIGPIPE, SIG_IGN);  // The process must go on when the reader of its log has gone.
   OnStopSignal([] {
     if (!g_is_serving) ExitAtOnce();
-    QUIRE_LOG(kInfo) << "told to stop; a second signal ends it at once";
+    QUIRE_LOG(kInfo) << "stopping after a signal; a second signal ends the process at once";
     Stop().set_value();
   });
 }

@@ -15,28 +15,31 @@ namespace internal {
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
-// "quire-worker: <message>" on standard error, or as a line of JSON. Returns `code`.
+// Writes "quire-worker: <message>" to standard error, as text or as a line of JSON. Returns `code`.
 int Fail(const char* program, const absl::Status& status, int code);
 
 void Print(const std::string& text);
-// The same; in JSON each line is a line of the log, whatever its level.
+// Prints `text`. With JSON logs, each of its lines becomes a line of the log, whatever the log level.
 void PrintSummary(const std::string& text);
 
-// Log level and format, gRPC's own log, and SIGTERM and SIGINT: until WaitForStop is called they end the process at
-// once, because there is nothing to finish. Call it before any thread starts.
+// Sets the log level and format, redirects the logs of gRPC and protobuf, and handles SIGTERM and SIGINT. Until
+// WaitForStop is called, these signals end the process at once, because there is nothing to finish. Call it before any
+// thread starts.
 void PrepareProcess(const LogOptions& log);
+// Returns when one of the two signals has arrived.
 void WaitForStop();
 
-// Without destructors: memory and the metrics server, which would take two seconds to stop, go with the process.
+// Ends the process without destructors, because stopping the metrics server would take two seconds.
 [[noreturn]] void ExitAtOnce();
 
 }  // namespace internal
 
-// The life of a service process, from its command line to SIGTERM or SIGINT. `Service` has
+// Runs a service process from its command line to SIGTERM or SIGINT. `Service` has
 //   static absl::StatusOr<std::unique_ptr<Service>> Start(const Options& options);
-//   std::string Summary() const;  // Printed once it serves.
-//   void Stop();                  // Ends its calls.
-// and `Options` has LogOptions log. Returns the exit code: 1 when the start failed, 2 for a wrong command line.
+//   std::string Summary() const;  // The text to print when the service has started.
+//   void Stop();                  // Ends the running calls.
+// and `Options` has a field `LogOptions log`. Returns the exit code: 1 when the start failed, 2 for a wrong command
+// line.
 template <typename Service, typename Options>
 int RunService(const char* program, const absl::StatusOr<CommandLine<Options>>& line) {
   if (!line.ok()) return internal::Fail(program, line.status(), internal::kExitUsage);

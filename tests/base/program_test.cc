@@ -120,13 +120,15 @@ TEST(ListenAddressTest, ThePortThatWasTakenReplacesTheOneAskedFor) {
 }
 
 TEST(ListenAddressTest, EveryReasonIsToldApart) {
-  EXPECT_EQ(WhyNotListening("127.0.0.1:0"), "");
-  EXPECT_EQ(WhyNotListening("50051"), "it is not host:port or unix:path");
-  EXPECT_THAT(WhyNotListening("host.invalid:1"), HasSubstr("the host host.invalid is unknown"));
-  EXPECT_EQ(WhyNotListening("192.0.2.1:1"), "192.0.2.1 is not an address of this machine");
-  EXPECT_EQ(WhyNotListening("unix:/nonexistent/a"), "No such file or directory");
-  EXPECT_EQ(WhyNotListening("unix:/dev/null"), "/dev/null is there and is no socket that may be replaced");
-  EXPECT_EQ(WhyNotListening("unix:" + std::string(108, 'a')), "the path has 108 characters, allowed are 1 to 107");
+  const auto reason = [](const std::string& address) { return std::string(CheckListening(address).message()); };
+  EXPECT_EQ(CheckListening("127.0.0.1:0"), absl::OkStatus());
+  EXPECT_EQ(CheckListening("50051").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(reason("50051"), "it is not host:port or unix:path");
+  EXPECT_THAT(reason("host.invalid:1"), HasSubstr("the host host.invalid is unknown"));
+  EXPECT_EQ(reason("192.0.2.1:1"), "192.0.2.1 is not an address of this machine");
+  EXPECT_EQ(reason("unix:/nonexistent/a"), "No such file or directory");
+  EXPECT_EQ(reason("unix:/dev/null"), "/dev/null exists and is not a socket that may be replaced");
+  EXPECT_EQ(reason("unix:" + std::string(108, 'a')), "the path has 108 characters, allowed are 1 to 107");
 }
 
 TEST(ListenAddressTest, OnlyASocketThatSomebodyListensOnIsInUse) {

@@ -124,7 +124,7 @@ TEST(LogTest, PromptsAreInNoLog) {
   cluster.manager().Wait();
   cluster.worker(0).Wait();
   for (const std::string& log : {cluster.manager().Output(), cluster.worker(0).Output()}) {
-    EXPECT_THAT(log, HasSubstr("told to stop")) << "the log is empty";
+    EXPECT_THAT(log, HasSubstr("stopping after a signal")) << "the log is empty";
     for (const char* word : {"Xylophone", "quadrille", "zzzz", "salty", "token-of-"}) {
       EXPECT_THAT(log, testing::Not(HasSubstr(word)));
     }

@@ -44,15 +44,15 @@ TEST(TransportFlagsTest, WithoutTlsOnlyTheMachineItselfIsServed) {
     EXPECT_TRUE(Read({}, listen).ok()) << listen;
   }
   EXPECT_EQ(Error({}, "0.0.0.0:1"),
-            "--listen is '0.0.0.0:1', which other machines reach without TLS: give --tls-cert and --tls-key, or "
+            "--listen is '0.0.0.0:1', which other machines could reach without TLS: set --tls-cert and --tls-key, or "
             "--insecure");
   EXPECT_TRUE(Read({"--insecure"}, "0.0.0.0:1")->is_insecure);
 }
 
 TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
   EXPECT_EQ(Error({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1"),
-            "--listen is '0.0.0.0:1', which anybody on other machines may use: give --tls-ca to ask for certificates, "
-            "or --insecure");
+            "--listen is '0.0.0.0:1', which other machines could use without authentication: set --tls-ca to require "
+            "certificates, or --insecure");
   EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", /*has_other_proof=*/true).ok());
   EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "127.0.0.1:1").ok());
   const auto mutual = Read({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1");

@@ -171,9 +171,10 @@ TEST(OptionsTest, WorkersOnOtherMachinesNeedTls) {
 }
 
 TEST(OptionsTest, OtherMachinesAreServedWithTlsOnly) {
-  EXPECT_EQ(Error({"--listen=0.0.0.0:50051"}),
-            "--listen is '0.0.0.0:50051', which other machines reach without TLS: give --tls-cert and --tls-key, or "
-            "--insecure");
+  EXPECT_EQ(
+      Error({"--listen=0.0.0.0:50051"}),
+      "--listen is '0.0.0.0:50051', which other machines could reach without TLS: set --tls-cert and --tls-key, or "
+      "--insecure");
   EXPECT_TRUE(Parse({"--listen=0.0.0.0:50051", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}).ok());
 }
 
