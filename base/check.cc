@@ -12,7 +12,7 @@ CheckFailure::CheckFailure(const char* file, int line, const std::string& condit
 }
 
 CheckFailure::~CheckFailure() {
-  // What is to be read when the process is gone; the stream begins with file and line.
+  // The message must be written before the process ends. The stream begins with file and line.
   const bool is_json = GetLogFormat() == LogFormat::kJson;
   const std::string line = is_json ? JsonLogLine("CRITICAL", stream_.str(), {}, nullptr, 0) : stream_.str() + "\n";
   std::fputs(line.c_str(), stderr);

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <string>
 
-// QUIRE_CHECK(condition) << "context" ends the process when a broken invariant makes going on unsafe. It is for bugs of
-// ours only: nothing that a caller sends may reach one. The two-operand forms print both values.
+// QUIRE_CHECK(condition) << "context" ends the process when the condition is false. It is for broken invariants, which
+// mean a bug of ours: no input may make a check fail. The forms with two operands print both values.
 
 namespace quire::internal {
 

@@ -14,7 +14,7 @@ class Clock {
   virtual int64_t NowMicros() const = 0;
 };
 
-// A time that does not come.
+// A time that is never reached.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 constexpr double Seconds(int64_t us) {
@@ -24,7 +24,7 @@ constexpr double Seconds(int64_t us) {
 // The process-wide steady clock.
 const Clock& SteadyClock();
 
-// Stands still until told to advance.
+// A clock for tests. Its time changes only in Advance. Thread-safe.
 class ManualClock : public Clock {
  public:
   int64_t NowMicros() const override { return now_us_.load(); }

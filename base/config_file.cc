@@ -23,7 +23,7 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node&
   entry.key_at = At(name, key.Mark());
   if (!key.IsScalar()) return InvalidArgument(entry.key_at, ": a key must be a word");
   entry.key = key.Scalar();
-  // Nothing has no place of its own.
+  // The position of a value that is null is undefined.
   if (value.IsNull()) {
     return InvalidArgument(entry.key_at, ": ", entry.key, " has no value; nothing is written \"\", or [] for a list");
   }
@@ -69,7 +69,7 @@ std::string Line(absl::string_view key, const std::string& comment, Write write)
 }  // namespace
 
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfig(const std::string& name, const std::string& text) {
-  // The library throws; nothing of that leaves this function.
+  // The library throws exceptions. None of them leaves this function.
   try {
     return ReadDocument(name, text);
   } catch (const YAML::Exception& error) {

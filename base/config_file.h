@@ -9,26 +9,26 @@
 
 namespace quire {
 
-// A key of a configuration file and its value: one text, or the items of a list.
+// A key of a configuration file with its value, which is one text or a list of texts.
 struct ConfigEntry {
   std::string key;
   bool is_list = false;
-  std::vector<std::string> values;  // One, if it is no list.
-  std::string key_at;               // "quire.yaml:3".
+  std::vector<std::string> values;  // Exactly one if it is not a list.
+  std::string key_at;               // The place of the key, such as "quire.yaml:3".
   std::string value_at;
 };
 
-// What a YAML file says, in its order: one map of keys to texts and lists of texts. INVALID_ARGUMENT, in one line with
-// file and line: the file cannot be read, has more than kMaxConfigBytes or is no YAML, or has something else than this
-// in it.
+// Reads a YAML file that consists of one map from keys to texts and lists of texts. The entries keep the order of the
+// file. Returns INVALID_ARGUMENT, in one line with the file and the line number, when the file cannot be read, has more
+// than kMaxConfigBytes, is not YAML or contains anything else.
 inline constexpr int kMaxConfigBytes = 1 << 20;
 absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 
-// The same for `text`; errors call it `name`.
+// Does the same with the contents `text`. Errors call the file `name`.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfig(const std::string& name, const std::string& text);
 
-// One line of such a file: "key: value  # comment". Every text in quotes; numbers, true and false are written without
-// (`is_text` false). ParseConfig reads the same values back, if they are UTF-8.
+// Returns one line of such a file, "key: value  # comment". Texts are quoted; numbers, true and false are not
+// (`is_text` is false). ParseConfig reads the same values back if they are UTF-8.
 std::string ConfigLine(absl::string_view key, const std::string& value, bool is_text, const std::string& comment);
 std::string ConfigLine(absl::string_view key, const std::vector<std::string>& items, const std::string& comment);
 

@@ -33,7 +33,7 @@ namespace {
 
 constexpr absl::string_view kDefault = "default";
 
-// What to do, not how: only for the command line.
+// Flags that ask for an action. They are allowed on the command line only.
 bool IsCommand(absl::string_view name) {
   return name == "check_config" || name == "print_effective_config";
 }
@@ -117,7 +117,7 @@ absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::v
   return error;
 }
 
-// The last of `values` for the flag; nothing when there is none.
+// Returns the last of `values` for the flag, or nothing when there is none.
 std::optional<std::string> LastValue(const std::vector<FlagValue>& values, absl::string_view name) {
   const auto last = std::find_if(values.rbegin(), values.rend(),
                                  [name](const FlagValue& value) { return value.flag->Name() == name; });
@@ -172,7 +172,7 @@ bool IsServiceLink(absl::string_view variable) {
     if (absl::EndsWith(variable, end)) return true;
   }
   if (absl::StrContains(variable, "_SERVICE_PORT_")) return true;
-  // _PORT_<number>_<protocol>, and _PROTO, _PORT or _ADDR behind it.
+  // The name ends with _PORT_<number>_<protocol>, which _PROTO, _PORT or _ADDR may follow.
   const size_t port = variable.rfind("_PORT_");
   if (port == absl::string_view::npos) return false;
   absl::string_view rest = variable.substr(port + 6);
@@ -203,7 +203,7 @@ absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::S
     QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadFlags(flags, {asked}));
     return Configuration{.text = std::move(text), .sources = {}};
   }
-  // All three are read before the first error is told, for they say in which form to tell it.
+  // All three are read before the first error is reported, because they determine the format of the report.
   std::vector<FlagValue> typed;
   absl::Status error = ParseArguments(flags, arguments, &typed);
   std::vector<FlagValue> surrounding;

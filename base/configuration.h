@@ -16,49 +16,50 @@
 
 namespace quire {
 
-// The flags of a service, given on its command line, in its environment or in a file. The first of these that names a
-// flag has the say; a value is checked even where another one goes before it.
-//   command line   --max-step-ms=50              of several the last
-//   environment    QUIRE_MANAGER_MAX_STEP_MS=50  the program's name, the flag's name
-//   file           max_step_ms: 50               YAML, see config_file.h; --config names it, or QUIRE_MANAGER_CONFIG
-// Kubernetes puts variables of its own into containers that a Service quire-manager would give our prefix. They end as
-// no flag's variable does (IsServiceLink) and are passed over; any other unknown variable with the prefix is an error.
+// The flags of a service can be set on its command line, in its environment and in a file. The command line overrides
+// the environment, which overrides the file. A value is checked even when another one overrides it.
+//   command line   --max-step-ms=50              The last one counts.
+//   environment    QUIRE_MANAGER_MAX_STEP_MS=50  The name consists of the program's and the flag's name.
+//   file           max_step_ms: 50               YAML (config_file.h). --config or QUIRE_MANAGER_CONFIG names the file.
+// For every Service, Kubernetes sets variables in containers. Those of a Service named quire-manager have our prefix.
+// They have endings that no flag's variable has (IsServiceLink), and are ignored. Every other unknown variable with the
+// prefix is an error.
 
-// --config, --check-config and --print-effective-config, for the groups of a program.
+// The flags --config, --check-config and --print-effective-config, which every service has.
 FlagGroup ConfigurationFlagGroup();
 
-// "quire-manager", "max_step_ms" to "QUIRE_MANAGER_MAX_STEP_MS".
+// Turns "quire-manager" and "max_step_ms" into "QUIRE_MANAGER_MAX_STEP_MS".
 std::string EnvironmentVariable(absl::string_view program, absl::string_view flag);
 
-// Whether Kubernetes makes variables of such names for Services: QUIRE_MANAGER_PORT, .._SERVICE_HOST,
-// .._PORT_50051_TCP_ADDR and so on.
+// Whether Kubernetes sets variables of such names for Services, for example QUIRE_MANAGER_PORT,
+// QUIRE_MANAGER_SERVICE_HOST and QUIRE_MANAGER_PORT_50051_TCP_ADDR.
 bool IsServiceLink(absl::string_view variable);
 
-// The environment of this process, "NAME=value" each.
+// Returns the environment of this process as strings "NAME=value".
 std::vector<const char*> ProcessEnvironment();
 
 namespace internal {
 
 struct Configuration {
-  std::optional<std::string> text;             // --help or --version.
-  std::map<std::string, std::string> sources;  // Of the flags that are not at their defaults.
+  std::optional<std::string> text;             // The text to print for --help or --version.
+  std::map<std::string, std::string> sources;  // By flag, where its value comes from, if it is not the default.
 };
 
 absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,
                                               absl::Span<const char* const> environment);
 
-// `error` with the places of the values that it names, as in
+// Adds to `error` where the values that it names come from, as in
 // "--watermark is 2, it must be in [0, 1) (--watermark is from quire.yaml:3)".
 absl::Status WithSources(const absl::Status& error, const Configuration& configuration);
 
-// What --check-config or --print-effective-config print.
+// Returns the text to print for --check-config or --print-effective-config, if one of them is set.
 std::optional<std::string> AskedText(const ProgramFlags& flags, const Configuration& configuration);
 
 }  // namespace internal
 
-// Sets the flags (and at once the log's format, in which errors are told), or finds the text that --help and its like
-// ask for. `make_options` makes options of the flags, and says what is wrong with them. Flags belong to the process:
-// call it once.
+// Sets the flags and the log format, or returns the text to print for --help and similar flags. The log format is set
+// first, because errors are printed in it. `make_options` checks the flags and makes options of them. Call it once,
+// because flags belong to the process.
 template <typename Options>
 absl::StatusOr<CommandLine<Options>> ReadConfiguration(const ProgramFlags& flags,
                                                        absl::Span<const char* const> arguments,

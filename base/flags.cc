@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kHelpColumns = 100;
 
-// Null when users have no such flag.
+// Returns null when there is no such flag for users.
 absl::CommandLineFlag* Find(const ProgramFlags& flags, absl::string_view typed) {
   const std::string name = absl::StrReplaceAll(typed, {{"-", "_"}});
   for (const FlagGroup& group : flags.groups) {
@@ -36,7 +36,7 @@ absl::string_view Expected(const absl::CommandLineFlag& flag) {
   return "a whole number";
 }
 
-// The words of `text`, each line indented and at most kHelpColumns long.
+// Breaks `text` into indented lines of at most kHelpColumns characters.
 std::string Wrap(absl::string_view text, absl::string_view indent) {
   std::string wrapped;
   std::string line;
@@ -70,7 +70,7 @@ bool IsAsked(absl::Span<const char* const> arguments, absl::string_view flag) {
   return std::find(arguments.begin(), arguments.end(), flag) != arguments.end();
 }
 
-// Reads the flag at arguments[*i], and moves *i to its value if that is an argument of its own.
+// Reads the flag at arguments[*i]. If its value is a separate argument, moves *i to it.
 absl::StatusOr<FlagValue> ParseArgument(const ProgramFlags& flags, absl::Span<const char* const> arguments, size_t* i) {
   absl::string_view text = arguments[*i];
   if (!absl::ConsumePrefix(&text, "--")) {

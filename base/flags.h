@@ -19,64 +19,67 @@
 
 namespace quire {
 
-// A thin reader over absl::flags, whose own exits with other codes and with several lines. Flags are --name=value or
-// --name value, dashes and underscores in names alike; boolean ones stand alone or take =true or =false. Every error is
-// INVALID_ARGUMENT in one line that names flag, value and limit.
+// Reads command lines into absl::flags. We do not use absl::ParseCommandLine, because on an error it ends the process
+// with several lines and an exit code of its own. A flag is --name=value or --name value; names may have dashes or
+// underscores. A boolean flag is --name, --name=true or --name=false. Every error is INVALID_ARGUMENT with one line
+// that names the flag, its value and the limit.
 
-// Flags that users see together, with underscores.
+// Flags that --help shows together. The names have underscores.
 struct FlagGroup {
   const char* title;
   std::vector<const char*> names;
 };
 
-// A program as its --help shows it. Libraries may bring more flags, which are not the users'.
+// Everything that --help shows about a program. Flags of libraries, which no group contains, are not for users.
 struct ProgramFlags {
   const char* program;
   const char* purpose;  // A paragraph.
-  const char* usage;    // What follows the program's name in its plainest use.
+  const char* usage;    // The arguments of its simplest use.
   std::vector<FlagGroup> groups;
-  std::vector<const char*> lists = {};  // Those of these flags whose values are lists, separated by commas.
+  std::vector<const char*> lists = {};  // The flags whose values are lists, separated by commas.
 };
 
 // A value for a flag.
 struct FlagValue {
   absl::CommandLineFlag* flag;
   std::string value;
-  std::string name;    // As errors call the flag: "--max-step-ms".
-  std::string source;  // For people: "flag".
+  std::string name;    // The flag's name in error messages, such as "--max-step-ms".
+  std::string source;  // Where the value comes from, in words: "flag".
 };
 
-// What a command line asks for.
+// The result of reading a command line.
 template <typename Options>
 struct CommandLine {
-  // --help or --version, which come before everything else, or, once the options are known to be valid, --check-config
-  // or --print-effective-config: print this and leave.
+  // The text to print before the program ends, if the command line has --help or --version, or if it is valid and has
+  // --check-config or --print-effective-config.
   std::optional<std::string> text;
-  Options options;  // Otherwise.
+  Options options;  // The options, if there is no text.
 };
 
-// Sets the flags that `arguments` (without the program's name) give values to, or returns the text that --help or
-// --version asks for. Flags belong to the process: call it once.
+// Sets the flags in `arguments`, which do not include the program's name. Returns the text to print for --help or
+// --version. Call it once, because flags belong to the process.
 absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
                                                      absl::Span<const char* const> arguments);
 
-// Appends the values that `arguments` give. After an error it goes on with the next argument, and returns the first.
+// Appends the flags in `arguments` to `values`. After an error it continues with the next argument, and it returns the
+// first error.
 absl::Status ParseArguments(const ProgramFlags& flags, absl::Span<const char* const> arguments,
                             std::vector<FlagValue>* values);
 absl::Status SetFlag(const FlagValue& value);
 
-// All names of `flags`, in their order.
+// Returns all names of `flags` in their order.
 std::vector<std::string> FlagNames(const ProgramFlags& flags);
-// " did you mean NAME?", or " see --help" when none of `known` is near `typed`.
+// Returns " did you mean NAME?", or " see --help" when no name in `known` is similar to `typed`.
 std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& known);
 
-// "kv_bytes" to "--kv-bytes".
+// Turns "kv_bytes" into "--kv-bytes".
 std::string FlagAsTyped(absl::string_view name);
 
-// "--threads is -1, it must be 0 .. 1024".
+// Returns an error such as "--threads is -1, it must be 0 .. 1024" when the value is outside [min, max].
 absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max);
 
-// The choice that the flag's value names: "--policy is 'best', it must be one of fcfs, priority".
+// Returns the choice that the flag's value names, or an error such as "--policy is 'best', it must be one of fcfs,
+// priority".
 template <typename T>
 absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
                              const std::vector<std::pair<const char*, T>>& choices) {
@@ -90,12 +93,12 @@ absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
       absl::StrCat(FlagAsTyped(flag.Name()), " is '", value, "', it must be one of ", names));
 }
 
-// Above 0 and at most 24h.
+// Returns the flag's value, which must be above 0 and at most 24h.
 absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& flag);
 
-// host:port or unix:path.
+// Returns the flag's value, which must be host:port or unix:path.
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);
-// host:port, or empty for none.
+// Returns the flag's value, which must be host:port or empty.
 absl::StatusOr<std::string> OptionalPortFlag(const absl::Flag<std::string>& flag);
 
 }  // namespace quire

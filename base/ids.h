@@ -10,13 +10,13 @@ namespace quire {
 // An index into the model's vocabulary. Valid ids are 0 .. vocab_size - 1; the type is signed as in every tokenizer.
 using TokenId = int32_t;
 
-// A physical block of one worker's pool: 0 .. num_blocks - 1. The manager hands them out; a worker only obeys.
+// A physical block of one worker's pool: 0 .. num_blocks - 1. Only the manager allocates blocks.
 enum class BlockId : uint32_t {};
 
-// One token stream with a block table of its own: a request has one per sample or beam. Never reused.
+// One stream of tokens with its own block table. A request has one per sample or beam. Ids are never reused.
 enum class SequenceId : uint64_t {};
 
-// One call of Generate. Never reused by a manager process.
+// One call of Generate. A manager process never reuses an id.
 enum class RequestId : uint64_t {};
 
 // The number of a step plan within one worker session: 1, 2, 3, ...

@@ -10,12 +10,12 @@
 namespace quire {
 namespace {
 
-// The host of host:port, without the brackets of IPv6; "" when there is none.
+// Returns the host of host:port without the brackets of IPv6, or "" when the address has another form.
 std::string Host(absl::string_view address) {
   for (const absl::string_view prefix : {"dns:///", "dns:", "ipv4:", "ipv6:"}) {
     if (absl::ConsumePrefix(&address, prefix)) break;
   }
-  // Several addresses, and other name servers: somebody means to go far.
+  // A list of addresses or another name server means other machines.
   if (address.find_first_of(",/") != absl::string_view::npos) return "";
   absl::string_view host = address.substr(0, address.rfind(':'));
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");

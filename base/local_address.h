@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// Whether what is sent to `address`, or arrives at it, stays on this machine: a unix socket, or a port of localhost,
-// 127.0.0.0/8 or [::1]. gRPC's prefixes (dns:///, ipv4:) may stand before it. Nothing is looked up: another name that
-// means this machine does not count.
+// Whether traffic at `address` stays on this machine. That is true for a unix socket and for a port of localhost,
+// 127.0.0.0/8 or [::1]. The address may have one of gRPC's prefixes, such as dns:/// or ipv4:. This looks nothing up,
+// so another name of this machine is not local.
 bool IsLocalAddress(absl::string_view address);
 
 }  // namespace quire

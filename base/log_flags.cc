@@ -5,15 +5,16 @@
 #include "absl/flags/flag.h"
 #include "base/status.h"
 
-ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug, info, warning or error.");
+ABSL_FLAG(std::string, log_level, "info", "Lowest level that is logged: debug, info, warning or error.");
 ABSL_FLAG(
     std::string, log_format, "text",
-    "text, or json: one object per line, also of what is printed at the start and of errors that end the process.");
+    "Format of the log: text or json. With json, every line is one object, including the lines that are printed at the "
+    "start and errors that end the process.");
 
 namespace quire {
 
 FlagGroup LogFlagGroup(const std::vector<const char*>& more) {
-  FlagGroup group{"Log, on standard error:", {"log_level", "log_format"}};
+  FlagGroup group{"Log (on standard error):", {"log_level", "log_format"}};
   group.names.insert(group.names.end(), more.begin(), more.end());
   return group;
 }

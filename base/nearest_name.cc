@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kMaxLength = 64;  // Longer ones are near to nothing: the table below stays small.
 
-// Optimal string alignment distance (Damerau 1964, Levenshtein 1966): three rows of the usual table.
+// Computes the optimal string alignment distance (Damerau 1964, Levenshtein 1966). It keeps three rows of the usual
+// table.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -8,8 +8,9 @@
 
 namespace quire {
 
-// The one of `known` that was probably meant by `typed`: the fewest letters changed, left out, added or swapped with
-// their neighbour, at most one in three; the first of equals. "" when none is that near.
+// Returns the name in `known` that is most similar to `typed`: the one with the smallest number of letters that are
+// replaced, removed, added or swapped with their neighbour. That number is at most a third of the letters. Among equals
+// the first name wins. Returns "" when no name is similar enough.
 std::string NearestName(absl::string_view typed, const std::vector<std::string>& known);
 
 }  // namespace quire

@@ -9,7 +9,7 @@ std::pmr::memory_resource* Memory() {
 #if defined(__SANITIZE_ADDRESS__)
   return std::pmr::new_delete_resource();
 #else
-  // Never destroyed: objects may outlive main.
+  // It is never destroyed, because objects may outlive main.
   static auto* const pool = new std::pmr::synchronized_pool_resource();
   return pool;
 #endif

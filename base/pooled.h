@@ -5,9 +5,10 @@
 
 namespace quire {
 
-// Objects of classes that derive from this lie close together in memory, whatever else is allocated between them.
-// Thousands of small objects that one loop visits would otherwise lie on a page each, and every visit cost a walk
-// through the page table. Thread-safe. Under AddressSanitizer they are ordinary objects, so that it sees them all.
+// A base class whose objects are allocated from a pool of their own, so that they lie close together in memory.
+// Otherwise thousands of small objects that one loop visits could lie on a page each, and each visit would cost a walk
+// through the page table. Thread-safe. Under AddressSanitizer the objects are allocated one by one, so that it can
+// check them.
 class Pooled {
  public:
   static void* operator new(size_t size);

@@ -16,7 +16,7 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
-// The second number of /proc/self/statm, in pages.
+// Returns the second number of /proc/self/statm, which is in pages.
 int64_t ResidentBytes() {
   std::ifstream in("/proc/self/statm");
   int64_t size = 0;
@@ -25,7 +25,7 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// Seconds since the epoch at which the machine started: line "btime" of /proc/stat.
+// Returns the time at which the machine started, in seconds since the epoch: line "btime" of /proc/stat.
 int64_t BootTime() {
   std::ifstream in("/proc/stat");
   std::string line;
@@ -36,8 +36,8 @@ int64_t BootTime() {
   return 0;
 }
 
-// Field 22 of /proc/self/stat, in clock ticks since the machine started. Field 2, the name, may hold spaces and ends
-// with the last ')'.
+// Returns field 22 of /proc/self/stat, in clock ticks since the machine started. Field 2, the name, may contain spaces
+// and ends with the last ')'.
 double StartTime() {
   std::ifstream in("/proc/self/stat");
   std::string line;

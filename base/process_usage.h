@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// What this process takes from the machine, as Prometheus' own clients report it.
+// The resources that this process uses, as in the process metrics of Prometheus' client libraries.
 struct ProcessUsage {
-  double cpu_seconds;         // User and system.
+  double cpu_seconds;         // User and system time.
   int64_t resident_bytes;     // 0 when unknown.
   double start_time_seconds;  // Since the Unix epoch; 0 when unknown.
 };

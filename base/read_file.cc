@@ -18,7 +18,7 @@ absl::Status CannotRead(const std::string& path, int error) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  // Not a stream: that one cannot tell an empty file, and throws for a directory.
+  // A stream would not distinguish an empty file from an error, and it throws an exception for a directory.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
   if (file == nullptr) return CannotRead(path, errno);
   std::string text;

@@ -7,8 +7,7 @@
 
 namespace quire {
 
-// All bytes of the file; an empty file has none. UNAVAILABLE, "cannot read PATH: reason", when it cannot be opened or
-// read.
+// Returns all bytes of the file. Returns UNAVAILABLE, "cannot read PATH: reason", when it cannot be opened or read.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 }  // namespace quire

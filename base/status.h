@@ -24,7 +24,7 @@
 
 namespace quire {
 
-// INVALID_ARGUMENT with a message that is put together from `parts`, as absl::StrCat does.
+// Returns INVALID_ARGUMENT. The message is the concatenation of `parts`, as in absl::StrCat.
 template <typename... Parts>
 absl::Status InvalidArgument(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));

@@ -18,7 +18,7 @@ void OnStopSignal(std::function<void()> on_stop) {
   std::thread([signals, on_stop = std::move(on_stop)] {
     int signal = 0;
     sigwait(&signals, &signal);
-    // From here on this thread takes them with their default action.
+    // From here on, the signals have their default action on this thread.
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     on_stop();
     while (true) pause();

@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// Turns SIGTERM and SIGINT into an ordinary call on an ordinary thread, so that nothing runs inside a signal handler:
-// the first one calls `on_stop`, a second one ends the process at once. Call it in main before any other thread starts:
-// they inherit the blocked signals.
+// Handles SIGTERM and SIGINT on an ordinary thread, so that no code runs inside a signal handler. The first signal
+// calls `on_stop`, and a second one ends the process at once. Call it in main before any other thread starts, because
+// threads must inherit the blocked signals.
 void OnStopSignal(std::function<void()> on_stop);
 
 }  // namespace quire

@@ -8,14 +8,14 @@
 namespace quire {
 namespace {
 
-// version "-" trace-id "-" parent-id "-" trace-flags
+// The format is: version "-" trace-id "-" parent-id "-" trace-flags.
 constexpr size_t kTraceIdAt = 3;
 constexpr size_t kParentIdAt = 36;
 constexpr size_t kFlagsAt = 53;
 constexpr size_t kLength = 55;
 constexpr char kSampledBit = 1;
 
-// Lowercase only, as the format wants it.
+// Only lowercase digits count, as in the specification.
 bool IsHex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -38,7 +38,7 @@ std::optional<TraceParent> ParseTraceparent(std::string_view text) {
   if (text.size() < kLength) return std::nullopt;
   const std::string_view version = text.substr(0, 2);
   if (!IsHex(version) || version == "ff") return std::nullopt;
-  // Later versions may say more, behind another dash.
+  // Later versions may have more fields, after another dash.
   if (text.size() > kLength && (version == "00" || text[kLength] != '-')) return std::nullopt;
   for (const size_t dash : {kTraceIdAt - 1, kParentIdAt - 1, kFlagsAt - 1}) {
     if (text[dash] != '-') return std::nullopt;

@@ -8,31 +8,32 @@
 
 namespace quire {
 
-// W3C Trace Context, https://www.w3.org/TR/trace-context-1/: who a request belongs to in the traces of a larger system.
+// W3C Trace Context (https://www.w3.org/TR/trace-context-1/), which connects a request with the traces of a larger
+// system.
 
-// What a caller's `traceparent` says, in hexadecimal as it stands there.
+// The fields of a caller's `traceparent`. The ids are hexadecimal digits, as in the header.
 struct TraceParent {
   std::string trace_id;   // 32 digits, not all 0.
-  std::string parent_id;  // 16 digits, not all 0: the caller's span.
+  std::string parent_id;  // The caller's span: 16 digits, not all 0.
   bool is_sampled = false;
 };
 
-// Section 3.2. Nothing when it is malformed, and then the request starts a trace of its own. Of a version that is not
-// known yet the part is read that version 00 has.
+// Parses the header as section 3.2 says. Returns nothing when it is malformed; the request then starts a trace of its
+// own. If the version is unknown, only the fields of version 00 are read.
 std::optional<TraceParent> ParseTraceparent(std::string_view text);
 
-// The span of ours that serves a request.
+// The span in which we serve a request.
 struct TraceSpan {
   std::string trace_id;   // The caller's, or a new one.
   std::string span_id;    // 16 digits, not all 0.
-  std::string parent_id;  // The caller's span; "" in a new trace.
+  std::string parent_id;  // The caller's span, or "" in a new trace.
   bool is_sampled = false;
 };
 
-// `random` are three numbers drawn for it.
+// Makes the span for a request. `random` are three random numbers.
 TraceSpan StartSpan(const std::optional<TraceParent>& parent, const uint64_t (&random)[3]);
 
-// "00-<trace id>-<span id>-01".
+// Returns the header for this span: "00-<trace id>-<span id>-01".
 std::string Traceparent(const TraceSpan& span);
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// How the bytes at the start of a text form a character.
+// The result of reading the character at the start of a text.
 struct Sequence {
   size_t num_bytes;  // of the character; of its longest valid prefix (at least 1) when not complete
   bool is_complete;
@@ -29,7 +29,7 @@ Sequence ReadSequence(std::string_view text) {
   return {length, true, false};
 }
 
-// The offset of the first ill-formed sequence; text.size() when there is none.
+// Returns the offset of the first ill-formed sequence, or text.size() when there is none.
 size_t FindInvalid(std::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {

@@ -8,17 +8,17 @@
 
 #include "absl/status/status.h"
 
-// Small UTF-8 helpers. Text is checked once, where it enters; everything behind that works on valid UTF-8.
+// Small UTF-8 helpers. Text is checked once, where it enters the program. All later code may assume valid UTF-8.
 
 namespace quire {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
 bool IsValidUtf8(std::string_view text);
-// What is wrong with a text that is not valid, with the byte offset of the first ill-formed sequence (surrogates and
-// overlong forms are ill-formed): "is not valid UTF-8: byte 2 of 4 is 0xff". Nothing when it is valid.
+// Describes the first ill-formed sequence of a text with its byte offset, as in "is not valid UTF-8: byte 2 of 4 is
+// 0xff". Surrogates and overlong forms are ill-formed. Returns nothing when the text is valid.
 std::optional<std::string> Utf8Error(std::string_view text);
-// OK, or InvalidArgument: `what`, a space, and the error.
+// Returns INVALID_ARGUMENT when the text is not valid UTF-8. The message is `what`, a space, and the error.
 absl::Status CheckUtf8(std::string_view text, std::string_view what);
 
 // The length in bytes of the character that starts with `lead`. REQUIRES: the lead byte of valid UTF-8.
@@ -27,28 +27,30 @@ inline size_t Utf8Length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Decodes the character at `*pos` and moves `*pos` behind it. REQUIRES: valid UTF-8, *pos at the start of a character.
+// Decodes the character at `*pos` and moves `*pos` to the next one. REQUIRES: the text is valid UTF-8 and a character
+// starts at `*pos`.
 char32_t DecodeUtf8(std::string_view text, size_t* pos);
 
 void AppendUtf8(char32_t code_point, std::string* out);
 
-// Turns a stream of bytes into valid UTF-8 text: keeps an incomplete character until its last byte arrives and replaces
-// what can no longer become valid by U+FFFD. A value: copying it forks the stream.
+// Turns a stream of bytes into valid UTF-8 text. It holds an incomplete character until its last byte arrives, and
+// replaces bytes that cannot become a valid character by U+FFFD. A value type: a copy is a fork of the stream.
 class Utf8Assembler {
  public:
   enum class OnInvalid {
-    kReplaceSubpart,  // one U+FFFD for the longest prefix of a character (Unicode 3.9, "maximal subparts")
-    kReplaceByte,     // one U+FFFD for each byte (SentencePiece)
+    kReplaceSubpart,  // Writes one U+FFFD for the longest prefix of a character (Unicode 3.9, "maximal subparts").
+    kReplaceByte,     // Writes one U+FFFD for each byte, as SentencePiece does.
   };
   explicit Utf8Assembler(OnInvalid on_invalid) : on_invalid_(on_invalid) {}
 
   void Append(std::string_view bytes, std::string* out);
-  // Ends the stream: a held incomplete character becomes U+FFFD. The assembler is as new afterwards.
+  // Ends the stream. An incomplete character that is held becomes U+FFFD. Afterwards the assembler can be used for a
+  // new stream.
   void Finish(std::string* out);
 
  private:
   OnInvalid on_invalid_;
-  std::string held_;  // a proper prefix of a valid character, at most 3 bytes between calls
+  std::string held_;  // A proper prefix of a valid character: at most 3 bytes between calls.
 };
 
 }  // namespace quire

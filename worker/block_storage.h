@@ -10,14 +10,15 @@
 
 namespace quire {
 
-// The physical pool: K and V of all blocks, one array per layer, in the backend's memory; and the host tier, blocks of
-// the same shape in the host's memory, to which blocks of the pool can be swapped. Knows nothing of who uses a block;
-// that is the manager's. Owned by the executor thread.
+// The memory for KV blocks. The pool has K and V of all blocks in the backend's memory, in one array per layer. The
+// host tier has blocks of the same shape in host memory, to which blocks of the pool can be swapped. Only the manager
+// knows which sequence uses a block. Owned by the executor thread.
 class BlockStorage {
  public:
-  // Takes the memory, zeroed, or nothing. The host commits a page when it is first written: a pool larger than the
-  // memory fails late, in the middle of serving. With `prefault` every page of the pool is written now. Without host
-  // blocks there is no host tier. `backend` must outlive the storage.
+  // Allocates zeroed memory for all blocks, or returns an error. An operating system commits a page only when it is
+  // first written, so a pool that is larger than the memory would fail later, while the worker serves. If `prefault` is
+  // true, every page of the pool is written now. If num_host_blocks is 0, there is no host tier. `backend` must outlive
+  // the storage.
   static absl::StatusOr<std::unique_ptr<BlockStorage>> Create(Backend* backend, const KvLayout& layout,
                                                               uint32_t num_blocks, uint32_t num_host_blocks,
                                                               bool prefault);
@@ -26,12 +27,12 @@ class BlockStorage {
   BlockStorage(const BlockStorage&) = delete;
   BlockStorage& operator=(const BlockStorage&) = delete;
 
-  // Copies whole blocks, all layers. REQUIRES: ids below num_blocks, no block both source and destination, all
-  // destinations different.
+  // Copies whole blocks in all layers. REQUIRES: all ids are below num_blocks, no block is both source and destination,
+  // and all destinations are different.
   void Copy(const uint32_t* sources, const uint32_t* destinations, int num_copies);
 
-  // Copies whole blocks, all layers, from the pool to the host tier and back. REQUIRES: ids below num_blocks and
-  // num_host_blocks, all destinations different.
+  // Copies whole blocks in all layers from the pool to the host tier, and back. REQUIRES: all ids are below num_blocks
+  // and num_host_blocks, and all destinations are different.
   void SwapOut(const uint32_t* blocks, const uint32_t* host_blocks, int num_swaps);
   void SwapIn(const uint32_t* host_blocks, const uint32_t* blocks, int num_swaps);
 
@@ -46,7 +47,7 @@ class BlockStorage {
   BlockStorage(Backend* backend, const KvLayout& layout, uint32_t num_blocks, uint32_t num_host_blocks);
 
   void Swap(SwapDirection direction, const uint32_t* blocks, const uint32_t* host_blocks, int num_swaps);
-  // Writes zeros over a layer's pool, a piece at a time.
+  // Writes zeros to the pool of one layer, piece by piece.
   void Prefault(void* pool);
 
   Backend* const backend_;

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// What Describe answers for a loaded model.
+// Makes the answer of Describe for a loaded model.
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 
-// What the rows hold now.
+// Reports the state of the rows.
 v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
   v1::RowTables tables;
   for (const BatchSlice& slice : slices) {
@@ -100,7 +100,7 @@ absl::Status Executor::Finish(v1::StepResult* result) {
   result->set_step(step.step);
   if (step.tables != nullptr) *result->mutable_tables() = std::move(*step.tables);
   if (step.has_slices) QUIRE_RETURN_IF_ERROR(sampler_->Finish(result));
-  // A step that waited for the one before it has taken no time until then.
+  // The time in which a step waited for the step before it does not count.
   const int64_t now_us = SteadyClock().NowMicros();
   result->set_duration_us(static_cast<uint32_t>(now_us - std::max(step.start_us, last_finish_us_)));
   last_finish_us_ = now_us;

@@ -19,43 +19,44 @@
 
 namespace quire {
 
-// Rows of logits that are computed at a time: as many as fit 64 MiB (128 with a vocabulary of 128 Ki tokens), but no
-// more than a step can need.
+// Returns how many rows of logits to compute at a time: as many as fit into 64 MiB (128 rows with a vocabulary of 128
+// Ki tokens), but not more than a step can need.
 int LogitRowsFor(const WorkerLimits& limits);
 
-// Runs plans, one after the other: rows, swaps, copies, forward, sample. Holds the rows of one session. Knows no
-// network: benchmarks and tests call it directly. Used by one thread at a time.
+// Runs plans one after the other. For each plan it changes rows, swaps and copies blocks, runs the model and samples.
+// It holds the rows of one session. It knows no network; benchmarks and tests call it directly. Used by one thread at a
+// time.
 //
-// On a backend that is asynchronous a second plan may begin before the first is finished, so that the device never
-// waits for the host. Tokens that the first is still drawing go from step to step on the device.
+// On an asynchronous backend a second plan may begin before the first is finished, so that the device does not wait for
+// the host. The second plan can use tokens that the first is still drawing, because they stay on the device.
 class Executor {
  public:
-  // Takes the scratch memory of the largest step. Everything pointed to must outlive the executor; `storage` has the
-  // model's shape and as many blocks as the limits say. A step may score more than `max_logit_rows` tokens, but that
-  // many at a time: they bound the logits' memory, and nothing else depends on them.
+  // Allocates the scratch memory of the largest step. All pointers must stay valid while the executor exists. `storage`
+  // has the model's shape and the number of blocks in `limits`. The executor computes at most `max_logit_rows` rows of
+  // logits at a time, which limits their memory. A step may still score more tokens than that.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Backend* backend, const Model* model, BlockStorage* storage,
                                                           const WorkerLimits& limits, int max_logit_rows);
 
-  // Forgets all rows, and plans that are not finished. The next plan is step 1. Blocks keep their contents.
+  // Forgets all rows and all plans that are not finished. The next plan is step 1. Blocks keep their contents.
   void Reset();
 
-  // Whether the plan may begin now; after every Finish of those before it may. Not while the device draws tokens that
-  // the host has to know for it, as for penalties.
+  // Whether the plan may begin now. It may not while two plans are begun, or while the device draws tokens whose values
+  // the host needs for this plan, for example for penalties. When all earlier plans are finished, every plan may begin.
   bool CanBegin(const v1::StepPlan& plan) const;
-  // Queues the plan. INVALID_ARGUMENT when it breaks the contract, RESOURCE_EXHAUSTED without memory for the answers.
-  // After an error only Reset may follow. REQUIRES: CanBegin.
+  // Queues the plan. Returns INVALID_ARGUMENT when it violates the contract, and RESOURCE_EXHAUSTED when there is no
+  // memory for the answers. After an error only Reset may follow. REQUIRES: CanBegin.
   absl::Status Begin(const v1::StepPlan& plan);
-  // Of plans that were begun and not finished.
+  // The number of plans that are begun and not finished.
   int num_begun() const { return static_cast<int>(begun_.size()); }
-  // Whether Finish would not wait. REQUIRES: num_begun() > 0.
+  // Whether Finish would return without waiting. REQUIRES: num_begun() > 0.
   bool IsDone() const { return backend_->IsDone(begun_.front().mark); }
-  // Waits for the oldest plan that was begun, and fills `result`, which must be empty. INTERNAL for logits that are not
-  // numbers; then only Reset may follow. REQUIRES: num_begun() > 0.
+  // Waits for the oldest plan that was begun, and fills `result`, which must be empty. Returns INTERNAL when logits are
+  // not finite; then only Reset may follow. REQUIRES: num_begun() > 0.
   absl::Status Finish(v1::StepResult* result);
   // Begins a plan and finishes it. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
 
-  // The calling thread is the one that will run plans (Backend::BindThreads).
+  // Tells the backend that the calling thread will run the plans (Backend::BindThreads).
   void BindThreads() { backend_->BindThreads(); }
 
   const WorkerLimits& limits() const { return limits_; }
@@ -63,9 +64,10 @@ class Executor {
  private:
   Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits);
 
-  // Starts, forks and appends. INVALID_ARGUMENT when a row is not what its fork or append needs.
+  // Applies the plan's starts, forks and appends. Returns INVALID_ARGUMENT when a fork or an append does not match its
+  // row.
   absl::Status ChangeRows(const v1::StepPlan& plan);
-  // Swaps and copies.
+  // Queues the plan's swaps and copies of blocks.
   void MoveBlocks(const v1::StepPlan& plan);
 
   struct BegunStep {
@@ -73,7 +75,7 @@ class Executor {
     int64_t start_us;
     uint64_t mark;
     bool has_slices;
-    std::unique_ptr<v1::RowTables> tables;  // If the plan wants them.
+    std::unique_ptr<v1::RowTables> tables;  // Null unless the plan wants them.
   };
 
   Backend* const backend_;
@@ -84,10 +86,10 @@ class Executor {
   StepBatch batch_;
   PlanCheck check_;
 
-  // State of the session.
+  // The state of the session.
   std::vector<SequenceRow> rows_;  // [max_sequences]
   uint64_t last_step_ = 0;
-  std::vector<BegunStep> begun_;  // Not finished, the oldest first.
+  std::vector<BegunStep> begun_;  // The plans that are not finished, the oldest first.
   int64_t last_finish_us_ = 0;
 };
 

@@ -23,7 +23,8 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The number after the line's first word `key`, in files such as memory.stat ("inactive_file 4096").
+// Returns the number after the word `key` at the beginning of a line, in files such as memory.stat ("inactive_file
+// 4096").
 std::optional<int64_t> FindNumber(const std::string& text, absl::string_view key) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -33,7 +34,7 @@ std::optional<int64_t> FindNumber(const std::string& text, absl::string_view key
   return std::nullopt;
 }
 
-// A file with one number; "max" and nonsense give nothing.
+// Reads a file with one number. Returns nothing for "max" and for anything else that is not a number.
 std::optional<int64_t> ReadNumber(const std::string& path) {
   int64_t value;
   if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(ReadFile(path)), &value)) return std::nullopt;
@@ -45,7 +46,7 @@ int64_t MemInfoAvailable(const std::string& root) {
   return kib ? *kib * 1024 : kUnlimited;
 }
 
-// One cgroup directory: limit - (usage - droppable page cache).
+// Returns limit - (usage - page cache that can be dropped) of one cgroup directory.
 int64_t LeftInGroup(const std::string& directory, absl::string_view limit_file, absl::string_view usage_file,
                     absl::string_view cache_key) {
   const std::optional<int64_t> limit = ReadNumber(absl::StrCat(directory, "/", limit_file));
@@ -68,8 +69,9 @@ int64_t LeftInVersion(const std::string& mount, std::string path, bool is_versio
   }
 }
 
-// Lines of /proc/self/cgroup: "0::/a/b" (version 2), "5:memory:/a/b" (version 1). In a container the path may not exist
-// below the mount; its root is then the container's own group and is visited anyway.
+// Reads the lines of /proc/self/cgroup, such as "0::/a/b" (version 2) and "5:memory:/a/b" (version 1). In a container
+// the path may not exist below the mount. The root of the mount is the container's own group then, and it is always
+// visited.
 int64_t LeftInGroups(const std::string& root) {
   const std::string mount = absl::StrCat(root, "/sys/fs/cgroup");
   int64_t left = kUnlimited;

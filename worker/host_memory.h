@@ -6,9 +6,10 @@
 
 namespace quire {
 
-// Bytes that this process may still take without being killed: what /proc/meminfo calls available, or what is left
-// below the limit of its memory cgroup (version 1 or 2, the tightest one on the path to the root), whichever is less.
-// Page cache that the kernel can drop counts as available. 0 when nothing can be read. `root` stands for "/" in tests.
+// Returns the number of bytes that this process may still allocate without being killed. It is the smaller of two
+// numbers: the available memory in /proc/meminfo, and the distance to the limit of its memory cgroup (version 1 or 2,
+// the lowest limit on the path to the root). Page cache that the kernel can drop counts as available. Returns 0 when
+// nothing can be read. Tests set `root` to a directory that takes the place of "/".
 int64_t AvailableHostMemory(const std::string& root = "");
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// quire-worker: owns a model's weights and KV blocks, and runs the manager's plans.
+// quire-worker owns the weights of a model and its KV blocks, and runs the plans of the manager.
 
 #include "base/configuration.h"
 #include "serving/service_main.h"

@@ -7,11 +7,11 @@
 
 namespace quire {
 
-// A set of small numbers (blocks, rows), each with an owner, emptied in constant time but for once in 65535 times.
-// Owned by one thread.
+// A set of small numbers, such as blocks or rows, where each member has an owner. Clear takes constant time, except for
+// every 65535th call. Used by one thread.
 class MarkSet {
  public:
-  // For numbers below `size`.
+  // Makes an empty set for numbers below `size`.
   explicit MarkSet(uint32_t size) : marks_(size) {}
 
   void Clear() {
@@ -19,7 +19,7 @@ class MarkSet {
     std::fill(marks_.begin(), marks_.end(), Entry{});
     generation_ = 1;
   }
-  // False, and nothing changes, when `id` is marked already.
+  // Adds `id`. Returns false, and changes nothing, when it is already marked.
   bool Mark(uint32_t id, uint32_t owner = 0) {
     if (IsMarked(id)) return false;
     marks_[id] = {generation_, owner};
@@ -31,7 +31,7 @@ class MarkSet {
 
  private:
   struct Entry {
-    uint16_t generation = 0;  // In which it was marked; 0: never.
+    uint16_t generation = 0;  // The generation in which it was marked, or 0.
     uint32_t owner = 0;
   };
 

@@ -12,8 +12,8 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// One family with one value; more are added with Add. HELP texts are one line of ASCII without backslashes, because
-// prometheus-cpp does not escape them.
+// Makes an empty family. HELP texts are one line of ASCII without backslashes, because prometheus-cpp does not escape
+// them.
 MetricFamily Family(const char* name, const char* help, MetricType type) {
   MetricFamily family;
   family.name = name;
@@ -38,7 +38,7 @@ MetricFamily Gauge(const char* name, const char* help, double value, Labels labe
   return family;
 }
 
-// The same counter for another label value.
+// Adds a value with other labels to a counter.
 MetricFamily And(MetricFamily family, double value, Labels labels) {
   family.metric.emplace_back();
   family.metric.back().label = std::move(labels);

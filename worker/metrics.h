@@ -12,20 +12,20 @@
 
 namespace quire {
 
-// Constants of the worker that its metrics show.
+// The constants of a worker that appear in its metrics.
 struct MetricsInfo {
   std::string version;
   std::string model_name;
   std::string device;
   uint32_t num_blocks;
   uint32_t num_host_blocks;
-  uint64_t block_bytes;  // All layers.
+  uint64_t block_bytes;  // Summed over all layers.
   int block_size;
   int max_sequences;
 };
 
-// Every metric of the worker, and the only place that knows their names. A scrape shows one moment: all values come
-// from one snapshot. Thread-safe; `stats` must outlive it.
+// All metrics of the worker, and the only place that knows their names. All values of a scrape come from one snapshot,
+// so they belong to the same moment. Thread-safe. `stats` must outlive it.
 class WorkerMetrics : public prometheus::Collectable {
  public:
   WorkerMetrics(const WorkerStats* stats, MetricsInfo info);

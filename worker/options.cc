@@ -16,59 +16,68 @@
 
 ABSL_FLAG(
     std::string, model, "",
-    "Required. A Hugging Face model directory: config.json, *.safetensors, and tokenizer.json or tokenizer.model.");
+    "Required. A Hugging Face model directory with config.json, *.safetensors, and tokenizer.json or tokenizer.model.");
 ABSL_FLAG(std::string, model_name, "",
-          "Name under which clients see the model. Without one: the last part of the directory.");
+          "Name under which clients see the model. The default is the last part of the directory's path.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
-    "Where the manager connects with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 "
-    "as the host listens on all networks of the machine, which needs TLS.");
+    "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
+    "prints it. With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
+ABSL_FLAG(std::string, health_listen, "",
+          "Additional address for health checks (grpc.health.v1): host:port. It has no TLS and no authentication, and "
+          "tells only whether the process is alive and ready. If empty, health checks are answered only at --listen.");
+ABSL_FLAG(std::string, manager_names, "quire-manager",
+          "DNS names or URIs, separated by commas; with --tls-ca the manager's certificate must contain one of them. "
+          "* accepts every name.");
 ABSL_FLAG(
-    std::string, health_listen, "",
-    "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. It tells "
-    "whether the program lives and is ready, and nothing else. Empty: --listen alone tells.");
-ABSL_FLAG(
-    std::string, manager_names, "quire-manager",
-    "With --tls-ca: DNS names or URIs, separated by commas, one of which the manager's certificate must have. *: any.");
-ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9461",
-          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
-ABSL_FLAG(std::string, kv_bytes, "", "Size of the pool in bytes, such as 1073741824, 512MiB or 1.5GiB.");
-ABSL_FLAG(int64_t, num_blocks, 0, "Size of the pool in blocks, up to 16777216; 0: not given.");
+    std::string, metrics_listen, "127.0.0.1:9461",
+    "Address at which Prometheus scrapes /metrics: host:port. With port 0 the worker takes a free port and prints "
+    "it. If empty, it serves no metrics.");
+ABSL_FLAG(std::string, kv_bytes, "", "Size of the KV pool in bytes, such as 1073741824, 512MiB or 1.5GiB.");
+ABSL_FLAG(int64_t, num_blocks, 0, "Size of the KV pool in blocks, up to 16777216. 0 means not set.");
 ABSL_FLAG(double, memory_fraction, 0,
-          "Size of the pool as a share, above 0 and at most 1, of the memory that is available once the weights are "
-          "loaded (in a container: of what its limit leaves); 0: not given.");
+          "Size of the KV pool as a fraction, above 0 and at most 1, of the memory that is available after the weights "
+          "are loaded. In a container, available memory is what its limit leaves. 0 means not set.");
 ABSL_FLAG(std::string, swap_bytes, "0",
-          "Size of the host tier in bytes, such as 4GiB: memory next to the pool to which the manager moves blocks of "
-          "requests that have to wait; 0: none, they are computed again.");
+          "Size of the host tier in bytes, such as 4GiB. The manager moves blocks of waiting requests there. With 0 "
+          "there is no host tier, and these blocks are computed again.");
 ABSL_FLAG(int32_t, block_size, 16,
-          "Tokens per block: 1, 2, 4, 8 or a multiple of 16 up to 65536. Small blocks waste less at the end of each "
-          "sequence, large ones cost less to look up.");
-ABSL_FLAG(std::string, kv_type, "auto",
-          "Precision of K and V: auto (that of the weights), float32, bfloat16 or float16. Two bytes per number hold "
-          "twice the tokens.");
+          "Tokens per block: 1, 2, 4, 8 or a multiple of 16 up to 65536. Small blocks waste less memory at the end of "
+          "each sequence; large blocks take less time to look up.");
+ABSL_FLAG(
+    std::string, kv_type, "auto",
+    "Precision of K and V: auto (the precision of the weights), float32, bfloat16 or float16. A 16-bit type holds "
+    "twice as many tokens as float32 in the same memory.");
 ABSL_FLAG(bool, prefault, false,
-          "Write to all memory of the pool at the start, so that memory that is missing shows at once. Otherwise the "
-          "system commits it when blocks are first used.");
-ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time, 1 to 65536; further ones wait.");
-ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
-          "Tokens that one step computes at most, 1 to 1048576, all sequences together. Sets the scratch memory.");
-ABSL_FLAG(int32_t, threads, 0, "Threads that compute, up to 1024; 0: one per core.");
+          "Write to all memory of the KV pool at the start, so that missing memory is noticed at once. Otherwise the "
+          "operating system commits memory when blocks are first used.");
+ABSL_FLAG(int32_t, max_sequences, 256,
+          "Largest number of sequences that run at the same time, 1 to 65536. Further sequences wait.");
+ABSL_FLAG(
+    int32_t, max_tokens_per_step, 2048,
+    "Largest number of tokens in one step, 1 to 1048576, summed over all sequences. The scratch memory grows with "
+    "it.");
+ABSL_FLAG(int32_t, threads, 0, "Number of threads that compute, up to 1024. 0 means one per core.");
 ABSL_FLAG(bool, bind_threads, true,
-          "Bind each thread that computes to a core of its own, when there are as many threads as cores. Off is better "
+          "Bind each thread that computes to a core of its own, if there are as many threads as cores. Turn it off "
           "where other programs keep single cores busy.");
-ABSL_FLAG(std::string, cpu_kernels, "auto",
-          "Instruction set of the kernels: auto (the best that the machine has), generic, avx2, avx512, avx512_bf16 or "
-          "amx. Workers with equal kernels, weights and K/V precision compute equal bits, avx2 and avx512 the same. "
-          "Where machines differ, name one set that all have.");
-ABSL_FLAG(std::string, device, "cpu", "What computes: cpu, cuda (the first GPU) or cuda:N.");
-ABSL_FLAG(bool, exact_gpu, false,
-          "On a GPU, a token's logits do not depend on what else is in the step, bit for bit, as they never do on the "
-          "CPU; prompts are slower. Otherwise near ties may fall differently from run to run.");
-ABSL_FLAG(std::string, gpu_tuning_cache, "",
-          "File that keeps the fastest way to multiply each shape on this GPU, so that later starts need not look for "
-          "it; empty: none.");
+ABSL_FLAG(
+    std::string, cpu_kernels, "auto",
+    "Instruction set of the CPU kernels: auto (the best one of the machine), generic, avx2, avx512, avx512_bf16 or "
+    "amx. "
+    "Workers compute equal bits if they have the same kernels, weights and precision of K and V; avx2 and avx512 also "
+    "agree with each other. If your machines differ, choose a set that all of them have.");
+ABSL_FLAG(std::string, device, "cpu", "Device that computes: cpu, cuda (the first GPU) or cuda:N.");
+ABSL_FLAG(
+    bool, exact_gpu, false,
+    "On a GPU, make the logits of a token independent of the other tokens in the step, bit for bit, as they "
+    "always are on a CPU. Prompts take longer. Without it, near ties may be decided differently from run to run.");
+ABSL_FLAG(
+    std::string, gpu_tuning_cache, "",
+    "File that stores the fastest matrix multiplication for each shape on this GPU, so that later starts need not "
+    "search again. If empty, nothing is stored.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "How long the manager's requests may go on after SIGTERM or Ctrl-C; no new ones come.");
+          "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
 namespace quire {
 namespace {
@@ -133,7 +142,7 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                          absl::StrJoin(supported, ", ", append_name));
 }
 
-// "cpu": none.
+// Returns the number of the GPU, or nothing for "cpu".
 absl::StatusOr<std::optional<int>> ReadGpu() {
   constexpr int kMaxGpus = 1024;
   const std::string device = absl::GetFlag(FLAGS_device);
@@ -156,7 +165,7 @@ std::string LastPart(absl::string_view path) {
 absl::StatusOr<WorkerOptions> ReadOptions() {
   WorkerOptions options;
   options.model = absl::GetFlag(FLAGS_model);
-  if (options.model.empty()) return InvalidArgument("--model is missing: the directory of a model");
+  if (options.model.empty()) return InvalidArgument("--model is missing; it is the directory of a model");
   options.model_name = absl::GetFlag(FLAGS_model_name);
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
@@ -200,9 +209,9 @@ const ProgramFlags& WorkerFlags() {
       {{"Model:", {"model", "model_name"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen"}},
        TransportFlagGroup(),
-       {"Who may call:", {"manager_names"}},
-       {"Size of the KV pool: one of these, or none for half of the memory that is left (GPU: 0.9), but\n"
-        "no more than --max-sequences sequences of the model's full context can fill:",
+       {"Authorization:", {"manager_names"}},
+       {"Size of the KV pool. Set at most one of these. The default is half of the free memory (90 % on a\n"
+        "GPU), or less if --max-sequences sequences of the model's full context cannot fill it:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},

@@ -18,37 +18,37 @@
 
 namespace quire {
 
-// The command line of quire-worker, checked.
+// The options of quire-worker, read from its command line and checked.
 struct WorkerOptions {
-  std::string model;       // Directory.
-  std::string model_name;  // The directory's last part when not given.
+  std::string model;       // The model directory.
+  std::string model_name;  // By default the last part of the directory's path.
   std::string listen;
   Transport transport;
-  std::vector<std::string> manager_names;  // In the certificate of the manager, if it shows one.
-  std::string health_listen;               // Empty: health is on `listen` alone.
-  std::string metrics_listen;              // Empty: no metrics.
+  std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
+  std::string health_listen;               // If empty, health checks are answered only at `listen`.
+  std::string metrics_listen;              // If empty, no metrics are served.
   int block_size;
   PoolRequest pool;
-  int64_t swap_bytes = 0;  // Of the host tier; 0: none.
+  int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
   bool prefault;
-  std::optional<DataType> kv_type;  // None: as the weights.
-  std::optional<int> gpu;           // Which one, as CUDA counts them; none: the CPU.
-  bool exact_gpu = false;           // A row's result does not depend on the rows beside it.
-  std::string gpu_tuning_cache;     // File; empty: none.
+  std::optional<DataType> kv_type;  // Without a value, the type of the weights.
+  std::optional<int> gpu;           // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
+  bool exact_gpu = false;           // Whether a row's result must be independent of the other rows of the step.
+  std::string gpu_tuning_cache;     // The path of a file, or empty.
   int max_sequences;
   int max_tokens_per_step;
-  int threads;                          // 0: one per core.
-  bool bind_threads;                    // To a core each, if there are as many.
-  std::optional<cpu::Isa> cpu_kernels;  // One that the machine has; none: the best.
-  absl::Duration drain_timeout;         // Of the session, after the first signal to stop.
+  int threads;                          // 0 means one per core.
+  bool bind_threads;                    // Whether to bind each thread to a core, if there are as many.
+  std::optional<cpu::Isa> cpu_kernels;  // The machine supports it. Without a value, the best one is used.
+  absl::Duration drain_timeout;         // How long the session may continue after the first signal to stop.
   LogOptions log;
 };
 
-// Its flags. The names belong to the process.
+// The flags of quire-worker.
 const ProgramFlags& WorkerFlags();
 
-// `arguments` without the program's name, `environment` as "NAME=value". INVALID_ARGUMENT, in one line that names flag,
-// value and limit, and where the value is from.
+// Reads the command line. `arguments` does not include the program's name; `environment` consists of "NAME=value".
+// Returns INVALID_ARGUMENT with one line that names the flag, its value, the limit and where the value comes from.
 absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
                                                                   absl::Span<const char* const> environment = {});
 

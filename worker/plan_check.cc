@@ -21,12 +21,12 @@ absl::Status CheckBelow(const char* field, const Column& ids, uint32_t limit) {
   return absl::OkStatus();
 }
 
-// Marks the ids, each of which must be there once.
+// Marks the ids. Each may occur only once.
 absl::Status MarkDestinations(const char* field, const Column& ids, MarkSet* marks) {
   marks->Clear();
   for (int i = 0; i < ids.size(); ++i) {
     if (!marks->Mark(ids[i]))
-      return InvalidArgument(field, "[", i, "] is ", ids[i], ", which is a destination already");
+      return InvalidArgument(field, "[", i, "] is ", ids[i], ", which is already a destination");
   }
   return absl::OkStatus();
 }
@@ -52,7 +52,7 @@ absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) 
   return CheckSlices(plan);
 }
 
-// What is swapped in may have been swapped out in the same plan: the order of the two is part of the contract.
+// A block that is swapped in may have been swapped out in the same plan, because the contract fixes their order.
 absl::Status PlanCheck::CheckSwaps(const v1::StepPlan& plan) {
   const int num_outs = plan.swap_out_blocks_size();
   const int num_ins = plan.swap_in_blocks_size();
@@ -79,7 +79,7 @@ absl::Status PlanCheck::CheckCopies(const v1::StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(MarkDestinations("copy_destinations", plan.copy_destinations(), &blocks_));
   for (int i = 0; i < plan.copy_sources_size(); ++i) {
     if (blocks_.IsMarked(plan.copy_sources(i))) {
-      return InvalidArgument("copy_sources[", i, "] is ", plan.copy_sources(i), ", which is a destination as well");
+      return InvalidArgument("copy_sources[", i, "] is ", plan.copy_sources(i), ", which is also a destination");
     }
   }
   return absl::OkStatus();
@@ -192,7 +192,8 @@ absl::Status PlanCheck::CheckEmptySlice(const v1::StepPlan& plan, int index) con
   if (!forked_rows_.IsMarked(row)) return bad("it must be at least 1: no fork of the plan takes row ", row);
   if (plan.slice_samples()[index] == 0) return bad("such a slice samples, slice_samples[", index, "] is 0");
   const uint32_t parent = plan.fork_parents(static_cast<int>(forked_rows_.Owner(row)));
-  // A parent that is taken over later in the plan is another sequence by the time of its slice.
+  // When a later start or fork of the plan takes the parent's row, that row has another sequence by the time of its
+  // slice.
   if (forked_rows_.IsMarked(parent)) return bad("its parent, row ", parent, ", is taken by a fork of the plan");
   for (uint32_t either : {row, parent}) {
     if (appended_rows_.IsMarked(either)) return bad("an append of the plan changes row ", either);

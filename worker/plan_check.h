@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// Checks what can be checked of a plan without the rows: columns of equal length, sums, ids below their limits, nothing
-// twice that may be there once. What depends on the rows is checked by StepBatch.
+// Checks everything in a plan that does not depend on the rows: that columns have equal lengths, that sums agree, that
+// ids are below their limits, and that no id occurs twice where it may occur only once. StepBatch checks the rest.
 class PlanCheck {
  public:
   explicit PlanCheck(const WorkerLimits& limits);
 
-  // INVALID_ARGUMENT names the field, its value and the limit.
+  // Returns INVALID_ARGUMENT with the field, its value and the limit when the plan is wrong.
   absl::Status Check(const v1::StepPlan& plan, uint64_t expected_step);
 
  private:
@@ -27,11 +27,11 @@ class PlanCheck {
   absl::Status CheckAppends(const v1::StepPlan& plan);
   absl::Status CheckSlices(const v1::StepPlan& plan);
   absl::Status CheckSliceSums(const v1::StepPlan& plan) const;
-  // A slice of no tokens draws from the end of its parent's slice.
+  // Checks a slice without tokens, which samples from the logits at the end of its parent's slice.
   absl::Status CheckEmptySlice(const v1::StepPlan& plan, int index) const;
 
   const WorkerLimits limits_;
-  // Of the plan that is being checked.
+  // These sets belong to the plan that is being checked.
   MarkSet started_rows_;
   MarkSet forked_rows_;  // The owner is the fork's index.
   MarkSet sliced_rows_;  // The owner is the slice's index.

@@ -18,21 +18,21 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}};
 
-// Blocks that the rows can fill when every sequence is as long as can be.
+// Returns the number of blocks that the rows can fill when every sequence has the model's full context.
 int64_t UsefulBlocks(const WorkerLimits& limits) {
   return int64_t{limits.max_sequences} * limits.BlocksFor(limits.max_context_tokens);
 }
 
-// "2048 bytes (2.0 KiB)".
+// Formats a size as in "2048 bytes (2.0 KiB)".
 std::string Exact(int64_t bytes) {
   return bytes < 1024 ? FormatBytes(bytes) : absl::StrCat(bytes, " bytes (", FormatBytes(bytes), ")");
 }
 
-// What a request comes to, before any limit.
+// The size that a request asks for, before any limit is applied.
 struct Wish {
   int64_t blocks;
-  std::string text;  // For messages.
-  bool is_exact;     // More than a manager accepts is an error; otherwise it is cut.
+  std::string text;  // The request in error messages.
+  bool is_exact;     // Whether more than kMaxWorkerBlocks is an error. Otherwise it is cut.
 };
 
 Wish WishOf(const PoolRequest& request, int64_t block_bytes, const WorkerLimits& limits, int64_t available_bytes) {
@@ -47,22 +47,22 @@ Wish WishOf(const PoolRequest& request, int64_t block_bytes, const WorkerLimits&
           absl::StrCat(request.default_fraction, " of the available memory is ", Exact(bytes)), false};
 }
 
-// The wish's blocks, or which limit is in the way.
+// Returns the number of blocks, or an error with the limit that the request exceeds.
 absl::StatusOr<uint32_t> Grant(const Wish& wish, const KvLayout& layout, int64_t available_bytes) {
   const int64_t block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
   if (wish.blocks < 1) {
-    return absl::ResourceExhaustedError(absl::StrCat(wish.text, ", the least is ", Exact(block_bytes),
+    return absl::ResourceExhaustedError(absl::StrCat(wish.text, ", the minimum is ", Exact(block_bytes),
                                                      ": one block of ", layout.block_size, " tokens"));
   }
   if (wish.is_exact && wish.blocks > kMaxWorkerBlocks) {
-    return absl::InvalidArgumentError(absl::StrCat(wish.text, ", the most is ", Exact(kMaxWorkerBlocks * block_bytes),
-                                                   ": ", kMaxWorkerBlocks, " blocks of ", layout.block_size,
-                                                   " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat(wish.text, ", the maximum is ",
+                                                   Exact(kMaxWorkerBlocks * block_bytes), ": ", kMaxWorkerBlocks,
+                                                   " blocks of ", layout.block_size, " tokens"));
   }
   const int64_t blocks = std::min<int64_t>(wish.blocks, kMaxWorkerBlocks);
   if (blocks > available_bytes / block_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(wish.text, ", which needs ", Exact(blocks * block_bytes),
-                                                     "; available are ", Exact(available_bytes)));
+                                                     "; available: ", Exact(available_bytes)));
   }
   return static_cast<uint32_t>(blocks);
 }

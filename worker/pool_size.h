@@ -12,29 +12,32 @@
 
 namespace quire {
 
-// How large the operator wants the pool; at most one of the first three. With none of them the pool takes a share of
-// the available memory, but not more than max_sequences sequences of max_context_tokens can ever fill.
+// The size of the pool that the operator asks for. At most one of the first three fields is set. If none is, the pool
+// takes a fraction of the available memory, but not more than max_sequences sequences of max_context_tokens can fill.
 struct PoolRequest {
   std::optional<int64_t> num_blocks = {};
   std::optional<int64_t> bytes = {};
-  std::optional<double> memory_fraction = {};  // (0, 1], of the memory available after the weights were loaded.
-  double default_fraction = 0.5;               // Where there is none of those.
+  std::optional<double> memory_fraction = {};  // In (0, 1], of the memory that is left after loading.
+  double default_fraction = 0.5;               // Used if none of the three is set.
 };
 
-// The number of blocks, 1 to kMaxWorkerBlocks. limits.num_blocks is not read. A request that makes no block, or more
-// bytes than are available, is RESOURCE_EXHAUSTED; more blocks than a manager accepts are INVALID_ARGUMENT when they
-// were asked for as such or in bytes, and otherwise cut. The message names flag, value and limit.
+// Returns the number of blocks of the pool, 1 to kMaxWorkerBlocks. It does not read limits.num_blocks. Returns
+// RESOURCE_EXHAUSTED when the request is less than one block or more than the available bytes. When it is more than
+// kMaxWorkerBlocks, the result is cut to that, or INVALID_ARGUMENT if the request was in blocks or bytes. Errors name
+// the flag, its value and the limit.
 absl::StatusOr<uint32_t> PlanPool(const PoolRequest& request, const KvLayout& layout, const WorkerLimits& limits,
                                   int64_t available_bytes);
 
-// The number of blocks of a host tier of `bytes`, 0 for none. Less than a block, or more bytes than are available, is
-// RESOURCE_EXHAUSTED; more blocks than a manager accepts are INVALID_ARGUMENT. The message names flag, value and limit.
+// Returns the number of blocks in a host tier of `bytes`, where 0 bytes mean that there is none. Returns
+// RESOURCE_EXHAUSTED when `bytes` is less than one block or more than the available bytes, and INVALID_ARGUMENT when it
+// is more than kMaxWorkerBlocks. Errors name the flag, its value and the limit.
 absl::StatusOr<uint32_t> PlanHostTier(int64_t bytes, const KvLayout& layout, int64_t available_bytes);
 
-// "1073741824", "512MiB", "1.5GiB": bytes, at least 1. Suffixes KiB, MiB, GiB, TiB.
+// Parses a number of bytes such as "1073741824", "512MiB" or "1.5GiB". The suffixes are KiB, MiB, GiB and TiB. The
+// result is at least 1.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
-// For people: "1.5 GiB".
+// Formats a number of bytes as in "1.5 GiB".
 std::string FormatBytes(int64_t bytes);
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// -1 for none, else the number of alternatives, which the vocabulary bounds.
+// Returns the number of alternatives, limited to the vocabulary, or -1 for no logprobs.
 int TopFrom(uint32_t num_plus_one, int vocab_size) {
   return static_cast<int>(std::min<int64_t>(int64_t{num_plus_one} - 1, vocab_size));
 }

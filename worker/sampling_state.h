@@ -11,30 +11,34 @@
 
 namespace quire {
 
-// How a row's tokens are drawn, and what that needs to know of the tokens so far. A fold: the state after Start(all
-// tokens) is that after Start(some) and Append(each of the rest). A step costs what changed, not the context's length.
+// The sampling parameters of a row, and what sampling must know about the row's tokens so far. The state after
+// Start(all tokens) equals the state after Start(some tokens) and Append for each of the rest. The cost of a step does
+// not depend on the length of the context.
 class SamplingState {
  public:
   // REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
   void Append(TokenId token);
-  // Which sample of its request the sequence is: all that a fork changes. Sample i draws as sample 0 of a request with
-  // seed + i would.
+  // Sets which sample of its request the sequence is. A fork changes nothing else. Sample i draws like sample 0 of a
+  // request with seed + i.
   void SetSampleIndex(uint32_t sample_index) { params_.seed = seed_ + sample_index; }
 
-  // The row for the draw, or for the candidates, after `tokens` (all of the sequence's, known as far as NeedsTokens).
-  // Bad words are sought in generated tokens only, so that nothing is masked because of how the prompt ends. Masks that
-  // would leave no token at all are dropped. The arrays are valid until the next call of this object.
+  // Returns the row for a draw, or for listing candidates, after `tokens`. These are all tokens of the sequence; if not
+  // NeedsTokens(), their values are not used. Bad words are matched against generated tokens only, so that the end of
+  // the prompt masks nothing. If the masks would leave no token, they are dropped. The arrays are valid until the next
+  // call on this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
-  // The row that scores `token`, a token of the prompt.
+  // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
-  // Whether a draw depends on what the tokens before it are, and not on their number alone.
+  // Whether a draw depends on the values of the tokens before it, and not only on their number.
   bool NeedsTokens() const { return HasPenalties() || !bad_words_.empty(); }
 
-  int num_top() const { return num_top_; }                // Of drawn tokens; -1: no logprobs.
-  int num_prompt_top() const { return num_prompt_top_; }  // The same for tokens of the prompt.
-  // Above 0 the row draws nothing and reports this many candidates, for the manager to append one.
+  // The number of alternatives to report with a drawn token, or -1 for no logprobs at all.
+  int num_top() const { return num_top_; }
+  // The same for tokens of the prompt.
+  int num_prompt_top() const { return num_prompt_top_; }
+  // If this is above 0, the row draws no token but reports this many candidates. The manager appends one of them.
   int num_candidates() const { return params_.num_candidates; }
 
  private:
@@ -49,7 +53,7 @@ class SamplingState {
   // Fills masked_ for the next draw.
   void CollectMasked(absl::Span<const TokenId> generated);
 
-  uint64_t seed_ = 0;     // Of the request.
+  uint64_t seed_ = 0;     // The seed of the request.
   SamplingRow params_{};  // The constant part of every draw; its arrays are set by Draw.
   int prompt_length_ = 0;
   int min_tokens_ = 0;
@@ -58,9 +62,9 @@ class SamplingState {
   std::vector<TokenCount> counts_;  // Kept only when a penalty is set.
   absl::flat_hash_map<TokenId, int> count_index_;
   std::vector<TokenBias> biases_;
-  std::vector<TokenId> allowed_;  // Each once.
+  std::vector<TokenId> allowed_;  // Without duplicates.
   std::vector<TokenId> min_tokens_masked_;
-  std::vector<BadWord> bad_words_;   // Of two tokens and more.
+  std::vector<BadWord> bad_words_;   // Bad words of at least two tokens.
   std::vector<TokenId> bad_tokens_;  // Bad words of one token.
   std::vector<TokenId> masked_;
 };

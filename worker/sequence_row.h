@@ -11,36 +11,38 @@
 
 namespace quire {
 
-// The worker's side of a running sequence: tokens, block table and sampling state. Lives as long as the session or
-// until another sequence takes the row. Owned by the executor thread.
+// The worker's state of a running sequence: tokens, block table and sampling state. It lasts until the session ends or
+// another sequence takes the row. Owned by the executor thread.
 class SequenceRow {
  public:
-  // Forgets what the row held. REQUIRES: CheckSequenceStart accepted `start`.
+  // Replaces the state of the row. REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
 
-  // Forgets what the row held and becomes what `parent`, another row, is now, but for its name and its sample index.
-  // Costs a copy of what the parent holds; nothing is counted again. REQUIRES: parent.is_started().
+  // Replaces the state of the row by a copy of the state of `parent`, which is another row. Only the sequence and the
+  // sample index differ. REQUIRES: parent.is_started().
   void Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index);
 
-  // A token that the manager chose. REQUIRES: no token is pending.
+  // Appends a token that the manager has chosen. REQUIRES: no token is pending.
   void Append(TokenId token);
-  // A token that is being drawn: what it is comes with Resolve, in the same order.
+  // Appends a token that is being drawn.
   void AppendPending();
+  // Sets the value of the oldest token that is being drawn.
   void Resolve(TokenId token);
-  // Entries from `first_changed` on become `tail`; an empty tail changes nothing. REQUIRES: first_changed is at most
-  // the table's length.
+  // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
+  // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
-  // K and V of tokens [0, num_tokens) are in the pool or will be after this step.
+  // Records that K and V of tokens [0, num_tokens) are in the pool, or will be after this step.
   void SetComputed(int num_tokens);
 
-  // Neither started since the session's begin: such a row has no tokens.
+  // Whether a sequence has taken the row since the session began.
   bool is_started() const { return !tokens_.empty(); }
   SequenceId sequence() const { return sequence_; }
   int prompt_length() const { return prompt_length_; }
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
-  // -1 until the first slice, which may begin anywhere: the blocks before it came from the prefix cache.
+  // The number of tokens whose K and V are computed. It is -1 until the first slice, which may begin anywhere, because
+  // the blocks before it may come from the prefix cache.
   int num_computed() const { return num_computed_; }
-  // The last num_pending() of them are not known yet, and 0.
+  // The last num_pending() tokens are not known yet; they are 0 here.
   absl::Span<const TokenId> tokens() const { return tokens_; }
   int num_pending() const { return num_pending_; }
   absl::Span<const uint32_t> block_table() const { return block_table_; }

@@ -14,7 +14,7 @@ using Ids = google::protobuf::RepeatedField<uint32_t>;
 
 constexpr float kMax = std::numeric_limits<float>::max();
 
-// Tells which field of a start is wrong.
+// Checks the fields of a start. Errors name the field.
 class Checker {
  public:
   Checker(absl::string_view path, const WorkerLimits& limits) : path_(path), limits_(limits) {}
@@ -28,7 +28,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // NaN is in no range.
+  // The condition is negated so that NaN is outside every range.
   absl::Status Range(absl::string_view field, float value, float low, float high) const {
     if (value >= low && value <= high) return absl::OkStatus();
     return Bad(field, " is ", value, ", allowed are ", low, " to ", high);
@@ -55,7 +55,7 @@ class Checker {
 };
 
 absl::Status CheckTokens(const v1::SequenceStart& start, const WorkerLimits& limits, const Checker& check) {
-  if (start.token_ids_size() < 1) return check.Bad("token_ids is empty, a sequence has at least 1 token");
+  if (start.token_ids_size() < 1) return check.Bad("token_ids is empty, a sequence needs at least 1 token");
   if (start.token_ids_size() > limits.max_context_tokens) {
     return check.Bad("token_ids has ", start.token_ids_size(), " tokens, the model's context is ",
                      limits.max_context_tokens);
@@ -93,7 +93,7 @@ absl::Status CheckBiases(const v1::RowSampling& sampling, const Checker& check) 
 absl::Status CheckBadWords(const v1::RowSampling& sampling, const Checker& check) {
   uint64_t sum = 0;
   for (uint32_t length : sampling.bad_word_lengths()) {
-    if (length < 1) return check.Bad("sampling.bad_word_lengths has a 0, a bad word has at least 1 token");
+    if (length < 1) return check.Bad("sampling.bad_word_lengths contains 0, a bad word has at least 1 token");
     sum += length;
   }
   if (sum != static_cast<uint64_t>(sampling.bad_word_token_ids_size())) {

@@ -8,8 +8,9 @@
 
 namespace quire {
 
-// Whether a row can hold this sequence: token ids inside the vocabulary, lengths that add up, sampling parameters that
-// are numbers in their ranges. INVALID_ARGUMENT names the field below `path`, its value and the limit.
+// Checks that a row can hold this sequence: that token ids are inside the vocabulary, that lengths agree, and that
+// sampling parameters are in their ranges. Otherwise returns INVALID_ARGUMENT with the field below `path`, its value
+// and the limit.
 absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimits& limits, absl::string_view path);
 
 }  // namespace quire

@@ -4,7 +4,6 @@
 #include "base/status.h"
 
 namespace quire {
-namespace {}  // namespace
 
 StepBatch::StepBatch(const WorkerLimits& limits)
     : limits_(limits), writers_(limits.num_blocks), sliced_rows_(limits.max_sequences) {
@@ -80,7 +79,7 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
     return InvalidArgument("slice ", index, " ends at position ", end, ", the model's context is ",
                            limits_.max_context_tokens);
   }
-  // What comes before a slice without tokens is computed by its parent's slice.
+  // The parent's slice computes the tokens before a slice without tokens.
   if (plan.slice_num_tokens(index) > 0 && row.num_computed() >= 0 && first > row.num_computed()) {
     return InvalidArgument("slice_first_positions[", index, "] is ", first, ", its row is computed up to ",
                            row.num_computed());

@@ -14,36 +14,37 @@
 
 namespace quire {
 
-// A plan's slice, with its row.
+// A slice of a plan, with its row.
 struct BatchSlice {
   SequenceRow* row;
   int row_index;
   int first_position;
   int num_tokens;
-  int first_token;  // Where the slice begins in the batch's token arrays.
-  int last_token;   // The token whose logits the slice samples from: its last, or with no tokens its parent's.
+  int first_token;  // The index in the batch's token arrays at which the slice begins.
+  int last_token;   // The token whose logits the slice samples from: its last one, or its parent's if it has none.
   bool samples;
 
   int end_position() const { return first_position + num_tokens; }
 };
 
-// A plan's slices as the flat arrays that the kernels read; those without tokens have no part in them. Memory is kept
-// from step to step. Owned by the executor thread.
+// The slices of a plan as the flat arrays that kernels read. Slices without tokens do not appear in the arrays. The
+// memory is kept from step to step. Owned by the executor thread.
 //
-// A token that is still being drawn has the id that kernels/batch.h gives the token drawn last for the place of its
-// row, its index.
+// If a token is still being drawn, its id is the one that stands for the last token drawn for a place
+// (kernels/batch.h). The place is the index of its row.
 //
-// Example: blocks of 4 tokens; one slice, position 5 of a row with tokens t0 .. t5 and the table (7, 2): one entry in
-// the token arrays, id t5, position 5, slot 2 * 4 + 1 = 9; context length 6; table entries 7, 2.
+// Example with blocks of 4 tokens: a row has the tokens t0 .. t5 and the block table (7, 2), and its slice is
+// position 5. The token arrays get one entry: id t5, position 5, slot 2 * 4 + 1 = 9. The context length is 6, and the
+// entries of the block table are 7 and 2.
 class StepBatch {
  public:
-  // Takes memory for a step of the largest size; only that of the block tables grows with the steps.
+  // Allocates memory for the largest step. Only the memory for block tables may grow later.
   explicit StepBatch(const WorkerLimits& limits);
 
-  // Applies the plan's table changes to `rows` and fills the arrays. INVALID_ARGUMENT when a slice does not fit its
-  // row: a position that the row has no token for, a gap after what was computed before, a table that does not reach, a
-  // block that is written while another slice reads or writes it. After an error the batch and the rows are good for
-  // nothing but a new session. REQUIRES: PlanCheck accepted the plan, its starts were applied.
+  // Applies the plan's changes of block tables to `rows` and fills the arrays. Returns INVALID_ARGUMENT when a slice
+  // does not match its row: the row has no token at a position, there is a gap after the computed tokens, the block
+  // table is too short, or a block is written while another slice reads or writes it. After an error the batch and the
+  // rows are unusable until the session is reset. REQUIRES: PlanCheck accepted the plan, and its starts were applied.
   absl::Status Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows);
 
   // Valid until the next Build.
@@ -52,17 +53,18 @@ class StepBatch {
 
  private:
   void Clear();
-  // Sets last_token of the slices without tokens.
+  // Sets last_token of every slice without tokens.
   void FindParents(const v1::StepPlan& plan);
   absl::Status CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const;
-  // Marks the blocks that the slice's tokens go to, each of them written by this slice alone.
+  // Marks the blocks that the slice writes. Returns an error when another slice writes one of them.
   absl::Status ClaimWrites(int index);
-  // Appends the slice's tokens and table. No block of it may be claimed by another slice.
+  // Appends the slice's tokens and block table to the arrays. Returns an error when another slice writes one of its
+  // blocks.
   absl::Status Append(int index);
 
   const WorkerLimits limits_;
   std::vector<BatchSlice> slices_;
-  MarkSet writers_;      // Blocks written in this step; the owner is the slice's index.
+  MarkSet writers_;      // The blocks that this step writes. The owner is the slice's index.
   MarkSet sliced_rows_;  // The owner is the slice's index.
 
   std::vector<int32_t> token_ids_;

@@ -39,7 +39,7 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
     const BatchSlice& slice = slices[i];
     SequenceRow& row = *slice.row;
     if (row.sampling().num_prompt_top() >= 0) {
-      // The logits after position p score the token at p + 1.
+      // The logits at position p score the token at position p + 1.
       const int end = std::min(slice.end_position(), row.prompt_length() - 1);
       for (int position = slice.first_position; position < end; ++position) {
         AddJob(slice, i, slice.first_token + position - slice.first_position, position, false,

@@ -18,9 +18,10 @@
 
 namespace quire {
 
-// The end of a step: draws the tokens of sampling slices or lists their candidates, and scores prompt tokens, from the
-// hidden states of the last Forward, as many rows of logits at a time as the transformer has room for. Slices that
-// sample after the same token share its row of logits. Two steps may be under way. Owned by the executor thread.
+// The last part of a step. From the hidden states of the last Forward it draws the tokens of sampling slices or lists
+// their candidates, and it scores prompt tokens. It computes as many rows of logits at a time as the transformer has
+// room for. Slices that sample after the same token share a row of logits. Two steps may run at the same time. Owned by
+// the executor thread.
 class StepSampler {
  public:
   static constexpr int kMaxSteps = 2;
@@ -28,23 +29,25 @@ class StepSampler {
   // Both must outlive the sampler.
   StepSampler(Backend* backend, Transformer* transformer, const WorkerLimits& limits);
 
-  // Queues it all. Rows that draw a token have it pending. RESOURCE_EXHAUSTED when there is no memory for the answers.
-  // REQUIRES: fewer than kMaxSteps steps were begun and not finished.
+  // Queues the work of a step. Every row that draws a token has it as a pending token afterwards. Returns
+  // RESOURCE_EXHAUSTED when there is no memory for the answers. REQUIRES: fewer than kMaxSteps steps are begun and not
+  // finished.
   absl::Status Begin(absl::Span<const BatchSlice> slices);
-  // Of the oldest step that was begun: gives the rows their tokens and fills the result's columns. INTERNAL when logits
-  // are not numbers; the result is then good for nothing. REQUIRES: all that its Begin queued is done.
+  // Finishes the oldest step that was begun: resolves the pending tokens of its rows and fills the columns of the
+  // result. Returns INTERNAL when logits are not finite; the result is unusable then. REQUIRES: everything that its
+  // Begin queued is done.
   absl::Status Finish(v1::StepResult* result);
-  // Forgets the steps that were begun. REQUIRES: all that was queued is done.
+  // Forgets the steps that were begun. REQUIRES: everything that was queued is done.
   void Reset();
 
  private:
-  // What is asked of one row of logits: a draw, candidates, or the score of a prompt token.
+  // A use of one row of logits: a draw, a list of candidates, or the score of a prompt token.
   struct Job {
     SequenceRow* row;
     SequenceId sequence;
     int slice;
-    int token_row;  // Row of the token arrays whose logits are read.
-    int position;   // Of that token.
+    int token_row;  // The index in the token arrays whose logits are read.
+    int position;   // The position of that token.
     int num_top;    // As in SamplingRow.
     int num_candidates;
     bool samples;
@@ -53,8 +56,8 @@ class StepSampler {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
 
     std::vector<Job> jobs;
-    bool has_scores = false;            // A drawing row of the step asks for logprobs.
-    int max_top = 0;                    // Longest list of a job.
+    bool has_scores = false;            // Whether a row that draws asks for logprobs.
+    int max_top = 0;                    // The length of the longest list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]
   };
@@ -62,7 +65,7 @@ class StepSampler {
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
   void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool samples,
               const SamplingRow& row, Step* step);
-  // Queues jobs [begin, end).
+  // Queues the jobs [begin, end).
   void Compute(const Step& step, int begin, int end);
   static void AddPromptScore(const Step& step, int job, v1::StepResult* result);
   static void AddCandidates(const Step& step, int job, v1::StepResult* result);
@@ -72,15 +75,15 @@ class StepSampler {
   Transformer* const transformer_;
   const int vocab_size_;
 
-  std::array<Step, kMaxSteps> steps_;  // Step i from the beginning is in place i % kMaxSteps.
+  std::array<Step, kMaxSteps> steps_;  // The i-th step is at index i % kMaxSteps.
   uint64_t num_begun_ = 0;
   uint64_t num_finished_ = 0;
 
-  // Of Begin.
+  // Scratch of Begin. A chunk is the set of jobs whose logits are computed at a time.
   std::vector<SamplingRow> rows_;    // [jobs]
-  std::vector<int32_t> token_rows_;  // Of the chunk: whose logits are computed, each once.
-  MarkSet row_marks_;                // Token rows; the owner is the index in token_rows_.
-  std::vector<int32_t> logit_rows_;  // [jobs of the chunk], index in token_rows_.
+  std::vector<int32_t> token_rows_;  // The token rows of the chunk, without duplicates.
+  MarkSet row_marks_;                // The token rows of the chunk. The owner is the index in token_rows_.
+  std::vector<int32_t> logit_rows_;  // [jobs of the chunk], the index of the job's token row in token_rows_.
 };
 
 }  // namespace quire

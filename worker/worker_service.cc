@@ -11,13 +11,13 @@ grpc::Status Unavailable(const char* why) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, why);
 }
 
-// OK when it takes part in sessions.
+// Returns OK when the worker accepts calls.
 grpc::Status StatusOf(const SessionLoop* loop) {
   if (loop == nullptr) return Unavailable("the worker is loading its model");
   return loop->is_draining() ? Unavailable("the worker is draining") : grpc::Status::OK;
 }
 
-// A stream that ends at once.
+// A stream that ends at once with `status`.
 class RefusedStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse> {
  public:
   explicit RefusedStream(const grpc::Status& status) { Finish(status); }

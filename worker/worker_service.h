@@ -11,17 +11,17 @@
 
 namespace quire {
 
-// How long a Steps stream may stay silent before its `open`.
+// The time in which `open` must arrive on a Steps stream.
 inline constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 
-// WorkerService on gRPC's callback API: answers Describe from a constant and hands Steps streams to the loop. Refuses
-// both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model, and again once the
-// loop drains. Thread-safe.
+// WorkerService on gRPC's callback API. It answers Describe from a constant and passes Steps streams to the loop. It
+// refuses both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model, and again
+// when the loop drains. Thread-safe.
 class WorkerService : public v1::WorkerService::CallbackService {
  public:
   explicit WorkerService(absl::Duration open_timeout = kOpenTimeout) : open_timeout_(open_timeout) {}
 
-  // `loop` must outlive the server that the service is registered with. Call it once.
+  // Starts to serve. `loop` must outlive the server that the service is registered with. Call it once.
   void Begin(v1::DescribeResponse description, SessionLoop* loop);
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest* request,
@@ -30,7 +30,7 @@ class WorkerService : public v1::WorkerService::CallbackService {
 
  private:
   const absl::Duration open_timeout_;
-  v1::DescribeResponse description_;         // Constant once loop_ is set.
+  v1::DescribeResponse description_;         // Constant after loop_ is set.
   std::atomic<SessionLoop*> loop_{nullptr};  // Null until Begin.
 };
 

@@ -94,7 +94,7 @@ const std::vector<BadPlan>& BadPlans() {
        }},
       {"sampling.allowed_token_ids[0] is 96", [](auto* p) { Sampling(p)->add_allowed_token_ids(96); }},
       {"sampling.min_tokens_masked_ids[0] is 96", [](auto* p) { Sampling(p)->add_min_tokens_masked_ids(96); }},
-      {"sampling.bad_word_lengths has a 0", [](auto* p) { Sampling(p)->add_bad_word_lengths(0); }},
+      {"sampling.bad_word_lengths contains 0", [](auto* p) { Sampling(p)->add_bad_word_lengths(0); }},
       {"sampling.bad_word_lengths add up to 8589934590, bad_word_token_ids has 0",
        [](auto* p) {
          Sampling(p)->add_bad_word_lengths(0xffffffff);
@@ -113,12 +113,12 @@ const std::vector<BadPlan>& BadPlans() {
       {"copy_destinations has 1 entries, copy_sources has 2", [](auto* p) { p->add_copy_sources(5); }},
       {"copy_sources[0] is 64, it must be below 64", [](auto* p) { p->set_copy_sources(0, 64); }},
       {"copy_destinations[0] is 64, it must be below 64", [](auto* p) { p->set_copy_destinations(0, 64); }},
-      {"copy_destinations[1] is 2, which is a destination already",
+      {"copy_destinations[1] is 2, which is already a destination",
        [](auto* p) {
          p->add_copy_sources(5);
          p->add_copy_destinations(2);
        }},
-      {"copy_sources[1] is 2, which is a destination as well",
+      {"copy_sources[1] is 2, which is also a destination",
        [](auto* p) {
          p->add_copy_sources(2);
          p->add_copy_destinations(9);
@@ -244,12 +244,12 @@ const std::vector<BadPlan>& BadSwapPlans() {
       {"swap_out_host_blocks[0] is 8, it must be below 8", [](auto* p) { p->set_swap_out_host_blocks(0, 8); }},
       {"swap_in_host_blocks[0] is 8, it must be below 8", [](auto* p) { p->set_swap_in_host_blocks(0, 8); }},
       {"swap_in_blocks[0] is 64, it must be below 64", [](auto* p) { p->set_swap_in_blocks(0, 64); }},
-      {"swap_out_host_blocks[1] is 3, which is a destination already",
+      {"swap_out_host_blocks[1] is 3, which is already a destination",
        [](auto* p) {
          p->add_swap_out_blocks(2);
          p->add_swap_out_host_blocks(3);
        }},
-      {"swap_in_blocks[1] is 30, which is a destination already",
+      {"swap_in_blocks[1] is 30, which is already a destination",
        [](auto* p) {
          p->add_swap_in_host_blocks(4);
          p->add_swap_in_blocks(30);

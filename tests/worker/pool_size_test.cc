@@ -42,18 +42,18 @@ absl::Status Refusal(const PoolRequest& request, int64_t available_bytes) {
 TEST(PoolSizeTest, APoolWithoutABlockSaysWhatWasAskedAndTheLeast) {
   EXPECT_EQ(Refusal({.bytes = 1024}, 1 << 20),
             absl::ResourceExhaustedError(
-                "--kv-bytes is 1024 bytes (1.0 KiB), the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+                "--kv-bytes is 1024 bytes (1.0 KiB), the minimum is 2048 bytes (2.0 KiB): one block of 16 tokens"));
   EXPECT_EQ(Refusal({.memory_fraction = 0.125}, 4096),
             absl::ResourceExhaustedError(
-                "--memory-fraction=0.125 is 512 bytes, the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
-  EXPECT_EQ(Refusal({}, 2048),
-            absl::ResourceExhaustedError("0.5 of the available memory is 1024 bytes (1.0 KiB), the least is 2048 bytes "
-                                         "(2.0 KiB): one block of 16 tokens"));
+                "--memory-fraction=0.125 is 512 bytes, the minimum is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+  EXPECT_EQ(Refusal({}, 2048), absl::ResourceExhaustedError(
+                                   "0.5 of the available memory is 1024 bytes (1.0 KiB), the minimum is 2048 bytes "
+                                   "(2.0 KiB): one block of 16 tokens"));
 }
 
 TEST(PoolSizeTest, APoolBeyondTheMemoryIsRefused) {
   EXPECT_EQ(Refusal({.num_blocks = 513}, 1 << 20),
-            absl::ResourceExhaustedError("--num-blocks is 513, which needs 1050624 bytes (1.0 MiB); available are "
+            absl::ResourceExhaustedError("--num-blocks is 513, which needs 1050624 bytes (1.0 MiB); available: "
                                          "1048576 bytes (1.0 MiB)"));
 }
 
@@ -63,7 +63,7 @@ TEST(PoolSizeTest, NoPoolHasMoreBlocksThanAManagerAccepts) {
   EXPECT_EQ(*PlanPool({.memory_fraction = 1}, kLayout, kLimits, plenty), uint32_t{kMaxWorkerBlocks});
   EXPECT_EQ(Refusal({.num_blocks = kMaxWorkerBlocks + 1}, plenty).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Refusal({.bytes = plenty}, plenty),
-            absl::InvalidArgumentError("--kv-bytes is 68719476736 bytes (64.0 GiB), the most is 34359738368 bytes "
+            absl::InvalidArgumentError("--kv-bytes is 68719476736 bytes (64.0 GiB), the maximum is 34359738368 bytes "
                                        "(32.0 GiB): 16777216 blocks of 16 tokens"));
 }
 
@@ -72,10 +72,10 @@ TEST(PoolSizeTest, AHostTierIsOfWholeBlocksAndMayBeMissing) {
   EXPECT_EQ(*PlanHostTier(2 * 2048 + 2047, kLayout, 1 << 20), 2u);
   EXPECT_EQ(PlanHostTier(2047, kLayout, 1 << 20).status(),
             absl::ResourceExhaustedError(
-                "--swap-bytes is 2047 bytes (2.0 KiB), the least is 2048 bytes (2.0 KiB): one block of 16 tokens"));
+                "--swap-bytes is 2047 bytes (2.0 KiB), the minimum is 2048 bytes (2.0 KiB): one block of 16 tokens"));
   EXPECT_EQ(PlanHostTier(4096, kLayout, 4095).status(),
             absl::ResourceExhaustedError("--swap-bytes is 4096 bytes (4.0 KiB), which needs 4096 bytes (4.0 KiB); "
-                                         "available are 4095 bytes (4.0 KiB)"));
+                                         "available: 4095 bytes (4.0 KiB)"));
   EXPECT_EQ(PlanHostTier(int64_t{2048} * (kMaxWorkerBlocks + 1), kLayout, int64_t{1} << 50).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

@@ -130,7 +130,7 @@ TEST(WorkerProcessTest, ABadAddressIsToldBeforeTheModelIsTouched) {
 TEST(WorkerProcessTest, APoolWithoutRoomIsRefused) {
   Process process(Command({"--num-blocks=0", "--kv-bytes=100"}));
   EXPECT_EQ(process.Wait(), 1);
-  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("--kv-bytes is 100 bytes, the least is ")));
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("--kv-bytes is 100 bytes, the minimum is ")));
 }
 
 }  // namespace

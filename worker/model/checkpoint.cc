@@ -28,11 +28,11 @@ absl::Status BadIndex(const std::string& trouble) {
   return absl::InvalidArgumentError(absl::StrCat(kIndexFile, ": ", trouble));
 }
 
-// Tensor name to shard name.
+// Reads the index: a map from the names of tensors to the names of shards.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& directory) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text,
                          ReadSmallFile(absl::StrCat(directory, "/", kIndexFile), kMaxIndexBytes));
-  QUIRE_ASSIGN_OR_RETURN(const json root, ParseJson(text, kIndexFile));
+  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(text, kIndexFile));
   const auto found = root.find("weight_map");
   if (!root.is_object() || found == root.end() || !found->is_object()) return BadIndex("weight_map must be an object");
   std::map<std::string, std::string> shards;

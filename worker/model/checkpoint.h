@@ -11,18 +11,19 @@
 
 namespace quire {
 
-// All tensors of a model directory: `model.safetensors`, or the shards that `model.safetensors.index.json` names.
-// Move-only, through its files.
+// All tensors of a model directory. They are in `model.safetensors`, or in the shards that
+// `model.safetensors.index.json` names. Move-only.
 class Checkpoint {
  public:
-  // Shard names must be plain file names of the directory, each tensor must be where the index says, and no name may
-  // occur in two shards.
+  // Opens the files and checks them: shards must be plain file names inside the directory, every tensor must be in the
+  // shard that the index names, and no tensor may occur in two shards.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
-  // Null when there is no such tensor. Valid while this object (or the one it was moved to) lives.
+  // Returns null when there is no such tensor. The tensor is valid while this object, or the one it was moved to,
+  // exists.
   const Tensor* Find(const std::string& name) const;
 
-  // Ascending.
+  // Returns the names in ascending order.
   std::vector<std::string> Names() const;
 
  private:

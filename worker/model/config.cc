@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far above any published model: they keep a broken file from asking for absurd memory.
+// These limits are far above every published model. They prevent that a broken file makes us allocate too much memory.
 constexpr int64_t kMaxHiddenSize = 65536;
 constexpr int64_t kMaxIntermediateSize = 1 << 20;
 constexpr int64_t kMaxLayers = 1024;
@@ -48,7 +48,7 @@ absl::Status ReadInt(const JsonFields& fields, const char* name, int64_t max, in
 
 absl::Status ReadHeads(const JsonFields& fields, Family family, ModelConfig* config) {
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_attention_heads", kMaxHeads, &config->num_heads));
-  std::optional<int64_t> kv_heads;  // Only Llama's first configs leave the field out; other defaults vary.
+  std::optional<int64_t> kv_heads;  // Only early Llama files lack the field.
   if (family == Family::kLlama) kv_heads = config->num_heads;
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_key_value_heads", kMaxHeads, &config->num_kv_heads, kv_heads));
   if (config->num_heads % config->num_kv_heads != 0) {
@@ -56,7 +56,7 @@ absl::Status ReadHeads(const JsonFields& fields, Family family, ModelConfig* con
   }
   std::optional<int64_t> head_dim;
   if (family == Family::kQwen3) {
-    head_dim = 128;  // The family's default; never derived.
+    head_dim = 128;  // The default of transformers for this architecture, which is not derived from hidden_size.
   } else if (config->hidden_size % config->num_heads == 0) {
     head_dim = config->hidden_size / config->num_heads;
   }
@@ -83,8 +83,9 @@ absl::Status ReadBiases(const JsonFields& fields, Family family, ModelConfig* co
   return absl::OkStatus();
 }
 
-// Mistral: one window for all layers. Qwen: off unless use_sliding_window; then on the layers that layer_types names,
-// or without it on those from max_window_layers up. Llama: never.
+// Reads the sliding window of every layer. Mistral has one window for all layers. Qwen has windows only if
+// use_sliding_window is set; then layer_types names the layers with a window, or, without that field, the layers from
+// max_window_layers on have one. Llama has none.
 absl::Status ReadWindows(const json& root, const JsonFields& fields, Family family, ModelConfig* config) {
   config->sliding_windows.assign(config->num_layers, 0);
   if (family == Family::kLlama) return absl::OkStatus();
@@ -127,7 +128,7 @@ absl::Status ReadSpecialTokens(const JsonFields& fields, std::string_view genera
   QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> eos, fields.Ints("eos_token_id", 0, max_token));
   if (!generation_config_json.empty()) {
     constexpr const char* kGeneration = "generation_config.json";
-    QUIRE_ASSIGN_OR_RETURN(const json root, ParseJson(generation_config_json, kGeneration));
+    QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(generation_config_json, kGeneration));
     if (!root.is_object()) return absl::InvalidArgumentError("generation_config.json: must be an object");
     const JsonFields generation(root, kGeneration);
     if (generation.Has("eos_token_id")) {
@@ -140,7 +141,7 @@ absl::Status ReadSpecialTokens(const JsonFields& fields, std::string_view genera
   return absl::OkStatus();
 }
 
-// Features of a config that change the mathematics and that no served family needs.
+// Refuses features that would change the computation and that no supported architecture uses.
 absl::Status RefuseUnknown(const JsonFields& fields) {
   QUIRE_ASSIGN_OR_RETURN(const std::string activation, fields.String("hidden_act", "silu"));
   if (activation != "silu") return fields.Bad("hidden_act", "\"silu\"");
@@ -150,7 +151,7 @@ absl::Status RefuseUnknown(const JsonFields& fields) {
   return absl::OkStatus();
 }
 
-// Runs of equal numbers: "2x0,1x4096" for 0, 0, 4096.
+// Formats runs of equal numbers: "2x0,1x4096" for 0, 0, 4096.
 std::string Runs(const std::vector<int>& values) {
   std::string text;
   for (size_t first = 0; first < values.size();) {
@@ -165,7 +166,7 @@ std::string Runs(const std::vector<int>& values) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json) {
-  QUIRE_ASSIGN_OR_RETURN(const json root, ParseJson(config_json, kFile));
+  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(config_json, kFile));
   if (!root.is_object()) return absl::InvalidArgumentError("config.json: must be an object");
   const JsonFields fields(root, kFile);
   ModelConfig config;

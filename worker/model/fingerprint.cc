@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kWord = sizeof(uint64_t);
 constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio, odd.
 
-// Multiplies to 128 bits and folds: a single flipped bit of `word` changes about half of the result.
+// Multiplies to 128 bits and combines the two halves, so that flipping one bit of `word` changes about half of the
+// result.
 uint64_t Absorb(uint64_t lane, uint64_t word) {
   const unsigned __int128 product = static_cast<unsigned __int128>(lane ^ word) * kMultiplier;
   return (static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64)) + word;

@@ -7,14 +7,14 @@
 
 namespace quire {
 
-// A 128-bit digest of a sequence of byte strings, at memory speed: tells two sets of weights apart, does not resist an
-// attacker. The same on every machine.
+// Computes a 128-bit digest of a sequence of byte strings, about as fast as memory can be read. It distinguishes two
+// sets of weights, but it is not a cryptographic hash. The result is the same on every machine.
 class Fingerprint {
  public:
-  // Add("ab"), Add("c") differs from Add("a"), Add("bc").
+  // The borders between strings count: Add("ab"), Add("c") gives another digest than Add("a"), Add("bc").
   void Add(std::string_view bytes);
 
-  // 32 hexadecimal digits.
+  // Returns the digest as 32 hexadecimal digits.
   std::string Hex() const;
 
  private:

@@ -14,8 +14,8 @@ using nlohmann::json;
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxShown = 80;
 
-// Walks the events of a parse without building anything: finds syntax errors, repeated keys and deep nesting before the
-// text can cost memory.
+// Follows the events of the parser without building a document. It finds syntax errors, repeated keys and deep nesting
+// before the text can take much memory.
 class JsonChecker : public nlohmann::json_sax<json> {
  public:
   const std::string& error() const { return error_; }
@@ -58,7 +58,7 @@ class JsonChecker : public nlohmann::json_sax<json> {
     return true;
   }
 
-  std::vector<std::unordered_set<std::string>> keys_;  // Of the open objects; an array has an empty set.
+  std::vector<std::unordered_set<std::string>> keys_;  // One set per open object or array. That of an array is empty.
   std::string error_;
 };
 
@@ -71,7 +71,7 @@ bool ReadInt(const json& value, int64_t min, int64_t max, int64_t* result) {
 
 }  // namespace
 
-absl::StatusOr<json> ParseJson(std::string_view text, const std::string& file) {
+absl::StatusOr<json> ParseModelJson(std::string_view text, const std::string& file) {
   JsonChecker checker;
   if (!json::sax_parse(text.begin(), text.end(), &checker)) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", checker.error()));

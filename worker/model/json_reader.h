@@ -13,15 +13,15 @@
 
 namespace quire {
 
-// Parses a file of a model directory. Stricter than JSON: an object may not repeat a key, and nesting ends at 32
-// levels. `file` names the text in error messages.
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& file);
+// Parses a JSON file of a model directory. It is stricter than JSON: an object may not repeat a key, and values may be
+// nested at most 32 levels deep. Error messages call the text `file`.
+absl::StatusOr<nlohmann::json> ParseModelJson(std::string_view text, const std::string& file);
 
-// At most 80 characters of a value, for error messages.
+// Returns at most 80 characters of a value, for error messages.
 std::string Shown(const nlohmann::json& value);
 
-// Reads typed fields of one object. Every error is one line that names the file, the field, the value found and what is
-// allowed. A field that is absent or null counts as missing. Borrows the object.
+// Reads fields of one JSON object with their types and limits. Every error is one line with the file, the field, its
+// value and the allowed values. A field that is absent or null counts as missing. The object must outlive the reader.
 class JsonFields {
  public:
   // `prefix` is the path to the object inside the file, for example "rope_scaling.".
@@ -29,17 +29,17 @@ class JsonFields {
 
   bool Has(const char* name) const;
 
-  // Without `fallback` the field must be there.
+  // Each returns `fallback` when the field is missing, and an error when there is no fallback either.
   absl::StatusOr<int64_t> Int(const char* name, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;
   absl::StatusOr<double> Number(const char* name, double min, double max, std::optional<double> fallback = {}) const;
   absl::StatusOr<bool> Bool(const char* name, std::optional<bool> fallback = {}) const;
   absl::StatusOr<std::string> String(const char* name, std::optional<std::string> fallback = {}) const;
-  // One integer or an array of them; empty when missing.
+  // Reads one integer or an array of integers. Returns an empty vector when the field is missing.
   absl::StatusOr<std::vector<int64_t>> Ints(const char* name, int64_t min, int64_t max) const;
-  // Null when missing.
+  // Returns null when the field is missing.
   absl::StatusOr<const nlohmann::json*> Object(const char* name) const;
 
-  // "config.json: hidden_size is 0, must be an integer in 1 .. 65536".
+  // Makes an error such as "config.json: hidden_size is 0, must be an integer in 1 .. 65536".
   absl::Status Bad(const char* name, const std::string& allowed) const;
 
  private:

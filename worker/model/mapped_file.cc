@@ -15,7 +15,7 @@
 namespace quire {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // A FIFO must not block the start.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // Opening a FIFO must not block.
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -32,7 +32,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
       return absl::ErrnoToStatus(error, absl::StrCat("cannot map ", path, ", ", size, " bytes"));
     }
   }
-  close(fd);  // The mapping holds the file.
+  close(fd);  // The mapping keeps the file open.
   return MappedFile(data, size);
 }
 

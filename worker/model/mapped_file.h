@@ -9,18 +9,19 @@
 
 namespace quire {
 
-// A whole file mapped read-only; pages are read when touched. Whoever shortens the file meanwhile kills the process
-// (SIGBUS): model directories are replaced, not rewritten. Move-only.
+// A whole file, mapped read-only. Pages are read from disk when they are first accessed. If another process shortens
+// the file, an access ends this process with SIGBUS, so model directories must be replaced and not rewritten.
+// Move-only.
 class MappedFile {
  public:
-  // NOT_FOUND when there is no such file; INVALID_ARGUMENT when it is not a regular file.
+  // Returns NOT_FOUND when there is no such file, and INVALID_ARGUMENT when it is not a regular file.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Valid as long as this object (or the one it was moved to) lives.
+  // The bytes are valid while this object, or the one it was moved to, exists.
   std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
 
  private:
@@ -30,10 +31,11 @@ class MappedFile {
   size_t size_;
 };
 
-// Lets the memory of the whole pages of `bytes` go, which are of a MappedFile. Who reads them again reads the file.
+// Releases the memory of all pages that lie completely inside `bytes`, a part of a MappedFile. When they are accessed
+// again, they are read from the file again.
 void ReleasePages(std::string_view bytes);
 
-// Reads a small file whole. RESOURCE_EXHAUSTED when it is longer than `max_bytes`.
+// Reads a small file. Returns RESOURCE_EXHAUSTED when it is longer than `max_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes);
 
 }  // namespace quire

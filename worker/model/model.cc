@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxTokenizerBytes = 128 << 20;
 
-// Nothing when there is no such file.
+// Returns nothing when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& path, size_t max_bytes) {
   absl::StatusOr<std::string> contents = ReadSmallFile(path, max_bytes);
   if (absl::IsNotFound(contents.status())) return std::nullopt;
@@ -25,7 +25,8 @@ absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& p
   return *std::move(contents);
 }
 
-// Reading the text once is cheap beside the weights; what it means is the manager's to judge.
+// Checks that a JSON file is JSON, which takes little time in comparison with the weights. The manager checks its
+// contents.
 absl::Status CheckTokenizerFile(const std::string& path, const std::string& contents) {
   const bool is_json = absl::EndsWith(path, ".json");
   if (contents.empty() || (is_json && !nlohmann::json::accept(contents))) {
@@ -64,7 +65,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_ASSIGN_OR_RETURN(model->weights, LoadWeights(model->config, checkpoint, backend));
   QUIRE_LOG(kInfo) << "loaded " << directory;
   if (model->tokenizer_files.empty()) {
-    QUIRE_LOG(kWarning) << "no tokenizer.json or tokenizer.model: prompts and outputs are token ids only";
+    QUIRE_LOG(kWarning)
+        << "there is no tokenizer.json or tokenizer.model, so prompts and outputs can only be token ids";
   }
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;

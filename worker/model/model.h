@@ -12,25 +12,25 @@
 
 namespace quire {
 
-// A tokenizer file as it lies in the model directory. The worker checks no more than that one named .json is JSON; the
-// manager, who uses them, refuses a worker whose tokenizer it cannot use.
+// A tokenizer file of the model directory. The worker checks only that a file named .json is JSON. The manager uses the
+// files, and refuses a worker whose tokenizer it cannot use.
 struct TokenizerFile {
-  std::string name;  // tokenizer.json, tokenizer.model or tokenizer_config.json
+  std::string name;  // The name is tokenizer.json, tokenizer.model or tokenizer_config.json.
   std::string contents;
 };
 
-// A model directory in memory. Immutable once loaded; the backend must outlive it.
+// A model directory in memory. It is constant after loading. The backend must outlive it.
 struct Model {
   ModelConfig config;
   ModelWeights weights;
-  std::vector<TokenizerFile> tokenizer_files;  // Those that exist.
+  std::vector<TokenizerFile> tokenizer_files;  // The files that exist.
 };
 
-// config.json, with what generation_config.json adds, of a model directory.
+// Reads config.json and generation_config.json of a model directory.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
 
-// Reads a Hugging Face model directory: config.json, generation_config.json if present, the tokenizer files and, last
-// because they take longest, the safetensors weights. Nothing stays mapped afterwards.
+// Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
+// the safetensors weights. The weights come last, because they take longest. No file stays mapped.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);
 
 }  // namespace quire

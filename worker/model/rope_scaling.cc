@@ -14,7 +14,7 @@ constexpr double kMaxFactor = 1024.0;
 constexpr const char* kConfigFile = "config.json";
 
 absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
-  const char* key = fields.Has("rope_type") ? "rope_type" : "type";  // "type" until transformers 4.43.
+  const char* key = fields.Has("rope_type") ? "rope_type" : "type";  // Named "type" until transformers 4.43.
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String(key, "default"));
   if (type == "default") return RopeType::kDefault;
   if (type == "linear") return RopeType::kLinear;
@@ -49,7 +49,7 @@ absl::Status ReadYarn(const JsonFields& fields, RopeConfig* rope) {
   return absl::OkStatus();
 }
 
-// `config` is the whole file, `fields` its rope object.
+// `config` is the whole file, and `fields` is its rope object.
 absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& fields, double theta,
                                     int max_position_embeddings) {
   RopeConfig rope;
@@ -61,7 +61,8 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
   QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
   if (rope.type == RopeType::kLinear) return rope;
   constexpr const char* kOriginal = "original_max_position_embeddings";
-  const JsonFields& owner = config.Has(kOriginal) ? config : fields;  // Phi-3 style configs keep it outside.
+  const JsonFields& owner =
+      config.Has(kOriginal) ? config : fields;  // In some files the field is outside of the rope object.
   QUIRE_ASSIGN_OR_RETURN(const int64_t original, owner.Int(kOriginal, 1, int64_t{1} << 24, max_position_embeddings));
   rope.original_max_position_embeddings = static_cast<int>(original);
   if (rope.type == RopeType::kLlama3) {
@@ -72,7 +73,7 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
   return rope;
 }
 
-// 1 / theta^(2i / rotary_dim).
+// Returns 1 / theta^(2i / rotary_dim).
 float BaseFrequency(double theta, int i, int rotary_dim) {
   return 1.0f / std::pow(static_cast<float>(theta), static_cast<float>(2 * i) / static_cast<float>(rotary_dim));
 }
@@ -89,7 +90,7 @@ float Llama3Frequency(const RopeConfig& rope, float frequency) {
   return (1.0f - smooth) * frequency / factor + smooth * frequency;
 }
 
-// The dimension pair whose wavelength turns `rotations` times in the original context.
+// Returns the index of the pair of dimensions that rotates `rotations` times within the original context.
 double YarnDimension(const RopeConfig& rope, double rotations, int rotary_dim) {
   return rotary_dim * std::log(rope.original_max_position_embeddings / (rotations * 2.0 * kPi)) /
          (2.0 * std::log(rope.theta));
@@ -106,7 +107,7 @@ void ScaleYarn(const RopeConfig& rope, int rotary_dim, std::vector<float>* frequ
   high = std::min(high, rotary_dim - 1.0);
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies->size(); ++i) {
-    // 1 where the dimension turns slowly and is interpolated, 0 where it keeps its speed.
+    // 1 for a dimension that rotates slowly and is interpolated, 0 for one whose frequency does not change.
     const float ramp =
         std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f, 1.0f);
     const float keep = 1.0f - ramp;
@@ -137,7 +138,7 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_posi
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object(key));
   const nlohmann::json none = nlohmann::json::object();
   const JsonFields fields(object == nullptr ? none : *object, kConfigFile, absl::StrCat(key, "."));
-  constexpr double kMinTheta = 1.5;  // The logarithm divides.
+  constexpr double kMinTheta = 1.5;  // It is above 1, because a formula divides by the logarithm.
   constexpr double kMaxTheta = 1e12;
   const JsonFields& owner = fields.Has("rope_theta") ? fields : config;
   QUIRE_ASSIGN_OR_RETURN(const double theta, owner.Number("rope_theta", kMinTheta, kMaxTheta, 10000.0));

@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// How the rotary embedding stretches to contexts longer than those of its training.
+// How the rotary embedding is scaled to contexts that are longer than those in training.
 enum class RopeType {
-  kDefault,  // Unscaled.
-  kLinear,   // Positions divided by `factor`.
-  kLlama3,   // Long wavelengths divided by `factor`, a linear blend between two bounds (Llama 3.1).
+  kDefault,  // No scaling.
+  kLinear,   // Positions are divided by `factor`.
+  kLlama3,   // Long wavelengths are stretched by `factor`, with a linear blend between two bounds (Llama 3.1).
   kYarn,     // Peng et al., "YaRN", arXiv 2309.00071, section 3.
 };
 
@@ -23,22 +23,22 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  int original_max_position_embeddings = 0;  // llama3 and yarn.
-  double low_freq_factor = 1.0;              // llama3.
-  double high_freq_factor = 4.0;             // llama3.
-  double beta_fast = 32.0;                   // yarn.
-  double beta_slow = 1.0;                    // yarn.
-  double attention_factor = 1.0;             // On cos and sin; not 1 only for yarn.
-  bool truncate = true;                      // yarn: round the ramp's ends to whole dimensions.
+  int original_max_position_embeddings = 0;  // For llama3 and yarn.
+  double low_freq_factor = 1.0;              // For llama3.
+  double high_freq_factor = 4.0;             // For llama3.
+  double beta_fast = 32.0;                   // For yarn.
+  double beta_slow = 1.0;                    // For yarn.
+  double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn.
+  bool truncate = true;                      // For yarn: whether to round the ends of the ramp to whole dimensions.
 };
 
-// Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before) of a config.json.
-// `rope_type` default, linear, llama3 and yarn are known; dynamic and longrope are refused, because their frequencies
-// depend on the length a sequence will reach, so that a cached K would change under its block.
+// Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (earlier versions) from config.json. The
+// supported values of `rope_type` are default, linear, llama3 and yarn. Dynamic and longrope are refused, because their
+// frequencies depend on the final length of a sequence, so that K in a cached block would become wrong.
 absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_position_embeddings);
 
-// Rotation per position in radians, [rotary_dim / 2], with the scaling applied. In float32 in the order of operations
-// of Hugging Face transformers, so that long positions agree.
+// Returns the rotation per position in radians, [rotary_dim / 2], including the scaling. It is computed in float32 in
+// the same order of operations as in Hugging Face transformers, so that both agree at large positions.
 std::vector<float> InverseFrequencies(const RopeConfig& rope, int rotary_dim);
 
 }  // namespace quire

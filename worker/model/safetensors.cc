@@ -26,7 +26,7 @@ constexpr ElementType kElementTypes[] = {
     {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8},
 };
 
-// Zero for an unknown type.
+// Returns zero for an unknown type.
 uint64_t ElementBytes(std::string_view dtype) {
   for (const ElementType& type : kElementTypes) {
     if (type.name == dtype) return type.bytes;
@@ -38,7 +38,7 @@ bool IsCount(const json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
 }
 
-// "model.safetensors: tensor "a.weight": " and the trouble.
+// Makes an error such as "model.safetensors: tensor "a.weight": ...".
 absl::Status BadTensor(const std::string& file, const std::string& tensor, const std::string& trouble) {
   return absl::InvalidArgumentError(absl::StrCat(file, ": tensor ", Shown(json(tensor)), ": ", trouble));
 }
@@ -58,7 +58,7 @@ absl::Status ReadShape(const json& entry, const std::string& file, Tensor* tenso
   return absl::OkStatus();
 }
 
-// Bytes that type and shape ask for; an error where they overflow 64 bits.
+// Returns the number of bytes for the type and shape, or an error when it does not fit into 64 bits.
 absl::StatusOr<uint64_t> SizeInBytes(const Tensor& tensor, const std::string& file) {
   uint64_t bytes = ElementBytes(tensor.dtype);
   for (const int64_t dimension : tensor.shape) {
@@ -108,7 +108,7 @@ absl::StatusOr<Tensor> ReadTensor(const std::string& name, const json& entry, st
   return tensor;
 }
 
-// The ranges, in order, must begin where the one before ended and end with the file.
+// Checks that each range begins where the one before it ends, and that the last one ends with the file.
 absl::Status CheckCover(const std::vector<Tensor>& tensors, std::string_view data, const std::string& file) {
   const char* expected = data.data();
   for (const Tensor& tensor : tensors) {
@@ -143,8 +143,8 @@ std::optional<DataType> WeightType(const Tensor& tensor) {
 
 absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, const std::string& name) {
   if (contents.size() < kLengthBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": has ", contents.size(), " bytes, a safetensors file begins with ", kLengthBytes));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the file has ", contents.size(),
+                                                   " bytes, a safetensors file begins with ", kLengthBytes));
   }
   const uint64_t header_bytes = ReadLittleEndian(contents);
   const uint64_t limit = std::min<uint64_t>(contents.size() - kLengthBytes, SafetensorsFile::kMaxHeaderBytes);
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, 
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": the header is said to have ", header_bytes, " bytes, at most ", limit, " are possible"));
   }
-  QUIRE_ASSIGN_OR_RETURN(const json header, ParseJson(contents.substr(kLengthBytes, header_bytes), name));
+  QUIRE_ASSIGN_OR_RETURN(const json header, ParseModelJson(contents.substr(kLengthBytes, header_bytes), name));
   if (!header.is_object()) return absl::InvalidArgumentError(absl::StrCat(name, ": the header must be an object"));
   const std::string_view data = contents.substr(kLengthBytes + header_bytes);
   std::vector<Tensor> tensors;

@@ -13,31 +13,31 @@
 
 namespace quire {
 
-// A tensor inside a mapped file, row-major, little-endian; not necessarily aligned. Borrowed from the mapping.
+// A tensor inside a mapped file: row-major, little-endian and not necessarily aligned. The mapping must outlive it.
 struct Tensor {
   std::string name;
-  std::string dtype;  // As written: "F32", "BF16", "F16", "I64", ...
+  std::string dtype;  // As in the file: "F32", "BF16", "F16", "I64" and so on.
   std::vector<int64_t> shape;
   std::string_view bytes;
 };
 
-// "F32 [512, 64]".
+// Returns type and shape, as in "F32 [512, 64]".
 std::string Describe(const Tensor& tensor);
 
-// The element type, if it is one that weights may have.
+// Returns the type of the elements, if weights may have that type.
 std::optional<DataType> WeightType(const Tensor& tensor);
 
-// One .safetensors file: 8 bytes of header length (little-endian), a JSON header that gives every tensor's type, shape
-// and byte range, then the bytes. Opening checks everything that a reader relies on: the ranges cover the file without
-// a hole or an overlap, and each is exactly as long as its type and shape say.
+// One .safetensors file. It begins with the length of its header (8 bytes, little-endian). Then come the JSON header,
+// which has the type, shape and byte range of every tensor, and the bytes of the tensors. Opening a file checks that
+// the ranges cover it without holes and overlaps, and that the length of each range matches its type and shape.
 class SafetensorsFile {
  public:
-  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // The limit of the reference implementation.
+  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // This is the limit of the reference implementation.
 
-  // `name` stands for the file in error messages.
+  // Error messages call the file `name`.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path, const std::string& name);
 
-  // In the order of their bytes. Views are valid while this object (or the one it was moved to) lives.
+  // The tensors in the order of their bytes. They are valid while this object, or the one it was moved to, exists.
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
  private:
@@ -48,7 +48,7 @@ class SafetensorsFile {
   std::vector<Tensor> tensors_;
 };
 
-// Parses the contents of a .safetensors file; the tensors point into `contents`.
+// Parses the contents of a .safetensors file. The tensors point into `contents`.
 absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, const std::string& name);
 
 }  // namespace quire

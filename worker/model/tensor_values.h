@@ -9,11 +9,12 @@
 
 namespace quire {
 
-// Appends the numbers of a little-endian array, at any address. REQUIRES: bytes.size() is a multiple of SizeOf(type).
+// Appends the numbers of a little-endian array, which need not be aligned. REQUIRES: bytes.size() is a multiple of
+// SizeOf(type).
 void AppendAsFloat(std::string_view bytes, DataType type, std::vector<float>* values);
 
-// A file's bytes at an address that any element type may have: in place when they are aligned to 4 bytes (as a rule),
-// otherwise a copy. The bytes are borrowed.
+// Bytes of a file at an address that is aligned for every element type. If the original bytes are aligned to 4 bytes,
+// which is usual, they are used in place; otherwise they are copied. The original bytes must outlive the object.
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::string_view bytes);

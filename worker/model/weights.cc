@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-// One matrix of a stack: Q, K or V of the fused projection, for example.
+// One matrix of a stack, for example Q, K or V of the fused projection.
 struct MatrixPart {
   std::string name;
   int rows;
@@ -26,8 +26,9 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
 }
 
-// Takes tensors out of a checkpoint by name, checks them, and gives them to the backend. Remembers what it took. The
-// file's pages go again once the backend has a tensor, so that no more than one is in memory twice.
+// Reads tensors of a checkpoint by name, checks them, and passes them to the backend. It remembers which tensors it has
+// read. After the backend has copied a tensor, the reader releases the file's pages, so that at most one tensor is in
+// memory twice.
 class WeightReader {
  public:
   WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend)
@@ -38,21 +39,21 @@ class WeightReader {
   // Stacks parts with the same number of columns in row order.
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
 
-  // The two matrices of a gated MLP.
+  // Packs the two matrices of a gated MLP.
   absl::Status GatedMatrix(const MatrixPart& gate, const MatrixPart& up, int cols,
                            std::unique_ptr<PackedMatrix>* result);
 
-  // Concatenates vectors, converted to float32.
+  // Converts vectors to float32 and concatenates them.
   absl::Status Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result);
 
-  // Logs the tensors that nothing asked for.
+  // Logs the tensors that were not read.
   void ReportUnused() const;
 
   std::string fingerprint() const { return fingerprint_.Hex(); }
 
  private:
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
-  // Appends to `bytes` what keeps moved data alive until it is packed.
+  // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
   absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
 
   const Checkpoint& checkpoint_;
@@ -121,7 +122,7 @@ void WeightReader::ReportUnused() const {
   int num_unused = 0;
   std::string first;
   for (const std::string& name : checkpoint_.Names()) {
-    // Old checkpoints carry the rotary table; tied ones may carry the output matrix again.
+    // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
     if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
     if (num_unused++ == 0) first = name;
   }

@@ -13,7 +13,8 @@
 
 namespace quire {
 
-// One decoder layer. Matrices keep the precision of their file; vectors are float32. Null where the model has none.
+// The weights of one decoder layer. Matrices keep the precision of their file, and vectors are float32. A field is null
+// when the model does not have it.
 struct LayerWeights {
   BackendBuffer input_norm;           // [hidden_size]
   std::unique_ptr<PackedMatrix> qkv;  // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size], Q over K over V
@@ -23,26 +24,27 @@ struct LayerWeights {
   std::unique_ptr<PackedMatrix> attention_output;  // [hidden_size, num_heads * head_dim]
   BackendBuffer attention_output_bias;             // [hidden_size]
   BackendBuffer mlp_norm;                          // [hidden_size]
-  std::unique_ptr<PackedMatrix> gate_up;           // Of PackGated, each [intermediate_size, hidden_size]
+  std::unique_ptr<PackedMatrix> gate_up;           // Made by PackGated from two [intermediate_size, hidden_size].
   BackendBuffer gate_up_bias;                      // [2 * intermediate_size]
   std::unique_ptr<PackedMatrix> down;              // [hidden_size, intermediate_size]
   BackendBuffer down_bias;                         // [hidden_size]
 };
 
-// All weights of a model, packed for one backend, which must outlive them.
+// All weights of a model, packed for one backend. The backend must outlive them.
 struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
   BackendBuffer final_norm;               // [hidden_size]
-  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]; null: tied, use `embedding`.
+  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]. Null if `embedding` is used instead.
   BackendBuffer inv_freq;                 // [head_dim / 2]
-  std::string fingerprint;                // 32 hexadecimal digits over the config and every weight used.
+  std::string fingerprint;                // 32 hexadecimal digits for the config and all weights that are used.
 
   const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
 };
 
-// Takes every tensor that `config` needs out of the checkpoint. A tensor that is missing or has another shape or type
-// is one line that names it and what was expected; tensors that no weight needs are logged by number and first name.
+// Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
+// the error is one line with its name and the expected shape. If the checkpoint has other tensors, their number and the
+// first name are logged.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend);
 
 }  // namespace quire

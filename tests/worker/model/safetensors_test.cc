@@ -68,7 +68,7 @@ TEST(SafetensorsTest, EveryCorruptFileIsOneClearLine) {
     std::string contents;
     const char* message;
   } cases[] = {
-      {"", "model.safetensors: has 0 bytes, a safetensors file begins with 8"},
+      {"", "model.safetensors: the file has 0 bytes, a safetensors file begins with 8"},
       {"1234567", "has 7 bytes"},
       {huge_header, "the header is said to have 9223372036854775807 bytes, at most 2 are possible"},
       {good.substr(0, 60), "the header is said to have"},
