@@ -17,6 +17,7 @@
 #include "kernels/reference/dense.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/cuda/rope_append_case.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace quire::cuda {
@@ -127,84 +128,25 @@ TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges
   EXPECT_EQ(pools.Download(), expected);
 }
 
-// Checks some tokens whose queries, keys and values are rotated and stored in one layer's pool.
 template <int kHeadDim>
 void CheckRopeAppend(Device* device, int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
-  constexpr DataType kType = DataType::kBFloat16;
-  const KernelTable* const kernels = device->FindKernels(kType, kHeadDim, block_size);
+  const KernelTable* const kernels = device->FindKernels(DataType::kBFloat16, kHeadDim, block_size);
   if (kernels == nullptr) return;
-  constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
-  Random random(17);
-  const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kTokens) * kAllHeads * kHeadDim), kType);
-  const std::vector<double> before = Doubles(AllValues(bits, kType));
-  const KvLayout layout{
-      .num_layers = 1, .num_kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size, .type = kType};
-  const int num_blocks = 2 * kTokens;
-  std::vector<int32_t> positions;
-  std::vector<int64_t> slots, all_slots(int64_t{num_blocks} * block_size);
-  for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
-  random.Shuffle(&all_slots);
-  for (int i = 0; i < kTokens; ++i) {
-    positions.push_back(random.Int(0, kPositions - 1));
-    slots.push_back(all_slots[i]);
-  }
-  std::vector<double> inv_freq(kHeadDim / 2);
-  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = std::pow(10000.0, -2.0 * i / kHeadDim);
-  std::vector<float> table(size_t(kPositions) * kHeadDim);
-  for (int p = 0; p < kPositions; ++p) {
-    for (int i = 0; i < kHeadDim / 2; ++i) {
-      table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq[i]));
-      table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq[i]));
-    }
-  }
-  const std::vector<float> q_norm = random.Normals(kHeadDim), k_norm = random.Normals(kHeadDim);
-  DeviceArray<uint16_t> qkv(device, bits);
-  DeviceArray<int32_t> position_array(device, positions);
-  DeviceArray<int64_t> slot_array(device, slots);
-  DeviceArray<float> table_array(device, table), q_norm_array(device, q_norm), k_norm_array(device, k_norm);
-  DeviceArray<uint16_t> pool(device, num_blocks * layout.block_bytes() / 2);
-  RopeAppendKernelArgs args{};
+  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm);
+  DeviceArray<uint16_t> qkv(device, inputs.qkv), pool(device, inputs.pool_elements());
+  DeviceArray<int32_t> positions(device, inputs.positions);
+  DeviceArray<int64_t> slots(device, inputs.slots);
+  DeviceArray<float> table(device, inputs.rotary_table), q_norm(device, inputs.q_norm), k_norm(device, inputs.k_norm);
+  RopeAppendKernelArgs args = inputs.Args();
   args.qkv = qkv.data();
-  args.positions = position_array.data();
-  args.slots = slot_array.data();
-  args.rotary_table = table_array.data();
-  args.q_norm = has_norm ? q_norm_array.data() : nullptr;
-  args.k_norm = has_norm ? k_norm_array.data() : nullptr;
-  args.norm_epsilon = 1e-6f;
+  args.positions = positions.data();
+  args.slots = slots.data();
+  args.rotary_table = table.data();
+  inputs.SetNorms(q_norm.data(), k_norm.data(), &args);
   args.kv_pool = reinterpret_cast<char*>(pool.data());
-  args.num_tokens = kTokens;
-  args.num_heads = kHeads;
-  args.num_kv_heads = kKvHeads;
-  args.block_size = block_size;
   device->Launch(kernels->rope_append, args, 3);
-
-  const std::vector<float> after = AllValues(qkv.Download(), kType), stored = AllValues(pool.Download(), kType);
-  std::vector<float> actual;
-  std::vector<double> expected;
-  for (int token = 0; token < kTokens; ++token) {
-    for (int head = 0; head < kAllHeads; ++head) {
-      const auto first = before.begin() + (token * kAllHeads + head) * kHeadDim;
-      std::vector<double> row(first, first + kHeadDim);
-      const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
-      if (!is_value) {
-        if (has_norm) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
-        reference::Rotate(positions[token], inv_freq, 1, row.data());
-      }
-      expected.insert(expected.end(), row.begin(), row.end());
-      for (int d = 0; d < kHeadDim; ++d) {
-        if (is_query) {
-          actual.push_back(after[(token * kAllHeads + head) * kHeadDim + d]);
-          continue;
-        }
-        const int offset = int(slots[token] % block_size);
-        const size_t unit = layout.unit_start(uint32_t(slots[token] / block_size), (head - kHeads) % kKvHeads, offset);
-        const int place = KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
-        actual.push_back(stored[unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8]);
-      }
-    }
-  }
-  EXPECT_LT(RelativeError(actual, expected), kTolerance);
+  inputs.Check(qkv.Download().data(), pool.Download().data());
 }
 
 TEST_F(DeviceKernelsTest, RopeAppendRotatesAndStores) {

@@ -14,6 +14,7 @@
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/reference/dense.h"
 #include "kernels/simt/launch.h"
+#include "tests/kernels/cuda/rope_append_case.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace quire::cuda {
@@ -31,6 +32,11 @@ class Bf16Array {
   explicit Bf16Array(const std::vector<float>& values) : words_((values.size() + 7) / 8) {
     for (size_t i = 0; i < values.size(); ++i) data()[i] = ToBFloat16(values[i]).bits;
     size_ = values.size();
+  }
+  static Bf16Array OfBits(const std::vector<uint16_t>& bits) {
+    Bf16Array array(std::vector<float>(bits.size()));
+    std::copy(bits.begin(), bits.end(), array.data());
+    return array;
   }
   uint16_t* data() { return reinterpret_cast<uint16_t*>(words_.data()); }
   size_t size() const { return size_; }
@@ -141,86 +147,27 @@ TEST(CudaKernelsTest, GatheredRowsAreTheSame) {
   }
 }
 
-// Checks some tokens whose queries, keys and values are rotated and stored in a pool of one layer.
 template <UnitSize kSize, int kHeadDim>
 void CheckRopeAppend(int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
-  constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
-  Random random(17);
-  Bf16Array qkv(random.Normals(size_t(kTokens) * kAllHeads * kHeadDim));
-  const std::vector<double> before = Doubles(qkv.values());
-  const KvLayout layout{.num_layers = 1,
-                        .num_kv_heads = kKvHeads,
-                        .head_dim = kHeadDim,
-                        .block_size = block_size,
-                        .type = DataType::kBFloat16};
-  const int num_blocks = 2 * kTokens;
-  std::vector<simt::U32x4> pool(num_blocks * layout.block_bytes() / sizeof(simt::U32x4));
-  std::vector<int32_t> positions;
-  std::vector<int64_t> slots, all_slots(int64_t{num_blocks} * block_size);
-  for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
-  random.Shuffle(&all_slots);
-  for (int i = 0; i < kTokens; ++i) {
-    positions.push_back(random.Int(0, kPositions - 1));
-    slots.push_back(all_slots[i]);
-  }
-  std::vector<double> inv_freq(kHeadDim / 2);
-  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = std::pow(10000.0, -2.0 * i / kHeadDim);
-  std::vector<float> table(size_t(kPositions) * kHeadDim);
-  for (int p = 0; p < kPositions; ++p) {
-    for (int i = 0; i < kHeadDim / 2; ++i) {
-      table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq[i]));
-      table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq[i]));
-    }
-  }
-  const std::vector<float> q_norm = random.Normals(kHeadDim), k_norm = random.Normals(kHeadDim);
-  RopeAppendKernelArgs args{};
+  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm);
+  Bf16Array qkv = Bf16Array::OfBits(inputs.qkv);
+  std::vector<simt::U32x4> pool(inputs.pool_elements() * sizeof(uint16_t) / sizeof(simt::U32x4));
+  RopeAppendKernelArgs args = inputs.Args();
   args.qkv = qkv.data();
-  args.positions = positions.data();
-  args.slots = slots.data();
-  args.rotary_table = table.data();
-  args.q_norm = has_norm ? q_norm.data() : nullptr;
-  args.k_norm = has_norm ? k_norm.data() : nullptr;
-  args.norm_epsilon = 1e-6f;
+  args.positions = inputs.positions.data();
+  args.slots = inputs.slots.data();
+  args.rotary_table = inputs.rotary_table.data();
+  inputs.SetNorms(inputs.q_norm.data(), inputs.k_norm.data(), &args);
   args.kv_pool = reinterpret_cast<char*>(pool.data());
-  args.num_tokens = kTokens;
-  args.num_heads = kHeads;
-  args.num_kv_heads = kKvHeads;
-  args.block_size = block_size;
   RunKernel<RopeAppendKernel<Bf16, kSize, kHeadDim>>(
-      args,
-      {WritableBuffer("qkv", qkv.data(), qkv.size()), WritableBuffer("pool", pool.data(), pool.size()),
-       ReadOnlyBuffer("positions", positions.data(), positions.size()),
-       ReadOnlyBuffer("slots", slots.data(), slots.size()), ReadOnlyBuffer("table", table.data(), table.size()),
-       ReadOnlyBuffer("q norm", q_norm.data(), q_norm.size()), ReadOnlyBuffer("k norm", k_norm.data(), k_norm.size())});
-
-  const std::vector<float> after = qkv.values();
-  const BFloat16* const elements = reinterpret_cast<const BFloat16*>(pool.data());
-  std::vector<float> actual;
-  std::vector<double> expected;
-  for (int token = 0; token < kTokens; ++token) {
-    for (int head = 0; head < kAllHeads; ++head) {
-      const auto first = before.begin() + (token * kAllHeads + head) * kHeadDim;
-      std::vector<double> row(first, first + kHeadDim);
-      const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
-      if (!is_value) {
-        if (has_norm) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
-        reference::Rotate(positions[token], inv_freq, 1, row.data());
-      }
-      expected.insert(expected.end(), row.begin(), row.end());
-      for (int d = 0; d < kHeadDim; ++d) {
-        if (is_query) {
-          actual.push_back(after[(token * kAllHeads + head) * kHeadDim + d]);
-          continue;
-        }
-        const int offset = int(slots[token] % block_size);
-        const size_t unit = layout.unit_start(uint32_t(slots[token] / block_size), (head - kHeads) % kKvHeads, offset);
-        const int place = KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
-        actual.push_back(ToFloat(elements[unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8]));
-      }
-    }
-  }
-  EXPECT_LT(RelativeError(actual, expected), kTolerance);
+      args, {WritableBuffer("qkv", qkv.data(), qkv.size()), WritableBuffer("pool", pool.data(), pool.size()),
+             ReadOnlyBuffer("positions", inputs.positions.data(), inputs.positions.size()),
+             ReadOnlyBuffer("slots", inputs.slots.data(), inputs.slots.size()),
+             ReadOnlyBuffer("table", inputs.rotary_table.data(), inputs.rotary_table.size()),
+             ReadOnlyBuffer("q norm", inputs.q_norm.data(), inputs.q_norm.size()),
+             ReadOnlyBuffer("k norm", inputs.k_norm.data(), inputs.k_norm.size())});
+  inputs.Check(qkv.data(), reinterpret_cast<const uint16_t*>(pool.data()));
 }
 
 TEST(CudaKernelsTest, RopeAppendRotatesAndStores) {

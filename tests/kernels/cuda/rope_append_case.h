@@ -1,0 +1,119 @@
+#ifndef QUIRE_TESTS_KERNELS_CUDA_ROPE_APPEND_CASE_H_
+#define QUIRE_TESTS_KERNELS_CUDA_ROPE_APPEND_CASE_H_
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cuda/kv_unit.h"
+#include "kernels/cuda/rope_append.h"
+#include "kernels/reference/dense.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire::cuda {
+
+// Some tokens whose queries, keys and values a kernel rotates and stores in one layer's pool, in bfloat16, and the
+// check of the result. The kernel may run in the emulator or on a device.
+template <int kHeadDim>
+class RopeAppendCase {
+ public:
+  static constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
+
+  RopeAppendCase(int block_size, bool has_norm)
+      : layout({.num_layers = 1,
+                .num_kv_heads = kKvHeads,
+                .head_dim = kHeadDim,
+                .block_size = block_size,
+                .type = DataType::kBFloat16}),
+        num_blocks(2 * kTokens),
+        has_norm_(has_norm) {
+    Random random(17);
+    for (const float value : random.Normals(size_t(kTokens) * kAllHeads * kHeadDim)) {
+      qkv.push_back(ToBFloat16(value).bits);
+      before_.push_back(double{ToFloat(BFloat16{qkv.back()})});
+    }
+    std::vector<int64_t> all_slots(int64_t{num_blocks} * block_size);
+    for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
+    random.Shuffle(&all_slots);
+    for (int i = 0; i < kTokens; ++i) {
+      positions.push_back(random.Int(0, kPositions - 1));
+      slots.push_back(all_slots[i]);
+    }
+    for (int i = 0; i < kHeadDim / 2; ++i) inv_freq_.push_back(std::pow(10000.0, -2.0 * i / kHeadDim));
+    rotary_table.resize(size_t(kPositions) * kHeadDim);
+    for (int p = 0; p < kPositions; ++p) {
+      for (int i = 0; i < kHeadDim / 2; ++i) {
+        rotary_table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq_[i]));
+        rotary_table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq_[i]));
+      }
+    }
+    q_norm = random.Normals(kHeadDim);
+    k_norm = random.Normals(kHeadDim);
+  }
+
+  const KvLayout layout;
+  const int num_blocks;               // In the pool.
+  std::vector<uint16_t> qkv;          // [kTokens, kAllHeads, kHeadDim] bfloat16
+  std::vector<int32_t> positions;     // [kTokens]
+  std::vector<int64_t> slots;         // [kTokens]
+  std::vector<float> rotary_table;    // [kPositions, kHeadDim]
+  std::vector<float> q_norm, k_norm;  // [kHeadDim]
+
+  size_t pool_elements() const { return num_blocks * layout.block_bytes() / sizeof(uint16_t); }
+
+  // Returns the arguments of the kernel without the pointers. SetNorms adds those of the norms.
+  RopeAppendKernelArgs Args() const {
+    RopeAppendKernelArgs args{};
+    args.norm_epsilon = 1e-6f;
+    args.num_tokens = kTokens;
+    args.num_heads = kHeads;
+    args.num_kv_heads = kKvHeads;
+    args.block_size = layout.block_size;
+    return args;
+  }
+  void SetNorms(const float* q, const float* k, RopeAppendKernelArgs* args) const {
+    args->q_norm = has_norm_ ? q : nullptr;
+    args->k_norm = has_norm_ ? k : nullptr;
+  }
+
+  // Compares queries in `qkv_after`, and keys and values in `pool`, with the reference.
+  void Check(const uint16_t* qkv_after, const uint16_t* pool) const {
+    std::vector<float> actual;
+    std::vector<double> expected;
+    for (int token = 0; token < kTokens; ++token) {
+      for (int head = 0; head < kAllHeads; ++head) {
+        const auto first = before_.begin() + (token * kAllHeads + head) * kHeadDim;
+        std::vector<double> row(first, first + kHeadDim);
+        const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
+        if (!is_value) {
+          if (has_norm_) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
+          reference::Rotate(positions[token], inv_freq_, 1, row.data());
+        }
+        expected.insert(expected.end(), row.begin(), row.end());
+        for (int d = 0; d < kHeadDim; ++d) {
+          const uint16_t bits = is_query ? qkv_after[(token * kAllHeads + head) * kHeadDim + d]
+                                         : pool[PoolIndex(slots[token], (head - kHeads) % kKvHeads, is_value, d)];
+          actual.push_back(ToFloat(BFloat16{bits}));
+        }
+      }
+    }
+    EXPECT_LT(RelativeError(actual, expected), 5e-3);
+  }
+
+ private:
+  size_t PoolIndex(int64_t slot, int kv_head, bool is_value, int d) const {
+    const int offset = int(slot % layout.block_size);
+    const size_t unit = layout.unit_start(uint32_t(slot / layout.block_size), kv_head, offset);
+    const int place = KvUnit<kHeadDim>{layout.unit_tokens()}.Place(offset % layout.unit_tokens(), d / 8);
+    return unit + (is_value ? layout.value_start() : 0) + place * 8 + d % 8;
+  }
+
+  const bool has_norm_;
+  std::vector<double> before_;    // The values of qkv.
+  std::vector<double> inv_freq_;  // [kHeadDim / 2]
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_TESTS_KERNELS_CUDA_ROPE_APPEND_CASE_H_
