@@ -19,14 +19,15 @@
 #include "base/nearest_name.h"
 #include "base/version.h"
 
-ABSL_FLAG(std::string, config, "",
-          "YAML file with flags and their values: max_step_ms: 50. A variable of the environment, its name that of the "
-          "program and the flag as in QUIRE_MANAGER_MAX_STEP_MS or QUIRE_WORKER_MAX_SEQUENCES, goes before the file, "
-          "and the command line before both.");
-ABSL_FLAG(bool, check_config, false, "Say whether the configuration is valid, and leave.");
 ABSL_FLAG(
-    bool, print_effective_config, false,
-    "Print the whole configuration, as --config reads it, with a comment where each value comes from, and leave.");
+    std::string, config, "",
+    "YAML file with flags and their values, such as max_step_ms: 50. Environment variables override the file, and "
+    "the command line overrides both. The name of a variable consists of the names of the program and the flag, "
+    "as in QUIRE_MANAGER_MAX_STEP_MS and QUIRE_WORKER_MAX_SEQUENCES.");
+ABSL_FLAG(bool, check_config, false, "Check the configuration, print whether it is valid, and exit.");
+ABSL_FLAG(bool, print_effective_config, false,
+          "Print the whole configuration in the format of --config, with a comment on the source of each value, and "
+          "exit.");
 
 namespace quire {
 namespace {

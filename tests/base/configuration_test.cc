@@ -1,4 +1,4 @@
-// Flags from the command line, the environment and a file: base/configuration.h, base/config_file.h.
+// Tests flags from the command line, the environment and a file (base/configuration.h and base/config_file.h).
 
 #include "base/configuration.h"
 
@@ -63,7 +63,7 @@ class ConfigurationTest : public testing::Test {
  protected:
   ~ConfigurationTest() override { unlink(path_.c_str()); }
 
-  // With a file that says `yaml`, unless it is null.
+  // Uses a file with the contents `yaml`, unless it is null.
   absl::StatusOr<CommandLine<Options>> Read(const char* yaml, const std::vector<const char*>& arguments = {},
                                             std::vector<const char*> environment = {}) {
     const absl::FlagSaver saver;
@@ -75,7 +75,7 @@ class ConfigurationTest : public testing::Test {
     return ReadConfiguration<Options>(Flags(), arguments, environment, MakeOptions);
   }
 
-  // The path of the file reads "FILE".
+  // In messages, the path of the file is replaced by "FILE".
   std::string Shown(const std::string& text) { return absl::StrReplaceAll(text, {{path_, "FILE"}}); }
 
   std::string Error(const char* yaml, const std::vector<const char*>& arguments = {},

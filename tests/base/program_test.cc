@@ -1,4 +1,4 @@
-// Flags, addresses and usage of a program: base/flags.h, base/listen_address.h, base/process_usage.h.
+// Tests base/flags.h, base/listen_address.h and base/process_usage.h.
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -40,7 +40,7 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-// The text that is asked for, "" when flags were set.
+// Returns the text to print, or "" when the flags were set.
 absl::StatusOr<std::string> Read(const std::vector<const char*>& arguments) {
   absl::StatusOr<std::optional<std::string>> text = ReadFlags(Flags(), arguments);
   if (!text.ok()) return text.status();

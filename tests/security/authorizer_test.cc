@@ -16,7 +16,7 @@ constexpr char kGetStatus[] = "/quire.v1.AdminService/GetStatus";
 constexpr char kSteps[] = "/quire.v1.WorkerService/Steps";
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 
-// Tokens: "abc" of tenant acme, "ab" of operators.
+// The token "abc" belongs to the tenant acme, and "ab" belongs to operators.
 std::shared_ptr<TokenFile> Tokens() {
   const TemporaryDirectory directory;
   ReplaceFile(directory / "tokens",

@@ -40,7 +40,7 @@ void AddExtension(X509* certificate, X509* issuer, int nid, const std::string& v
   X509_EXTENSION_free(extension);
 }
 
-// A certificate of `name` without extensions, unsigned, valid between so many seconds from now.
+// Makes an unsigned certificate of `name` without extensions. It is valid from `begin` to `end` seconds from now.
 Certificate NewCertificate(const std::string& name, EVP_PKEY* key, long begin, long end) {
   static long next_serial = 1;
   Certificate certificate(X509_new());

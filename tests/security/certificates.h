@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// A directory of its own, removed with all that is in it when this goes out of scope.
+// A directory that the destructor removes with everything in it.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -19,21 +19,21 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// Makes the file new in one step, so that a reader sees it as it was or as it is.
+// Replaces the file in one step, so that a reader sees either the old or the new contents.
 void ReplaceFile(const std::string& path, const std::string& text);
 
-// An authority that vouches for anybody, made for one test. Its certificates and keys are files in `directory`.
+// An authority for one test, which issues certificates for any name. Certificates and keys are files in `directory`.
 class TestAuthority {
  public:
-  // `directory` is borrowed; `name` is that of the file.
+  // `directory` must outlive the authority. `name` is the name of its file.
   TestAuthority(const TemporaryDirectory& directory, const std::string& name);
   ~TestAuthority();
 
-  // Its own certificate.
+  // The path of the authority's own certificate.
   const std::string& file() const { return file_; }
 
-  // A new certificate and key for `dns_name`, which replace the files of an earlier one; the holder trusts those of the
-  // same authority. Valid from yesterday to tomorrow, or until yesterday.
+  // Issues a certificate with a key for `dns_name`. They replace the files of an earlier certificate for that name. The
+  // returned files trust this authority. The certificate is valid from yesterday to tomorrow, or it expired yesterday.
   TlsFiles Issue(const std::string& dns_name) { return Issue(dns_name, dns_name, /*is_expired=*/false); }
   TlsFiles Issue(const std::string& file, const std::string& dns_name, bool is_expired);
 

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// Every method of the files that hold services.
+// Returns every method in the proto files that have services.
 std::vector<std::string> Methods() {
   const google::protobuf::FileDescriptor* const files[] = {
       v1::GenerateRequest::descriptor()->file(), v1::GetStatusRequest::descriptor()->file(),

@@ -1,4 +1,4 @@
-// security/tls_files.h and security/credentials.h, on a real server with nothing but health.
+// Tests security/tls_files.h and security/credentials.h with a real server that has only health checks.
 
 #include <chrono>
 #include <filesystem>
@@ -52,7 +52,7 @@ class TlsTest : public ::testing::Test {
     return grpc::CreateCustomChannel(server.address(), credentials, arguments);
   }
 
-  // How a health check ends.
+  // Returns the status of a health check.
   static grpc::Status Check(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
@@ -62,13 +62,13 @@ class TlsTest : public ::testing::Test {
     return ::grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
   }
 
-  // On a connection of its own.
+  // Uses a new connection.
   static grpc::Status Check(const GrpcServer& server, std::shared_ptr<grpc::ChannelCredentials> credentials,
                             const std::string& server_name = "server") {
     return Check(Connect(server, std::move(credentials), server_name));
   }
 
-  // False when it takes more than ten seconds.
+  // Returns false when it takes more than ten seconds.
   template <typename Done>
   static bool WaitUntil(Done done) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// SHA-256 of "abc" (FIPS 180-4's example) and of the empty string.
+// The SHA-256 digests of "abc", which is the example in FIPS 180-4, and of the empty string.
 constexpr char kAbc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 constexpr char kNothing[] = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855";
 
@@ -55,7 +55,7 @@ TEST(TokenTableTest, ALineThatIsWrongIsNamedAndNotShown) {
 
 class TokenFileTest : public ::testing::Test {
  protected:
-  // Whether the token "abc" is known a second later.
+  // Returns whether the token "abc" is known a second later.
   bool IsKnown() {
     clock_.Advance(1'000'000);
     return file_->Find("abc").has_value();

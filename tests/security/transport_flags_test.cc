@@ -1,4 +1,4 @@
-// base/local_address.h and security/transport_flags.h.
+// Tests base/local_address.h and security/transport_flags.h.
 
 #include "security/transport_flags.h"
 
@@ -24,7 +24,7 @@ TEST(LocalAddressTest, OnlyWhatCannotLeaveTheMachineIsLocal) {
   }
 }
 
-// What the flags say, or the error.
+// Reads the flags in `arguments`.
 absl::StatusOr<Transport> Read(const std::vector<const char*>& arguments, const std::string& listen,
                                bool has_other_proof = false) {
   static const auto* const flags = new ProgramFlags{"test", "tests.", "", {TransportFlagGroup()}};

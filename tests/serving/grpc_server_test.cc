@@ -42,7 +42,7 @@ class GrpcServerTest : public ::testing::Test {
     return status.ok() ? response.status() : HealthResponse::SERVICE_UNKNOWN;
   }
 
-  // How a call of reflection ends when it asks for nothing.
+  // Returns the status of a call of reflection without a request.
   grpc::StatusCode Reflect() {
     grpc::ClientContext context;
     grpc::internal::RpcMethod method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -54,7 +54,7 @@ class GrpcServerTest : public ::testing::Test {
     return stream->Finish().error_code();
   }
 
-  // Why a server cannot start there.
+  // Returns the error of a server that cannot listen at `address`.
   std::string Error(const std::string& address) {
     v1::AdminService::Service other;
     const absl::Status status = GrpcServer::Start(address, grpc::InsecureServerCredentials(), kLimits,
@@ -115,7 +115,7 @@ TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {
 TEST_F(GrpcServerTest, AnAddressInUseAndABadAddressAreToldApart) {
   Start();
   EXPECT_EQ(Error(server_->address()), absl::StrCat("cannot listen on ", server_->address(), ": it is in use"));
-  // 192.0.2.0/24 is kept for documentation: no machine has it.
+  // 192.0.2.0/24 is reserved for documentation, so no machine has such an address.
   EXPECT_EQ(Error("192.0.2.1:50051"), "cannot listen on 192.0.2.1:50051: 192.0.2.1 is not an address of this machine");
 }
 

@@ -47,7 +47,7 @@ class MetricsServerTest : public ::testing::Test {
     server_->AddPage("/long", [](const HttpRequest&) { return HttpResponse{.body = std::string(100'000, 'a')}; });
   }
 
-  // All that the server answers. `headers` end with "\r\n" each.
+  // Returns the whole response of the server. Each of `headers` ends with "\r\n".
   std::string Ask(const std::string& method, const std::string& path, std::string headers = "") {
     if (headers.find("Host:") == std::string::npos) absl::StrAppend(&headers, "Host: localhost\r\n");
     const std::string request = absl::StrCat(method, " ", path, " HTTP/1.1\r\n", headers, "\r\n");

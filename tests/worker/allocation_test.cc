@@ -1,5 +1,5 @@
-// A decode step takes no memory from the heap but what grows with its sequences: the rest was taken when the worker
-// started, or by the steps before.
+// A decode step allocates heap memory only for arrays that grow with its sequences. All other memory was allocated when
+// the worker started or in earlier steps.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ void* Allocate(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-// Not inlined: GCC would see the one without the other, and warn of a mismatch.
+// The functions are not inlined, because GCC would warn of a mismatch when it sees only one of the two.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   return Allocate(bytes, alignof(std::max_align_t));
 }
@@ -63,7 +63,8 @@ v1::RowSampling SamplingOf(int row) {
   return sampling;
 }
 
-// The plan of step `step`: prompts, then a token for each. Whole tables come with the first.
+// Makes the plan of step `step`. The first step has the prompts and the whole block tables; later steps have one token
+// per sequence.
 v1::StepPlan PlanOf(int step) {
   PlanBuilder plan(step);
   for (int row = 0; row < kSequences; ++row) {
@@ -92,7 +93,7 @@ TEST(AllocationTest, DecodeStepsAllocateOnlyWhatGrows) {
     allocations.push_back(num_allocations - before);
   }
   EXPECT_GT(allocations[0], 0) << "the count does not see what is allocated";
-  // What grows with the sequences doubles now and then: their tokens, and the counts of different ones.
+  // The tokens of a sequence, and the counts of its different tokens, double their memory from time to time.
   const int num_allocating =
       static_cast<int>(std::count_if(allocations.begin() + 20, allocations.end(), [](int64_t n) { return n > 0; }));
   EXPECT_LE(num_allocating, 10);

@@ -22,7 +22,7 @@ std::vector<std::vector<TokenId>> Golden(const char* key) {
   return nlohmann::json::parse(in).at(key);
 }
 
-// Logits of Hugging Face for every token of every golden prompt, one row of 96 after the other.
+// Returns the logits of Hugging Face for every token of every golden prompt, in rows of 96.
 std::vector<float> GoldenLogits() {
   std::ifstream in(SourcePath("tests/golden/models/llama2/logits.bin"), std::ios::binary);
   std::vector<float> logits(60 * 96);
@@ -208,7 +208,7 @@ TEST(ExecutorTest, AForkThatCopiesThePartialBlockGivesTheTokensOfItsOwnPrefill) 
   fork_tokens.push_back(result->token_ids(1));
   for (uint32_t step = 3; step <= 5; ++step) {
     PlanBuilder next(step);
-    // Position 8 begins the third block.
+    // The third block begins at position 8.
     next.Slice(0, step + 4, 1, true, step == 4 ? Blocks(20, 1) : Blocks(0, 0), 2);
     next.Slice(1, step + 4, 1, true, step == 4 ? Blocks(21, 1) : Blocks(0, 0), 2);
     result = worker.Run(next.plan());
@@ -224,7 +224,7 @@ TEST(ExecutorTest, CachedBlocksNeedNoSecondPrefill) {
   TestWorker worker;
   const std::vector<TokenId> prompt = Tokens(30, 10);
   const std::vector<TokenId> expected = Generate(&worker, {.prompt = prompt, .num_tokens = 1}).tokens;
-  // Blocks 0 and 1 hold positions 0 .. 7 of the same prompt; they outlive the session.
+  // Blocks 0 and 1 hold positions 0 .. 7 of the same prompt. They keep their contents when the session ends.
   worker.executor().Reset();
   const auto result = worker.Run(PlanBuilder(1).Start(3, prompt).Slice(3, 8, 2, true, {0, 1, 40}).plan());
   ASSERT_TRUE(result.ok()) << result.status();

@@ -19,7 +19,7 @@ v1::StepResult RunOrDie(TestWorker* worker, const PlanBuilder& builder) {
   return *std::move(result);
 }
 
-// Every parameter that a fork must take over: each changes some of the tokens below.
+// Sets every parameter that a fork must copy. Each of them changes some of the tokens below.
 v1::RowSampling RichSampling() {
   v1::RowSampling sampling = Greedy();
   sampling.set_temperature(1.1f);
@@ -38,7 +38,7 @@ v1::RowSampling RichSampling() {
 
 // --- Samples of one prompt ---
 
-// A drawn token with all that is told about it.
+// A drawn token and everything that is reported about it.
 struct Draw {
   uint32_t token;
   float logprob;
@@ -49,7 +49,7 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-// Draw `index` of a step in which every row asks for 3 alternatives.
+// Returns draw `index` of a step in which every row asks for 3 alternatives.
 Draw DrawOf(uint32_t token, const v1::ScoreColumns& scores, int index) {
   Draw draw{token, scores.logprobs(index), scores.ranks(index), {}, {}};
   for (int i = 3 * index; i < 3 * index + 3; ++i) {
@@ -62,7 +62,7 @@ Draw DrawOf(uint32_t token, const v1::ScoreColumns& scores, int index) {
 constexpr int kNumSamples = 4;
 constexpr int kNumTokens = 8;
 
-// Four samples of a prompt of 6 tokens, each in a row of its own and alone.
+// Runs four samples of a prompt of 6 tokens. Each is alone in a session, in its own row.
 std::vector<std::vector<Draw>> SeparateSamples(TestWorker* worker) {
   std::vector<std::vector<Draw>> samples(kNumSamples);
   for (int sample = 0; sample < kNumSamples; ++sample) {
@@ -75,8 +75,8 @@ std::vector<std::vector<Draw>> SeparateSamples(TestWorker* worker) {
   return samples;
 }
 
-// The same by forks: row 0 computes the prompt in blocks 0 and 1, in two chunks when `chunked`, and rows 1 to 3 fork
-// where it ends. Slices stand in the given order of rows.
+// Runs the same samples as forks. Row 0 computes the prompt in blocks 0 and 1, in two chunks if `chunked` is true, and
+// rows 1 to 3 fork at its end. The slices are in the given order of rows.
 std::vector<std::vector<Draw>> ForkedSamples(TestWorker* worker, bool chunked, const std::vector<uint32_t>& order) {
   worker->executor().Reset();
   uint64_t step = 0;
@@ -96,7 +96,7 @@ std::vector<std::vector<Draw>> ForkedSamples(TestWorker* worker, bool chunked, c
   if (!chunked) fork.Start(0, Tokens(10, 6), RichSampling());
   for (uint32_t row : {1, 2, 3}) fork.Fork(row, 0, row);
   for (uint32_t row : order) {
-    // Forks have the table from before the step: block 0 or nothing.
+    // A fork starts with the block table from before the step, which has block 0 or nothing.
     const std::vector<uint32_t> tail = chunked ? Blocks(1, 1) : Blocks(0, 2);
     row == 0 ? fork.Slice(0, first, 6 - first, true, tail, first / 4) : fork.Slice(row, 6, 0, true, tail, first / 4);
   }
@@ -105,7 +105,7 @@ std::vector<std::vector<Draw>> ForkedSamples(TestWorker* worker, bool chunked, c
   for (uint32_t position = 6; position < 6 + kNumTokens - 1; ++position) {
     PlanBuilder next(++step);
     for (uint32_t row : order) {
-      // The shared last block is copied by all but row 0; positions 8 and 12 begin blocks.
+      // All rows except row 0 copy the shared last block. New blocks begin at positions 8 and 12.
       const bool is_new = position % 4 == 0 || (position == 6 && row > 0);
       const uint32_t index = position / 4;
       const uint32_t block = 10 * index + row;
@@ -136,7 +136,7 @@ TEST(ForkTest, ARowForksInTheMiddleOfItsGeneration) {
   worker.executor().Reset();
   RunOrDie(&worker, PlanBuilder(1).Start(0, Tokens(10, 6), RichSampling(), -1, 2).Slice(0, 0, 6, true, {0, 1}));
   RunOrDie(&worker, PlanBuilder(2).Slice(0, 6, 1, true));
-  // Row 3 becomes row 0, then row 0 becomes another sequence.
+  // Row 3 becomes a fork of row 0, and then another sequence takes row 0.
   const auto result = RunOrDie(&worker, PlanBuilder(3)
                                             .Start(1, Tokens(50, 3))
                                             .Fork(3, 0, 2)
@@ -190,7 +190,7 @@ std::vector<CandidateList> CandidatesOf(const v1::StepResult& result) {
   return lists;
 }
 
-// Of a row that is started with all these tokens, the first 6 of which are the prompt.
+// Returns the result for a row that is started with all these tokens, where the first 6 are the prompt.
 CandidateList FreshCandidates(const std::vector<TokenId>& tokens) {
   TestWorker worker;
   const auto result = RunOrDie(
@@ -207,7 +207,7 @@ TEST(ForkTest, BeamsHaveTheCandidatesOfRowsStartedWithTheirTokens) {
   EXPECT_EQ(lists[0], FreshCandidates(left));
   EXPECT_EQ(lists[0].tokens.size(), 5u);
 
-  // Two beams go on with the two best candidates.
+  // Two beams continue with the two best candidates.
   std::vector<TokenId> right = left;
   left.push_back(lists[0].tokens[0]);
   right.push_back(lists[0].tokens[1]);
@@ -220,7 +220,7 @@ TEST(ForkTest, BeamsHaveTheCandidatesOfRowsStartedWithTheirTokens) {
                                              .Slice(1, 6, 1, true, {11}, 1)));
   EXPECT_THAT(lists, ElementsAre(FreshCandidates(left), FreshCandidates(right)));
 
-  // Both of the next come from the right one; the left one's row is taken over.
+  // Both next beams come from the right one, so one of them takes the row of the left one.
   left = right;
   left.push_back(lists[1].tokens[0]);
   right.push_back(lists[1].tokens[2]);
@@ -264,7 +264,7 @@ TEST(ForkTest, MasksAndTheVocabularyLeaveFewerCandidates) {
                                             .Slice(1, 0, 6, true, {2, 3})
                                             .Slice(2, 0, 6, true, {4, 5}));
   EXPECT_THAT(result.candidate_lengths(), ElementsAre(3, 96));
-  // Only the row that draws has a token and scores.
+  // Only the row that draws gets a token and scores.
   EXPECT_EQ(result.token_ids_size(), 1);
   EXPECT_THAT(result.scores().top_lengths(), ElementsAre(3));
 }

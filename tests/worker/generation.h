@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// One sequence to generate alone, in a session of its own.
+// A sequence to generate. It is alone in its session.
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   v1::RowSampling sampling = Greedy();
@@ -27,7 +27,7 @@ struct Generation {
   v1::ScoreColumns prompt_scores;        // All positions of the prompt from 1 on.
 };
 
-// Resets the worker's executor and generates. Errors end the test program.
+// Resets the worker's executor and generates the sequence. An error ends the test program.
 Generation Generate(TestWorker* worker, const GenerationRequest& request);
 
 }  // namespace quire

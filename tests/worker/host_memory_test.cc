@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// A machine that is a directory.
+// A directory with the files of a machine.
 class FakeRoot {
  public:
   FakeRoot& With(const std::string& path, const std::string& contents) {

@@ -22,7 +22,7 @@ TEST(MarkSetTest, MarksAreForgottenWhenTheGenerationsBeginAnew) {
     EXPECT_FALSE(marks.IsMarked(0)) << i;
     EXPECT_FALSE(marks.IsMarked(1)) << i;
     EXPECT_TRUE(marks.Mark(0)) << i;
-    // Generations are 1 to 65535: a mark of block 1 meets its own generation again after 65535 times.
+    // Generations are 1 to 65535, so the generation of an old mark comes again after 65535 calls of Clear.
     if (i % 65535 == 0) {
       EXPECT_TRUE(marks.Mark(1)) << i;
     }

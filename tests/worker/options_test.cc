@@ -140,7 +140,7 @@ TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
   }
   EXPECT_THAT(*line->text, HasSubstr(absl::StrCat("up to ", kMaxWorkerBlocks)));
   EXPECT_THAT(*line->text, Not(HasSubstr("max_tokens")));
-  // Words are parted by one space or by the line's indentation, so no text brings line ends of its own.
+  // No line has two spaces between words, which would show that a help text has line breaks of its own.
   for (const absl::string_view help : absl::StrSplit(*line->text, '\n')) {
     EXPECT_LE(help.size(), 100u) << help;
     EXPECT_THAT(std::string(absl::StripLeadingAsciiWhitespace(help)), Not(HasSubstr("  ")));

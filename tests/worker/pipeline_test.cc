@@ -1,4 +1,4 @@
-// Two steps under way at once, which backends that are asynchronous allow.
+// Two steps that run at the same time, which asynchronous backends allow.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ v1::RowSampling Penalised() {
   return sampling;
 }
 
-// A prompt of 5 and one of 9 tokens; in step 4 a fork of the first, in step 8 a prompt of 6 tokens in the fork's place.
+// The plans of a session with a prompt of 5 tokens and one of 9 tokens. Step 4 forks the first one, and in step 8 a
+// prompt of 6 tokens takes the row of the fork.
 std::vector<v1::StepPlan> Session(const v1::RowSampling& second) {
   std::vector<v1::StepPlan> plans;
   for (int step = 1; step <= kNumSteps; ++step) {
@@ -38,7 +39,7 @@ std::vector<v1::StepPlan> Session(const v1::RowSampling& second) {
     } else {
       plan.Slice(0, 5 + step - 2, 1, true).Slice(1, 9 + step - 2, 1, true);
     }
-    // The first position that the fork writes is 7, in a copy of the parent's second block.
+    // The fork first writes position 7, in a copy of the parent's second block.
     if (step == 4) plan.Fork(2, 0, 1).Copy(1, 17).Slice(2, 5 + step - 2, 1, true, {0, 17, 18, 19, 20, 21});
     if (step > 4 && step < 8) plan.Slice(2, 5 + step - 2, 1, true);
     if (step == 8) plan.Start(2, Tokens(40, 6)).Slice(2, 0, 6, true, Blocks(24, 8));
@@ -92,8 +93,8 @@ TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
   const std::vector<v1::StepPlan> plans = Session(Greedy());
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
-  // All but the first, the fork, whose parent's tokens have to be known, and the start in the place of a row that
-  // draws.
+  // Three steps do not overlap: the first one, the fork, which needs the tokens of its parent, and the start in a row
+  // that is still drawing.
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
 

@@ -9,19 +9,19 @@
 
 namespace quire {
 
-// Sampling that takes the likeliest token and asks for nothing else.
+// Returns sampling parameters that take the most likely token and ask for nothing else.
 v1::RowSampling Greedy();
 
-// `count` consecutive numbers from `first` on: block tables and token lists that a reader can follow.
+// Return `count` consecutive numbers from `first` on. They make block tables and token lists that are easy to read.
 std::vector<uint32_t> Blocks(uint32_t first, int count);
 std::vector<TokenId> Tokens(TokenId first, int count);
 
-// A plan, written down piece by piece.
+// Builds a plan piece by piece.
 class PlanBuilder {
  public:
   explicit PlanBuilder(uint64_t step) { plan_.set_step(step); }
 
-  // All tokens are prompt unless `prompt_length` says otherwise.
+  // All tokens belong to the prompt unless `prompt_length` is set.
   PlanBuilder& Start(uint32_t row, const std::vector<TokenId>& tokens, const v1::RowSampling& sampling = Greedy(),
                      int prompt_length = -1, uint32_t sample_index = 0);
   PlanBuilder& Fork(uint32_t row, uint32_t parent, uint32_t sample_index = 0);

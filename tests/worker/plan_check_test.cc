@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A worker of 4 rows, 64 blocks of 4 tokens, 64 tokens per step, 96 tokens of vocabulary. Row 0 holds 5 tokens, all but
-// the last computed in blocks 0 and 1; row 1 holds 3, computed in block 10.
+// The worker has 4 rows, 64 blocks of 4 tokens, 64 tokens per step and a vocabulary of 96 tokens. After this plan, row
+// 0 has 5 tokens, of which all but the last are computed in blocks 0 and 1. Row 1 has 3 tokens, computed in block 10.
 v1::StepPlan FirstPlan() {
   return PlanBuilder(1)
       .Start(0, Tokens(20, 5))
@@ -24,7 +24,7 @@ v1::StepPlan FirstPlan() {
       .plan();
 }
 
-// A good second plan: a copy, a fork into row 2, a decode of row 0.
+// A valid second plan with a copy, a fork into row 2 and a decode of row 0.
 v1::StepPlan SecondPlan() {
   return PlanBuilder(2)
       .Start(2, Tokens(20, 6), Greedy(), 5)
@@ -34,7 +34,7 @@ v1::StepPlan SecondPlan() {
       .plan();
 }
 
-// Sampling parameters of the start in the second plan.
+// Returns the sampling parameters of the start in the second plan.
 v1::RowSampling* Sampling(v1::StepPlan* plan) {
   return plan->mutable_starts(0)->mutable_sampling();
 }
@@ -163,8 +163,8 @@ const std::vector<BadPlan>& BadPlans() {
   return *plans;
 }
 
-// Another good second plan, of forks and appends: row 2 is a beam that goes on with token 50; row 3 is a second sample
-// of row 0, which it shares all blocks with; row 0 samples.
+// A valid second plan with forks and appends. Row 2 is a beam that continues with token 50. Row 3 is a second sample of
+// row 0 and shares all its blocks. Row 0 samples.
 v1::StepPlan ForkPlan() {
   v1::RowSampling beam = Greedy();
   beam.set_num_candidates(2);
@@ -231,7 +231,7 @@ const std::vector<BadPlan>& BadForkPlans() {
   return *plans;
 }
 
-// And one of swaps: the block that goes out to block 3 of the host tier comes back as block 30.
+// A valid second plan with swaps. A block is swapped out to block 3 of the host tier and comes back as block 30.
 v1::StepPlan SwapPlan() {
   return PlanBuilder(2).SwapOut(1, 3).SwapIn(3, 30).plan();
 }
@@ -273,7 +273,7 @@ TEST(PlanCheckTest, TheUnspoiledPlanIsGood) {
   EXPECT_TRUE(swap_result.ok()) << swap_result.status();
 }
 
-// Runs the first plan and each of the spoiled ones as the second.
+// Runs the first plan and then each of the broken plans as the second one.
 void ExpectRefusals(const v1::StepPlan& good, const std::vector<BadPlan>& bad_plans) {
   TestWorker worker({.num_host_blocks = 8});
   for (const BadPlan& bad : bad_plans) {

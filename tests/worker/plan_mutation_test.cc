@@ -12,8 +12,8 @@
 namespace quire {
 namespace {
 
-// Breaks plans at random, as fields and as bytes. Whatever comes out, the worker answers or refuses: it never crashes
-// (run it under a sanitizer), and a fresh session works as if nothing had happened.
+// Changes plans at random, in their fields and in their bytes. The worker must answer or refuse every such plan and
+// never crash, and a new session must work afterwards. The sanitizers run this test.
 class PlanMutator {
  public:
   explicit PlanMutator(uint32_t seed) : random_(seed) {}
@@ -34,7 +34,7 @@ class PlanMutator {
   uint32_t Below(uint32_t limit) { return random_() % limit; }
 
  private:
-  // Numbers near the limits, and far beyond them.
+  // Some numbers are near the limits and some are far above them.
   uint32_t OddNumber() {
     constexpr uint32_t kNumbers[] = {0,  1,  2,  3,   4,   5,   16,         63,         64,
                                      65, 95, 96, 255, 256, 257, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -94,7 +94,7 @@ class PlanMutator {
   std::mt19937 random_;
 };
 
-// A session that uses everything: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties, bad words.
+// A session that uses every feature: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties and bad words.
 std::vector<v1::StepPlan> GoodSession() {
   v1::RowSampling rich = Greedy();
   rich.set_temperature(0.7f);

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A block of 16 tokens takes 2 * 16 * 1 * 8 * 4 bytes in each of 2 layers: 2048.
+// A block of 16 tokens takes 2 * 16 * 1 * 8 * 4 bytes in each of 2 layers, which is 2048 bytes.
 constexpr KvLayout kLayout{
     .num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = DataType::kFloat32};
 // 2 sequences of 100 tokens can fill 2 * 7 blocks.

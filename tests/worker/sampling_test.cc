@@ -15,7 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Not;
 
-// What the rows' sampling parameters do, end to end: plan in, tokens out.
+// Tests the effect of sampling parameters from the plan to the tokens.
 class SamplingTest : public ::testing::Test {
  protected:
   std::vector<TokenId> Draw(const v1::RowSampling& sampling, int num_tokens = 12) {

@@ -15,7 +15,7 @@ v1::StepResult RunOrDie(TestWorker* worker, const PlanBuilder& builder) {
   return *std::move(result);
 }
 
-// A prompt of 6 tokens fills block 0 and half of block 1; its tokens alone, and those of another prompt.
+// A prompt of 6 tokens, which fills block 0 and half of block 1, and another prompt.
 class SwapTest : public ::testing::Test {
  protected:
   SwapTest() {
@@ -32,7 +32,7 @@ TEST_F(SwapTest, ASequenceGoesOnFromItsSwappedBlocksAsIfTheyHadNeverLeft) {
   std::vector<TokenId> tokens, other;
   auto result = RunOrDie(&worker_, PlanBuilder(1).Start(0, Tokens(10, 6)).Slice(0, 0, 6, true, {0, 1}));
   tokens.push_back(result.token_ids(0));
-  // The blocks leave, and in the same step another sequence writes to them.
+  // The blocks are swapped out, and in the same step another sequence writes to them.
   result = RunOrDie(&worker_,
                     PlanBuilder(2).SwapOut(0, 3).SwapOut(1, 0).Start(1, Tokens(50, 6)).Slice(1, 0, 6, true, {0, 1}));
   other.push_back(result.token_ids(0));
@@ -47,7 +47,7 @@ TEST_F(SwapTest, ASequenceGoesOnFromItsSwappedBlocksAsIfTheyHadNeverLeft) {
   EXPECT_EQ(other, std::vector<TokenId>(other_alone_.begin(), other_alone_.begin() + 3));
 }
 
-// Two sequences change places through the host tier, and a copy sees what was swapped in before it.
+// Two sequences change places through the host tier. A copy in the same plan reads a block that is swapped in.
 TEST_F(SwapTest, SwapsOutComeBeforeSwapsInAndThoseBeforeCopies) {
   RunOrDie(&worker_, PlanBuilder(1)
                          .Start(0, Tokens(10, 6))
@@ -73,7 +73,7 @@ TEST_F(SwapTest, SwapsOutComeBeforeSwapsInAndThoseBeforeCopies) {
 TEST_F(SwapTest, APlanMayHoldSwapsAlone) {
   RunOrDie(&worker_, PlanBuilder(1).Start(0, Tokens(10, 6)).Slice(0, 0, 6, true, {0, 1}));
   EXPECT_EQ(RunOrDie(&worker_, PlanBuilder(2).SwapOut(0, 0).SwapOut(1, 1)).token_ids_size(), 0);
-  // The host tier outlives the session, as the pool does.
+  // The host tier keeps its contents when the session ends, and so does the pool.
   worker_.executor().Reset();
   RunOrDie(&worker_, PlanBuilder(1).Start(1, Tokens(50, 8)).Slice(1, 0, 8, false, {0, 1}));
   std::vector<TokenId> tokens = Tokens(10, 6);

@@ -16,8 +16,8 @@
 namespace quire {
 
 struct TestWorkerOptions {
-  // Below tests/golden/models: 2 layers, 96 tokens, context 256, float32. Empty: "llama2", and "yarn" on the emulated
-  // GPU, which has no kernels for heads of 8.
+  // The name of a model in tests/golden/models. These have 2 layers, a vocabulary of 96 tokens, a context of 256 and
+  // float32 weights. If empty, it is "llama2", or "yarn" on the emulated GPU, which has no kernels for heads of 8.
   std::string model = "";
   int block_size = 4;
   uint32_t num_blocks = 64;
@@ -28,16 +28,16 @@ struct TestWorkerOptions {
   bool repeats_layers = true;  // CudaBackendOptions::graphs
 };
 
-// A tiny model with a pool and an executor, without a network.
+// A tiny model with a pool and an executor. It uses no network.
 class TestWorker {
  public:
   explicit TestWorker(const TestWorkerOptions& options = {});
 
-  // Runs one plan; the result, or why not.
+  // Runs one plan and returns its result.
   absl::StatusOr<v1::StepResult> Run(const v1::StepPlan& plan);
 
   GatedBackend& backend() { return backend_; }
-  // Null on the CPU.
+  // The emulated GPU, or null if the CPU computes.
   const cuda::EmulatedDevice* device() const { return device_; }
   const Model& model() const { return *model_; }
   const KvLayout& layout() const { return storage_->layout(); }
@@ -47,7 +47,7 @@ class TestWorker {
  private:
   std::unique_ptr<Backend> MakeBackend(bool repeats_layers);  // Sets device_.
 
-  const cuda::EmulatedDevice* device_ = nullptr;  // Of the backend.
+  const cuda::EmulatedDevice* device_ = nullptr;  // Owned by the backend.
   GatedBackend backend_;
   std::unique_ptr<Model> model_;
   WorkerLimits limits_;

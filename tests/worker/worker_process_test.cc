@@ -1,4 +1,4 @@
-// The program quire-worker: how it starts, refuses and stops.
+// Tests how the program quire-worker starts, refuses wrong options and stops.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -26,13 +26,13 @@ std::vector<std::string> Command(std::vector<std::string> flags) {
   return command;
 }
 
-// What follows `prefix` on its line of the output.
+// Returns the rest of the output line that begins with `prefix`.
 std::string After(Process* process, const std::string& prefix) {
   const std::string line = process->WaitForLine(prefix);
   return line.empty() ? "" : line.substr(line.find(prefix) + prefix.size());
 }
 
-// Complaints: all lines but those of the log, which begin with a level and a time.
+// Returns all lines of the output except those of the log, which begin with a level and a time.
 std::vector<std::string> Complaints(const Process& process) {
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(process.Output(), '\n', absl::SkipEmpty())) {

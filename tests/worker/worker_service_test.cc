@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The client's end of one Steps stream, blocking. Cancelled when it is destroyed early.
+// The client's side of one Steps stream. All calls block. The destructor cancels a stream that has not ended.
 class SessionClient {
  public:
   explicit SessionClient(v1::WorkerService::Stub* stub) : stream_(stub->Steps(&context_)) {}
@@ -37,21 +37,21 @@ class SessionClient {
     *request.mutable_plan() = plan;
     return stream_->Write(request);
   }
-  // An empty message when the stream has ended.
+  // Returns an empty message when the stream has ended.
   v1::StepsResponse Receive() {
     v1::StepsResponse response;
     if (!stream_->Read(&response)) response.Clear();
     return response;
   }
-  // Opens and waits for the worker's greeting; its epoch.
+  // Opens the session, waits for the worker's greeting, and returns the epoch in it.
   uint64_t Begin(uint64_t epoch) {
     Open(epoch);
     return Receive().opened().epoch();
   }
-  // No more plans.
+  // Tells the worker that no more plans follow.
   void CloseWrites() { stream_->WritesDone(); }
   void Cancel() { context_.TryCancel(); }
-  // How the stream ended, once everything it carried has been read.
+  // Reads the rest of the stream and returns its status.
   grpc::Status Finish() {
     v1::StepsResponse response;
     while (stream_->Read(&response)) {
@@ -194,7 +194,7 @@ TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
     epoch = new_session.Receive().opened().epoch();
     is_greeted = true;
   });
-  // Whatever the old session still sends while its step runs is dropped.
+  // The worker drops plans that the old session sends while its step runs.
   old_session.Send(Decode(2));
   EXPECT_FALSE(is_greeted);
   worker_.backend().Open();
@@ -204,7 +204,7 @@ TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
   greeting.join();
   EXPECT_EQ(epoch, 2u);
 
-  // The old rows are gone, the steps begin at 1.
+  // The rows of the old session are gone, and steps begin at 1.
   new_session.Send(PlanBuilder(1).Slice(0, 2, 1, true, {0}).plan());
   const grpc::Status status = new_session.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -220,7 +220,7 @@ TEST_F(WorkerServiceTest, ASessionThatWaitsToBeOpenedCanBeFencedToo) {
   SessionClient waiting(stub_.get());
   waiting.Open(2);
   SessionClient newest(stub_.get());
-  // Epoch 3 may arrive before epoch 2 does; then epoch 2 is refused instead.
+  // If epoch 3 arrives before epoch 2, then epoch 2 is refused instead.
   newest.Open(3);
   const grpc::StatusCode code = waiting.Finish().error_code();
   EXPECT_TRUE(code == grpc::StatusCode::ABORTED || code == grpc::StatusCode::FAILED_PRECONDITION) << code;
@@ -367,7 +367,7 @@ TEST_F(WorkerServiceTest, AStreamThatNeverOpensEndsAtTheTimeoutAndAnOpenOneGoesO
   const std::unique_ptr<GrpcServer> server = Listen(directory, &service);
   const auto stub =
       v1::WorkerService::NewStub(grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()));
-  // A slow machine may need more than one attempt to open in time.
+  // On a slow machine it may take several attempts to open a session in time.
   std::unique_ptr<SessionClient> session;
   uint64_t epoch = 0;
   do {
@@ -379,7 +379,7 @@ TEST_F(WorkerServiceTest, AStreamThatNeverOpensEndsAtTheTimeoutAndAnOpenOneGoesO
   const grpc::Status status = silent.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(status.error_message(), "no `open` came within 50ms, the limit");
-  // The session is older than the stream that has run out of time.
+  // The open session continues, although it is older than the stream that timed out.
   session->Send(FirstPlan());
   EXPECT_EQ(session->Receive().result().step(), 1u);
 }

@@ -175,7 +175,7 @@ TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
   }
 }
 
-// What is wrong: a field and its value (discarded: the field is left out); and the whole message.
+// A field with a wrong value, and the whole error message. If the value is discarded, the field is removed.
 struct BadField {
   const char* field;
   json value;

@@ -1,4 +1,4 @@
-// Whole models on the backend for GPUs, over the emulated device, against the CPU.
+// Compares whole models on the GPU backend, on the emulated device, with the CPU.
 
 #include <algorithm>
 #include <memory>
@@ -59,8 +59,9 @@ void WriteModel(const std::string& family, DataType type, const TestDirectory& d
   ASSERT_TRUE(status.ok()) << status;
 }
 
-// Every family in both types: biases, norms of heads, sliding windows, chunks. On the CPU all but the weights is
-// float32, on the GPU activations, K and V have 8 or 11 bits; the error is that of some 10 roundings per layer.
+// Runs every architecture in both types, with biases, norms of heads, sliding windows and chunks. On the CPU everything
+// except the weights is float32. On the GPU activations, K and V have 8 or 11 bits, which means about 10 roundings per
+// layer.
 TEST(GpuModelTest, LogitsAreThoseOfTheCpuUpToRounding) {
   const struct {
     DataType type;

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A copy of the small Llama checkpoint to break.
+// The tests break a copy of the small Llama checkpoint.
 class LoadModelTest : public testing::Test {
  protected:
   LoadModelTest() : backend_(MakeCpuBackend(1)), weights_(ReadWholeFile(GoldenModel("llama2") + "/model.safetensors")) {
@@ -29,7 +29,7 @@ class LoadModelTest : public testing::Test {
     return std::string(model.status().message());
   }
 
-  // Replaces the first occurrence after `anchor`; the header keeps its length.
+  // Replaces the first occurrence after `anchor`. The header keeps its length.
   void Replace(const std::string& anchor, const std::string& from, const std::string& to) {
     ASSERT_EQ(from.size(), to.size());
     const size_t start = weights_.find(anchor);

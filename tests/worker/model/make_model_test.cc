@@ -58,7 +58,7 @@ TEST(MakeModelTest, EqualSeedsGiveEqualFiles) {
   EXPECT_NE(ReadWholeFile(other.path() + "/model.safetensors"), weights);
 }
 
-// The first numbers of the zero key and counter as the authors of Philox publish them: 6627e8d5 e169c58d ...
+// The authors of Philox publish the first numbers for a key and counter of zero: 6627e8d5 e169c58d ...
 TEST(MakeModelTest, NumbersAreThoseOfPhilox) {
   float values[4];
   RandomTensor(0, 0, 0.5, 0.5).Group(0, values);

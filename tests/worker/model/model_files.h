@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// A directory of a test, removed with everything in it at the end.
+// A directory for a test. The destructor removes it with everything in it.
 class TestDirectory {
  public:
   TestDirectory();
@@ -23,10 +23,10 @@ class TestDirectory {
 
 std::string ReadWholeFile(const std::string& path);
 
-// "<repository>/tests/golden/models/<name>".
+// Returns "<repository>/tests/golden/models/<name>".
 std::string GoldenModel(const std::string& name);
 
-// A .safetensors file with this header and `num_bytes` bytes of data.
+// Returns a .safetensors file with this header and `num_bytes` bytes of data.
 std::string SafetensorsFileOf(const std::string& header, size_t num_bytes);
 
 }  // namespace quire

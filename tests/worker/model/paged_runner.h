@@ -16,14 +16,14 @@ namespace quire {
 using Tokens = std::vector<int32_t>;
 using Logits = std::vector<float>;  // [vocab_size]
 
-// What one sequence adds in a step.
+// The tokens that one sequence adds in a step.
 struct Slice {
   int sequence;
   Tokens tokens;
 };
 
-// Runs steps of a model over paged KV memory, as an executor does: block tables grow as sequences do, and the blocks
-// come from the pool in a scattered order that the seed decides.
+// Runs steps of a model with paged KV memory, as an executor does. Block tables grow with their sequences, and blocks
+// are taken from the pool in a random order that depends on the seed.
 class PagedRunner {
  public:
   struct Options {
@@ -50,7 +50,7 @@ class PagedRunner {
     std::vector<uint32_t> blocks;
   };
 
-  // Arrays of one step; the batch points into them.
+  // The arrays of one step, to which the batch points.
   struct StepArrays;
 
   void Place(const Slice& slice, StepArrays* step);
@@ -66,10 +66,10 @@ class PagedRunner {
   std::map<int, Sequence> sequences_;
 };
 
-// The first of the largest.
+// Returns the index of the largest element, and of the first one among equals.
 int32_t ArgMax(const Logits& logits);
 
-// The largest difference over the largest magnitude of `expected`.
+// Returns the largest difference divided by the largest magnitude in `expected`.
 float RelativeError(const Logits& actual, const Logits& expected);
 
 }  // namespace quire

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// {"a": F32 [2, 3] of 24 bytes, "b": BF16 [4] of 8 bytes}.
+// A file with the tensors "a", F32 [2, 3] of 24 bytes, and "b", BF16 [4] of 8 bytes.
 constexpr const char* kGoodHeader = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                                     R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}})";
 constexpr size_t kGoodBytes = 32;
@@ -52,7 +52,7 @@ TEST(SafetensorsTest, AFileWithoutTensorsIsFine) {
   EXPECT_TRUE(ParseSafetensors(SafetensorsFileOf("{}", 0), "model.safetensors").ok());
 }
 
-// One tensor "a" with this dtype, shape and offsets, in a file of `num_bytes`.
+// Makes a file of `num_bytes` bytes of data with one tensor "a" that has this dtype, shape and offsets.
 std::string OneTensor(const std::string& dtype, const std::string& shape, const std::string& offsets,
                       size_t num_bytes) {
   return SafetensorsFileOf("{\"a\":{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}}",
@@ -137,7 +137,7 @@ TEST(SafetensorsTest, AnyPrefixIsRefused) {
   }
 }
 
-// A directory with two shards: "a" in one.safetensors, "b" in two.safetensors.
+// A directory with two shards. The tensor "a" is in one.safetensors and "b" is in two.safetensors.
 class ShardsTest : public testing::Test {
  protected:
   ShardsTest() {

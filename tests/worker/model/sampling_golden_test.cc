@@ -43,7 +43,7 @@ GoldenRow ReadRow(const json& golden) {
   return row;
 }
 
-// How often each token was drawn.
+// Counts how often each token was drawn.
 std::map<int32_t, int> Draw(Backend* backend, const GoldenRow& row) {
   std::vector<float> logits;
   for (int i = 0; i < kRowsPerCall; ++i) logits.insert(logits.end(), row.logits.begin(), row.logits.end());
