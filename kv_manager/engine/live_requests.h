@@ -41,6 +41,8 @@ class LiveRequests {
   explicit LiveRequests(StepLoopStats* stats) : stats_(stats) {}
 
   void Add(RequestId request, Entry entry);
+  // The request was refused: it is reported by TakeEnded like one that has ended.
+  void AddRefused(RequestId request) { ended_.push_back(request); }
 
   // Passes on what a step, sent at `sent_us`, has brought; requests that finished are gone afterwards.
   void Deliver(StepOutput output, int64_t sent_us, int64_t now_us);
