@@ -103,6 +103,7 @@ void WorkerSession::EndIfDrained(int64_t now_us) {
   if (!drain_is_public_ || !link_.is_draining() || live_->size() > 0 || link_.num_plans_in_flight() > 0) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " has drained; its session ends";
   lost_since_us_ = now_us;
+  if (HasGivenTokens()) num_fruitless_sessions_ = 0;
   pool_->scheduler()->AbandonAll();
   link_.Lose(absl::UnavailableError("the worker has drained"), now_us);
 }
@@ -154,12 +155,15 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
   }
 }
 
+bool WorkerSession::HasGivenTokens() const {
+  return report_->stats()->generated_tokens > tokens_at_open_;
+}
+
 // A request can be what kills its worker. It must not do so for ever.
 void WorkerSession::CountFruitlessSession() {
   const bool had_work = link_.num_plans_in_flight() > 0;
-  const bool gave_tokens = report_->stats()->generated_tokens > tokens_at_open_;
-  if (gave_tokens) num_fruitless_sessions_ = 0;
-  if (gave_tokens || !had_work || ++num_fruitless_sessions_ < kMaxFruitlessSessions) return;
+  if (HasGivenTokens()) num_fruitless_sessions_ = 0;
+  if (HasGivenTokens() || !had_work || ++num_fruitless_sessions_ < kMaxFruitlessSessions) return;
   num_fruitless_sessions_ = 0;
   FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " was lost ", kMaxFruitlessSessions,
                                               " times in a row before it gave a token; perhaps one of its requests "

@@ -71,6 +71,8 @@ class WorkerSession {
   void AdoptPool(const WorkerDescription& worker);
   void Lose(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
+  // Whether a token was emitted in this session.
+  bool HasGivenTokens() const;
   void CountFruitlessSession();
   void FailAll(const absl::Status& status);
 
