@@ -8,7 +8,10 @@
 namespace quire {
 
 SimCaller::SimCaller(Request request, const ShadowModel& model)
-    : request_(std::move(request)), solo_(SoloRun(model, request_)), samples_(solo_.samples.size()) {}
+    : request_(std::move(request)),
+      solo_(SoloRun(model, request_)),
+      samples_(solo_.samples.size()),
+      num_running_(num_outputs()) {}
 
 template <typename... Parts>
 void SimCaller::Complain(const Parts&... parts) {
@@ -61,7 +64,7 @@ void SimCaller::OnFinished(const Finished& finished) {
   if (finished.sample_index < 0 || finished.sample_index >= num_outputs()) return Complain("end of no sample");
   Sample& sample = samples_[finished.sample_index];
   const SoloSample& solo = solo_.samples[finished.sample_index];
-  const bool had_ended = std::exchange(sample.state, Sample::State::kEnded) == Sample::State::kEnded;
+  const bool had_ended = SetState(&sample, Sample::State::kEnded) == Sample::State::kEnded;
   if (had_ended || has_ended_) Complain("sample ", finished.sample_index, " ended twice");
   if (finished.reason != solo.reason || finished.score != solo.score) {
     Complain("sample ", finished.sample_index, " ended for reason ", static_cast<int>(finished.reason), " with score ",
@@ -87,27 +90,22 @@ bool SimCaller::MayEndSample(int sample_index) const {
          samples_[sample_index].num_tokens > 0 && samples_[sample_index].state == Sample::State::kRuns;
 }
 
-void SimCaller::EndSample(int sample_index) {
-  samples_[sample_index].state = Sample::State::kEndPosted;
+SimCaller::Sample::State SimCaller::SetState(Sample* sample, Sample::State state) {
+  num_running_ += (state == Sample::State::kRuns) - (sample->state == Sample::State::kRuns);
+  num_ended_ += (state == Sample::State::kEnded) - (sample->state == Sample::State::kEnded);
+  return std::exchange(sample->state, state);
 }
 
-bool SimCaller::WantsEnd() const {
-  return !has_ended_ && !is_cancel_posted_ && std::none_of(samples_.begin(), samples_.end(), [](const Sample& sample) {
-    return sample.state == Sample::State::kRuns;
-  });
+void SimCaller::EndSample(int sample_index) {
+  SetState(&samples_[sample_index], Sample::State::kEndPosted);
 }
 
 void SimCaller::OnSampleEndTaken(int sample_index) {
-  samples_[sample_index].state = Sample::State::kEnded;
+  SetState(&samples_[sample_index], Sample::State::kEnded);
 }
 
 bool SimCaller::OnCancelTaken() {
   return !std::exchange(has_ended_, true);
-}
-
-bool SimCaller::has_left_scheduler() const {
-  return std::all_of(samples_.begin(), samples_.end(),
-                     [](const Sample& sample) { return sample.state == Sample::State::kEnded; });
 }
 
 std::vector<TokenId> SimCaller::Transcript(int sample_index) const {

@@ -32,7 +32,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   bool MayEndSample(int sample_index) const;
   void EndSample(int sample_index);
   // The caller has seen the end of all samples, but the request goes on for the loop: it must be cancelled.
-  bool WantsEnd() const;
+  bool WantsEnd() const { return num_running_ == 0 && !has_ended_ && !is_cancel_posted_; }
   // The caller has put a cancel of the request into the inbox.
   void OnCancelPosted() { is_cancel_posted_ = true; }
 
@@ -45,7 +45,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
   // The scheduler has ended all samples. The loop may not know yet that the request has ended.
-  bool has_left_scheduler() const;
+  bool has_left_scheduler() const { return num_ended_ == num_outputs(); }
   bool is_cancel_posted() const { return is_cancel_posted_; }
   const absl::Status& failure() const { return failure_; }  // The error of OnFailed.
   int num_cached_tokens() const { return num_cached_tokens_; }
@@ -73,7 +73,12 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
 
   const Request request_;
   const SoloOutput solo_;
+  // The only place where the state of a sample changes. Returns its old state.
+  Sample::State SetState(Sample* sample, Sample::State state);
+
   std::vector<Sample> samples_;
+  int num_running_;    // Samples in state kRuns.
+  int num_ended_ = 0;  // Samples in state kEnded.
   size_t num_prompt_logprobs_ = 0;
   bool has_started_ = false;
   bool is_cancel_posted_ = false;

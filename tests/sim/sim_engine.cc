@@ -192,6 +192,7 @@ void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
 absl::Status SimEngine::RunRound() {
   has_news_ = false;
   was_plan_empty_ = false;
+  has_changed_ |= next_deadline_us_ <= clock_->NowMicros();
   must_fail_.clear();
   num_taken_ = posted_.size();
   num_waiting_ = loop_->status()->waiting_requests;
@@ -205,15 +206,14 @@ absl::Status SimEngine::RunRound() {
   TakePosted(/*is_until_result=*/false);
   if (blocks_ != nullptr) DropEnded();
   QUIRE_RETURN_IF_ERROR(CheckRound());
-  for (const auto& [request, live] : callers_) {
-    if (live.caller->WantsEnd()) PostWantedEnd(live.caller.get());
-  }
+  for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);
   return status_;
 }
 
 void SimEngine::TakePosted(bool is_until_result) {
   for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
     const Posted posted = std::move(posted_.front());
+    has_changed_ = true;
     posted_.pop_front();
     switch (posted.kind) {
       case Posted::Kind::kSubmit:
@@ -279,6 +279,7 @@ void SimEngine::OnStepCommitted() {
 void SimEngine::OnStepsAbandoned() {
   ++report_.events;
   audit_->OnAbandoned();
+  has_changed_ = true;
   int num_live = 0;
   for (const auto& [request, live] : callers_) {
     if (live.caller->has_ended()) continue;
@@ -295,6 +296,7 @@ void SimEngine::OnBeginStep() {
   ++report_.events;
   TakePosted(/*is_until_result=*/false);
   DropEnded();
+  status_.Update(CheckBlocks());
   audit_->OnReleased(blocks_->TakeReleased());
   before_plan_ = scheduler_->counts();
 }
@@ -316,6 +318,7 @@ void SimEngine::EndPlan(const StepPlan& plan) {
   was_plan_empty_ = plan.empty();
   status_.Update(blocks_->status());
   status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased()));
+  has_changed_ = true;
   status_.Update(CheckBlocks());
 }
 
@@ -323,6 +326,7 @@ void SimEngine::DropEnded() {
   const bool is_ready = loop_->status()->is_ready;
   num_wanted_blocks_ = 0;
   next_deadline_us_ = kNever;
+  wanting_end_.clear();
   for (auto it = callers_.begin(); it != callers_.end();) {
     const SimCaller& caller = *it->second.caller;
     const Request& request = caller.request();
@@ -342,6 +346,7 @@ void SimEngine::DropEnded() {
       it = callers_.erase(it);
       continue;
     }
+    if (caller.WantsEnd()) wanting_end_.push_back(it->second.caller.get());
     if (!caller.has_started()) {
       num_wanted_blocks_ += BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size);
     }
@@ -414,6 +419,7 @@ absl::Status SimEngine::ExplainStall() {
 }
 
 absl::Status SimEngine::CheckBlocks() {
+  if (!std::exchange(has_changed_, false)) return absl::OkStatus();
   if (++num_unchecked_ * kBlocksPerCheck < options_.blocks) return absl::OkStatus();
   num_unchecked_ = 0;
   ++report_.checks;

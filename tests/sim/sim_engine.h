@@ -119,6 +119,7 @@ class SimEngine : private AuditedBlocks::Observer {
   absl::Status CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const;
   void CheckAudit(const TableAudit& audit, SimAudit kind);
   int64_t NumTokens() const;
+  // Counts all blocks, if it is their turn.
   absl::Status CheckBlocks();
   absl::Status ExplainStall();
   absl::Status CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const;
@@ -154,13 +155,15 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t audit_deadline_us_ = kNever;  // Of an audit that waits for a plan.
   bool is_queue_known_ = false;  // How many requests wait when a submission of this round is taken is num_waiting_.
   int num_waiting_ = 0;
-  int64_t num_wanted_blocks_ = 0;      // By live requests that have not started.
-  int64_t next_deadline_us_ = kNever;  // Of live requests.
-  std::vector<RequestId> must_fail_;   // In this round.
-  int num_unchecked_ = 0;              // Calls since all blocks were counted.
-  uint64_t probe_ = UINT64_MAX / 2;    // Sequence id of the last probe.
-  int64_t num_probed_tokens_ = 0;      // In this pool.
-  int64_t num_crowded_plans_ = 0;      // After which somebody waits.
+  int64_t num_wanted_blocks_ = 0;        // By live requests that have not started.
+  int64_t next_deadline_us_ = kNever;    // Of live requests.
+  std::vector<RequestId> must_fail_;     // In this round.
+  std::vector<SimCaller*> wanting_end_;  // Live ones that have seen the end of all their samples.
+  bool has_changed_ = false;             // Since CheckBlocks was called, something may have changed in the blocks.
+  int num_unchecked_ = 0;                // Calls since all blocks were counted.
+  uint64_t probe_ = UINT64_MAX / 2;      // Sequence id of the last probe.
+  int64_t num_probed_tokens_ = 0;        // In this pool.
+  int64_t num_crowded_plans_ = 0;        // After which somebody waits.
   int64_t num_sent_copies_ = 0;
   bool has_searched_ = false;
   uint64_t digest_ = 0;
