@@ -10,14 +10,14 @@
 
 namespace quire {
 
-// Counts of observations by size. A plain value without memory of its own: its owner observes, copies, one for every
-// round of a step loop, are read elsewhere.
+// Counts observations by size. It is a plain value without memory of its own, so it is cheap to copy: a step loop
+// publishes a copy in every round.
 class Histogram {
  public:
   static constexpr size_t kMaxBounds = 23;
 
-  // `bounds` ascend, are at most kMaxBounds and live as long as the program. Bucket i counts what is at most bounds[i]
-  // and above the bound before; the last bucket has no upper bound.
+  // `bounds` ascend, live as long as the program, and are at most kMaxBounds many. Bucket i counts the values that are
+  // at most bounds[i] and above bounds[i - 1]. The last bucket has no upper bound.
   explicit Histogram(absl::Span<const double> bounds) : bounds_(bounds) { QUIRE_CHECK_LE(bounds.size(), kMaxBounds); }
 
   void Observe(double value) {

@@ -10,13 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/status.h"
 #include "base/status_reason.h"
 #include "scheduler/admission.h"
 
 namespace quire {
 namespace {
 
-// A question on its way around the step loops. Thread-safe. When the last one has let go of it, it is done.
+// A question that is put to several step loops. Each loop owns a reference; `done` is called when the last reference is
+// dropped. Thread-safe.
 class QuestionRound {
  public:
   QuestionRound(StepLoop::Question question, std::function<void(const absl::Status&)> done)
@@ -25,15 +27,15 @@ class QuestionRound {
 
   void Ask(const StepLoop::View& view) const { question_(view); }
   void Fail(const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     status_.Update(status);
   }
 
  private:
   const StepLoop::Question question_;
   const std::function<void(const absl::Status&)> done_;
-  std::mutex mutex_;
-  absl::Status status_;  // The first error. Guarded by mutex_.
+  Mutex mutex_;
+  absl::Status status_ QUIRE_GUARDED_BY(mutex_);  // The first error.
 };
 
 }  // namespace
@@ -51,8 +53,8 @@ ManagerEngine::~ManagerEngine() {
 }
 
 void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
-  std::vector<Worker> leaving;  // Destroyed without the lock: a loop that ends may be waiting for it.
-  const std::lock_guard lock(mutex_);
+  std::vector<Worker> leaving;  // Destroyed after the lock is released: a loop that ends may wait for the lock.
+  const MutexLock lock(&mutex_);
   if (is_draining_) return;
   const auto stays = [&](const Worker& worker) {
     const WorkerLoad load = worker.loop->load();
@@ -66,13 +68,16 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) AddWorker(address);
 }
 
-const ManagerEngine::Worker* ManagerEngine::FindWorker(const std::string& address) const {
-  const auto it = std::find_if(workers_.begin(), workers_.end(),
-                               [&address](const Worker& worker) { return worker.address == address; });
-  return it == workers_.end() ? nullptr : &*it;
+bool ManagerEngine::HasWorker(const std::string& address) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&address](const Worker& worker) { return worker.address == address; });
 }
 
-absl::Status ManagerEngine::NoSuchWorker(const std::string& address) const {
+absl::StatusOr<StepLoop*> ManagerEngine::FindLoop(const std::string& address) const {
+  if (is_stopped_) return ShuttingDownError();
+  for (const Worker& worker : workers_) {
+    if (worker.address == address) return worker.loop.get();
+  }
   const std::string known = absl::StrJoin(
       workers_, ", ", [](std::string* out, const Worker& worker) { absl::StrAppend(out, worker.address); });
   return absl::NotFoundError(absl::StrCat("worker: none has the address \"", absl::CHexEscape(address.substr(0, 64)),
@@ -81,7 +86,7 @@ absl::Status ManagerEngine::NoSuchWorker(const std::string& address) const {
 }
 
 void ManagerEngine::AddWorker(const std::string& address) {
-  if (FindWorker(address) != nullptr) return;
+  if (HasWorker(address)) return;
   StepLoopOptions options = options_;
   options.address = address;
   options.tenants = &tenants_;
@@ -93,10 +98,11 @@ void ManagerEngine::AddWorker(const std::string& address) {
 }
 
 absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink> sink) {
-  // Made before the lock, for which step loops wait; under it only for a worker whose blocks have another size.
+  // Step loops wait for the lock, so the prompt is hashed before it is taken. Only for a worker whose blocks have
+  // another size than those of the last one it is hashed again under the lock.
   PromptHashes hashes(request.cache_salt, request.prompt);
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (is_draining_) {
     ++refusals_.draining;
     return WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
@@ -109,7 +115,7 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
                             .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }});
   if (!chosen.has_value()) {
     ++refusals_.no_worker;
-    return NoWorker();
+    return NoWorkerError();
   }
   block_size_ = loads_[*chosen].block_size;
   const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
@@ -117,7 +123,7 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   return status;
 }
 
-absl::Status ManagerEngine::NoWorker() const {
+absl::Status ManagerEngine::NoWorkerError() const {
   std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
   for (const Worker& worker : workers_) {
     const std::shared_ptr<const WorkerStatus> status = worker.loop->status();
@@ -126,20 +132,20 @@ absl::Status ManagerEngine::NoWorker() const {
   return absl::UnavailableError(message);
 }
 
-// Where it was placed is not written down: loops that do not know it leave it alone.
+// No table says where a request was placed. All loops are told; those that do not know the request ignore the call.
 void ManagerEngine::CancelSample(RequestId request, int sample_index) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const Worker& worker : workers_) worker.loop->CancelSample(request, sample_index);
 }
 
 void ManagerEngine::Cancel(RequestId request, FinishReason reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const Worker& worker : workers_) worker.loop->Cancel(request, reason);
 }
 
 void ManagerEngine::StartDrain() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_draining_ = true;
   }
   OnLoopChange();
@@ -147,15 +153,20 @@ void ManagerEngine::StartDrain() {
 
 bool ManagerEngine::Drain(absl::Duration timeout) {
   StartDrain();
-  std::unique_lock lock(mutex_);
-  return loop_changed_.wait_for(lock, absl::ToChronoMicroseconds(timeout), [this] { return NumRequests() == 0; });
+  const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
+  const MutexLock lock(&mutex_);
+  while (NumRequests() > 0) {
+    if (!loop_changed_.WaitUntil(&mutex_, deadline)) return NumRequests() == 0;
+  }
+  return true;
 }
 
 void ManagerEngine::Stop() {
   std::vector<Worker> workers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_draining_ = true;
+    is_stopped_ = true;
     workers.swap(workers_);
   }
   for (const Worker& worker : workers) worker.loop->Stop();
@@ -163,7 +174,7 @@ void ManagerEngine::Stop() {
 
 void ManagerEngine::AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done) {
   const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const Worker& worker : workers_) {
     round->Fail(worker.loop->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
   }
@@ -172,20 +183,19 @@ void ManagerEngine::AskAll(StepLoop::Question question, std::function<void(const
 void ManagerEngine::AskWorker(const std::string& address, StepLoop::Question question,
                               std::function<void(const absl::Status&)> done) {
   const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
-  const std::lock_guard lock(mutex_);
-  const Worker* worker = FindWorker(address);
-  if (worker == nullptr) return round->Fail(NoSuchWorker(address));
-  round->Fail(worker->loop->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
+  const MutexLock lock(&mutex_);
+  const absl::StatusOr<StepLoop*> loop = FindLoop(address);
+  if (!loop.ok()) return round->Fail(loop.status());
+  round->Fail((*loop)->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
 }
 
 absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining) {
   int num_requests;
   {
-    const std::lock_guard lock(mutex_);
-    const Worker* worker = FindWorker(address);
-    if (worker == nullptr) return NoSuchWorker(address);
-    worker->loop->SetDraining(is_draining);
-    num_requests = worker->loop->load().num_requests;
+    const MutexLock lock(&mutex_);
+    QUIRE_ASSIGN_OR_RETURN(StepLoop* const loop, FindLoop(address));
+    loop->SetDraining(is_draining);
+    num_requests = loop->load().num_requests;
   }
   OnLoopChange();
   return num_requests;
@@ -195,7 +205,7 @@ ManagerStatus ManagerEngine::status() const {
   ManagerStatus status;
   const std::shared_ptr<const ServedModel> model = registry_.model();
   if (model != nullptr) status.model_name = model->name;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   status.now_us = clock_->NowMicros();
   status.uptime_us = status.now_us - started_us_;
   status.is_ready = !is_draining_ && HasReadyWorker();
@@ -224,8 +234,8 @@ int ManagerEngine::NumRequests() const {
 }
 
 void ManagerEngine::OnLoopChange() {
-  const std::lock_guard lock(mutex_);
-  loop_changed_.notify_all();
+  const MutexLock lock(&mutex_);
+  loop_changed_.NotifyAll();
   const bool is_ready = !is_draining_ && HasReadyWorker();
   if (is_ready == was_ready_) return;
   was_ready_ = is_ready;

@@ -2,11 +2,9 @@
 #define QUIRE_KV_MANAGER_ENGINE_MANAGER_ENGINE_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/model_registry.h"
 #include "kv_manager/engine/placement.h"
@@ -27,47 +26,50 @@
 
 namespace quire {
 
-// Requests that Submit has refused, by reason.
+// The numbers of requests that Submit has refused, by reason.
 struct SubmitRefusals {
   int64_t no_worker = 0;
   int64_t draining = 0;
   int64_t inbox_full = 0;
 };
 
-// One look at the whole manager: each worker's part is consistent in itself.
+// The state of the whole manager. The part of each worker is consistent in itself.
 struct ManagerStatus {
-  int64_t now_us = 0;  // Clock of the step loops.
+  int64_t now_us = 0;  // In the time of the step loops' clock.
   int64_t uptime_us = 0;
-  std::string model_name;  // Empty until a worker joined.
-  bool is_ready = false;   // A worker is ready and does not drain, and the manager is not draining either.
+  std::string model_name;  // Empty until a worker has joined.
+  bool is_ready = false;   // A worker is ready and does not drain, and the manager does not drain either.
   bool is_draining = false;
-  // In the order in which they came.
+  // In the order in which the workers were added.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
-  StepLoopStats totals;  // Of these workers and of those that are gone for good.
+  StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
-  std::vector<std::string> tenant_labels = {
-      TenantLabels::kOthers};  // By slot; at least as many as the totals have tenants.
+  // By slot. There are at least as many labels as the totals have tenants.
+  std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
 };
 
-// The Engine over any number of workers: a step loop for each, and requests placed among them. Thread-safe.
+// The Engine over any number of workers. It runs a step loop for each worker and places every request on one of them.
+// Thread-safe.
 class ManagerEngine : public Engine {
  public:
   struct Hooks {
     std::function<std::unique_ptr<WorkerClient>(const std::string& address)> make_client;
-    // The manager has become ready or stopped being so. One call at a time, on any thread; must not call back.
+    // The manager has become ready or stopped being ready. On any thread, one call at a time. Must not call the
+    // engine.
     std::function<void(bool is_ready)> on_readiness;
   };
 
   static constexpr int kMaxTenantLabels = 32;
 
-  // `options.address` and `options.tenants` are ignored. `clock` is borrowed. No more than `max_tenant_labels` tenants
-  // are told apart in the status.
+  // `options.address` and `options.tenants` are ignored. `clock` is borrowed. The status tells at most
+  // `max_tenant_labels` tenants apart.
   ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock,
                 int max_tenant_labels = kMaxTenantLabels);
   ~ManagerEngine() override;  // Stops.
 
-  // These are the workers from now on: starts a step loop for each new address, and ends those of missing ones once
-  // they are neither connected nor have requests. Does nothing while draining.
+  // Sets the addresses of the workers. Starts a step loop for each new address. Ends the loop of a missing address when
+  // its worker is not connected and has no requests; other missing ones stay until a later call. Does nothing while
+  // draining.
   void SetWorkers(const std::vector<std::string>& addresses);
 
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
@@ -77,20 +79,22 @@ class ManagerEngine : public Engine {
 
   // Refuses new requests from now on.
   void StartDrain();
-  // The same, and waits for those that run. False when some still ran at the timeout.
+  // Does the same and waits for all requests to end. Returns false when some had not ended at the timeout.
   bool Drain(absl::Duration timeout);
-  // Ends the step loops; what still runs fails with UNAVAILABLE.
+  // Ends the step loops. Requests that have not ended fail with UNAVAILABLE.
   void Stop();
 
-  // Calls `question` once for each step loop, on its thread: calls overlap, and one that waits for another would hold
-  // up steps. Afterwards `done`, on the last one's thread or within this call, when all that the calls have written is
-  // seen. `done` gets the first error of a loop that cannot be asked.
+  // Calls `question` once for each step loop, on the thread of the loop. These calls can overlap; they must not wait
+  // for each other, because that would hold up steps. Then calls `done` once, on the thread of the last loop or within
+  // this call. `done` sees everything that the questions have written, and gets the first error of a loop that cannot
+  // be asked.
   void AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done);
-  // The same for the loop of one worker. NOT_FOUND when there is none of this address.
+  // The same for the loop of one worker. NOT_FOUND when no worker has this address, UNAVAILABLE after Stop().
   void AskWorker(const std::string& address, StepLoop::Question question,
                  std::function<void(const absl::Status&)> done);
 
-  // From now on the worker gets no new requests, or gets them again. Returns how many it has; NOT_FOUND as above.
+  // From now on the worker gets no new requests, or gets them again. Returns how many requests it has. Errors as for
+  // AskWorker.
   absl::StatusOr<int> SetWorkerDraining(const std::string& address, bool is_draining);
 
   ManagerStatus status() const;
@@ -101,13 +105,14 @@ class ManagerEngine : public Engine {
     std::unique_ptr<StepLoop> loop;
   };
 
-  void AddWorker(const std::string& address);
-  const Worker* FindWorker(const std::string& address) const;
-  absl::Status NoSuchWorker(const std::string& address) const;
-  absl::Status NoWorker() const;
-  bool HasReadyWorker() const;
-  int NumRequests() const;
-  void OnLoopChange();
+  void AddWorker(const std::string& address) QUIRE_REQUIRES(mutex_);
+  bool HasWorker(const std::string& address) const QUIRE_REQUIRES(mutex_);
+  // NOT_FOUND when there is no such worker, UNAVAILABLE after Stop().
+  absl::StatusOr<StepLoop*> FindLoop(const std::string& address) const QUIRE_REQUIRES(mutex_);
+  absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
+  bool HasReadyWorker() const QUIRE_REQUIRES(mutex_);
+  int NumRequests() const QUIRE_REQUIRES(mutex_);
+  void OnLoopChange() QUIRE_EXCLUDES(mutex_);
 
   const StepLoopOptions options_;
   const Hooks hooks_;
@@ -115,16 +120,17 @@ class ManagerEngine : public Engine {
   const int64_t started_us_;
   ModelRegistry registry_;
   TenantLabels tenants_;
-  std::atomic<int> block_size_ = 0;  // Of the worker that got the last request; 0 before the first.
+  std::atomic<int> block_size_ = 0;  // The block size of the worker that got the last request; 0 before the first.
 
-  mutable std::mutex mutex_;  // Guards the rest; the loops' own locks are taken under it.
-  std::condition_variable loop_changed_;
-  std::vector<Worker> workers_;
-  std::vector<WorkerLoad> loads_;  // Scratch of Submit.
-  StepLoopStats retired_;          // Of workers that are gone for good.
-  SubmitRefusals refusals_;
-  bool is_draining_ = false;
-  bool was_ready_ = false;  // As last told to on_readiness.
+  mutable Mutex mutex_;  // The mutexes of the loops are taken while this one is held.
+  CondVar loop_changed_;
+  std::vector<Worker> workers_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
+  StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.
+  SubmitRefusals refusals_ QUIRE_GUARDED_BY(mutex_);
+  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // What on_readiness was told last.
 };
 
 }  // namespace quire

@@ -34,11 +34,11 @@ absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescripti
   QUIRE_RETURN_IF_ERROR(
       CheckSame("eos_token_ids", absl::StrJoin(ours.eos_token_ids, " "), absl::StrJoin(theirs.eos_token_ids, " ")));
   if (ours.numerics_fingerprint != theirs.numerics_fingerprint) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker has numerics_fingerprint '", theirs.numerics_fingerprint, "', the first worker has '",
-                     ours.numerics_fingerprint,
-                     "': a manager's workers need the same weights, --kv-type and --cpu-kernels for "
-                     "the same tokens; it takes others after a restart"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker has numerics_fingerprint '", theirs.numerics_fingerprint, "', the first worker has '",
+        ours.numerics_fingerprint,
+        "'; all workers of a manager must have the same weights, --kv-type and --cpu-kernels, so that any of "
+        "them yields the same tokens; the manager accepts other workers after a restart"));
   }
   QUIRE_RETURN_IF_ERROR(CheckSame("bos_token_id", Name(ours.bos_token_id), Name(theirs.bos_token_id)));
   if (ours.tokenizer_files == theirs.tokenizer_files) return absl::OkStatus();
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
 }  // namespace
 
 absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
-  const std::lock_guard admission_lock(admission_mutex_);
+  const MutexLock admission_lock(&admission_mutex_);
   if (first_.has_value()) return CheckSameModel(*first_, description);
   auto model = std::make_shared<ServedModel>();
   model->name = description.model_name;
@@ -82,13 +82,13 @@ absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
   first_ = description;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   model_ = std::move(model);
   return absl::OkStatus();
 }
 
 std::shared_ptr<const ServedModel> ModelRegistry::model() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return model_;
 }
 

@@ -10,22 +10,23 @@
 
 namespace quire {
 
-// Where the events of one request go. Called on a step-loop thread, one call at a time: an implementation only queues
-// and returns. Nothing follows the OnFinished that ends the request, nor OnFailed.
+// Receives the events of one request. The step-loop thread calls it, one call at a time. An implementation must only
+// queue the event and return. No event follows OnFailed or the OnFinished that ends the request.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
 
-  // The request runs for the first time, with so many tokens of its prompt from the prefix cache.
+  // The request runs for the first time. `num_cached_tokens` tokens of its prompt come from the prefix cache.
   virtual void OnStarted(int num_cached_tokens) = 0;
-  // Logprobs of prompt tokens at positions first_position, first_position + 1, ...; before any token.
+  // Logprobs of the prompt tokens at positions first_position, first_position + 1, ... They come before any token.
   virtual void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) = 0;
-  // The next token, at `position` of the sequence (prompt included). Positions of a sample are consecutive.
+  // The next token of a sample. `position` counts from the begin of the prompt. The positions of a sample are
+  // consecutive.
   virtual void OnToken(int sample_index, int position, ScoredToken token) = 0;
-  // A sample is over, and with finished.ends_request the request.
+  // A sample has ended. With finished.ends_request the whole request has ended.
   virtual void OnFinished(const Finished& finished) = 0;
-  // The request is over before all samples are: refused, past its deadline, or its worker is gone and nobody can take
-  // it.
+  // The request ends before all of its samples have ended: it was refused, its deadline has passed, or its worker is
+  // gone.
   virtual void OnFailed(absl::Status status) = 0;
 };
 

@@ -15,58 +15,58 @@
 
 namespace quire {
 
-// The first thing in which a worker's row differs from what the manager has it hold.
+// The first difference between a worker's row and what the manager expects in it.
 struct RowDifference {
   enum class Kind {
-    kSequence,        // Another sequence's.
-    kComputedTokens,  // More or fewer tokens are computed.
-    kTableLength,     // Its block table has more or fewer entries.
-    kBlock,           // An entry is another block.
+    kSequence,        // The row belongs to another sequence.
+    kComputedTokens,  // The row has computed more or fewer tokens.
+    kTableLength,     // The block table has more or fewer entries.
+    kBlock,           // An entry of the block table is another block.
   };
   Kind kind = Kind::kSequence;
   RowId row{0};
   RequestId request{0};
-  int index = 0;  // Of the entry.
+  int index = 0;  // The index of the entry, for kBlock.
   uint64_t expected = 0;
   uint64_t found = 0;
 
   bool operator==(const RowDifference&) const = default;
 };
 
-// What a worker's account of its rows has brought to light.
+// The result of a comparison.
 struct TableAudit {
   static constexpr size_t kMaxDifferences = 100;
-  // Of the tables of one step: what is longer does not fit the worker's message.
+  // The most entries that the tables of one step may have. More do not fit into the worker's message.
   static constexpr size_t kMaxEntries = size_t{8} << 20;
 
-  int num_rows = 0;                          // Compared.
-  std::vector<RowDifference> differences{};  // The first kMaxDifferences, one for each row.
+  int num_rows = 0;                          // Rows that were compared.
+  std::vector<RowDifference> differences{};  // One for each row that differs, at most kMaxDifferences.
   int num_differences = 0;
   bool is_repaired = false;        // See OnResult.
-  absl::Status not_compared = {};  // Why not, otherwise OK.
+  absl::Status not_compared = {};  // The reason why nothing was compared, otherwise OK.
 };
 
-// Compares the block tables that a worker's rows hold with those of the block manager. The worker tells them with the
-// result of a step, as of the plan of that step, so that both are of the same moment however many plans are under way.
-// Owned by the step-loop thread.
+// Compares the block tables in a worker's rows with those of the block manager. The worker sends its tables with the
+// result of a step, as they are after the plan of that step. So both sides belong to the same moment, however many
+// plans are in flight. Owned by the step-loop thread.
 class TableAuditor {
  public:
   using Done = std::function<void(const TableAudit&)>;
   static constexpr size_t kMaxAsked = 64;
 
-  // `done` is called once: after the next step that is planned, at `deadline_us` without one, or when the worker is
-  // lost; within this call when too many wait. It must be quick.
+  // Calls `done` once: with the result of the next step that is planned, at `deadline_us` when no step is planned
+  // before, when the worker is lost, or within this call when too many audits wait. `done` must be quick.
   void Ask(int64_t deadline_us, bool repairs, Done done);
 
-  // A plan was made, and nothing has changed since. Costs what the tables of its rows are long, if anybody asks.
+  // A plan was made, and nothing has changed since. When an audit waits, this copies the tables of the plan's rows.
   void OnPlanned(const Scheduler& scheduler, const BlockManager& blocks, StepPlan* plan);
-  // Its result, before it is committed. To repair, tables that differ are sent anew with their rows' next slices. An
-  // error asks for more: a row holds another sequence or has computed another number of tokens, and the session must
-  // end, so that all is computed anew in the next one.
+  // A result has come and is not committed yet. With repair, a table that differs is sent again with the next slice of
+  // its row. An error means that this is not enough: a row belongs to another sequence or has computed another number
+  // of tokens. Then the session must end, so that everything is computed again in the next one.
   absl::Status OnResult(const StepResult& result, Scheduler* scheduler);
-  // Every round. Without requests that run there is nothing to compare.
+  // Called in every round. Without running requests there is nothing to compare.
   void OnRound(int64_t now_us, int num_running);
-  // The rows are gone.
+  // The session has ended, and the worker's rows with it.
   void OnLost(const absl::Status& reason);
 
   int64_t next_deadline_us() const;
@@ -81,7 +81,7 @@ class TableAuditor {
     RowId row;
     RequestId request;
     RowTable table;
-    int num_settled;  // Entries of the table that the worker has been told.
+    int num_settled;  // The first entries of the table, which the worker has been told.
   };
   struct Comparison {
     StepId step;
@@ -92,8 +92,8 @@ class TableAuditor {
   static bool Differs(const ExpectedRow& expected, const RowTable& found, RowDifference* difference);
   static void Answer(std::vector<Asked>* asked, const TableAudit& audit);
 
-  std::vector<Asked> asked_;            // Since the last plan.
-  std::deque<Comparison> comparisons_;  // Of plans under way, the oldest first.
+  std::vector<Asked> asked_;            // Audits that wait for a plan.
+  std::deque<Comparison> comparisons_;  // Audits of plans in flight, oldest first.
 };
 
 }  // namespace quire

@@ -2,23 +2,23 @@
 #define QUIRE_KV_MANAGER_ENGINE_TENANT_LABELS_H_
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
 
 namespace quire {
 
-// What a tenant has had. Every number only grows.
+// What the requests of a tenant have used. Every number only grows.
 struct TenantUsage {
-  int64_t requests = 0;       // That the scheduler took.
-  int64_t prompt_tokens = 0;  // Of these.
+  int64_t requests = 0;       // Requests that the scheduler accepted.
+  int64_t prompt_tokens = 0;  // Prompt tokens of these requests.
   int64_t generated_tokens = 0;
 };
 
-// Tenants as a bounded set of labels: the first `max_tenants` that come have a slot each, all later ones share slot 0.
-// So whoever makes up tenants fills the set but does not make it grow. Thread-safe.
+// Maps tenants to a bounded set of labels: each of the first `max_tenants` tenants has a slot, all later tenants share
+// slot 0. A caller that makes up tenant names fills the set, but cannot make it grow. Thread-safe.
 class TenantLabels {
  public:
   static constexpr char kOthers[] = "(others)";  // Label of slot 0.
@@ -26,9 +26,9 @@ class TenantLabels {
 
   explicit TenantLabels(int max_tenants) : max_tenants_(max_tenants) {}
 
-  // A slot of its own, as long as there are some.
+  // The slot of the tenant. A tenant that comes for the first time gets a slot of its own while there are free ones.
   int SlotOf(const std::string& tenant) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     const auto it = slots_.find(tenant);
     if (it != slots_.end()) return it->second;
     if (static_cast<int>(slots_.size()) >= max_tenants_) return 0;
@@ -36,16 +36,17 @@ class TenantLabels {
     return slots_.emplace(tenant, static_cast<int>(labels_.size()) - 1).first->second;
   }
 
-  std::vector<std::string> labels() const {  // By slot.
-    const std::lock_guard lock(mutex_);
+  // The labels, by slot.
+  std::vector<std::string> labels() const {
+    const MutexLock lock(&mutex_);
     return labels_;
   }
 
  private:
   const int max_tenants_;
-  mutable std::mutex mutex_;                     // Guards the rest.
-  absl::flat_hash_map<std::string, int> slots_;  // Without slot 0.
-  std::vector<std::string> labels_ = {kOthers};
+  mutable Mutex mutex_;
+  absl::flat_hash_map<std::string, int> slots_ QUIRE_GUARDED_BY(mutex_);  // Without slot 0.
+  std::vector<std::string> labels_ QUIRE_GUARDED_BY(mutex_) = {kOthers};
 };
 
 }  // namespace quire

@@ -16,8 +16,9 @@
 namespace quire {
 namespace {
 
-// gRPC connects by itself, with waits that grow from the first to the second; a call in between fails at once. The
-// longest wait is below the one that WorkerLink backs off to, and is also what one attempt to connect may take.
+// gRPC reconnects by itself, with waits that grow from the first value to the second; a call during a wait fails at
+// once. The longest wait is shorter than the longest backoff of WorkerLink. It is also the limit for one attempt to
+// connect.
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2000;
 
@@ -46,18 +47,18 @@ grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& opt
 }
 
 void GrpcWorkerClient::PendingCalls::Add() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   ++count_;
 }
 
 void GrpcWorkerClient::PendingCalls::Remove() {
-  const std::lock_guard lock(mutex_);
-  if (--count_ == 0) none_.notify_all();
+  const MutexLock lock(&mutex_);
+  if (--count_ == 0) none_.NotifyAll();
 }
 
 void GrpcWorkerClient::PendingCalls::WaitForNone() {
-  std::unique_lock lock(mutex_);
-  none_.wait(lock, [this] { return count_ == 0; });
+  const MutexLock lock(&mutex_);
+  while (count_ > 0) none_.Wait(&mutex_);
 }
 
 struct GrpcWorkerClient::DescribeCall {
@@ -80,7 +81,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     client_->stub_->async()->Steps(&context_, this);
     AddHold();  // Writes start outside of gRPC's threads until the last read has ended.
     StartRead(&response_);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     std::unique_ptr<v1::StepsRequest> request = NewRequest();
     request->mutable_open()->set_epoch(epoch_);
     Write(std::move(request));
@@ -88,7 +89,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   }
 
   void Send(const StepPlan& plan) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (reads_ended_) return;
     std::unique_ptr<v1::StepsRequest> request = NewRequest();
     expected_.push_back(encoder_.Encode(plan, request->mutable_plan()));
@@ -103,13 +104,13 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       if (error_.ok()) return StartRead(&response_);
       context_.TryCancel();
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     reads_ended_ = true;
     RemoveHold();
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     unused_.push_back(std::move(writes_.front()));
     writes_.pop_front();
     if (ok && !reads_ended_ && !writes_.empty()) StartWrite(writes_.front().get());
@@ -118,7 +119,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   void OnDone(const grpc::Status& status) override {
     if (error_.ok()) error_ = status.ok() ? absl::UnavailableError("the worker ended the session") : ToAbsl(status);
     {
-      const std::lock_guard lock(client_->mutex_);
+      const MutexLock lock(&client_->mutex_);
       if (client_->session_ == this) client_->session_ = nullptr;
     }
     client_->listener_->OnLost(epoch_, std::move(error_));
@@ -134,10 +135,11 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       client_->listener_->OnDraining(epoch_);
       return absl::OkStatus();
     }
-    if (is_open_ || !response.has_opened()) return absl::InternalError("worker sent no answer but something else");
+    if (is_open_ || !response.has_opened())
+      return absl::InternalError("the worker sent an unexpected message in place of an answer");
     if (response.opened().epoch() != epoch_) {
       return absl::InternalError(
-          absl::StrCat("worker opened epoch ", response.opened().epoch(), ", asked was ", epoch_));
+          absl::StrCat("the worker opened epoch ", response.opened().epoch(), " instead of epoch ", epoch_));
     }
     is_open_ = true;
     client_->listener_->OnOpened(epoch_);
@@ -147,9 +149,10 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   absl::Status TakeResult(const v1::StepResult& result) {
     ExpectedResult expected;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(&mutex_);
       if (expected_.empty())
-        return absl::InternalError(absl::StrCat("worker answered step ", result.step(), " unasked"));
+        return absl::InternalError(
+            absl::StrCat("the worker answered step ", result.step(), ", but no plan is in flight"));
       expected = std::move(expected_.front());
       expected_.pop_front();
     }
@@ -159,15 +162,15 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     return absl::OkStatus();
   }
 
-  // A message of an earlier write, with the memory it has grown.
-  std::unique_ptr<v1::StepsRequest> NewRequest() {
+  // A message to write. It is the message of an earlier write if there is one, because that owns enough memory.
+  std::unique_ptr<v1::StepsRequest> NewRequest() QUIRE_REQUIRES(mutex_) {
     if (unused_.empty()) return std::make_unique<v1::StepsRequest>();
     std::unique_ptr<v1::StepsRequest> request = std::move(unused_.back());
     unused_.pop_back();
     return request;
   }
 
-  void Write(std::unique_ptr<v1::StepsRequest> request) {
+  void Write(std::unique_ptr<v1::StepsRequest> request) QUIRE_REQUIRES(mutex_) {
     writes_.push_back(std::move(request));
     if (writes_.size() == 1) StartWrite(writes_.front().get());
   }
@@ -177,17 +180,18 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   const int vocab_size_;
   grpc::ClientContext context_;
 
-  // Of the reading side.
+  // Used by gRPC's reading callbacks, one at a time.
   v1::StepsResponse response_;
   bool is_open_ = false;
   absl::Status error_;  // What the worker did wrong.
 
-  std::mutex mutex_;  // Guards the rest.
-  PlanEncoder encoder_;
-  std::deque<ExpectedResult> expected_;                   // For the plans in flight, oldest first.
-  std::deque<std::unique_ptr<v1::StepsRequest>> writes_;  // The first one is being written.
-  std::vector<std::unique_ptr<v1::StepsRequest>> unused_;
-  bool reads_ended_ = false;
+  Mutex mutex_;
+  PlanEncoder encoder_ QUIRE_GUARDED_BY(mutex_);
+  std::deque<ExpectedResult> expected_ QUIRE_GUARDED_BY(mutex_);  // For the plans in flight, oldest first.
+  // The first message is being written.
+  std::deque<std::unique_ptr<v1::StepsRequest>> writes_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<v1::StepsRequest>> unused_ QUIRE_GUARDED_BY(mutex_);
+  bool reads_ended_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 
 GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
@@ -206,7 +210,7 @@ void GrpcWorkerClient::Describe(uint64_t epoch) {
                              std::chrono::milliseconds(options_.describe_timeout_ms));
   pending_.Add();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     describe_call_ = call;
   }
   stub_->async()->Describe(&call->context, &call->request, &call->response, [this, call](const grpc::Status& status) {
@@ -220,7 +224,7 @@ void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Stat
   absl::StatusOr<WorkerDescription> description =
       status.ok() ? DecodeDescription(call.response) : absl::StatusOr<WorkerDescription>(ToAbsl(status));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (describe_call_ == &call) {
       describe_call_ = nullptr;
       if (description.ok()) vocab_size_ = description->vocab_size;
@@ -234,7 +238,7 @@ void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Stat
 }
 
 void GrpcWorkerClient::Open(uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   QUIRE_CHECK(session_ == nullptr);
   pending_.Add();
   session_ = new Session(this, epoch, vocab_size_);
@@ -242,12 +246,12 @@ void GrpcWorkerClient::Open(uint64_t epoch) {
 }
 
 void GrpcWorkerClient::Send(const StepPlan& plan) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (session_ != nullptr) session_->Send(plan);
 }
 
 void GrpcWorkerClient::Close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (describe_call_ != nullptr) describe_call_->context.TryCancel();
   describe_call_ = nullptr;
   if (session_ != nullptr) session_->Cancel();

@@ -1,12 +1,11 @@
 #ifndef QUIRE_KV_MANAGER_WORKER_LINK_GRPC_WORKER_CLIENT_H_
 #define QUIRE_KV_MANAGER_WORKER_LINK_GRPC_WORKER_CLIENT_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -18,21 +17,23 @@ namespace quire {
 struct GrpcWorkerClientOptions {
   std::string address;  // host:port or unix:path.
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  std::string certificate_name = "";  // That the worker's certificate must have; empty: the host of `address`.
-  // A connection that has been silent for keepalive_time_ms is probed, and given up keepalive_timeout_ms later. Only a
-  // host that is gone shows itself by silence: the end of a process closes its connections. So this is long enough for
-  // a worker that is paused or starved, and unix sockets, which have one host, are not probed.
+  // The name that the worker's certificate must have. Empty: the host of `address`.
+  std::string certificate_name = "";
+  // A connection that has been silent for keepalive_time_ms is probed, and given up keepalive_timeout_ms later. When a
+  // process ends, its connections are closed at once; silence means that its host is gone. The times are long enough
+  // for a worker that is paused or gets no processor time. Connections through unix sockets are not probed, because
+  // both ends are on one host.
   int keepalive_time_ms = 20'000;
   int keepalive_timeout_ms = 30'000;
   int describe_timeout_ms = 10'000;
 };
 
-// How the connection is made. Pure.
+// The gRPC arguments of the connection. Pure.
 grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options);
 
 // WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
-// checked on gRPC's threads, which also call the listener. All other calls come from one thread, the step loop's, and
-// never from within the listener.
+// checked on gRPC's threads, which also call the listener. All other functions are called by one thread, the step
+// loop's, and never from within the listener.
 class GrpcWorkerClient : public WorkerClient {
  public:
   explicit GrpcWorkerClient(const GrpcWorkerClientOptions& options);
@@ -48,7 +49,7 @@ class GrpcWorkerClient : public WorkerClient {
   struct DescribeCall;
   class Session;
 
-  // Counts the calls that gRPC has not let go of, so that the destructor can wait for the last of them.
+  // Counts the calls that gRPC has not finished, so that the destructor can wait for the last of them. Thread-safe.
   class PendingCalls {
    public:
     void Add();
@@ -56,9 +57,9 @@ class GrpcWorkerClient : public WorkerClient {
     void WaitForNone();
 
    private:
-    std::mutex mutex_;
-    std::condition_variable none_;
-    int count_ = 0;
+    Mutex mutex_;
+    CondVar none_;
+    int count_ QUIRE_GUARDED_BY(mutex_) = 0;
   };
 
   void OnDescribeDone(const DescribeCall& call, const grpc::Status& status);
@@ -68,11 +69,12 @@ class GrpcWorkerClient : public WorkerClient {
   Listener* listener_ = nullptr;
   PendingCalls pending_;
 
-  // The attempt under way, which ends on gRPC's threads. Guarded by mutex_.
-  std::mutex mutex_;
-  DescribeCall* describe_call_ = nullptr;  // Owned by gRPC until its callback.
-  Session* session_ = nullptr;             // Owned by gRPC until OnDone.
-  int vocab_size_ = 0;                     // As of the answer to the last Describe that was not given up.
+  // The current attempt, which ends on a thread of gRPC.
+  Mutex mutex_;
+  DescribeCall* describe_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;  // Owned by gRPC until its callback.
+  Session* session_ QUIRE_GUARDED_BY(mutex_) = nullptr;             // Owned by gRPC until OnDone.
+  // From the answer to the last Describe that was not given up.
+  int vocab_size_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace quire

@@ -9,8 +9,9 @@
 #include "quire/v1/worker.pb.h"
 #include "scheduler/step_plan.h"
 
-// Between the scheduler's plans and results and the messages of worker.proto. What a worker sends is checked here, once
-// and completely: behind this file a result fits its plan and every id is in range.
+// Converts between the scheduler's plans and results and the messages of worker.proto. Everything that a worker sends
+// is checked here, once and completely. So all other code can rely on it: a result fits its plan, and every id is in
+// range.
 
 namespace quire {
 
@@ -18,10 +19,10 @@ namespace quire {
 struct ExpectedResult {
   struct Slice {
     bool sample;
-    int num_logprobs;                    // Of the sampled token, as in SamplingParams; -1: none.
-    int num_prompt_logprobs;             // Of each token of the prompt, likewise.
-    std::vector<TokenId> prompt_tokens;  // Those whose logprobs are due, in order.
-    int num_candidates = 0;              // Above 0 the slice reports candidates instead of a token.
+    int num_logprobs;                    // Logprobs of the sampled token, as in SamplingParams; -1: none.
+    int num_prompt_logprobs;             // The same for each token of the prompt.
+    std::vector<TokenId> prompt_tokens;  // The prompt tokens whose logprobs are due, in order.
+    int num_candidates = 0;              // Above 0: the slice reports candidates instead of a token.
 
     bool draws() const { return sample && num_candidates == 0; }
     bool lists_candidates() const { return sample && num_candidates > 0; }
@@ -33,17 +34,18 @@ struct ExpectedResult {
   std::vector<Slice> slices;
 };
 
-// Turns the plans of one session into messages. Remembers per row what its answers must carry. Not thread-safe.
+// Turns the plans of one session into messages. It remembers for each row what the answers must contain. Not
+// thread-safe.
 class PlanEncoder {
  public:
-  // `out` is cleared first and keeps its memory, so that a message used again costs no allocation.
+  // Clears `out` first. A message that is used again keeps its memory, so that it needs no allocation.
   ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
 
  private:
   struct Row {
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
-    std::vector<TokenId> prompt;  // When it has logprobs.
+    std::vector<TokenId> prompt;  // Empty unless the prompt's logprobs are wanted.
     int num_candidates = 0;
   };
 
@@ -56,10 +58,10 @@ class PlanEncoder {
   std::vector<Row> rows_;  // By row id.
 };
 
-// Fails with INTERNAL, naming column, value and limit, when the answer does not fit.
+// Fails with INTERNAL when the answer does not fit the plan. The message names column, value and limit.
 absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size);
 
-// Fails with FAILED_PRECONDITION, naming field, value and limit, when no manager could serve such a worker.
+// Fails with FAILED_PRECONDITION when no manager could serve such a worker. The message names field, value and limit.
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in);
 
 }  // namespace quire

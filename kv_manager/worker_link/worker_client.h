@@ -9,38 +9,39 @@
 
 namespace quire {
 
-// The connection of one step loop to its worker. Every call names the attempt it belongs to by its epoch, and so does
-// every answer: what arrives from an attempt that was given up is recognised and dropped. No call waits.
+// The connection of one step loop to its worker. Every call and every answer names its attempt by the epoch. So an
+// answer from an attempt that was given up is recognised and dropped. No call waits.
 class WorkerClient {
  public:
-  // Hears from the worker, on a thread of the client: an implementation only queues and returns.
+  // Receives the worker's answers on a thread of the client. An implementation must only queue them and return.
   class Listener {
    public:
     virtual ~Listener() = default;
 
     // The answer to Describe.
     virtual void OnDescribed(uint64_t epoch, WorkerDescription description) = 0;
-    // The answer to Open: plans may follow.
+    // The answer to Open. Plans may follow.
     virtual void OnOpened(uint64_t epoch) = 0;
-    // The answer to a plan, in the order of the plans; it fits the plan. The worker was busy for `duration_us` with it.
+    // The answer to a plan. Answers come in the order of the plans, and each fits its plan. The worker was busy with
+    // the plan for `duration_us`.
     virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
-    // The worker is told to stop: it wants no new requests. Plans go on as before.
+    // The worker was told to stop and wants no new requests. Plans go on as before.
     virtual void OnDraining(uint64_t epoch) = 0;
-    // The attempt or session is over, for whatever reason; nothing follows for this epoch.
+    // The attempt or session is over, for whatever reason. Nothing follows for this epoch.
     virtual void OnLost(uint64_t epoch, absl::Status reason) = 0;
   };
 
-  // After the destructor has returned the listener is not called any more.
+  // The listener is not called after the destructor has returned.
   virtual ~WorkerClient() = default;
 
   virtual void SetListener(Listener* listener) = 0;  // Before any other call.
 
   // Asks the worker for its constants.
   virtual void Describe(uint64_t epoch) = 0;
-  // Opens the session of this epoch. REQUIRES: the worker described itself in this attempt, whose epoch this one
-  // replaces; it is not smaller.
+  // Opens the session of this epoch. REQUIRES: the worker has described itself in this attempt. `epoch` replaces the
+  // epoch of the attempt and is not smaller.
   virtual void Open(uint64_t epoch) = 0;
-  // Sends a plan. REQUIRES: the session was opened. After a loss that the caller does not know of yet: does nothing.
+  // Sends a plan. Does nothing after a loss that the caller does not know of yet. REQUIRES: the session was opened.
   virtual void Send(const StepPlan& plan) = 0;
   // Gives up the current attempt or session, if there is one.
   virtual void Close() = 0;

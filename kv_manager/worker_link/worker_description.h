@@ -19,7 +19,7 @@ struct ModelFile {
   bool operator==(const ModelFile&) const = default;
 };
 
-// A worker as it describes itself: its constants, and where its sessions stand.
+// A worker as it describes itself: its constants and the state of its sessions.
 struct WorkerDescription {
   std::string model_name;
   std::string architecture;
@@ -30,19 +30,19 @@ struct WorkerDescription {
   std::vector<ModelFile> tokenizer_files;
   int block_size = 0;
   int num_blocks = 0;
-  int num_host_blocks = 0;      // Of the host tier; 0: there is none.
+  int num_host_blocks = 0;      // Blocks of the host tier; 0: there is none.
   int max_sequences = 0;        // Rows.
-  int max_tokens_per_step = 0;  // Largest plan.
+  int max_tokens_per_step = 0;  // Tokens of the largest plan that it accepts.
   std::string numerics_fingerprint;
   std::string device;
-  uint64_t last_epoch = 0;   // The greatest it has seen.
-  bool has_session = false;  // Perhaps another manager's.
+  uint64_t last_epoch = 0;   // The greatest epoch that it has seen.
+  bool has_session = false;  // A session is open, perhaps with another manager.
 
-  // What was promised to requests of the other one, blocks and rows, is here as well.
+  // Both workers have the same blocks and rows, so this one can take over the requests of the other.
   bool HasPoolOf(const WorkerDescription& other) const;
 };
 
-// `options`, but no more than the worker can do.
+// Returns `options`, reduced to what the worker can do.
 SchedulerOptions NarrowedTo(const WorkerDescription& worker, SchedulerOptions options);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -65,9 +66,9 @@ WorkerDiscovery::WorkerDiscovery(const std::vector<std::string>& targets, absl::
 
 WorkerDiscovery::~WorkerDiscovery() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
-    stop_.notify_all();
+    stop_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -94,8 +95,11 @@ void WorkerDiscovery::Look() {
 void WorkerDiscovery::ThreadMain() {
   while (true) {
     Look();
-    std::unique_lock lock(mutex_);
-    if (stop_.wait_for(lock, absl::ToChronoMicroseconds(interval_), [this] { return stopping_; })) return;
+    const auto next = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(interval_);
+    const MutexLock lock(&mutex_);
+    while (!stopping_ && stop_.WaitUntil(&mutex_, next)) {
+    }
+    if (stopping_) return;
   }
 }
 

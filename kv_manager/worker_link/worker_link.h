@@ -13,36 +13,38 @@
 namespace quire {
 
 struct WorkerLinkOptions {
-  uint64_t first_epoch = 1;                 // Greater than those of earlier managers: wall-clock milliseconds.
+  uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
-  int64_t step_timeout_us = 60'000'000;     // From one sign of progress to the next while plans are in flight.
-  int64_t min_backoff_us = 100'000;         // After the first failed attempt; doubles with each further one ...
-  int64_t max_backoff_us = 5'000'000;       // ... up to here.
+  int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
+  int64_t min_backoff_us = 100'000;         // The wait after the first failed attempt. It doubles with each further
+  int64_t max_backoff_us = 5'000'000;       // failure, up to max_backoff_us.
 };
 
-// Keeps one worker connected: attempts, epochs, backoff, and the watchdog over steps. Owned by the step-loop thread;
-// does nothing by itself, but says when it wants to be called again.
+// Keeps one worker connected. It makes attempts with growing epochs and a backoff, and notices a worker that does not
+// answer. Owned by the step-loop thread. It does nothing by itself, but tells when it must be called again.
 //
 //   waiting --Poll--> describing --OnDescribed--> opening --OnOpened--> ready
 //      ^                                                                  |
 //      +-------------------- Lose (from every state) ---------------------+
 class WorkerLink {
  public:
-  // Adopts the client, whose listener is set.
+  // Takes the client. REQUIRES: the listener of the client is set.
   WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client);
 
-  // Starts an attempt when one is due. An error says that the attempt or session has run out of time: Lose() it.
+  // Starts an attempt when one is due. An error means that the attempt or session has run out of time. The caller must
+  // then call Lose().
   absl::Status Poll(int64_t now_us);
-  // When Poll has something to do, if nothing else happens before.
+  // The time when Poll has something to do, if nothing else happens before.
   int64_t next_poll_us() const;
 
-  // The worker is welcome: opens the session. Its epoch is beyond the worker's last one, but for one case: a manager
-  // that has had a session and finds another manager's open does not take it back.
+  // The worker may serve: opens the session. The epoch of the session exceeds the worker's last one. There is one
+  // exception: when this manager has had a session and the worker is now in a session with another manager, the epoch
+  // is not raised, and the worker refuses it.
   void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
-  // The worker of the session wants no new requests; until the session is lost. REQUIRES: is_ready().
+  // The worker wants no new requests until the end of the session. REQUIRES: is_ready().
   void OnDraining() { is_draining_ = true; }
-  // Ends the attempt or session; the next one starts after the backoff, with the next epoch.
+  // Ends the attempt or session. The next attempt starts after the backoff, with the next epoch.
   void Lose(absl::Status reason, int64_t now_us);
 
   void Send(const StepPlan& plan, int64_t now_us);  // REQUIRES: is_ready().
@@ -50,15 +52,17 @@ class WorkerLink {
     int64_t sent_us;
     int num_tokens;
   };
-  SentPlan OnResult(int64_t now_us);  // A result has arrived: of the plan that returns.
+  // A result has come. Returns the plan that it answers.
+  SentPlan OnResult(int64_t now_us);
 
   bool is_ready() const { return state_ == State::kReady; }
-  bool is_draining() const { return is_draining_; }  // And ready.
+  bool is_draining() const { return is_draining_; }  // Implies is_ready().
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
   int num_plans_in_flight() const { return num_in_flight_; }
-  uint64_t num_steps() const { return num_steps_; }     // Answered in this session.
-  int64_t progress_us() const { return progress_us_; }  // The last result, or the plan sent into an idle session.
+  uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
+  // The time of the last result, or of the last plan that was sent when no other was in flight.
+  int64_t progress_us() const { return progress_us_; }
   const absl::Status& last_error() const { return last_error_; }  // OK while ready.
 
  private:

@@ -17,31 +17,33 @@
 
 namespace quire {
 
-// A PagedBlockManager between whose calls an auditor keeps accounts of its own: the table of every sequence, the owners
-// of every block, the copies in flight, what is cached below what. Each call must do to the tables and the counts what
-// scheduler/block_manager.h says, and nothing else.
-class AuditedBlocks : public BlockManager {
+// A PagedBlockManager whose calls are audited. The auditor keeps accounts of its own: the table of every sequence, the
+// owners of every block, the copies in flight, and what is cached below what. Each call must do to the tables and the
+// counts what scheduler/block_manager.h says, and nothing else.
+class AuditedBlocks : public PagedBlockManager {
  public:
-  explicit AuditedBlocks(const PagedBlockManagerOptions& options);
+  // Hears of the scheduler's steps before anything in the blocks has changed, and of a loss afterwards.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void OnBeginStep() = 0;
+    virtual void OnStepCommitted() = 0;
+    virtual void OnStepsAbandoned() = 0;
+  };
 
-  int block_size() const override { return blocks_.block_size(); }
-  int num_blocks() const override { return blocks_.num_blocks(); }
-  int num_free_blocks() const override { return blocks_.num_free_blocks(); }
+  // `observer` is borrowed.
+  AuditedBlocks(const PagedBlockManagerOptions& options, Observer* observer);
 
   void BeginStep(StepId step) override;
   bool Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) override;
-  int NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const override;
   void Fork(SequenceId parent, SequenceId child, int num_tokens) override;
   void Free(SequenceId sequence) override;
-  absl::Span<const BlockId> Table(SequenceId sequence) const override { return blocks_.Table(sequence); }
   void OnStepCommitted(StepId step) override;
   void OnStepsAbandoned() override;
-  PrefixHit FindPrefix(const std::string& salt, absl::Span<const TokenId> tokens) const override;
   void AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
                    int num_tokens) override;
   std::optional<int> Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) override;
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
-  int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
 
   // The first contradiction.
@@ -56,8 +58,6 @@ class AuditedBlocks : public BlockManager {
   uint32_t generation(BlockId block) const { return states_[Value(block)].generation; }
   // Sequences whose blocks were freed or swapped out since the last call.
   std::vector<SequenceId> TakeReleased() { return std::exchange(released_, {}); }
-  BlockCounts counts() const { return blocks_.counts(); }
-  int64_t num_evictions() const { return blocks_.num_evictions(); }
   int64_t num_copies() const { return num_copies_; }
   int64_t num_adopted_tokens() const { return num_adopted_tokens_; }  // Taken over from the cache.
 
@@ -94,14 +94,15 @@ class AuditedBlocks : public BlockManager {
   void Complain(const Parts&... parts);
 
   void AddFresh(BlockId block, std::vector<BlockId>* table);
-  void TakeFresh(BlockId block);  // Of which the pool says that it is free.
+  // The pool has handed out the block as a free one.
+  void TakeFresh(BlockId block);
   void DropOwners(const std::vector<BlockId>& table, bool is_host);
   void SetCached(BlockId block, Content content, const std::string& salt);
   void ClearCached(BlockId block);
   void EndCopy(const CopyInFlight& copy);
   void CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens);
 
-  PagedBlockManager blocks_;
+  Observer* const observer_;
   const bool has_prefix_cache_;
   absl::flat_hash_map<SequenceId, Account> accounts_;
   std::vector<BlockState> states_;  // By block.

@@ -1,7 +1,6 @@
 #include "tests/sim/cluster_sim.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -9,33 +8,37 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kv_manager/engine/placement.h"
+#include "tests/sim/violation.h"
 
 namespace quire {
 namespace {
 
-template <typename... Parts>
-absl::Status Violation(const Parts&... parts) {
-  return absl::InternalError(absl::StrCat(parts...));
+// Whether placement may choose the worker.
+bool IsCandidate(const WorkerLoad& load) {
+  return !load.is_draining && (load.is_ready || load.may_return);
 }
 
 }  // namespace
 
 ClusterSim::ClusterSim(const Scenario& scenario)
     : scenario_(scenario), model_{.vocab_size = scenario.model.vocab, .stop_percent = scenario.model.stop_percent} {
-  for (const SimWorker& worker : scenario.workers) engines_.push_back(std::make_unique<SimEngine>(worker, model_));
+  for (const SimWorker& worker : scenario.workers) {
+    engines_.push_back(std::make_unique<SimEngine>(worker, model_, &clock_));
+  }
 }
 
 absl::Status ClusterSim::Run() {
   for (const SimEvent& event : scenario_.events) {
-    ++now_;
-    for (const auto& engine : engines_) QUIRE_RETURN_IF_ERROR(engine->Expire(now_));
+    clock_.Advance(kMicrosPerEvent);
     QUIRE_RETURN_IF_ERROR(Handle(event));
   }
-  QUIRE_RETURN_IF_ERROR(Drain());
+  QUIRE_RETURN_IF_ERROR(Finish());
   for (const auto& engine : engines_) {
     std::vector<std::shared_ptr<SimCaller>> callers;
     for (const auto& [id, placed] : placed_) {
-      if (placed.engine == engine.get()) callers.push_back(placed.caller);
+      if (placed.engine == engine.get() && !SimEngine::IsRefusal(placed.caller->failure())) {
+        callers.push_back(placed.caller);
+      }
     }
     QUIRE_RETURN_IF_ERROR(engine->CheckEnd(callers));
   }
@@ -44,28 +47,47 @@ absl::Status ClusterSim::Run() {
 
 absl::Status ClusterSim::Handle(const SimEvent& event) {
   const auto placed = placed_.find(event.subject);
+  const auto engine = [&] { return engines_[event.subject].get(); };
   switch (event.kind) {
     case SimEventKind::kSubmit:
       return Submit(scenario_.requests.at(event.subject));
     case SimEventKind::kCancel:
-      return placed == placed_.end() ? absl::OkStatus() : placed->second.engine->Cancel(placed->second.caller.get());
+      if (placed != placed_.end()) placed->second.engine->Cancel(placed->second.caller.get());
+      return absl::OkStatus();
     case SimEventKind::kCancelSample:
-      if (placed == placed_.end()) return absl::OkStatus();
-      return placed->second.engine->CancelSample(placed->second.caller.get(), event.sample);
+      if (placed != placed_.end()) {
+        placed->second.engine->CancelSample(placed->second.caller.get(), event.argument);
+      }
+      return absl::OkStatus();
     case SimEventKind::kPlan:
-      return engines_[event.subject]->Plan();
+      return engine()->RunRound();
     case SimEventKind::kCommit:
-      return engines_[event.subject]->Commit();
+      return engine()->Answer();
     case SimEventKind::kLose:
-      engines_[event.subject]->Lose();
+      engine()->Lose();
       return absl::OkStatus();
     case SimEventKind::kReturn:
-      engines_[event.subject]->Return();
+      engine()->Return(event.argument);
       return absl::OkStatus();
     case SimEventKind::kLateResult:
-      return engines_[event.subject]->RepeatLastResult();
+      engine()->RepeatLastResult();
+      return absl::OkStatus();
     case SimEventKind::kProbe:
       return Probe(event.subject);
+    case SimEventKind::kDrain:
+      engine()->Drain();
+      return absl::OkStatus();
+    case SimEventKind::kSetDraining:
+      return engine()->SetDraining(event.argument != 0);
+    case SimEventKind::kSilence:
+      engine()->SetSilent(event.argument != 0);
+      return absl::OkStatus();
+    case SimEventKind::kAsk:
+      engine()->Ask();
+      return absl::OkStatus();
+    case SimEventKind::kAudit:
+      engine()->Audit(static_cast<SimAudit>(event.argument));
+      return absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -77,25 +99,32 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   }
   Request built = request.Build(transcript);
   if (built.prompt.empty() || placed_.contains(request.id)) return absl::OkStatus();
+  built.arrival_us = clock_.NowMicros();
+  built.deadline_us = request.deadline == 0 ? kNever : clock_.NowMicros() + request.deadline * kMicrosPerEvent;
   const int num_prompt_tokens = static_cast<int>(built.prompt.size());
   const PlacementRequest wanted{.num_prompt_tokens = num_prompt_tokens,
                                 .num_rows = NumRows(built),
                                 .max_blocks = [&](int block_size) { return MostBlocks(built, block_size); }};
   std::vector<WorkerLoad> loads;
-  for (const auto& engine : engines_) loads.push_back(engine->Load(built));
+  for (const auto& engine : engines_) {
+    QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), engine->Load(built));
+  }
   const std::optional<int> chosen = ChooseWorker(loads, wanted);
-  if (!chosen.has_value()) return Violation("no worker was chosen");
+  const bool has_candidate = std::any_of(loads.begin(), loads.end(), IsCandidate);
+  if (chosen.has_value() != has_candidate) return Violation("a worker was chosen: ", chosen.has_value());
+  if (!has_candidate) {
+    ++num_unplaced_;
+    return absl::OkStatus();
+  }
   QUIRE_RETURN_IF_ERROR(CheckPlacement(loads, *chosen, wanted));
-  auto caller = std::make_shared<SimCaller>(std::move(built), model_);
+  const auto caller = std::make_shared<SimCaller>(std::move(built), model_);
   SimEngine* const engine = engines_[*chosen].get();
-  const int64_t deadline = request.deadline == 0 ? std::numeric_limits<int64_t>::max() : now_ + request.deadline;
-  QUIRE_RETURN_IF_ERROR(engine->Submit(caller, deadline, now_));
-  if (!caller->has_ended()) placed_[request.id] = {std::move(caller), engine};
-  return absl::OkStatus();
+  placed_[request.id] = {caller, engine};
+  return engine->Submit(caller);
 }
 
-// Nobody who can hold the request was passed over for one who cannot, nor one who is there for one who is not, nor one
-// that is worth more.
+// The chosen worker takes requests. No other worker that takes requests is better: it can hold the request and the
+// chosen one cannot, or it is ready and the chosen one is not, or it is worth more.
 absl::Status ClusterSim::CheckPlacement(const std::vector<WorkerLoad>& loads, int chosen,
                                         const PlacementRequest& request) const {
   const auto holds = [&](const WorkerLoad& load) {
@@ -107,7 +136,9 @@ absl::Status ClusterSim::CheckPlacement(const std::vector<WorkerLoad>& loads, in
     return static_cast<double>(load.num_cached_tokens) / request.num_prompt_tokens + std::min(free, free_rows);
   };
   const WorkerLoad& ours = loads[chosen];
+  if (!IsCandidate(ours)) return Violation("worker ", chosen, " was chosen and takes no requests");
   for (const WorkerLoad& other : loads) {
+    if (!IsCandidate(other)) continue;
     const bool is_better = holds(other) != holds(ours)       ? holds(other)
                            : !holds(ours)                    ? false
                            : other.is_ready != ours.is_ready ? other.is_ready
@@ -125,29 +156,34 @@ absl::Status ClusterSim::Probe(int request) {
   return placed->second.engine->Probe(caller.request().cache_salt, caller.Transcript(0), &found);
 }
 
-// Each round takes every request that runs a step further.
-absl::Status ClusterSim::Drain() {
-  int64_t max_rounds = 1000;
+// A loop runs a round when its thread would: when something has come, or when the time has come that the last round has
+// returned. So a loop that sleeps too long is found. When nothing happens the clock jumps to the next such time.
+absl::Status ClusterSim::Finish() {
+  int64_t max_rounds = 2000;
   for (const auto& [id, placed] : placed_) {
     const Request& request = placed.caller->request();
     max_rounds += 20 * (static_cast<int64_t>(request.prompt.size()) + request.max_tokens) * NumRows(request);
   }
+  for (const auto& engine : engines_) engine->SetSilent(false);
   for (int64_t round = 0; round < max_rounds; ++round) {
     bool is_over = true;
-    ++now_;
+    bool has_happened = false;
+    int64_t wake_us = kNever;
+    clock_.Advance(kMicrosPerEvent);
     for (const auto& engine : engines_) {
-      engine->Return();
-      QUIRE_RETURN_IF_ERROR(engine->Expire(now_));
-      if (engine->num_live() == 0 && !engine->is_busy()) continue;
-      is_over = false;
-      while (engine->num_live() > 0 && !engine->is_full()) {
-        const uint64_t digest = engine->digest();
-        QUIRE_RETURN_IF_ERROR(engine->Plan());
-        if (engine->digest() == digest) break;  // The plan was empty.
+      engine->Return(/*num_blocks=*/0);
+      QUIRE_RETURN_IF_ERROR(engine->Answer());
+      if (engine->IsRoundDue()) {
+        has_happened = true;
+        QUIRE_RETURN_IF_ERROR(engine->RunRound());
       }
-      QUIRE_RETURN_IF_ERROR(engine->Commit());
+      is_over &= engine->is_idle();
+      wake_us = std::min(wake_us, engine->wake_us());
     }
     if (is_over) return absl::OkStatus();
+    if (has_happened) continue;
+    if (wake_us == kNever) return Violation("all loops sleep, and requests have not ended");
+    clock_.Advance(std::max<int64_t>(wake_us - clock_.NowMicros(), 0));
   }
   return Violation("requests have not ended after ", max_rounds, " rounds");
 }
@@ -156,6 +192,7 @@ SimReport ClusterSim::Report() const {
   SimReport report;
   for (const auto& engine : engines_) report.Add(engine->Report());
   report.scenarios = 1;
+  report.refused += num_unplaced_;
   return report;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_caller.h"
 #include "tests/sim/sim_engine.h"
@@ -14,8 +15,8 @@
 
 namespace quire {
 
-// Runs a scenario: the core of a manager over one to three shadow workers, in one thread and without a clock. What must
-// hold whatever happens is checked after every event. Equal scenarios give equal runs.
+// Runs a scenario: the step loops of one to three shadow workers, in one thread and with a clock that advances by one
+// millisecond per event. What must hold whatever happens is checked after every event. Equal scenarios give equal runs.
 class ClusterSim {
  public:
   // `scenario` is borrowed.
@@ -36,14 +37,16 @@ class ClusterSim {
   absl::Status Handle(const SimEvent& event);
   absl::Status Submit(const SimRequest& request);
   absl::Status Probe(int request);
-  absl::Status Drain();
+  // Runs all loops, as their threads would, until all requests have ended.
+  absl::Status Finish();
   absl::Status CheckPlacement(const std::vector<WorkerLoad>& loads, int chosen, const PlacementRequest& request) const;
 
   const Scenario& scenario_;
   ShadowModel model_;
+  ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
-  std::map<int, Placed> placed_;  // By id, those that were not refused.
-  int64_t now_ = 0;               // Events handled.
+  std::map<int, Placed> placed_;  // By id, those that were submitted to a step loop.
+  int64_t num_unplaced_ = 0;      // Requests for which there was no worker.
 };
 
 }  // namespace quire

@@ -17,17 +17,19 @@
 #include "tests/sim/search.h"
 #include "tests/sim/shrink.h"
 
-ABSL_FLAG(int64_t, seeds, 0, "Scenarios to run; 0: as many as the other limits allow.");
-ABSL_FLAG(int64_t, events, 0, "Events after which to end; 0: no limit.");
-ABSL_FLAG(double, seconds, 0, "Seconds after which to end; 0: no limit. With --mutants: for each of them, 0: 60.");
-ABSL_FLAG(uint64_t, first_seed, 1, "The seed to begin with.");
+ABSL_FLAG(int64_t, seeds, 0, "Number of scenarios to run; 0: as many as the other limits allow.");
+ABSL_FLAG(int64_t, events, 0, "Ends after so many events; 0: no limit.");
+ABSL_FLAG(double, seconds, 0,
+          "Ends after so many seconds; 0: no limit. With --mutants: the limit for each mutant; 0: 60.");
+ABSL_FLAG(uint64_t, first_seed, 1, "The first seed.");
 ABSL_FLAG(uint64_t, seed, 0, "Runs the scenario of this seed only, and shrinks it if it fails.");
-ABSL_FLAG(int32_t, jobs, 2, "Processes that run scenarios.");
+ABSL_FLAG(int32_t, jobs, 2, "Number of processes that run scenarios.");
 ABSL_FLAG(std::string, replay, "", "Runs the scenario in this file, as a failure prints it.");
-ABSL_FLAG(bool, no_shrink, false, "Does not make a scenario that fails smaller.");
-ABSL_FLAG(bool, mutants, false, "Runs the simulators with a planted bug, each until it is caught.");
-ABSL_FLAG(std::string, mutants_folder, "", "Where these are; empty: in mutants/ beside this program.");
-ABSL_FLAG(std::string, only, "", "Only mutants whose name contains this.");
+ABSL_FLAG(bool, no_shrink, false, "Does not shrink a scenario that fails.");
+ABSL_FLAG(bool, mutants, false, "Runs the simulators with a planted bug, each until its bug is caught.");
+ABSL_FLAG(std::string, mutants_folder, "",
+          "The folder of the simulators with a planted bug; empty: mutants/ beside this program.");
+ABSL_FLAG(std::string, only, "", "Runs only mutants whose name contains this.");
 
 namespace quire {
 namespace {
@@ -37,10 +39,11 @@ constexpr int kMaxShrinkAttempts = 4000;
 const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{
       "quire-sim",
-      "Runs the manager's scheduler, block manager, prefix cache and placement against workers that check every slot "
-      "they read, over scenarios drawn from seeds. An event is a call into the core that has something to do (submit, "
-      "cancel, deadline, plan, commit, loss of a worker) or a slice that a worker executes. Exits with 1 at the first "
-      "failure; its output is then the shrunk scenario, which --replay runs again.",
+      "Runs the manager's step loop with its scheduler, block manager, prefix cache and placement against workers that "
+      "check every slot they read, over scenarios drawn from seeds. An event is a call into the core that has work to "
+      "do "
+      "(submit, cancel, plan, commit, loss of a worker) or a slice that a worker executes. Exits with 1 at the first "
+      "failure. The output is then the shrunk scenario, which --replay runs again.",
       "--seconds 60",
       {{"What to run", {"seeds", "events", "seconds", "first_seed", "seed", "replay", "jobs"}},
        {"Failures", {"no_shrink"}},
@@ -110,7 +113,11 @@ void PrintReport(const SearchResult& result) {
   print("copies on write", r.copies);
   print("evictions", r.evictions);
   print("cached tokens", r.cached_tokens);
-  print("worker losses", r.losses);
+  print("worker deaths", r.losses);
+  print("worker drains", r.drains);
+  print("pool changes", r.pool_changes);
+  print("lost requests", r.failed);
+  print("table audits", r.audits);
   print("blocks probed", r.probed_blocks);
   print("full counts", r.checks);
   std::printf("  recomputed tokens: %.1f %% of all, %.1f %% where somebody waited in most steps\n",

@@ -13,6 +13,9 @@
 namespace quire {
 namespace {
 
+// About 30 years: no run lasts so long.
+constexpr int64_t kForeverUs = int64_t{1} << 50;
+
 constexpr SimField<SimWorker> kWorkerFields[] = {
     {"blocks", &SimWorker::blocks},
     {"block_size", &SimWorker::block_size},
@@ -29,6 +32,8 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"context", &SimWorker::context},
     {"watermark_percent", &SimWorker::watermark_percent},
     {"plans_in_flight", &SimWorker::plans_in_flight},
+    {"grace", &SimWorker::grace},
+    {"timeout", &SimWorker::timeout},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -56,9 +61,15 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"early_stopping", &SimRequest::early_stopping},
 };
 
-// By SimEventKind.
-constexpr const char* kEventNames[] = {"submit", "cancel", "cancel_sample", "plan", "commit",
-                                       "lose",   "return", "late_result",   "probe"};
+// The names of the events, by SimEventKind.
+constexpr const char* kEventNames[] = {"submit",       "cancel",  "cancel_sample", "plan",  "commit",
+                                       "lose",         "return",  "late_result",   "probe", "drain",
+                                       "set_draining", "silence", "ask",           "audit"};
+
+bool HasArgument(SimEventKind kind) {
+  return kind == SimEventKind::kCancelSample || kind == SimEventKind::kReturn || kind == SimEventKind::kSetDraining ||
+         kind == SimEventKind::kSilence || kind == SimEventKind::kAudit;
+}
 
 template <typename T>
 void PrintFields(const T& object, absl::Span<const SimField<T>> fields, std::string* text) {
@@ -93,8 +104,11 @@ absl::Status ParseEvent(absl::Span<const absl::string_view> words, Scenario* sce
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &event.subject)) {
     return absl::InvalidArgumentError("a number is missing");
   }
-  if (event.kind == SimEventKind::kCancelSample && (words.size() < 3 || !absl::SimpleAtoi(words[2], &event.sample))) {
+  if (event.kind == SimEventKind::kCancelSample && words.size() < 3) {
     return absl::InvalidArgumentError("the sample is missing");
+  }
+  if (HasArgument(event.kind) && words.size() >= 3 && !absl::SimpleAtoi(words[2], &event.argument)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", words[2], "' is no number"));
   }
   if (event.kind == SimEventKind::kSubmit) {
     SimRequest request;
@@ -126,11 +140,31 @@ absl::Span<const SimField<SimRequest>> RequestFields() {
   return kRequestFields;
 }
 
-PagedBlockManagerOptions SimWorker::BlockOptions() const {
-  return {.num_blocks = blocks,
-          .block_size = block_size,
-          .num_host_blocks = host_blocks,
-          .has_prefix_cache = prefix_cache != 0};
+StepLoopOptions SimWorker::LoopOptions() const {
+  StepLoopOptions options;
+  options.address = "worker";
+  options.scheduler = Options();
+  options.has_prefix_cache = prefix_cache != 0;
+  options.worker_grace_us = grace == 0 ? kForeverUs : grace * kMicrosPerEvent;
+  options.max_inbox_requests = 1 << 20;
+  options.max_questions = 1 << 20;
+  options.link = {.connect_timeout_us = 20 * kMicrosPerEvent,
+                  .step_timeout_us = timeout == 0 ? kForeverUs : timeout * kMicrosPerEvent,
+                  .min_backoff_us = kMicrosPerEvent,
+                  .max_backoff_us = 8 * kMicrosPerEvent};
+  return options;
+}
+
+WorkerDescription SimWorker::Description() const {
+  WorkerDescription worker;
+  worker.model_name = "shadow";
+  worker.max_context_tokens = context;
+  worker.block_size = block_size;
+  worker.num_blocks = blocks;
+  worker.num_host_blocks = host_blocks;
+  worker.max_sequences = rows;
+  worker.max_tokens_per_step = step_tokens;
+  return worker;
 }
 
 SchedulerOptions SimWorker::Options() const {
@@ -196,7 +230,8 @@ std::string PrintScenario(const Scenario& scenario) {
   }
   for (const SimEvent& event : scenario.events) {
     absl::StrAppend(&text, "\n", kEventNames[static_cast<int>(event.kind)], " ", event.subject);
-    if (event.kind == SimEventKind::kCancelSample) absl::StrAppend(&text, " ", event.sample);
+    const bool is_printed = event.kind == SimEventKind::kCancelSample || event.argument != 0;
+    if (is_printed) absl::StrAppend(&text, " ", event.argument);
     if (event.kind == SimEventKind::kSubmit) PrintFields(scenario.requests.at(event.subject), RequestFields(), &text);
   }
   return text + "\n";
@@ -209,7 +244,7 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const SimWorker& worker : scenario.workers) {
     QUIRE_RETURN_IF_ERROR(CheckSchedulerOptions(worker.Options()));
     if (worker.blocks < 1 || worker.block_size < 1 || worker.host_blocks < 0 || worker.policy < 0 ||
-        worker.policy > 3) {
+        worker.policy > 3 || worker.grace < 0 || worker.timeout < 0) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }
@@ -227,6 +262,12 @@ absl::Status CheckScenario(const Scenario& scenario) {
     const bool is_of_request = event.kind <= SimEventKind::kCancelSample || event.kind == SimEventKind::kProbe;
     if (!is_of_request && (event.subject < 0 || event.subject >= num_workers)) {
       return absl::InvalidArgumentError(absl::StrCat("worker ", event.subject, " of ", num_workers));
+    }
+    const int max_argument = event.kind == SimEventKind::kReturn  ? 1 << 20
+                             : event.kind == SimEventKind::kAudit ? static_cast<int>(SimAudit::kRepairWrongSequence)
+                                                                  : 1;
+    if (!is_of_request && (event.argument < 0 || event.argument > max_argument)) {
+      return absl::InvalidArgumentError(absl::StrCat("the argument ", event.argument, " is out of range"));
     }
   }
   return absl::OkStatus();

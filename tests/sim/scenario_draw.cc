@@ -25,15 +25,22 @@ class Drawer {
       if (i > 0) scenario_.workers.back().blocks = DrawBlocks();
     }
     capacity_ = std::min(worker.context, worker.blocks * worker.block_size);
-    in_flight_.assign(num_workers, 0);
-    is_slow_.assign(num_workers, false);
-    for (int i = 0; i < num_workers; ++i) is_slow_[i] = random_.OneIn(5);
+    loops_.resize(num_workers);
+    for (Loop& loop : loops_) loop.is_slow = random_.OneIn(5);
     const int num_events = random_.OneIn(8) ? random_.Between(500, 4000) : random_.Between(20, 500);
     while (static_cast<int>(scenario_.events.size()) < num_events) DrawEvent();
     return std::move(scenario_);
   }
 
  private:
+  // A worker and its loop, as far as their state can be known without running the scenario.
+  struct Loop {
+    bool is_slow = false;
+    bool is_silent = false;
+    int num_in_flight = 0;  // Plans that the worker has not answered.
+    int num_results = 0;    // Answers that the loop has not taken.
+  };
+
   // Which features are on, and how often.
   void DrawSwarm() {
     has_samples_ = random_.OneIn(2);
@@ -53,6 +60,13 @@ class Drawer {
     lose_period_ = random_.OneIn(4) ? random_.Between(20, 400) : 0;
     probe_period_ = random_.OneIn(4) ? random_.Between(10, 40) : 0;
     late_period_ = random_.OneIn(8) ? 50 : 0;
+    has_other_pools_ = lose_period_ > 0 && random_.OneIn(4);
+    drain_period_ = random_.OneIn(6) ? random_.Between(30, 300) : 0;
+    operator_period_ = random_.OneIn(8) ? random_.Between(30, 200) : 0;
+    silence_period_ = random_.OneIn(8) ? random_.Between(40, 200) : 0;
+    ask_period_ = random_.OneIn(6) ? random_.Between(10, 60) : 0;
+    audit_period_ = random_.OneIn(5) ? random_.Between(10, 60) : 0;
+    has_lies_ = random_.OneIn(2);
   }
 
   int DrawBlocks() {
@@ -77,6 +91,8 @@ class Drawer {
     worker.context = random_.OneIn(2) ? random_.Between(2, 200) : 400;
     worker.watermark_percent = random_.OneIn(2) ? random_.Between(0, 60) : 1;
     worker.plans_in_flight = random_.Between(1, 2);
+    if (random_.OneIn(4)) worker.grace = random_.Between(2, 100);
+    if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);
     return worker;
   }
 
@@ -90,26 +106,45 @@ class Drawer {
     const int worker = random_.Between(0, static_cast<int>(scenario_.workers.size()) - 1);
     if (Happens(late_period_)) return Add({SimEventKind::kLateResult, worker});
     if (Happens(lose_period_)) {
-      in_flight_[worker] = 0;
       Add({SimEventKind::kLose, worker});
-      if (random_.OneIn(2)) Add({SimEventKind::kReturn, worker});
+      if (random_.OneIn(2)) DrawReturn(worker);
       return;
     }
-    if (lose_period_ > 0 && random_.OneIn(20)) return Add({SimEventKind::kReturn, worker});
+    if (lose_period_ + drain_period_ > 0 && random_.OneIn(20)) return DrawReturn(worker);
+    if (Happens(drain_period_)) return Add({SimEventKind::kDrain, worker});
+    if (Happens(operator_period_)) return Add({SimEventKind::kSetDraining, worker, random_.Between(0, 1)});
+    if (silence_period_ > 0 && loops_[worker].is_silent && random_.OneIn(20)) return DrawSilence(worker, false);
+    if (Happens(silence_period_)) return DrawSilence(worker, true);
+    if (Happens(ask_period_)) return Add({SimEventKind::kAsk, worker});
+    if (Happens(audit_period_)) return Add({SimEventKind::kAudit, worker, random_.Between(0, has_lies_ ? 5 : 1)});
     DrawStep(worker);
   }
 
-  // In the order in which a loop takes them, as far as that can be known without running the scenario.
+  void DrawReturn(int worker) {
+    loops_[worker] = {.is_slow = loops_[worker].is_slow, .is_silent = loops_[worker].is_silent};
+    Add({SimEventKind::kReturn, worker, has_other_pools_ && random_.OneIn(3) ? DrawBlocks() : 0});
+    if (random_.OneIn(2)) return;
+    for (int i = 0; i < 4; ++i) Add({SimEventKind::kPlan, worker});  // It joins.
+  }
+
+  void DrawSilence(int worker, bool is_silent) {
+    loops_[worker].is_silent = is_silent;
+    Add({SimEventKind::kSilence, worker, is_silent});
+  }
+
+  // In the order in which a loop and a worker that answers take turns, as far as that can be known without running the
+  // scenario.
   void DrawStep(int worker) {
-    int& in_flight = in_flight_[worker];
-    const int limit = scenario_.workers[worker].plans_in_flight;
-    if (is_slow_[worker] && in_flight > 0 && !random_.OneIn(6)) return Add({SimEventKind::kPlan, worker});
-    if (in_flight < limit && (in_flight == 0 || !random_.OneIn(4))) {
-      ++in_flight;
-      return Add({SimEventKind::kPlan, worker});
+    Loop& loop = loops_[worker];
+    const bool may_answer = loop.num_in_flight > 0 && (!loop.is_slow || random_.OneIn(6));
+    if (may_answer && (loop.num_results == 0 || random_.OneIn(4))) {
+      --loop.num_in_flight;
+      ++loop.num_results;
+      return Add({SimEventKind::kCommit, worker});
     }
-    --in_flight;
-    Add({SimEventKind::kCommit, worker});
+    loop.num_in_flight = scenario_.workers[worker].plans_in_flight;
+    loop.num_results = 0;
+    Add({SimEventKind::kPlan, worker});
   }
 
   void DrawSubmission() {
@@ -185,9 +220,15 @@ class Drawer {
   int lose_period_ = 0;
   int probe_period_ = 0;
   int late_period_ = 0;
+  bool has_other_pools_ = false;  // Workers come back with other pools.
+  int drain_period_ = 0;
+  int operator_period_ = 0;
+  int silence_period_ = 0;
+  int ask_period_ = 0;
+  int audit_period_ = 0;
+  bool has_lies_ = false;  // Workers tell wrong block tables.
   int num_requests_ = 0;
-  std::vector<int> in_flight_;  // By worker, as far as can be known.
-  std::vector<bool> is_slow_;   // By worker.
+  std::vector<Loop> loops_;  // By worker.
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "tests/sim/cluster_sim.h"
 #include "tests/sim/isolated_run.h"
@@ -22,7 +23,7 @@ namespace {
 
 constexpr uint64_t kSeedsPerRepetition = 16;  // One in so many is run twice.
 
-using Clock = std::chrono::steady_clock;
+using WallClock = std::chrono::steady_clock;
 
 // What a process tells its parent, in memory that both see. Read when the process has ended, but for `events`.
 struct Shared {
@@ -33,9 +34,9 @@ struct Shared {
 };
 
 // Seeds from the first one on, each `jobs`th. False at the first failure.
-bool RunSeeds(const SearchOptions& options, int job, Clock::time_point end, Shared* shared) {
+bool RunSeeds(const SearchOptions& options, int job, WallClock::time_point end, Shared* shared) {
   for (uint64_t i = job; options.seeds == 0 || i < static_cast<uint64_t>(options.seeds); i += options.jobs) {
-    if (options.seconds > 0 && Clock::now() >= end) return true;
+    if (options.seconds > 0 && WallClock::now() >= end) return true;
     if (options.events > 0 && shared->events >= options.events / options.jobs) return true;
     const uint64_t seed = options.first_seed + i;
     shared->seed = seed;
@@ -53,6 +54,7 @@ bool RunSeeds(const SearchOptions& options, int job, Clock::time_point end, Shar
 }  // namespace
 
 absl::Status RunScenario(const Scenario& scenario, bool is_run_twice, SimReport* report) {
+  SetLogLevel(LogLevel::kError);  // Workers are lost all the time.
   ClusterSim sim(scenario);
   const absl::Status status = sim.Run();
   report->Add(sim.Report());
@@ -70,7 +72,7 @@ SearchResult Search(const SearchOptions& options) {
   void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   QUIRE_CHECK(memory != MAP_FAILED) << "mmap of " << size << " bytes";
   Shared* const shared = new (memory) Shared[options.jobs]();
-  const Clock::time_point start = Clock::now();
+  const WallClock::time_point start = WallClock::now();
   const auto end = start + std::chrono::microseconds(static_cast<int64_t>(options.seconds * 1e6));
 
   std::vector<pid_t> processes;
@@ -99,7 +101,7 @@ SearchResult Search(const SearchOptions& options) {
       if (other != 0) kill(other, SIGKILL);
     }
   }
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.seconds = std::chrono::duration<double>(WallClock::now() - start).count();
   for (const int output : outputs) close(output);
   munmap(memory, size);
   return result;

@@ -8,7 +8,10 @@
 namespace quire {
 
 SimCaller::SimCaller(Request request, const ShadowModel& model)
-    : request_(std::move(request)), solo_(SoloRun(model, request_)), samples_(solo_.samples.size()) {}
+    : request_(std::move(request)),
+      solo_(SoloRun(model, request_)),
+      samples_(solo_.samples.size()),
+      num_running_(num_outputs()) {}
 
 template <typename... Parts>
 void SimCaller::Complain(const Parts&... parts) {
@@ -43,7 +46,8 @@ void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> to
 void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   if (sample_index < 0 || sample_index >= num_outputs()) return Complain("token of sample ", sample_index);
   Sample& sample = samples_[sample_index];
-  if (has_ended_ || sample.has_ended || !has_started_) Complain("token before the start or after the end");
+  if (has_ended_ || sample.state == Sample::State::kEnded || !has_started_)
+    Complain("token before the start or after the end");
   if (position != static_cast<int>(request_.prompt.size()) + sample.num_tokens) {
     return Complain("token at position ", position, " of sample ", sample_index, " after ", sample.num_tokens);
   }
@@ -60,7 +64,8 @@ void SimCaller::OnFinished(const Finished& finished) {
   if (finished.sample_index < 0 || finished.sample_index >= num_outputs()) return Complain("end of no sample");
   Sample& sample = samples_[finished.sample_index];
   const SoloSample& solo = solo_.samples[finished.sample_index];
-  if (std::exchange(sample.has_ended, true) || has_ended_) Complain("sample ", finished.sample_index, " ended twice");
+  const bool had_ended = SetState(&sample, Sample::State::kEnded) == Sample::State::kEnded;
+  if (had_ended || has_ended_) Complain("sample ", finished.sample_index, " ended twice");
   if (finished.reason != solo.reason || finished.score != solo.score) {
     Complain("sample ", finished.sample_index, " ended for reason ", static_cast<int>(finished.reason), " with score ",
              finished.score, ", alone for ", static_cast<int>(solo.reason), " with ", solo.score);
@@ -69,24 +74,38 @@ void SimCaller::OnFinished(const Finished& finished) {
     Complain("sample ", finished.sample_index, " ended after ", sample.num_tokens, " of ", solo.tokens.size());
   }
   if (num_prompt_logprobs_ != solo_.prompt_logprobs.size()) Complain("ended without all prompt logprobs");
-  has_ended_ = std::all_of(samples_.begin(), samples_.end(), [](const Sample& other) { return other.has_ended; });
+  has_ended_ = has_left_scheduler();
   if (finished.ends_request != has_ended_) Complain("ends_request is ", finished.ends_request);
 }
 
 void SimCaller::OnFailed(absl::Status status) {
   if (has_ended_) Complain("failed after its end");
-  if (status.code() != absl::StatusCode::kDeadlineExceeded) Complain("failed: ", status.message());
+  if (status.ok()) Complain("failed without an error");
+  failure_ = std::move(status);
   has_ended_ = true;
 }
 
 bool SimCaller::MayEndSample(int sample_index) const {
   return !has_ended_ && !request_.beam.has_value() && sample_index < num_outputs() &&
-         samples_[sample_index].num_tokens > 0 && !samples_[sample_index].has_ended;
+         samples_[sample_index].num_tokens > 0 && samples_[sample_index].state == Sample::State::kRuns;
+}
+
+SimCaller::Sample::State SimCaller::SetState(Sample* sample, Sample::State state) {
+  num_running_ += (state == Sample::State::kRuns) - (sample->state == Sample::State::kRuns);
+  num_ended_ += (state == Sample::State::kEnded) - (sample->state == Sample::State::kEnded);
+  return std::exchange(sample->state, state);
 }
 
 void SimCaller::EndSample(int sample_index) {
-  samples_[sample_index].has_ended = true;
-  has_ended_ = std::all_of(samples_.begin(), samples_.end(), [](const Sample& other) { return other.has_ended; });
+  SetState(&samples_[sample_index], Sample::State::kEndPosted);
+}
+
+void SimCaller::OnSampleEndTaken(int sample_index) {
+  SetState(&samples_[sample_index], Sample::State::kEnded);
+}
+
+bool SimCaller::OnCancelTaken() {
+  return !std::exchange(has_ended_, true);
 }
 
 std::vector<TokenId> SimCaller::Transcript(int sample_index) const {

@@ -2,6 +2,7 @@
 #define QUIRE_TESTS_SIM_SIM_CALLER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,11 @@
 
 namespace quire {
 
-// Whoever made a request: knows what it gets when it has the model to itself, and complains about the first event that
-// is another one, comes twice or too late.
-class SimCaller : public RequestSink {
+// The caller of one request. It knows what the request generates when it has the model to itself, and complains about
+// the first event that differs from this, comes twice or comes too late. It ends samples and the request as TokenStream
+// does. What it asks for takes effect when the step loop takes it out of the inbox; until then events still come, and
+// they must still be right.
+class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCaller> {
  public:
   SimCaller(Request request, const ShadowModel& model);
 
@@ -25,26 +28,44 @@ class SimCaller : public RequestSink {
   void OnFinished(const Finished& finished) override;
   void OnFailed(absl::Status status) override;
 
-  // Whether the caller may end a sample: it has got something of it and it goes on.
+  // Whether the caller may end the sample, as after a stop string: the sample has emitted something and goes on.
   bool MayEndSample(int sample_index) const;
-  void EndSample(int sample_index);  // On its own account, as after a stop string.
-  void End() { has_ended_ = true; }  // The same for the request.
+  void EndSample(int sample_index);
+  // The caller has seen the end of all samples, but the request goes on for the loop: it must be cancelled.
+  bool WantsEnd() const { return num_running_ == 0 && !has_ended_ && !is_cancel_posted_; }
+  // The caller has put a cancel of the request into the inbox.
+  void OnCancelPosted() { is_cancel_posted_ = true; }
+
+  // The loop has taken the end of the sample, or the cancel, out of the inbox. The second returns whether it is this
+  // cancel that has ended the request.
+  void OnSampleEndTaken(int sample_index);
+  bool OnCancelTaken();
 
   const Request& request() const { return request_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
+  // The scheduler has ended all samples. The loop may not know yet that the request has ended.
+  bool has_left_scheduler() const { return num_ended_ == num_outputs(); }
+  bool is_cancel_posted() const { return is_cancel_posted_; }
+  const absl::Status& failure() const { return failure_; }  // The error of OnFailed.
   int num_cached_tokens() const { return num_cached_tokens_; }
-  int64_t num_tokens() const { return num_tokens_; }  // Emitted, all samples together.
+  int64_t num_tokens() const { return num_tokens_; }  // Emitted by all samples together.
   const absl::Status& status() const { return status_; }
 
-  // Prompt and solo output of a sample.
+  // The prompt and the solo output of a sample.
   std::vector<TokenId> Transcript(int sample_index) const;
   int num_outputs() const { return static_cast<int>(solo_.samples.size()); }
 
  private:
   struct Sample {
+    enum class State {
+      kRuns,
+      kEndPosted,  // The caller has ended it, the loop does not know yet.
+      kEnded,
+    };
+
     int num_tokens = 0;
-    bool has_ended = false;
+    State state = State::kRuns;
   };
 
   template <typename... Parts>
@@ -52,10 +73,17 @@ class SimCaller : public RequestSink {
 
   const Request request_;
   const SoloOutput solo_;
+  // The only place where the state of a sample changes. Returns its old state.
+  Sample::State SetState(Sample* sample, Sample::State state);
+
   std::vector<Sample> samples_;
+  int num_running_;    // Samples in state kRuns.
+  int num_ended_ = 0;  // Samples in state kEnded.
   size_t num_prompt_logprobs_ = 0;
   bool has_started_ = false;
+  bool is_cancel_posted_ = false;
   bool has_ended_ = false;
+  absl::Status failure_;
   int num_cached_tokens_ = 0;
   int64_t num_tokens_ = 0;
   absl::Status status_;

@@ -3,154 +3,414 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kv_manager/engine/table_audit.h"
+#include "tests/sim/violation.h"
 
 namespace quire {
 namespace {
 
-// All blocks are counted after every call when there are so few, and after as many calls as there are times more.
+// All blocks of a pool with at most so many are counted after every call. A larger pool is counted after as many calls
+// as it has times more.
 constexpr int kBlocksPerCheck = 64;
-
-template <typename... Parts>
-absl::Status Violation(const Parts&... parts) {
-  return absl::InternalError(absl::StrCat(parts...));
-}
-
-PagedBlockManagerOptions Indexed(PagedBlockManagerOptions options, PrefixIndex* index) {
-  options.index = index;
-  return options;
-}
+// Rounds in which a worker that answers at once has joined.
+constexpr int kRoundsToJoin = 3;
+// An audit may wait so long for a step.
+constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
 }  // namespace
 
-SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model)
+SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock)
     : options_(worker),
       model_(model),
-      index_(worker.block_size),
-      blocks_(Indexed(worker.BlockOptions(), &index_)),
-      scheduler_(worker.Options(), &blocks_),
-      audit_(worker, &blocks_),
-      live_(&stats_) {
-  if (worker.token_budget > 0) scheduler_.SetTokenBudget(worker.token_budget);
-  Return();
+      clock_(clock),
+      oracle_(worker),
+      process_(worker, model,
+               {.on_message = [this] { has_news_ = true; },
+                .on_describe = [this] { OnDescribe(); },
+                .on_drain = [this] { oracle_.OnDrainPosted(); },
+                .on_end = [this] { oracle_.OnConnectionEnded(); },
+                .on_plan = [this](const StepPlan& plan) { OnPlan(plan); }}) {
+  loop_ = std::make_unique<StepLoop>(
+      worker.LoopOptions(), process_.NewClient(),
+      StepLoop::Hooks{.admit_worker = [](const WorkerDescription&) { return absl::OkStatus(); },
+                      .on_change = [] {},
+                      .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
+      clock);
+  for (int i = 0; i < kRoundsToJoin; ++i) status_.Update(RunRound());
+  if (!loop_->status()->is_ready) Complain("the worker has not joined");
 }
 
-absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller, int64_t deadline, int64_t now) {
-  const Request& request = caller->request();
-  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  const bool fits_pool =
-      NumRows(request) <= options_.rows && MostBlocks(request, options_.block_size) <= options_.blocks;
-  const bool has_queue = scheduler_.counts().waiting < options_.queue;
-  const absl::StatusCode expected = num_tokens > options_.context ? absl::StatusCode::kInvalidArgument
-                                    : !fits_pool                  ? absl::StatusCode::kFailedPrecondition
-                                    : !has_queue                  ? absl::StatusCode::kResourceExhausted
-                                                                  : absl::StatusCode::kOk;
-  ++report_.events;
-  const absl::Status status = scheduler_.Submit(request);
-  if (status.code() != expected) return Violation("submission of ", num_tokens, " tokens: ", status.ToString());
-  if (!status.ok()) {
-    ++report_.refused;
-    caller->End();
-    return absl::OkStatus();
+template <typename... Parts>
+void SimEngine::Complain(const Parts&... parts) {
+  status_.Update(Violation(parts...));
+}
+
+bool SimEngine::IsRefusal(const absl::Status& failure) {
+  return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
+         absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
+}
+
+SimEngine::~SimEngine() {
+  loop_.reset();  // Its end still calls the hooks.
+}
+
+// Called while a pool is made: the loop still has the old one.
+std::unique_ptr<PagedBlockManager> SimEngine::MakeBlocks(const PagedBlockManagerOptions& options) {
+  if (scheduler_ != nullptr) {
+    AddPool(&report_);
+    ++report_.pool_changes;
   }
-  ++report_.requests;
-  report_.searches += request.beam.has_value();
-  has_searched_ |= request.beam.has_value();
-  LiveRequests::Entry entry{
-      .sink = caller,
-      .arrival_us = now,
-      .deadline_us = deadline,
-      .wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size)};
-  live_.Add(request.id, std::move(entry));
+  oracle_.OnPoolReplaced();
+  options_.blocks = options.num_blocks;
+  AuditedBlocks::Observer* const observer = this;
+  auto blocks = std::make_unique<AuditedBlocks>(options, observer);
+  blocks_ = blocks.get();
+  index_ = options.index;
+  scheduler_ = nullptr;
+  audit_ = std::make_unique<PlanAudit>(options_, blocks_);
+  num_probed_tokens_ = 0;
+  has_searched_ = false;
+  return blocks;
+}
+
+// The question lies in the inbox behind the description, so it sees the scheduler of the pool that is described.
+void SimEngine::OnDescribe() {
+  status_.Update(loop_->Ask([this](const LoopView& view) {
+    if (view.scheduler == nullptr || view.scheduler == scheduler_) return;
+    scheduler_ = view.scheduler;
+    if (options_.token_budget > 0) scheduler_->SetTokenBudget(options_.token_budget);
+  }));
+}
+
+void SimEngine::Post(Posted posted) {
+  posted_.push_back(std::move(posted));
+  has_news_ = true;
+}
+
+absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
+  const Request& request = caller->request();
+  ++report_.events;
   PromptHashes hashes(request.cache_salt, request.prompt);
-  if (!request.bypass_prefix_cache) index_.Expect(request.id, &hashes);
-  audit_.OnSubmitted(request);
-  callers_.emplace(request.id, std::move(caller));
+  const int num_requests = loop_->load().num_requests;
+  QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
+  if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
+  Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
 
-absl::Status SimEngine::Cancel(SimCaller* caller) {
-  const RequestId request = caller->request().id;
-  const bool is_live = !caller->has_ended();
+void SimEngine::Cancel(SimCaller* caller) {
   ++report_.events;
-  if (live_.Drop(request, FinishReason::kCancelled, /*now_us=*/0) != is_live)
-    return Violation("cancel of request ", Value(request));
-  if (scheduler_.Cancel(request) != is_live) return Violation("the scheduler's cancel of request ", Value(request));
-  if (!is_live) return absl::OkStatus();
-  caller->End();
-  ++report_.cancelled;
-  return CheckCallers();
+  loop_->Cancel(caller->request().id);
+  if (caller->has_ended() || caller->is_cancel_posted()) return;
+  caller->OnCancelPosted();
+  Post({.kind = Posted::Kind::kCancel, .caller = caller->shared_from_this()});
 }
 
 // As the token stream does: it ends samples one by one, and with the last of them the request.
-absl::Status SimEngine::CancelSample(SimCaller* caller, int sample_index) {
-  if (!caller->MayEndSample(sample_index)) return absl::OkStatus();
-  const RequestId request = caller->request().id;
+void SimEngine::CancelSample(SimCaller* caller, int sample_index) {
+  if (!caller->MayEndSample(sample_index) || caller->is_cancel_posted()) return;
   ++report_.events;
-  if (!scheduler_.CancelSample(request, sample_index)) return Violation("cancel of a sample of ", Value(request));
   caller->EndSample(sample_index);
-  if (caller->has_ended() && !live_.Drop(request, FinishReason::kStopToken, /*now_us=*/0)) {
-    return Violation("request ", Value(request), " was not live");
+  if (caller->WantsEnd()) {
+    PostWantedEnd(caller);
+  } else {
+    loop_->CancelSample(caller->request().id, sample_index);
+    Post({.kind = Posted::Kind::kSampleEnd, .caller = caller->shared_from_this(), .sample_index = sample_index});
   }
-  return CheckCallers();
 }
 
-absl::Status SimEngine::Expire(int64_t now) {
-  if (live_.next_deadline_us() > now) return absl::OkStatus();
-  ++report_.events;
-  for (const RequestId request : live_.Expire(now)) {
-    ++report_.expired;
-    if (!scheduler_.Cancel(request)) return Violation("request ", Value(request), " expired after its end");
-  }
-  return CheckCallers();
+void SimEngine::PostWantedEnd(SimCaller* caller) {
+  loop_->Cancel(caller->request().id, FinishReason::kStopToken);
+  caller->OnCancelPosted();
+  Post({.kind = Posted::Kind::kStop, .caller = caller->shared_from_this()});
 }
 
-absl::Status SimEngine::Plan() {
-  if (!has_worker() || is_full()) return absl::OkStatus();
-  ++report_.events;
-  audit_.OnReleased(blocks_.TakeReleased());
-  const SchedulerCounts before = scheduler_.counts();
-  StepPlan plan = scheduler_.Plan();
-  const SchedulerCounts after = scheduler_.counts();
-  QUIRE_RETURN_IF_ERROR(blocks_.status());
-  QUIRE_RETURN_IF_ERROR(audit_.Check(plan, before, after, blocks_.TakeReleased()));
-  if (plan.empty()) {
-    const bool is_stuck = !is_busy() && num_live() > 0;
-    return is_stuck ? ExplainStall() : CheckBlocks();
+absl::Status SimEngine::SetDraining(bool is_draining) {
+  operator_drains_ = is_draining;
+  loop_->SetDraining(is_draining);
+  if (loop_->load().is_draining != is_draining) return Violation("the load says is_draining: ", !is_draining);
+  if (is_draining && !loop_->status()->is_draining) return Violation("the status does not tell of the drain");
+  return absl::OkStatus();
+}
+
+void SimEngine::Ask() {
+  ++num_unanswered_questions_;
+  has_news_ = true;
+  status_.Update(loop_->Ask([this](const LoopView& view) {
+    --num_unanswered_questions_;
+    if (view.scheduler == nullptr) return;  // The engine ends after a contradiction.
+    if (view.now_us != clock_->NowMicros() || view.blocks != blocks_) Complain("a question sees another moment");
+    TakePosted(/*is_until_result=*/false);
+    for (const auto& [request, live] : callers_) {
+      if (live.caller->has_ended() || live.caller->has_left_scheduler()) continue;
+      if (view.scheduler->FindGroup(request) == nullptr) {
+        Complain("request ", Value(request), " is live and unknown to the scheduler");
+      }
+    }
+  }));
+}
+
+void SimEngine::Audit(SimAudit kind) {
+  if (std::exchange(is_audit_pending_, true)) return;
+  const bool repairs =
+      kind == SimAudit::kRepair || kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
+  audit_deadline_us_ = clock_->NowMicros() + kAuditPatienceUs;
+  has_news_ = true;
+  process_.TellTables(kind);
+  status_.Update(loop_->Ask([this, kind, repairs](const LoopView& view) {
+    view.tables->Ask(audit_deadline_us_, repairs, [this, kind](const TableAudit& audit) { CheckAudit(audit, kind); });
+  }));
+}
+
+void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
+  if (!std::exchange(is_audit_pending_, false)) Complain("an audit was answered twice");
+  const bool is_early = absl::IsDeadlineExceeded(audit.not_compared) && !oracle_.has_session_ended() &&
+                        clock_->NowMicros() < audit_deadline_us_;
+  audit_deadline_us_ = kNever;
+  report_.audits += audit.num_rows > 0;
+  const bool has_lied = process_.has_lied() && audit.num_rows > 0;
+  process_.TellTables(SimAudit::kCompare);
+  const bool is_of_sequence = kind == SimAudit::kWrongSequence || kind == SimAudit::kRepairWrongSequence;
+  const bool repairs = kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
+  // An entry that the worker was not told yet is not compared. Only a prefix cache changes entries after they are told.
+  const bool may_be_unseen = !is_of_sequence && options_.prefix_cache != 0;
+  if (is_early) Complain("an audit was given up before its time");
+  if (audit.num_differences > has_lied || audit.num_differences + may_be_unseen < has_lied) {
+    Complain("an audit has found ", audit.num_differences, " differences, the worker has told ", has_lied, " lies");
   }
+  if (audit.num_differences == 0) return;
+  const auto expected = is_of_sequence ? RowDifference::Kind::kSequence : RowDifference::Kind::kBlock;
+  if (audit.differences.size() != 1 || audit.differences[0].kind != expected || audit.is_repaired != repairs) {
+    Complain("an audit tells of another difference than the worker's lie");
+  }
+  if (is_of_sequence && repairs) oracle_.OnUnrepairable();
+}
+
+absl::Status SimEngine::RunRound() {
+  has_news_ = false;
+  was_plan_empty_ = false;
+  has_changed_ |= next_deadline_us_ <= clock_->NowMicros();
+  must_fail_.clear();
+  num_taken_ = posted_.size();
+  num_waiting_ = loop_->status()->waiting_requests;
+  // A cancel can shorten the queue, and so can the result of a request that was preempted meanwhile.
+  is_queue_known_ = std::all_of(posted_.begin(), posted_.end(),
+                                [](const Posted& posted) { return posted.kind == Posted::Kind::kSubmit; }) &&
+                    !oracle_.is_loss_due();
+  oracle_.BeginRound(clock_->NowMicros(), process_.is_draining());
+  wake_us_ = loop_->RunOnce();
+  if (is_planning_) EndPlan({});
+  TakePosted(/*is_until_result=*/false);
+  if (blocks_ != nullptr) DropEnded();
+  QUIRE_RETURN_IF_ERROR(CheckRound());
+  for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);
+  return status_;
+}
+
+void SimEngine::TakePosted(bool is_until_result) {
+  for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
+    const Posted posted = std::move(posted_.front());
+    has_changed_ = true;
+    posted_.pop_front();
+    switch (posted.kind) {
+      case Posted::Kind::kSubmit:
+        OnSubmissionTaken(posted.caller);
+        break;
+      case Posted::Kind::kCancel:
+        report_.cancelled += posted.caller->OnCancelTaken();
+        break;
+      case Posted::Kind::kStop:
+        posted.caller->OnCancelTaken();
+        break;
+      case Posted::Kind::kSampleEnd:
+        posted.caller->OnSampleEndTaken(posted.sample_index);
+        break;
+      case Posted::Kind::kResult:
+        is_over = is_until_result;
+        break;
+    }
+  }
+}
+
+absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
+  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  const bool fits_pool =
+      NumRows(request) <= options_.rows && MostBlocks(request, options_.block_size) <= options_.blocks;
+  return num_tokens > options_.context    ? absl::StatusCode::kInvalidArgument
+         : !fits_pool                     ? absl::StatusCode::kFailedPrecondition
+         : num_waiting_ >= options_.queue ? absl::StatusCode::kResourceExhausted
+                                          : absl::StatusCode::kOk;
+}
+
+void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
+  const Request& request = caller->request();
+  const absl::Status& failure = caller->failure();
+  const bool is_refused = IsRefusal(failure);
+  const bool is_by_scheduler = !absl::IsUnavailable(failure) && !oracle_.was_pool_replaced();
+  const absl::StatusCode expected = ExpectedAdmission(request);
+  const absl::StatusCode found = is_refused ? failure.code() : absl::StatusCode::kOk;
+  const bool is_queue_known = is_queue_known_ && !oracle_.has_session_ended();
+  const bool is_of_queue = absl::IsResourceExhausted(failure) || expected == absl::StatusCode::kResourceExhausted;
+  if (is_by_scheduler && found != expected && (is_queue_known || !is_of_queue)) {
+    Complain("submission of request ", Value(request.id), ": ", failure.ToString());
+  }
+  if (is_refused) {
+    if (absl::IsUnavailable(failure)) status_.Update(oracle_.CheckFailure(failure, kNever, /*is_ready=*/false));
+    ++report_.refused;
+    return;
+  }
+  ++num_waiting_;
+  ++report_.requests;
+  report_.searches += request.beam.has_value();
+  has_searched_ |= request.beam.has_value();
+  audit_->OnSubmitted(request);
+  callers_.emplace(request.id, Live{caller});
+}
+
+void SimEngine::OnStepCommitted() {
+  ++report_.events;
+  TakePosted(/*is_until_result=*/true);
+  oracle_.OnCommitted();
+}
+
+void SimEngine::OnStepsAbandoned() {
+  ++report_.events;
+  audit_->OnAbandoned();
+  has_changed_ = true;
+  int num_live = 0;
+  for (const auto& [request, live] : callers_) {
+    if (live.caller->has_ended()) continue;
+    ++num_live;
+    must_fail_.push_back(request);
+  }
+  oracle_.OnSessionEnded(NumTokens(), scheduler_->counts().running, num_live);
+  if (!oracle_.must_all_fail()) must_fail_.clear();
+}
+
+void SimEngine::OnBeginStep() {
+  if (is_planning_) return;  // The plan before was empty, or was not sent and is made again.
+  is_planning_ = true;
+  ++report_.events;
+  TakePosted(/*is_until_result=*/false);
+  DropEnded();
+  status_.Update(CheckBlocks());
+  audit_->OnReleased(blocks_->TakeReleased());
+  before_plan_ = scheduler_->counts();
+}
+
+void SimEngine::OnPlan(const StepPlan& plan) {
+  if (!is_planning_) return Complain("a plan was sent that was not made");
+  EndPlan(plan);
+  oracle_.OnPlanSent();
+  if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
   Digest(plan);
   ++report_.plans;
   report_.events += static_cast<int64_t>(plan.slices.size());
-  num_crowded_plans_ += after.waiting > 0;
-  in_flight_.push_back(std::move(plan));
-  return CheckBlocks();
+  num_sent_copies_ += static_cast<int64_t>(plan.copies.size());
+  num_crowded_plans_ += scheduler_->counts().waiting > 0;
 }
 
-absl::Status SimEngine::Commit() {
-  if (!is_busy()) return absl::OkStatus();
-  ++report_.events;
-  absl::StatusOr<StepResult> result = worker_->Execute(in_flight_.front());
-  if (!result.ok()) return result.status();
-  in_flight_.pop_front();
-  QUIRE_RETURN_IF_ERROR(scheduler_.CheckResult(*result));
-  last_result_ = *result;
-  StepOutput output = scheduler_.Commit(*std::move(result));
-  for (const Started& started : output.started) {
-    const int first_position = audit_.first_position(started.request);
-    if (started.num_cached_tokens == first_position) continue;
-    return Violation("request ", Value(started.request), " began at position ", first_position, " with ",
-                     started.num_cached_tokens, " cached tokens");
+void SimEngine::EndPlan(const StepPlan& plan) {
+  is_planning_ = false;
+  was_plan_empty_ = plan.empty();
+  status_.Update(blocks_->status());
+  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased()));
+  has_changed_ = true;
+  status_.Update(CheckBlocks());
+}
+
+void SimEngine::DropEnded() {
+  const bool is_ready = loop_->status()->is_ready;
+  num_wanted_blocks_ = 0;
+  next_deadline_us_ = kNever;
+  wanting_end_.clear();
+  for (auto it = callers_.begin(); it != callers_.end();) {
+    const SimCaller& caller = *it->second.caller;
+    const Request& request = caller.request();
+    status_.Update(caller.status());
+    if (caller.has_started() && !std::exchange(it->second.is_start_checked, true) &&
+        caller.num_cached_tokens() != audit_->first_position(request.id)) {
+      Complain("request ", Value(request.id), " began at position ", audit_->first_position(request.id), " with ",
+               caller.num_cached_tokens(), " cached tokens");
+    }
+    if (caller.has_ended() || caller.has_left_scheduler()) audit_->OnEnded(request.id);
+    if (caller.has_ended()) {
+      if (!caller.failure().ok()) {
+        ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
+        status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, is_ready));
+      }
+      num_tokens_of_ended_ += caller.num_tokens();
+      it = callers_.erase(it);
+      continue;
+    }
+    if (caller.WantsEnd()) wanting_end_.push_back(it->second.caller.get());
+    if (!caller.has_started()) {
+      num_wanted_blocks_ += BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size);
+    }
+    next_deadline_us_ = std::min(next_deadline_us_, request.deadline_us);
+    ++it;
   }
-  live_.Deliver(std::move(output), 0, 0);
-  QUIRE_RETURN_IF_ERROR(blocks_.status());
-  return CheckCallers();
+}
+
+int64_t SimEngine::NumTokens() const {
+  int64_t num_tokens = num_tokens_of_ended_;
+  for (const auto& [request, live] : callers_) num_tokens += live.caller->num_tokens();
+  return num_tokens;
+}
+
+absl::Status SimEngine::CheckRound() {
+  QUIRE_RETURN_IF_ERROR(status_);
+  QUIRE_RETURN_IF_ERROR(process_.status());
+  const std::shared_ptr<const WorkerStatus> status = loop_->status();
+  const WorkerLoad load = loop_->load();
+  QUIRE_RETURN_IF_ERROR(oracle_.EndRound(*status, load, status->stats.generated_tokens, num_live()));
+  if (num_unanswered_questions_ != 0) return Violation(num_unanswered_questions_, " questions were not answered");
+  const int64_t now_us = clock_->NowMicros();
+  if (oracle_.has_session_ended() && is_audit_pending_) return Violation("an audit outlives the session");
+  if (audit_deadline_us_ <= now_us) return Violation("an audit waits beyond its deadline");
+  for (const RequestId request : must_fail_) {
+    if (callers_.contains(request)) return Violation("request ", Value(request), " outlives three fruitless sessions");
+  }
+  if (next_deadline_us_ <= now_us) return Violation("a request outlives its deadline");
+  if (wake_us_ > std::min(next_deadline_us_, audit_deadline_us_))
+    return Violation("the loop sleeps through a deadline");
+  if (blocks_ == nullptr) return absl::OkStatus();
+  QUIRE_RETURN_IF_ERROR(CheckLoad(*status, load));
+  QUIRE_RETURN_IF_ERROR(blocks_->status());
+  const bool is_stuck = status->is_ready && was_plan_empty_ && status->num_plans_in_flight == 0 &&
+                        std::any_of(callers_.begin(), callers_.end(),
+                                    [](const auto& entry) { return !entry.second.caller->has_left_scheduler(); });
+  return is_stuck ? ExplainStall() : CheckBlocks();
+}
+
+absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const {
+  if (load.num_requests != num_live()) return Violation("the load has ", load.num_requests, " of ", num_live());
+  if (load.wanted_blocks != num_wanted_blocks_) {
+    return Violation("the load wants ", load.wanted_blocks, " blocks, the requests ", num_wanted_blocks_);
+  }
+  if (load.num_free_blocks != blocks_->num_free_blocks() || load.num_blocks != options_.blocks) {
+    return Violation("the load has ", load.num_free_blocks, " free blocks of ", load.num_blocks, ", the pool ",
+                     blocks_->num_free_blocks(), " of ", options_.blocks);
+  }
+  if (status.is_draining != (operator_drains_ || oracle_.is_worker_draining())) {
+    return Violation("the status says is_draining: ", status.is_draining);
+  }
+  if (scheduler_ == nullptr) return absl::OkStatus();
+  const SchedulerCounts counts = scheduler_->counts();
+  if (status.waiting_requests != counts.waiting || status.running_requests != counts.running ||
+      status.swapped_requests != counts.swapped || status.blocks.used != blocks_->counts().used) {
+    return Violation("the status is not that of the scheduler");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SimEngine::ExplainStall() {
   std::string text = "nothing runs, all requests wait:";
-  for (const auto& [request, caller] : callers_) {
-    const std::optional<WaitReason> reason = scheduler_.ExplainWait(request);
+  for (const auto& [request, live] : callers_) {
+    const std::optional<WaitReason> reason = scheduler_->ExplainWait(request);
     if (!reason.has_value()) return Violation("request ", Value(request), " is live and unknown to the scheduler");
     absl::StrAppend(&text, " request ", Value(request), " for reason ", static_cast<int>(reason->kind), ", ",
                     reason->num_blocks, " of ", reason->num_free_blocks, " free blocks;");
@@ -158,87 +418,88 @@ absl::Status SimEngine::ExplainStall() {
   return Violation(text);
 }
 
-void SimEngine::Lose() {
-  if (!has_worker()) return;
-  ++report_.events;
-  ++report_.losses;
-  worker_.reset();
-  in_flight_.clear();
-  last_result_.reset();
-  scheduler_.AbandonAll();
-  audit_.OnAbandoned();
-  blocks_.TakeReleased();
-}
-
-void SimEngine::Return() {
-  if (has_worker()) return;
-  worker_.emplace(model_, options_.blocks, options_.block_size, options_.rows, options_.host_blocks);
-}
-
-absl::Status SimEngine::RepeatLastResult() const {
-  if (!last_result_.has_value() || !scheduler_.CheckResult(*last_result_).ok()) return absl::OkStatus();
-  return Violation("the result of step ", Value(last_result_->step), " was accepted twice");
-}
-
-// Calls that end requests or steps: what they told the callers, and what they left.
-absl::Status SimEngine::CheckCallers() {
-  for (const RequestId request : live_.TakeEnded()) {
-    const auto it = callers_.find(request);
-    if (it == callers_.end()) return Violation("an unknown request ended");
-    QUIRE_RETURN_IF_ERROR(it->second->status());
-    if (!it->second->has_ended()) return Violation("request ", Value(request), " was forgotten");
-    audit_.OnEnded(request);
-    index_.Forget(request);
-    callers_.erase(it);
-  }
-  for (const auto& [request, caller] : callers_) {
-    QUIRE_RETURN_IF_ERROR(caller->status());
-    if (caller->has_ended()) return Violation("request ", Value(request), " has ended and is still live");
-  }
-  QUIRE_RETURN_IF_ERROR(blocks_.status());
-  return CheckBlocks();
-}
-
 absl::Status SimEngine::CheckBlocks() {
+  if (!std::exchange(has_changed_, false)) return absl::OkStatus();
   if (++num_unchecked_ * kBlocksPerCheck < options_.blocks) return absl::OkStatus();
   num_unchecked_ = 0;
   ++report_.checks;
-  return blocks_.CheckAll();
+  return blocks_->CheckAll();
+}
+
+absl::Status SimEngine::Answer() {
+  const absl::StatusOr<bool> has_answered = process_.Answer();
+  if (!has_answered.ok()) return has_answered.status();
+  if (*has_answered) Post({.kind = Posted::Kind::kResult});
+  return absl::OkStatus();
+}
+
+void SimEngine::Lose() {
+  if (process_.has_session()) oracle_.OnLossPosted();
+  report_.losses += process_.has_session();
+  has_news_ |= process_.is_alive();
+  process_.Die();
+}
+
+void SimEngine::Return(int num_blocks) {
+  process_.Start(num_blocks);
+}
+
+void SimEngine::Drain() {
+  report_.drains += process_.has_session();
+  process_.Drain();
+  has_news_ = true;
+}
+
+void SimEngine::SetSilent(bool is_silent) {
+  process_.SetSilent(is_silent);
+  has_news_ = true;
+}
+
+void SimEngine::RepeatLastResult() {
+  if (!process_.RepeatLastResult()) return;
+  has_news_ = true;
+  if (process_.has_session() && process_.last_result_epoch() == process_.epoch()) oracle_.OnLossPosted();
 }
 
 absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found) {
-  if (!has_worker() || is_busy()) return absl::OkStatus();
+  const std::shared_ptr<const WorkerStatus> status = loop_->status();
+  const bool is_of_session = process_.has_session() && process_.epoch() == status->epoch;
+  if (!status->is_ready || status->num_plans_in_flight > 0 || !is_of_session) return absl::OkStatus();
   tokens.push_back(-1);  // The last token is never looked for.
-  const PrefixHit hit = blocks_.FindPrefix(salt, tokens);
+  const PrefixHit hit = blocks_->FindPrefix(salt, tokens);
   const SequenceId sequence{++probe_};
-  blocks_.AdoptPrefix(sequence, salt, tokens, hit.num_tokens);
-  const absl::Span<const BlockId> table = blocks_.Table(sequence);
-  const absl::Status status = worker_->CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
-  if (!status.ok()) return Violation("the cache with salt '", salt, "': ", status.message());
+  blocks_->AdoptPrefix(sequence, salt, tokens, hit.num_tokens);
+  const absl::Span<const BlockId> table = blocks_->Table(sequence);
+  const absl::Status slots = process_.memory().CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
+  if (!slots.ok()) return Violation("the cache with salt '", salt, "': ", slots.message());
   found->insert(table.begin(), table.end());
   report_.probed_blocks += static_cast<int64_t>(table.size());
   num_probed_tokens_ += hit.num_tokens;
-  blocks_.Free(sequence);
+  blocks_->Free(sequence);
+  if (index_ == nullptr) return blocks_->status();
   PromptHashes hashes(salt, tokens);
-  const int num_indexed = index_.NumTokens(&hashes);
-  if (num_live() == 0 ? num_indexed != hit.num_block_tokens : num_indexed < hit.num_block_tokens) {
+  const int num_indexed = index_->NumTokens(&hashes);
+  const bool is_nothing_expected = loop_->load().num_requests == 0;
+  if (is_nothing_expected ? num_indexed != hit.num_block_tokens : num_indexed < hit.num_block_tokens) {
     return Violation(hit.num_block_tokens, " tokens are cached, ", num_indexed, " by the index");
   }
-  return blocks_.status();
+  return blocks_->status();
 }
 
-WorkerLoad SimEngine::Load(const Request& request) const {
-  const bool may_start_cached = options_.prefix_cache != 0 && !request.bypass_prefix_cache;
+bool SimEngine::is_idle() const {
+  const std::shared_ptr<const WorkerStatus> status = loop_->status();
+  return status->is_ready && status->num_plans_in_flight == 0 && !process_.is_draining() && posted_.empty() &&
+         !has_news_ && callers_.empty();
+}
+
+absl::StatusOr<WorkerLoad> SimEngine::Load(const Request& request) const {
   PromptHashes hashes(request.cache_salt, request.prompt);
-  return {.is_ready = has_worker(),
-          .may_return = !has_worker(),
-          .block_size = options_.block_size,
-          .num_blocks = options_.blocks,
-          .num_free_blocks = blocks_.num_free_blocks(),
-          .wanted_blocks = live_.wanted_blocks(),
-          .num_requests = live_.size(),
-          .max_sequences = options_.rows,
-          .num_cached_tokens = may_start_cached ? index_.NumTokens(&hashes) : 0};
+  const WorkerLoad load = loop_->load(request, &hashes);
+  const int num_cached = index_ == nullptr || request.bypass_prefix_cache ? 0 : index_->NumTokens(&hashes);
+  if (load.num_cached_tokens != num_cached) {
+    return Violation("the load has ", load.num_cached_tokens, " cached tokens, the index ", num_cached);
+  }
+  return load;
 }
 
 void SimEngine::Digest(const StepPlan& plan) {
@@ -258,16 +519,17 @@ void SimEngine::Digest(const StepPlan& plan) {
 }
 
 absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers) {
-  const SchedulerCounts counts = scheduler_.counts();
+  const SchedulerCounts counts = scheduler_->counts();
   if (counts.waiting + counts.running + counts.swapped != 0 || !callers_.empty()) {
     return Violation(counts.waiting, " requests wait, ", counts.running, " run and ", counts.swapped,
                      " are swapped out after the end of all");
   }
-  if (blocks_.counts().used != 0 || blocks_.counts().host_used != 0) {
-    return Violation(blocks_.counts().used, " blocks and ", blocks_.counts().host_used,
+  if (blocks_->counts().used != 0 || blocks_->counts().host_used != 0) {
+    return Violation(blocks_->counts().used, " blocks and ", blocks_->counts().host_used,
                      " host blocks belong to nobody");
   }
-  QUIRE_RETURN_IF_ERROR(blocks_.CheckAll());
+  if (is_audit_pending_) return Violation("an audit was not answered");
+  QUIRE_RETURN_IF_ERROR(blocks_->CheckAll());
   QUIRE_RETURN_IF_ERROR(CheckCounts(callers));
   return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
 }
@@ -275,24 +537,40 @@ absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& 
 absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const {
   int64_t num_tokens = 0;
   int64_t num_cached = 0;
+  int64_t num_prompt_tokens = 0;
   for (const auto& caller : callers) {
     num_tokens += caller->num_tokens();
     num_cached += caller->num_cached_tokens();
+    num_prompt_tokens += static_cast<int64_t>(caller->request().prompt.size());
   }
-  int64_t num_finished = stats_.failed;
-  for (const int64_t count : stats_.finished) num_finished += count;
-  if (num_finished != static_cast<int64_t>(callers.size())) return Violation(num_finished, " ends of ", callers.size());
-  if (stats_.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||
-      stats_.finished[static_cast<int>(FinishReason::kCancelled)] != report_.cancelled) {
+  const std::shared_ptr<const WorkerStatus> status = loop_->status();
+  const StepLoopStats& stats = status->stats;
+  int64_t num_ended = stats.failed;
+  for (const int64_t count : stats.finished) num_ended += count;
+  if (num_ended != static_cast<int64_t>(callers.size())) return Violation(num_ended, " ends of ", callers.size());
+  if (stats.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||
+      stats.finished[static_cast<int>(FinishReason::kCancelled)] != report_.cancelled ||
+      stats.failed != report_.failed) {
     return Violation("ends are counted under another reason");
   }
-  if (stats_.generated_tokens != num_tokens) return Violation(stats_.generated_tokens, " tokens of ", num_tokens);
-  if (stats_.cached_tokens != num_cached) return Violation(stats_.cached_tokens, " cached tokens of ", num_cached);
-  if (blocks_.num_adopted_tokens() - num_probed_tokens_ != scheduler_.counts().cached_tokens) {
-    return Violation(scheduler_.counts().cached_tokens, " cached tokens counted, ",
-                     blocks_.num_adopted_tokens() - num_probed_tokens_, " taken over");
+  const int64_t num_refused = stats.refused_never_fits + stats.refused_queue_full + stats.refused_worker_lost;
+  if (num_refused != report_.refused) return Violation(num_refused, " refusals of ", report_.refused);
+  if (stats.generated_tokens != num_tokens) return Violation(stats.generated_tokens, " tokens of ", num_tokens);
+  if (stats.prompt_tokens != num_prompt_tokens) return Violation("prompt tokens are miscounted");
+  if (stats.cached_tokens != num_cached) return Violation(stats.cached_tokens, " cached tokens of ", num_cached);
+  if (stats.interruptions != oracle_.num_interruptions()) {
+    return Violation(stats.interruptions, " interruptions of ", oracle_.num_interruptions());
   }
-  if (live_.wanted_blocks() != 0) return Violation(live_.wanted_blocks(), " blocks are wanted by nobody");
+  if (blocks_->num_adopted_tokens() - num_probed_tokens_ != scheduler_->counts().cached_tokens) {
+    return Violation(scheduler_->counts().cached_tokens, " cached tokens counted, ",
+                     blocks_->num_adopted_tokens() - num_probed_tokens_, " taken over");
+  }
+  const SimReport report = Report();
+  if (stats.preemptions != report.preemptions || stats.swap_outs != report.swap_outs || stats.forks != report.forks ||
+      stats.recomputed_tokens != report.recomputed_tokens || stats.evictions != report.evictions ||
+      stats.cow_copies != num_sent_copies_) {
+    return Violation("the counters are not those of the schedulers and pools");
+  }
   return absl::OkStatus();
 }
 
@@ -305,28 +583,32 @@ absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>
       QUIRE_RETURN_IF_ERROR(Probe(caller->request().cache_salt, caller->Transcript(i), &found));
     }
   }
-  const int num_cached = blocks_.counts().evictable;
-  if (has_worker() && !has_searched_ && num_cached != static_cast<int>(found.size())) {
+  const int num_cached = blocks_->counts().evictable;
+  if (loop_->status()->is_ready && !has_searched_ && num_cached != static_cast<int>(found.size())) {
     return Violation(num_cached, " blocks are cached, ", found.size(), " of them for what requests had");
   }
   return absl::OkStatus();
 }
 
+void SimEngine::AddPool(SimReport* report) const {
+  const SchedulerCounts counts = scheduler_->counts();
+  report->preemptions += counts.preemptions;
+  report->swap_outs += counts.swap_outs;
+  report->forks += counts.forks;
+  report->copies += blocks_->num_copies();
+  report->evictions += blocks_->num_evictions();
+  report->cached_tokens += counts.cached_tokens;
+  report->scheduled_tokens += counts.scheduled_tokens;
+  report->recomputed_tokens += counts.recomputed_tokens;
+}
+
 SimReport SimEngine::Report() const {
   SimReport report = report_;
-  const SchedulerCounts counts = scheduler_.counts();
-  report.tokens = stats_.generated_tokens;
-  report.preemptions = counts.preemptions;
-  report.swap_outs = counts.swap_outs;
-  report.forks = counts.forks;
-  report.copies = blocks_.num_copies();
-  report.evictions = blocks_.num_evictions();
-  report.cached_tokens = counts.cached_tokens;
-  report.scheduled_tokens = counts.scheduled_tokens;
-  report.recomputed_tokens = counts.recomputed_tokens;
+  report.tokens = loop_->status()->stats.generated_tokens;
+  if (scheduler_ != nullptr) AddPool(&report);
   if (2 * num_crowded_plans_ >= report.plans) {
-    report.crowded_scheduled_tokens = counts.scheduled_tokens;
-    report.crowded_recomputed_tokens = counts.recomputed_tokens;
+    report.crowded_scheduled_tokens = report.scheduled_tokens;
+    report.crowded_recomputed_tokens = report.recomputed_tokens;
   }
   return report;
 }

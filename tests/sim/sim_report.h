@@ -9,7 +9,7 @@ namespace quire {
 // What runs of the simulator have reached. A plain value without pointers.
 struct SimReport {
   int64_t scenarios = 0;
-  int64_t events = 0;  // Calls into the core that had something to do, and slices executed.
+  int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
   int64_t requests = 0;
   int64_t refused = 0;
   int64_t cancelled = 0;
@@ -26,9 +26,13 @@ struct SimReport {
   int64_t scheduled_tokens = 0;
   int64_t recomputed_tokens = 0;
   int64_t losses = 0;
+  int64_t drains = 0;         // Workers that drained while they had a session.
+  int64_t pool_changes = 0;   // Workers that came back with another pool.
+  int64_t failed = 0;         // Requests that failed because their worker was gone.
+  int64_t audits = 0;         // Comparisons of block tables.
   int64_t probed_blocks = 0;  // Cached blocks whose slots were compared.
   int64_t checks = 0;         // Times that all blocks were counted.
-  // Of workers where somebody waited after most plans.
+  // The same of workers where somebody waited after most plans.
   int64_t crowded_scheduled_tokens = 0;
   int64_t crowded_recomputed_tokens = 0;
 

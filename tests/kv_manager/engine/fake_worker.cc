@@ -28,11 +28,11 @@ class FakeWorker::Client : public WorkerClient {
   ~Client() override { Close(); }
 
   void SetListener(Listener* listener) override {
-    const std::lock_guard lock(worker_->mutex_);
+    const MutexLock lock(&worker_->mutex_);
     worker_->listener_ = listener;
   }
   void Describe(uint64_t epoch) override {
-    const std::lock_guard lock(worker_->mutex_);
+    const MutexLock lock(&worker_->mutex_);
     worker_->epochs_.push_back(epoch);
     if (!worker_->worker_.has_value()) {
       return worker_->listener_->OnLost(epoch, absl::UnavailableError("connection refused"));
@@ -41,17 +41,15 @@ class FakeWorker::Client : public WorkerClient {
     worker_->listener_->OnDescribed(epoch, worker_->description_);
   }
   void Open(uint64_t epoch) override {
-    const std::lock_guard lock(worker_->mutex_);
+    const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     worker_->epoch_ = epoch;
-    const WorkerDescription& description = worker_->description_;
-    worker_->worker_.emplace(worker_->model_, description.num_blocks, description.block_size,
-                             description.max_sequences);
+    worker_->Restart();
     worker_->held_back_.clear();
     worker_->listener_->OnOpened(epoch);
   }
   void Send(const StepPlan& plan) override {
-    const std::lock_guard lock(worker_->mutex_);
+    const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     ++worker_->num_plans_;
     if (worker_->dies_of_plans_) {
@@ -64,7 +62,7 @@ class FakeWorker::Client : public WorkerClient {
     }
   }
   void Close() override {
-    const std::lock_guard lock(worker_->mutex_);
+    const MutexLock lock(&worker_->mutex_);
     worker_->epoch_.reset();
     if (std::exchange(worker_->is_draining_, false)) worker_->worker_.reset();
   }
@@ -82,7 +80,7 @@ std::unique_ptr<WorkerClient> FakeWorker::NewClient() {
 }
 
 void FakeWorker::Kill() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   worker_.reset();
   held_back_.clear();
   if (epoch_.has_value()) listener_->OnLost(*epoch_, absl::UnavailableError("socket closed"));
@@ -90,76 +88,80 @@ void FakeWorker::Kill() {
 }
 
 void FakeWorker::Start(WorkerDescription description) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   description_ = std::move(description);
-  worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
+  Restart();
 }
 
 void FakeWorker::Drain() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_draining_ = true;
   if (epoch_.has_value()) listener_->OnDraining(*epoch_);
 }
 
 void FakeWorker::HoldBack() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   holds_back_ = true;
 }
 
 void FakeWorker::DieOfEveryPlan() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   dies_of_plans_ = true;
 }
 
 void FakeWorker::Answer() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   holds_back_ = false;
   for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
 }
 
 void FakeWorker::AnswerOnce() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
 }
 
 void FakeWorker::AnswerNextPlanWrongly() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   answers_wrongly_ = true;
 }
 
 void FakeWorker::TellFirstBlockWrongly(BlockId block) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   wrong_first_block_ = block;
 }
 
 bool FakeWorker::is_gone() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return !worker_.has_value();
 }
 
 absl::Status FakeWorker::error() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return error_;
 }
 
 int FakeWorker::num_plans() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return num_plans_;
 }
 
 std::vector<int> FakeWorker::plan_tokens() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return plan_tokens_;
 }
 
 void FakeWorker::TakeTime(int64_t us_per_token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   us_per_token_ = us_per_token;
 }
 
 std::vector<uint64_t> FakeWorker::epochs() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return epochs_;
+}
+
+void FakeWorker::Restart() {
+  worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 
 void FakeWorker::Execute(const StepPlan& plan) {

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "tests/sim/shadow_worker.h"
 
@@ -17,19 +17,20 @@ namespace quire {
 // Room for a few small requests: 16 blocks of 4 tokens, 8 rows.
 WorkerDescription SmallWorker();
 
-// A worker in the test's own process: a ShadowWorker behind the WorkerClient seam. It answers within the call, unless
+// A worker in the process of the test: a ShadowWorker behind the WorkerClient seam. It answers within the call, unless
 // it is told to hold back. Thread-safe.
 class FakeWorker {
  public:
   explicit FakeWorker(WorkerDescription description = SmallWorker(), ShadowModel model = {});
 
-  std::unique_ptr<WorkerClient> NewClient();  // One at a time; the worker outlives it.
+  std::unique_ptr<WorkerClient> NewClient();  // There may be one at a time. The worker must outlive it.
 
   // The process dies: the session is lost, memory too, and attempts fail until it is started again.
   void Kill();
   void Start(WorkerDescription description);
 
-  // It is told to stop: says so in the session, which must be open, and is gone when the manager has ended it.
+  // The worker is told to stop. It says so in its session, which must be open, and is gone when the manager has ended
+  // the session.
   void Drain();
 
   // Plans are taken but not executed until Answer().
@@ -39,15 +40,15 @@ class FakeWorker {
   void AnswerOnce();
   // Every plan kills it from now on; it starts again by itself.
   void DieOfEveryPlan();
-  // Says that steps took so long; no time passes.
+  // From now on the worker says that its steps took so long. No time passes.
   void TakeTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
-  // Says of the next tables that are asked for that the first block of the first row is this one.
+  // In the next tables that are asked for, the first block of the first row is this one.
   void TellFirstBlockWrongly(BlockId block);
 
   bool is_gone() const;  // Killed, or drained.
-  // What the first broken rule was; OK as long as every plan was right.
+  // The first rule that a plan has broken; OK while every plan was right.
   absl::Status error() const;
   int num_plans() const;                 // Received.
   std::vector<int> plan_tokens() const;  // Of each plan that was executed.
@@ -56,25 +57,26 @@ class FakeWorker {
  private:
   class Client;
 
-  void Execute(const StepPlan& plan);
+  void Restart() QUIRE_REQUIRES(mutex_);  // Its memory is empty afterwards.
+  void Execute(const StepPlan& plan) QUIRE_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // Guards everything.
-  WorkerDescription description_;
+  mutable Mutex mutex_;
+  WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
   const ShadowModel model_;
-  std::optional<ShadowWorker> worker_;  // None: the process is dead.
-  WorkerClient::Listener* listener_ = nullptr;
-  std::optional<uint64_t> epoch_;  // Of the attempt or session, if there is one.
-  std::deque<StepPlan> held_back_;
-  bool is_draining_ = false;
-  bool holds_back_ = false;
-  bool dies_of_plans_ = false;
-  bool answers_wrongly_ = false;
-  std::optional<BlockId> wrong_first_block_;
-  int64_t us_per_token_ = 10;
-  std::vector<int> plan_tokens_;
-  absl::Status error_;
-  int num_plans_ = 0;
-  std::vector<uint64_t> epochs_;
+  std::optional<ShadowWorker> worker_ QUIRE_GUARDED_BY(mutex_);  // None: the process is dead.
+  WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
+  std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // Of the attempt or session, if there is one.
+  std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
+  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool answers_wrongly_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::optional<BlockId> wrong_first_block_ QUIRE_GUARDED_BY(mutex_);
+  int64_t us_per_token_ QUIRE_GUARDED_BY(mutex_) = 10;
+  std::vector<int> plan_tokens_ QUIRE_GUARDED_BY(mutex_);
+  absl::Status error_ QUIRE_GUARDED_BY(mutex_);
+  int num_plans_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> epochs_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

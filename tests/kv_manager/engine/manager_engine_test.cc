@@ -379,6 +379,21 @@ TEST_F(ManagerEngineTest, StopFailsWhatStillRuns) {
   EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(ManagerEngineTest, AfterStopAWorkerIsUnavailableRatherThanUnknown) {
+  Make(1);
+  absl::Status answer;
+  const auto done = [&answer](const absl::Status& status) { answer = status; };
+  engine_->AskWorker(
+      "nowhere", [](const StepLoop::View&) {}, done);
+  EXPECT_EQ(answer.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine_->SetWorkerDraining("nowhere", true).status().code(), absl::StatusCode::kNotFound);
+  engine_->Stop();
+  engine_->AskWorker(
+      "0", [](const StepLoop::View&) { FAIL() << "the loop has stopped"; }, done);
+  EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(engine_->SetWorkerDraining("0", true).status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(ManagerEngineTest, ReadinessFollowsTheWorkers) {
   Make(1);
   WaitForReady(true);

@@ -67,8 +67,12 @@ class StepLoopTest : public ::testing::Test {
   }
   std::shared_ptr<RecordingSink> Submit(const Request& request) {
     auto sink = std::make_shared<RecordingSink>();
-    EXPECT_TRUE(loop_->Submit(request, sink).ok());
+    EXPECT_TRUE(Submit(request, sink).ok());
     return sink;
+  }
+  absl::Status Submit(const Request& request, std::shared_ptr<RequestSink> sink) {
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    return loop_->Submit(request, std::move(sink), &hashes);
   }
   int used_blocks() const { return loop_->status()->blocks.used; }
 

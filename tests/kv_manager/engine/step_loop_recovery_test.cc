@@ -144,6 +144,37 @@ TEST_F(StepLoopRecoveryTest, ARequestThatKillsItsWorkerIsGivenUpAfterThreeLosses
   EXPECT_TRUE(loop_->status()->is_ready);
 }
 
+TEST_F(StepLoopRecoveryTest, LossesBeforeASessionThatGaveTokensAndDrainedDoNotCount) {
+  Join();
+  worker_.HoldBack();
+  const Request request = MakeRequest(5, 4);
+  const auto sink = Submit(request);
+  const auto lose = [this] {
+    Run();
+    worker_.Kill();
+    worker_.Start(SmallWorker());
+    Run();
+    Advance(kSecond);
+  };
+  lose();
+  lose();
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+  worker_.Drain();
+  Run();
+  worker_.Start(SmallWorker());
+  Advance(kSecond);
+  worker_.HoldBack();
+  const auto next = Submit(MakeRequest(5, 4));
+  lose();
+  EXPECT_FALSE(next->ended()) << next->failure();
+  lose();
+  EXPECT_FALSE(next->ended()) << next->failure();
+  lose();
+  EXPECT_TRUE(next->ended());
+}
+
 TEST_F(StepLoopRecoveryTest, AttemptsBackOffFrom100MsTo5SecondsEachInAnEpochOfItsOwn) {
   worker_.Kill();
   Make();

@@ -140,11 +140,11 @@ TEST_F(StepLoopTest, TheInboxIsBounded) {
   Join(options);
   Submit(MakeRequest(1, 1));
   Submit(MakeRequest(1, 1));
-  const absl::Status status = loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>());
+  const absl::Status status = Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 requests, the limit is 2"));
   Run();
-  EXPECT_TRUE(loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).ok());
+  EXPECT_TRUE(Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).ok());
 }
 
 TEST_F(StepLoopTest, ARequestThatCanNeverFitFailsAndHoldsNothing) {
@@ -154,27 +154,6 @@ TEST_F(StepLoopTest, ARequestThatCanNeverFitFailsAndHoldsNothing) {
   EXPECT_FALSE(sink->failure().ok());
   EXPECT_EQ(loop_->status()->stats.refused_never_fits, 1);
   EXPECT_EQ(loop_->load().num_requests, 0);
-}
-
-TEST_F(StepLoopTest, TheInboxKeepsOneCancelOfEachRequestThatMayStillRun) {
-  Join();
-  const Request ended = MakeRequest(5, 1);
-  Submit(ended);
-  const Request never_fits = MakeRequest(1000, 1);
-  Submit(never_fits);
-  Run();
-  const Request request = MakeRequest(5, 20);
-  Submit(request);
-  ASSERT_EQ(loop_->inbox_size(), 1);
-  for (int i = 0; i < 3; ++i) {
-    loop_->Cancel(request.id);
-    loop_->Cancel(ended.id);
-    loop_->Cancel(never_fits.id);
-    loop_->Cancel(RequestId{1000});
-  }
-  EXPECT_EQ(loop_->inbox_size(), 2);
-  Run();
-  EXPECT_EQ(loop_->status()->stats.finished[static_cast<int>(FinishReason::kCancelled)], 1);
 }
 
 TEST_F(StepLoopTest, StopFailsWhatHasNotEndedAndRefusesTheRest) {
@@ -187,7 +166,7 @@ TEST_F(StepLoopTest, StopFailsWhatHasNotEndedAndRefusesTheRest) {
   EXPECT_EQ(running->failure().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(in_inbox->failure().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(used_blocks(), 0);
-  EXPECT_EQ(loop_->Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Submit(MakeRequest(1, 1), std::make_shared<RecordingSink>()).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(StepLoopTest, LoadCountsWhatIsPlacedButNotStarted) {

@@ -195,7 +195,7 @@ TEST_F(GrpcWorkerClientTest, AnAnswerThatNobodyAskedForEndsTheSession) {
   worker_.answer_twice = true;
   Open();
   client_->Send(Plan(1));
-  EXPECT_THAT(std::string(events_.Lost().second.message()), HasSubstr("answered step 1 unasked"));
+  EXPECT_THAT(std::string(events_.Lost().second.message()), HasSubstr("answered step 1, but no plan is in flight"));
 }
 
 TEST_F(GrpcWorkerClientTest, ARefusedEpochIsALossWithTheWorkersWords) {

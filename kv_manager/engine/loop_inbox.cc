@@ -1,0 +1,182 @@
+#include "kv_manager/engine/loop_inbox.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+
+namespace quire {
+
+absl::Status ShuttingDownError() {
+  return WithStatusReason(absl::UnavailableError("the manager is shutting down"), "DRAINING");
+}
+
+LoopInbox::LoopInbox(const StepLoopOptions* options, const Clock* clock)
+    : options_(options), clock_(clock), status_(std::make_shared<WorkerStatus>()) {}
+
+absl::Status LoopInbox::Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
+  const std::shared_ptr<PrefixIndex> index = IndexFor(request);
+  if (index != nullptr) index->Expect(request.id, hashes);
+  const RequestId id = request.id;
+  const absl::Status status = PostRequest(std::move(request), std::move(sink));
+  if (!status.ok() && index != nullptr) index->Forget(id);
+  return status;
+}
+
+absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink> sink) {
+  const MutexLock lock(&mutex_);
+  if (stopping_) return ShuttingDownError();
+  if (num_submitted_ >= options_->max_inbox_requests) {
+    return absl::ResourceExhaustedError(absl::StrCat("the inbox of worker ", options_->address, " has ", num_submitted_,
+                                                     " requests, the limit is ", options_->max_inbox_requests));
+  }
+  const int wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), load_.block_size);
+  ++num_submitted_;
+  submitted_blocks_ += wanted_blocks;
+  cancellable_.insert(request.id);
+  events_.push_back(RequestSubmitted{std::move(request), std::move(sink), wanted_blocks});
+  changed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+void LoopInbox::Cancel(RequestId request, FinishReason reason) {
+  const MutexLock lock(&mutex_);
+  if (cancellable_.erase(request) == 0) return;
+  events_.push_back(RequestCancelled{request, reason});
+  changed_.NotifyOne();
+}
+
+void LoopInbox::CancelSample(RequestId request, int sample_index) {
+  const MutexLock lock(&mutex_);
+  if (!cancellable_.contains(request)) return;
+  events_.push_back(SampleCancelled{request, sample_index});
+  changed_.NotifyOne();
+}
+
+absl::Status LoopInbox::Ask(LoopQuestion question) {
+  const MutexLock lock(&mutex_);
+  if (stopping_) return ShuttingDownError();
+  if (static_cast<int>(questions_.size()) >= options_->max_questions) {
+    return absl::ResourceExhaustedError(absl::StrCat("worker ", options_->address, " has ", questions_.size(),
+                                                     " questions to answer, the limit is ", options_->max_questions));
+  }
+  questions_.push_back(std::move(question));
+  changed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+void LoopInbox::SetDraining(bool is_draining) {
+  const MutexLock lock(&mutex_);
+  is_draining_ = is_draining;
+  auto status = std::make_shared<WorkerStatus>(*status_);
+  status->is_draining = is_draining || worker_drains_;
+  status_ = std::move(status);
+}
+
+std::shared_ptr<const WorkerStatus> LoopInbox::status() const {
+  const MutexLock lock(&mutex_);
+  return status_;
+}
+
+WorkerLoad LoopInbox::load() const {
+  const MutexLock lock(&mutex_);
+  WorkerLoad load = load_;
+  load.is_draining = is_draining_;
+  load.num_requests += num_submitted_;
+  load.wanted_blocks += submitted_blocks_;
+  return load;
+}
+
+WorkerLoad LoopInbox::load(const Request& request, PromptHashes* hashes) const {
+  WorkerLoad load = this->load();
+  const std::shared_ptr<PrefixIndex> index = IndexFor(request);
+  if (index != nullptr) load.num_cached_tokens = index->NumTokens(hashes);
+  return load;
+}
+
+std::shared_ptr<PrefixIndex> LoopInbox::IndexFor(const Request& request) const {
+  if (request.bypass_prefix_cache) return nullptr;
+  const MutexLock lock(&mutex_);
+  return prefix_index_;
+}
+
+void LoopInbox::OnDescribed(uint64_t epoch, WorkerDescription description) {
+  Post(WorkerDescribed{epoch, std::move(description)});
+}
+
+void LoopInbox::OnOpened(uint64_t epoch) {
+  Post(SessionOpened{epoch});
+}
+
+void LoopInbox::OnResult(uint64_t epoch, StepResult result, int64_t duration_us) {
+  Post(PlanAnswered{epoch, std::move(result), duration_us});
+}
+
+void LoopInbox::OnDraining(uint64_t epoch) {
+  Post(WorkerDraining{epoch});
+}
+
+void LoopInbox::OnLost(uint64_t epoch, absl::Status reason) {
+  Post(WorkerLost{epoch, std::move(reason)});
+}
+
+void LoopInbox::Post(LoopEvent event) {
+  const MutexLock lock(&mutex_);
+  events_.push_back(std::move(event));
+  changed_.NotifyOne();
+}
+
+void LoopInbox::Stop() {
+  const MutexLock lock(&mutex_);
+  stopping_ = true;
+  changed_.NotifyOne();
+}
+
+bool LoopInbox::Wait(int64_t wake_us) {
+  const MutexLock lock(&mutex_);
+  while (!stopping_ && events_.empty() && questions_.empty()) {
+    if (wake_us == kNever) {
+      changed_.Wait(&mutex_);
+      continue;
+    }
+    const int64_t left_us = wake_us - clock_->NowMicros();
+    if (left_us <= 0 || !changed_.WaitFor(&mutex_, std::chrono::microseconds(left_us))) break;
+  }
+  return !stopping_;
+}
+
+void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) {
+  const MutexLock lock(&mutex_);
+  events->swap(events_);
+  questions->swap(questions_);
+  load_.num_requests += num_submitted_;
+  load_.wanted_blocks += submitted_blocks_;
+  num_submitted_ = 0;
+  submitted_blocks_ = 0;
+}
+
+void LoopInbox::SetPrefixIndex(std::shared_ptr<PrefixIndex> index) {
+  const MutexLock lock(&mutex_);
+  prefix_index_ = std::move(index);
+}
+
+bool LoopInbox::Publish(const WorkerLoad& load, bool worker_drains, const WorkerStatus& status,
+                        const std::vector<RequestId>& ended) {
+  // Statuses are large: both are allocated and freed without the lock.
+  auto made = std::make_shared<WorkerStatus>(status);
+  std::shared_ptr<const WorkerStatus> replaced;
+  const MutexLock lock(&mutex_);
+  const bool has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
+  load_ = load;
+  worker_drains_ = worker_drains;
+  made->is_draining = is_draining_ || worker_drains;
+  replaced = std::exchange(status_, std::move(made));
+  for (const RequestId request : ended) {
+    cancellable_.erase(request);
+    if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+  }
+  return has_changed;
+}
+
+}  // namespace quire

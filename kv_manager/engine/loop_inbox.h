@@ -1,0 +1,144 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_LOOP_INBOX_H_
+#define QUIRE_KV_MANAGER_ENGINE_LOOP_INBOX_H_
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "kv_manager/blocks/prefix_index.h"
+#include "kv_manager/engine/loop_view.h"
+#include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/request_sink.h"
+#include "kv_manager/engine/step_loop_options.h"
+#include "kv_manager/engine/worker_status.h"
+#include "kv_manager/worker_link/worker_client.h"
+#include "scheduler/request.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// What callers and the worker tell a step loop. An event of the worker names the attempt or session it belongs to.
+struct RequestSubmitted {
+  Request request;
+  std::shared_ptr<RequestSink> sink;
+  int wanted_blocks;
+};
+struct RequestCancelled {
+  RequestId request;
+  FinishReason reason;
+};
+struct SampleCancelled {
+  RequestId request;
+  int sample_index;
+};
+struct WorkerDescribed {
+  uint64_t epoch;
+  WorkerDescription description;
+};
+struct SessionOpened {
+  uint64_t epoch;
+};
+struct PlanAnswered {
+  uint64_t epoch;
+  StepResult result;
+  int64_t duration_us;
+};
+struct WorkerDraining {
+  uint64_t epoch;
+};
+struct WorkerLost {
+  uint64_t epoch;
+  absl::Status reason;
+};
+using LoopEvent = std::variant<RequestSubmitted, RequestCancelled, SampleCancelled, WorkerDescribed, SessionOpened,
+                               PlanAnswered, WorkerDraining, WorkerLost>;
+
+// The error of calls that come after Stop().
+absl::Status ShuttingDownError();
+
+// Everything that a step loop shares with other threads, under one mutex: the events and questions that the loop has
+// not taken yet, and the status and load that it has published. Thread-safe; no call waits for the loop. The
+// functions under "For the loop" are for the loop's thread only.
+class LoopInbox : public WorkerClient::Listener {
+ public:
+  // `options` and `clock` are borrowed. Readers see default values before the first Publish().
+  LoopInbox(const StepLoopOptions* options, const Clock* clock);
+  LoopInbox(const LoopInbox&) = delete;
+  LoopInbox& operator=(const LoopInbox&) = delete;
+
+  // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
+  // full, UNAVAILABLE after Stop(); then nothing has changed.
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
+  // Both are dropped unless the request was submitted here and has not ended. A request is cancelled once: the inbox
+  // and the loop together never have more cancels than requests, however slow the loop is.
+  void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
+  void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
+  // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
+  absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
+  // Sets the operator's wish that the worker gets no new requests. load() and status() tell it at once.
+  void SetDraining(bool is_draining) QUIRE_EXCLUDES(mutex_);
+
+  // The status as of the last Publish(). Never null.
+  std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
+  // The load as of the last Publish(), with the requests that were submitted since.
+  WorkerLoad load() const QUIRE_EXCLUDES(mutex_);
+  // The same, with the number of tokens of this request's prompt that are cached. `hashes` as in Submit().
+  WorkerLoad load(const Request& request, PromptHashes* hashes) const QUIRE_EXCLUDES(mutex_);
+
+  // WorkerClient::Listener, on the client's threads.
+  void OnDescribed(uint64_t epoch, WorkerDescription description) override;
+  void OnOpened(uint64_t epoch) override;
+  void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
+  void OnDraining(uint64_t epoch) override;
+  void OnLost(uint64_t epoch, absl::Status reason) override;
+
+  // Refuses requests and questions from now on, and wakes the loop. From any thread.
+  void Stop() QUIRE_EXCLUDES(mutex_);
+
+  // For the loop:
+
+  // Waits until there is something to take, the clock shows `wake_us` or Stop() is called. Returns false after Stop().
+  bool Wait(int64_t wake_us) QUIRE_EXCLUDES(mutex_);
+  // Moves the events and the questions out of the inbox. Both vectors must be empty. The submitted requests among the
+  // events count as load until the next Publish().
+  void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
+  // Replaces the index of the pool's prefixes. Null: nothing is cached.
+  void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
+  // Replaces what readers see and forgets the requests that have ended. `worker_drains` is the worker's own wish.
+  // Returns whether on_change is due: readiness has changed, or the last request has ended.
+  bool Publish(const WorkerLoad& load, bool worker_drains, const WorkerStatus& status,
+               const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
+
+ private:
+  void Post(LoopEvent event) QUIRE_EXCLUDES(mutex_);
+  absl::Status PostRequest(Request request, std::shared_ptr<RequestSink> sink) QUIRE_EXCLUDES(mutex_);
+  // Null without a prefix cache, or when the request does not use it.
+  std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const QUIRE_EXCLUDES(mutex_);
+
+  const StepLoopOptions* const options_;
+  const Clock* const clock_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
+  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // RequestSubmitted events in events_.
+  int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
+  absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
+  bool stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;    // The operator's wish.
+  bool worker_drains_ QUIRE_GUARDED_BY(mutex_) = false;  // The worker's own wish.
+  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);             // Without the requests in events_.
+  std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);
+  std::shared_ptr<PrefixIndex> prefix_index_ QUIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_LOOP_INBOX_H_

@@ -1,0 +1,78 @@
+#include "kv_manager/engine/loop_report.h"
+
+#include "base/clock.h"
+
+namespace quire {
+
+LoopReport::LoopReport(const std::string& address) {
+  status_.address = address;
+}
+
+void LoopReport::CountPlan(const StepPlan& plan, int64_t duration_us) {
+  StepLoopStats& stats = status_.stats;
+  stats.plan_seconds.Observe(Seconds(duration_us));
+  stats.step_tokens.Observe(plan.num_tokens());
+  stats.cow_copies += static_cast<int64_t>(plan.copies.size());
+  stats.swapped_out_blocks += static_cast<int64_t>(plan.swap_outs.size());
+  stats.swapped_in_blocks += static_cast<int64_t>(plan.swap_ins.size());
+}
+
+void LoopReport::CountResult(int64_t step_us, int64_t worker_us) {
+  status_.stats.step_seconds.Observe(Seconds(step_us));
+  status_.stats.worker_step_seconds.Observe(Seconds(worker_us));
+}
+
+void LoopReport::CountPool(const WorkerPool& pool) {
+  StepLoopStats& stats = status_.stats;
+  const SchedulerCounts counts = pool.scheduler().counts();
+  stats.preemptions += counts.preemptions - counted_.preemptions;
+  stats.swap_outs += counts.swap_outs - counted_.swap_outs;
+  stats.forks += counts.forks - counted_.forks;
+  stats.recomputed_tokens += counts.recomputed_tokens - counted_.recomputed_tokens;
+  counted_ = counts;
+  stats.evictions += pool.blocks().num_evictions() - counted_evictions_;
+  counted_evictions_ = pool.blocks().num_evictions();
+}
+
+void LoopReport::EndPool(const WorkerPool& pool) {
+  CountPool(pool);
+  counted_ = {};
+  counted_evictions_ = 0;
+}
+
+void LoopReport::Update(const WorkerSession& session) {
+  const WorkerLink& link = session.link();
+  status_.is_ready = link.is_ready();
+  status_.last_error = link.is_draining() ? "the worker is draining" : std::string(link.last_error().message());
+  status_.epoch = link.epoch();
+  status_.steps = link.num_steps();
+  status_.num_plans_in_flight = link.num_plans_in_flight();
+  status_.last_step_us = session.last_step_us();
+  status_.progress_us = link.progress_us();
+  const WorkerPool* const pool = session.pool();
+  if (pool == nullptr) return;
+  CountPool(*pool);
+  const SchedulerCounts counts = pool->scheduler().counts();
+  status_.blocks = pool->blocks().counts();
+  status_.block_size = pool->blocks().block_size();
+  status_.waiting_requests = counts.waiting;
+  status_.running_requests = counts.running;
+  status_.swapped_requests = counts.swapped;
+  status_.device = session.description().device;
+  status_.numerics_fingerprint = session.description().numerics_fingerprint;
+}
+
+WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const {
+  WorkerLoad load{.is_ready = session.link().is_ready() && !session.link().is_draining(),
+                  .may_return = session.MayReturn(now_us),
+                  .wanted_blocks = live.wanted_blocks(),
+                  .num_requests = live.size()};
+  if (session.pool() == nullptr) return load;
+  load.block_size = status_.block_size;
+  load.num_blocks = status_.blocks.total;
+  load.num_free_blocks = status_.blocks.free + status_.blocks.evictable;
+  load.max_sequences = session.description().max_sequences;
+  return load;
+}
+
+}  // namespace quire

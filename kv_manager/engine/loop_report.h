@@ -1,0 +1,48 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_LOOP_REPORT_H_
+#define QUIRE_KV_MANAGER_ENGINE_LOOP_REPORT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kv_manager/engine/live_requests.h"
+#include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/worker_pool.h"
+#include "kv_manager/engine/worker_session.h"
+#include "kv_manager/engine/worker_status.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// What a step loop counts, and the status and the load that it makes of this for readers. Owned by the step-loop
+// thread.
+class LoopReport {
+ public:
+  explicit LoopReport(const std::string& address);
+
+  // The counters that others of the loop's thread count in.
+  StepLoopStats* stats() { return &status_.stats; }
+
+  // A plan was made in this time and is about to be sent.
+  void CountPlan(const StepPlan& plan, int64_t duration_us);
+  // A result has arrived so long after its plan was sent; the worker was busy with it for `worker_us`.
+  void CountResult(int64_t step_us, int64_t worker_us);
+  // Adds what scheduler and blocks of the pool have counted since the last call.
+  void CountPool(const WorkerPool& pool);
+  // The pool is about to be replaced: counts its last work. What is counted next belongs to another pool.
+  void EndPool(const WorkerPool& pool);
+
+  // Takes over the state of the session and of its pool.
+  void Update(const WorkerSession& session);
+  const WorkerStatus& status() const { return status_; }
+  // The load that goes with status(), with the requests of `live`.
+  WorkerLoad Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const;
+
+ private:
+  WorkerStatus status_;
+  SchedulerCounts counted_;        // The part of the scheduler's counts that is in the stats.
+  int64_t counted_evictions_ = 0;  // The part of the blocks' evictions that is in the stats.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_LOOP_REPORT_H_

@@ -1,0 +1,45 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_STEP_LOOP_OPTIONS_H_
+#define QUIRE_KV_MANAGER_ENGINE_STEP_LOOP_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/engine/tenant_labels.h"
+#include "kv_manager/worker_link/worker_description.h"
+#include "kv_manager/worker_link/worker_link.h"
+#include "scheduler/scheduler_options.h"
+
+namespace quire {
+
+struct StepLoopOptions {
+  std::string address;         // The address of the worker, for logs and status.
+  SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
+  WorkerLinkOptions link;
+  bool has_prefix_cache = true;
+  double max_pinned_share = 0.25;        // The share of the pool that pins may hold.
+  int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
+  int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
+  int max_inbox_requests = 1024;         // Requests that are submitted and not yet seen by the loop.
+  int max_questions = 64;                // Questions that are asked and not yet answered.
+  TenantLabels* tenants = nullptr;       // Borrowed. Null: all requests count under one label.
+};
+
+// What a step loop asks of those who own it. The loop's thread calls these functions.
+struct StepLoopHooks {
+  // Decides whether the worker may serve here. An error becomes the worker's last_error.
+  std::function<absl::Status(const WorkerDescription&)> admit_worker;
+  // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
+  // ready, or the last request has ended.
+  std::function<void()> on_change;
+  // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
+  // checks every call.
+  std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_STEP_LOOP_OPTIONS_H_

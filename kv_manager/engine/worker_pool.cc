@@ -1,0 +1,35 @@
+#include "kv_manager/engine/worker_pool.h"
+
+namespace quire {
+namespace {
+
+std::unique_ptr<PagedBlockManager> MakeBlocks(const WorkerDescription& worker, const StepLoopOptions& options,
+                                              const StepLoopHooks& hooks, PrefixIndex* index) {
+  const PagedBlockManagerOptions blocks{
+      .num_blocks = worker.num_blocks,
+      .block_size = worker.block_size,
+      .num_host_blocks = worker.num_host_blocks,
+      .has_prefix_cache = options.has_prefix_cache,
+      .max_pinned_blocks = static_cast<int>(options.max_pinned_share * worker.num_blocks),
+      .index = index};
+  return hooks.make_blocks ? hooks.make_blocks(blocks) : std::make_unique<PagedBlockManager>(blocks);
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(const WorkerDescription& worker, const StepLoopOptions& options, const StepLoopHooks& hooks)
+    : index_(options.has_prefix_cache ? std::make_shared<PrefixIndex>(worker.block_size) : nullptr),
+      blocks_(MakeBlocks(worker, options, hooks, index_.get())),
+      scheduler_(NarrowedTo(worker, options.scheduler), blocks_.get()) {
+  if (options.max_step_us <= 0) return;
+  step_budget_.emplace(options.max_step_us, NarrowedTo(worker, options.scheduler).max_tokens_per_step);
+  scheduler_.SetTokenBudget(step_budget_->tokens());
+}
+
+void WorkerPool::OnStep(int num_tokens, int64_t duration_us) {
+  if (!step_budget_.has_value() || num_tokens == 0) return;
+  step_budget_->Record(num_tokens, duration_us);
+  scheduler_.SetTokenBudget(step_budget_->tokens());
+}
+
+}  // namespace quire

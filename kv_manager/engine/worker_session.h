@@ -1,0 +1,100 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_WORKER_SESSION_H_
+#define QUIRE_KV_MANAGER_ENGINE_WORKER_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "kv_manager/engine/live_requests.h"
+#include "kv_manager/engine/loop_inbox.h"
+#include "kv_manager/engine/step_loop_options.h"
+#include "kv_manager/engine/table_audit.h"
+#include "kv_manager/engine/worker_pool.h"
+#include "kv_manager/worker_link/worker_client.h"
+#include "kv_manager/worker_link/worker_link.h"
+
+namespace quire {
+
+class LoopReport;
+
+// The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While it is
+// lost they wait, up to the grace; when it is back they are recomputed in the new session. All of them fail when the
+// grace has passed, when the worker comes back with another pool, or when sessions end again and again before they
+// give a token. Owned by the step-loop thread.
+class WorkerSession {
+ public:
+  // All pointers are borrowed. The listener of `client` is `inbox`, which passes the client's events on to here.
+  WorkerSession(const StepLoopOptions* options, const StepLoopHooks* hooks, std::unique_ptr<WorkerClient> client,
+                LoopInbox* inbox, LiveRequests* live, LoopReport* report, int64_t now_us);
+
+  // Events of the worker. An event of an attempt or session that has ended is dropped.
+  void OnDescribed(WorkerDescribed event, int64_t now_us);
+  void OnOpened(const SessionOpened& event, int64_t now_us);
+  void OnDraining(const WorkerDraining& event);
+  void OnLost(WorkerLost event, int64_t now_us);
+  // The result is checked and can be committed: returns the plan that it answers. Nothing when it must be dropped; a
+  // wrong result ends the session.
+  std::optional<WorkerLink::SentPlan> OnAnswered(const PlanAnswered& event, int64_t now_us);
+
+  // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the
+  // grace has passed.
+  void Poll(int64_t now_us);
+  // Once per round, after planning: ends the session of a worker that drains, when nothing is left to do.
+  void EndIfDrained(int64_t now_us);
+  // Once per round: the load that others see now tells whether the worker drains.
+  void OnPublished() { drain_is_public_ = link_.is_draining(); }
+  // When Poll or EndIfDrained has something to do, if nothing else happens before.
+  int64_t next_wake_us(int64_t now_us) const;
+
+  // The loop ends: the session is closed and all requests fail.
+  void Stop(int64_t now_us);
+
+  bool is_ready() const { return link_.is_ready(); }
+  // Whether the worker is lost, but not for so long that requests do not wait for it.
+  bool MayReturn(int64_t now_us) const;
+  // REQUIRES: is_ready().
+  void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
+  const WorkerLink& link() const { return link_; }
+  // The time of the last result, or of the begin of the session. 0: there was no session.
+  int64_t last_step_us() const { return last_step_us_; }
+
+  // Null until the worker has joined for the first time.
+  WorkerPool* pool() { return pool_.get(); }
+  const WorkerPool* pool() const { return pool_.get(); }
+  // The worker of the pool, without its tokenizer files. REQUIRES: pool() is not null.
+  const WorkerDescription& description() const { return *description_; }
+  TableAuditor* tables() { return &tables_; }
+  const TableAuditor& tables() const { return tables_; }
+
+ private:
+  void AdoptPool(const WorkerDescription& worker);
+  void Lose(absl::Status reason, int64_t now_us);
+  void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
+  // Whether a token was emitted in this session.
+  bool HasGivenTokens() const;
+  void CountFruitlessSession();
+  void FailAll(const absl::Status& status);
+
+  const StepLoopOptions* const options_;
+  const StepLoopHooks* const hooks_;
+  LoopInbox* const inbox_;
+  LiveRequests* const live_;
+  LoopReport* const report_;
+
+  std::optional<WorkerDescription> description_;
+  std::unique_ptr<WorkerPool> pool_;
+  TableAuditor tables_;
+  int64_t last_step_us_ = 0;
+  int64_t lost_since_us_;            // While no session is open.
+  bool drain_is_public_ = false;     // See OnPublished().
+  int64_t tokens_at_open_ = 0;       // stats()->generated_tokens when the session was opened.
+  int num_fruitless_sessions_ = 0;   // Sessions in a row that were lost with plans in flight and gave no token.
+  bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
+  absl::Status logged_reason_;       // Since the worker was lost: the reason logged last. OK: none.
+  WorkerLink link_;                  // The last member: its client may call until it is destroyed.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_WORKER_SESSION_H_

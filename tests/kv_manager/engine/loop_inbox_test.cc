@@ -1,0 +1,136 @@
+#include "kv_manager/engine/loop_inbox.h"
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "gtest/gtest.h"
+#include "tests/kv_manager/engine/recording_sink.h"
+
+namespace quire {
+namespace {
+
+class LoopInboxTest : public ::testing::Test {
+ protected:
+  void Submit(uint64_t id) {
+    Request request;
+    request.id = RequestId{id};
+    request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    ASSERT_TRUE(inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes).ok());
+  }
+  std::vector<LoopEvent> Take() {
+    std::vector<LoopEvent> events;
+    std::vector<LoopQuestion> questions;
+    inbox_.Take(&events, &questions);
+    return events;
+  }
+  // Publishes a load without requests.
+  void Publish(const std::vector<RequestId>& ended) {
+    inbox_.Publish(WorkerLoad{.block_size = 4}, /*worker_drains=*/false, WorkerStatus(), ended);
+  }
+  int NumCachedTokens() {
+    Request request;
+    request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    return inbox_.load(request, &hashes).num_cached_tokens;
+  }
+
+  StepLoopOptions options_;
+  ManualClock clock_;
+  LoopInbox inbox_{&options_, &clock_};
+};
+
+TEST_F(LoopInboxTest, OneCancelIsKeptOfEachRequestThatMayStillRun) {
+  Submit(1);
+  Submit(2);
+  Take();
+  Publish({RequestId{1}});
+  for (int i = 0; i < 3; ++i) {
+    inbox_.Cancel(RequestId{1}, FinishReason::kCancelled);
+    inbox_.Cancel(RequestId{2}, FinishReason::kStopToken);
+    inbox_.Cancel(RequestId{1000}, FinishReason::kCancelled);
+  }
+  const std::vector<LoopEvent> events = Take();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* cancelled = std::get_if<RequestCancelled>(&events[0]);
+  ASSERT_NE(cancelled, nullptr);
+  EXPECT_EQ(cancelled->request, RequestId{2});
+  EXPECT_EQ(cancelled->reason, FinishReason::kStopToken);
+}
+
+TEST_F(LoopInboxTest, NoSampleIsCancelledAfterItsRequestIsOrHasEnded) {
+  Submit(1);
+  Submit(2);
+  inbox_.CancelSample(RequestId{1}, 0);
+  EXPECT_EQ(Take().size(), 3u);
+  Publish({RequestId{1}});
+  inbox_.Cancel(RequestId{2}, FinishReason::kCancelled);
+  EXPECT_EQ(Take().size(), 1u);
+  inbox_.CancelSample(RequestId{1}, 0);
+  inbox_.CancelSample(RequestId{2}, 0);
+  EXPECT_EQ(Take().size(), 0u);
+}
+
+TEST_F(LoopInboxTest, ASubmittedRequestIsLoadFromTheCallToTheNextPublish) {
+  Publish({});
+  Submit(1);
+  EXPECT_EQ(inbox_.load().num_requests, 1);
+  EXPECT_EQ(inbox_.load().wanted_blocks, 3);
+  Take();
+  EXPECT_EQ(inbox_.load().num_requests, 1);
+  EXPECT_EQ(inbox_.load().wanted_blocks, 3);
+  Publish({});
+  EXPECT_EQ(inbox_.load().num_requests, 0);
+  EXPECT_EQ(inbox_.load().wanted_blocks, 0);
+}
+
+TEST_F(LoopInboxTest, ThePromptOfASubmittedRequestIsExpectedInTheCacheUntilItHasEnded) {
+  inbox_.SetPrefixIndex(std::make_shared<PrefixIndex>(/*block_size=*/4));
+  EXPECT_EQ(NumCachedTokens(), 0);
+  Submit(1);
+  EXPECT_EQ(NumCachedTokens(), 8);
+  Take();
+  Publish({RequestId{1}});
+  EXPECT_EQ(NumCachedTokens(), 0);
+}
+
+TEST_F(LoopInboxTest, ARefusedRequestIsNotExpectedInTheCache) {
+  inbox_.SetPrefixIndex(std::make_shared<PrefixIndex>(/*block_size=*/4));
+  inbox_.Stop();
+  Request request;
+  request.id = RequestId{1};
+  request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  const absl::Status status = inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(NumCachedTokens(), 0);
+}
+
+TEST_F(LoopInboxTest, ReadinessAndTheLastEndAreReasonsToTellOthers) {
+  const auto publish = [this](bool is_ready, int num_requests) {
+    return inbox_.Publish({.is_ready = is_ready, .num_requests = num_requests}, false, WorkerStatus(), {});
+  };
+  EXPECT_TRUE(publish(true, 0));
+  EXPECT_FALSE(publish(true, 2));
+  EXPECT_FALSE(publish(true, 1));
+  EXPECT_TRUE(publish(true, 0));
+  EXPECT_FALSE(publish(true, 0));
+  EXPECT_TRUE(publish(false, 0));
+}
+
+TEST_F(LoopInboxTest, TheOperatorsDrainAndTheWorkersOwnAreToldTogether) {
+  inbox_.SetDraining(true);
+  EXPECT_TRUE(inbox_.status()->is_draining);
+  EXPECT_TRUE(inbox_.load().is_draining);
+  inbox_.Publish({}, /*worker_drains=*/true, WorkerStatus(), {});
+  inbox_.SetDraining(false);
+  EXPECT_TRUE(inbox_.status()->is_draining) << "by the worker";
+  EXPECT_FALSE(inbox_.load().is_draining);
+  inbox_.Publish({}, /*worker_drains=*/false, WorkerStatus(), {});
+  EXPECT_FALSE(inbox_.status()->is_draining);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,124 @@
+#include "tests/sim/loop_oracle.h"
+
+#include "absl/strings/match.h"
+#include "tests/sim/violation.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMaxFruitlessSessions = 3;
+// The drain is published in one round, and the session ends in the next.
+constexpr int kMaxIdleRounds = 2;
+
+}  // namespace
+
+bool LoopOracle::IsGraceOver(int64_t lost_since_us) const {
+  return worker_.grace > 0 && now_us_ >= lost_since_us + worker_.grace * kMicrosPerEvent;
+}
+
+bool LoopOracle::IsTimeUp() const {
+  return was_ready_ && worker_.timeout > 0 && num_sent_ > num_committed_ &&
+         now_us_ >= progress_us_ + worker_.timeout * kMicrosPerEvent;
+}
+
+void LoopOracle::BeginRound(int64_t now_us, bool is_worker_draining) {
+  now_us_ = now_us;
+  has_ended_ = false;
+  must_all_fail_ = false;
+  was_pool_replaced_ = false;
+  is_worker_draining_ = is_worker_draining;
+  is_grace_over_before_ = !was_ready_ && (!has_pool_ || IsGraceOver(lost_since_us_));
+}
+
+void LoopOracle::OnPlanSent() {
+  if (num_sent_ == num_committed_) progress_us_ = now_us_;
+  ++num_sent_;
+}
+
+void LoopOracle::OnCommitted() {
+  ++num_committed_;
+  progress_us_ = now_us_;
+}
+
+void LoopOracle::OnSessionEnded(int64_t num_tokens, int num_running, int num_live) {
+  is_time_up_ = IsTimeUp();
+  has_ended_ = true;
+  num_live_at_end_ = num_live;
+  num_in_flight_at_end_ = static_cast<int>(num_sent_ - num_committed_);
+  num_interruptions_ += num_running;
+  const bool gave_tokens = was_ready_ && num_tokens > tokens_at_open_;
+  if (gave_tokens) {
+    num_fruitless_ = 0;
+  } else if (num_in_flight_at_end_ > 0 && ++num_fruitless_ == kMaxFruitlessSessions) {
+    num_fruitless_ = 0;
+    must_all_fail_ = true;
+  }
+  num_sent_ = 0;
+  num_committed_ = 0;
+}
+
+absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const {
+  if (absl::IsDeadlineExceeded(failure)) {
+    return now_us_ >= deadline_us ? absl::OkStatus() : Violation("loop: ", "a request has failed before its deadline");
+  }
+  const auto says = [&](const char* text) { return absl::StrContains(failure.message(), text); };
+  const bool is_right =
+      absl::IsUnavailable(failure) &&
+      ((says("is not connected") && is_grace_over_before_) ||
+       (says("did not come back within") && !is_ready && !has_ended_ && IsGraceOver(lost_since_us_)) ||
+       (says("came back with another pool") && was_pool_replaced_) ||
+       (says("times in a row before it gave a token") && must_all_fail_));
+  return is_right ? absl::OkStatus() : Violation("loop: ", "a request has failed: ", failure.ToString());
+}
+
+absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& load, int64_t num_tokens,
+                                  int num_live) {
+  const bool is_loss = status.stats.worker_losses > num_losses_;
+  if (status.stats.worker_losses - num_losses_ > 1) return Violation("loop: ", "one session was lost twice");
+  if (is_loss != (has_ended_ && (is_loss_due_ || is_time_up_))) {
+    return Violation("loop: ", "the session ", is_loss ? "was lost without reason" : "was not lost",
+                     ", the last error is '", status.last_error, "'");
+  }
+  if (was_ready_ && !has_ended_ && (is_loss_due_ || IsTimeUp()))
+    return Violation("loop: ", "a session goes on that must end");
+  if (has_ended_ && !is_loss) {
+    if (!is_worker_draining_ || num_live_at_end_ > 0 || num_in_flight_at_end_ > 0) {
+      return Violation("loop: ", "a session has ended with ", num_live_at_end_, " requests and ", num_in_flight_at_end_,
+                       " plans in flight as if the worker had drained");
+    }
+  }
+  num_losses_ = status.stats.worker_losses;
+  if (was_ready_ && has_ended_ == status.is_ready)
+    return Violation("loop: ", "the status says is_ready: ", status.is_ready);
+  if (has_ended_) {
+    lost_since_us_ = now_us_;
+    num_idle_rounds_ = 0;
+  }
+  if (status.is_ready && !was_ready_) {
+    tokens_at_open_ = num_tokens;
+  }
+  if (status.is_ready && static_cast<int64_t>(status.steps) != num_committed_) {
+    return Violation("loop: ", status.steps, " steps are counted, ", num_committed_, " were committed");
+  }
+  if (status.num_plans_in_flight != num_sent_ - num_committed_) {
+    return Violation("loop: ", status.num_plans_in_flight, " plans in flight are counted, there are ",
+                     num_sent_ - num_committed_);
+  }
+  const bool may_return = has_pool_ && !status.is_ready && !IsGraceOver(lost_since_us_);
+  if (load.may_return != may_return) return Violation("loop: ", "the load says may_return: ", load.may_return);
+  if (!status.is_ready && has_pool_ && !may_return && num_live > 0) {
+    return Violation("loop: ", num_live, " requests still wait after the grace");
+  }
+  const bool is_ready = status.is_ready && !is_drain_posted_;
+  if (load.is_ready != is_ready) return Violation("loop: ", "the load says is_ready: ", load.is_ready);
+  const bool is_drained = status.is_ready && is_drain_posted_ && num_live == 0 && num_sent_ == num_committed_;
+  num_idle_rounds_ = is_drained ? num_idle_rounds_ + 1 : 0;
+  if (num_idle_rounds_ > kMaxIdleRounds)
+    return Violation("loop: ", "the session of a worker that has drained does not end");
+  is_loss_due_ = false;
+  is_time_up_ = false;
+  was_ready_ = status.is_ready;
+  return absl::OkStatus();
+}
+
+}  // namespace quire

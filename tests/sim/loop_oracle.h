@@ -1,0 +1,91 @@
+#ifndef QUIRE_TESTS_SIM_LOOP_ORACLE_H_
+#define QUIRE_TESTS_SIM_LOOP_ORACLE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/worker_status.h"
+#include "tests/sim/scenario.h"
+
+namespace quire {
+
+// What a step loop must do about its worker, written from the contract and without the code of the loop: when a session
+// must end and when it must not, when requests may fail and when they must. The engine tells it what happens.
+class LoopOracle {
+ public:
+  explicit LoopOracle(const SimWorker& worker) : worker_(worker) {}
+
+  // Between rounds: the inbox holds a reason to give up the session that is open.
+  void OnLossPosted() { is_loss_due_ = true; }
+  bool is_loss_due() const { return is_loss_due_; }
+  // Between rounds: the worker has said in its session that it drains.
+  void OnDrainPosted() { is_drain_posted_ = true; }
+  // At any time: the session or the attempt is over for the worker.
+  void OnConnectionEnded() { is_drain_posted_ = false; }
+
+  void BeginRound(int64_t now_us, bool is_worker_draining);
+  // In a round:
+  void OnPlanSent();
+  void OnCommitted();
+  // An audit has found what cannot be repaired.
+  void OnUnrepairable() { is_loss_due_ = true; }
+  // The session has ended. So many tokens were emitted so far, so many requests were running, so many are live.
+  void OnSessionEnded(int64_t num_tokens, int num_running, int num_live);
+  // The worker has described itself for the first time, or with another pool than before.
+  void OnPoolReplaced() {
+    was_pool_replaced_ = true;
+    has_pool_ = true;
+  }
+
+  // Whether a request that was failed in this round may fail with this error.
+  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const;
+  // All requests that were live when the session ended must have failed in this round.
+  bool must_all_fail() const { return must_all_fail_; }
+  // At the end of the round, with what the loop has published. `num_tokens` were emitted so far; `num_live` requests
+  // have not ended.
+  absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int64_t num_tokens, int num_live);
+
+  // The worker of the session drains.
+  bool is_worker_draining() const { return was_ready_ && is_drain_posted_; }
+  bool was_pool_replaced() const { return was_pool_replaced_; }
+  bool has_session_ended() const { return has_ended_; }
+  int64_t num_interruptions() const { return num_interruptions_; }
+
+ private:
+  bool IsGraceOver(int64_t lost_since_us) const;
+  bool IsTimeUp() const;
+
+  const SimWorker worker_;
+  int64_t now_us_ = 0;
+  bool was_ready_ = false;  // Before this round.
+  int64_t lost_since_us_ = 0;
+  bool is_grace_over_before_ = false;
+  bool has_pool_ = false;
+
+  // Of the session.
+  int64_t num_sent_ = 0;
+  int64_t num_committed_ = 0;
+  int64_t progress_us_ = 0;  // The last commit, or the plan sent when none was in flight.
+  int64_t tokens_at_open_ = 0;
+  bool is_drain_posted_ = false;
+  int num_idle_rounds_ = 0;  // In a row, since the drain: nothing was left to do, and the session was open.
+
+  // Of the round.
+  bool is_loss_due_ = false;
+  bool is_time_up_ = false;
+  bool has_ended_ = false;
+  bool is_worker_draining_ = false;
+  int num_live_at_end_ = 0;
+  int num_in_flight_at_end_ = 0;
+  bool must_all_fail_ = false;
+  bool was_pool_replaced_ = false;
+
+  int num_fruitless_ = 0;
+  int64_t num_losses_ = 0;
+  int64_t num_interruptions_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_SIM_LOOP_ORACLE_H_
