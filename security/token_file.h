@@ -13,16 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "security/caller.h"
 
 namespace quire {
-
-// Who a call comes from.
-struct Caller {
-  std::string tenant;
-  bool is_admin = false;  // May call what is for operators.
-
-  bool operator==(const Caller&) const = default;
-};
 
 // Bearer tokens, each known by its SHA-256 alone. A value.
 class TokenTable {

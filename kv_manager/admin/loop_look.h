@@ -2,13 +2,13 @@
 #define QUIRE_KV_MANAGER_ADMIN_LOOP_LOOK_H_
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "kv_manager/admin/block_changes.h"
 #include "kv_manager/engine/step_loop.h"
 #include "kv_manager/engine/table_audit.h"
@@ -30,11 +30,17 @@ void SetMoment(const StepLoop::View& loop, Message* out) {
 // The states of all blocks, a byte each, and the moment; only that it is not ready otherwise.
 void CopyBlocks(const StepLoop::View& loop, BlockLook* out);
 
-// What several step loops say, each on its thread.
+// The answers of several step loops, each of which adds its own on its thread.
 template <typename T>
 struct Gathered {
-  std::mutex mutex;
-  T all{};  // Guarded by mutex.
+  Mutex mutex;
+  T all QUIRE_GUARDED_BY(mutex) = {};
+
+  // After the last answer.
+  T Take() {
+    const MutexLock lock(&mutex);
+    return std::move(all);
+  }
 };
 
 // Some requests without their names.

@@ -17,7 +17,8 @@ constexpr int kMaxFruitlessSessions = 3;
 constexpr int64_t kQuietStartUs = 10'000'000;
 
 absl::Status ShuttingDown() {
-  return WithStatusReason(absl::UnavailableError("the manager is shutting down"), "DRAINING");
+  return WithRetryDelay(WithReason(absl::UnavailableError("the manager is shutting down"), "DRAINING"),
+                        /*delay_ms=*/1000);
 }
 
 }  // namespace

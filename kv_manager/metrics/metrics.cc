@@ -171,9 +171,9 @@ void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
       "request of GenerateBatch counts as a call of Generate");
   for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
     for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
-      const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<grpc::StatusCode>(code));
+      const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<absl::StatusCode>(code));
       const bool is_generate = static_cast<RpcMethod>(method) == RpcMethod::kGenerate;
-      if (count == 0 && code != grpc::StatusCode::OK && !is_generate) continue;
+      if (count == 0 && code != 0 && !is_generate) continue;
       page->Value(count, {{"method", kRpcMethodNames[method]}, {"code", kRpcCodeNames[code]}});
     }
   }

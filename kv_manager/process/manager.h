@@ -9,6 +9,7 @@
 #include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/inference/inference_service.h"
 #include "kv_manager/process/options.h"
+#include "kv_manager/requests/request_environment.h"
 #include "kv_manager/status_page/status_page.h"
 #include "kv_manager/worker_link/worker_discovery.h"
 #include "serving/grpc_server.h"
@@ -39,6 +40,7 @@ class Manager {
   // In the order of construction: each stands on those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
+  RequestEnvironment requests_;
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
   std::unique_ptr<GrpcServer> server_;  // Hears of the engine's readiness, which begins with the first worker.

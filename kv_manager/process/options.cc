@@ -56,10 +56,10 @@ ABSL_FLAG(
     "What a page at / of the metrics port shows, read-only: off (there is none), sums (workers, blocks, rates) or "
     "names (also single requests with their names and tenants, to who opens it on this machine itself, and only "
     "without --tokens and --tls-ca; not with a proxy before the port, whose clients would seem to be there).");
-ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
+ABSL_FLAG(int32_t, max_tokens_per_step, SchedulerOptions().max_tokens_per_step,
           "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
           "--max-tokens-per-step may be lower.");
-ABSL_FLAG(int32_t, max_chunk_tokens, 512,
+ABSL_FLAG(int32_t, max_chunk_tokens, SchedulerOptions().max_chunk_tokens,
           "Tokens of one sequence in one step at most. A longer prompt takes several steps, so that running requests "
           "need not wait for it.");
 ABSL_FLAG(int32_t, max_step_ms, 100,
@@ -78,31 +78,34 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, batching, "continuous",
           "When requests join those that run: continuous (in every step) or static (when the batch before has ended "
           "altogether, which is slower and there to be compared with).");
-ABSL_FLAG(double, waiting_served_ratio, 0,
+ABSL_FLAG(double, waiting_served_ratio, SchedulerOptions().waiting_served_ratio,
           "Requests join only when at least so many wait for each one that runs; more than 0 lets fewer prefills "
           "interrupt decodes, and newcomers wait longer.");
 ABSL_FLAG(bool, prefix_cache, true,
           "Keep computed prefixes of prompts, as long as nothing else needs their blocks, and share them between "
           "requests of the same cache salt.");
-ABSL_FLAG(int32_t, max_waiting_requests, 1024,
+ABSL_FLAG(int32_t, max_waiting_requests, SchedulerOptions().max_waiting_requests,
           "Requests that may wait on each worker; more are refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_context_tokens, 0,
           "Tokens of prompt and output together at most; 0: as many as the model was made for.");
-ABSL_FLAG(double, watermark, 0.05,
+ABSL_FLAG(double, watermark, SchedulerOptions().watermark,
           "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
           "running requests grow into before one of them must be preempted.");
 ABSL_FLAG(double, max_pinned_share, 0.25,
           "Share of a worker's KV blocks, from 0 to 1, that quirectl pin and its like may keep from eviction.");
-ABSL_FLAG(int32_t, max_requests, 4096,
+ABSL_FLAG(int32_t, max_requests, static_cast<int32_t>(InferenceServiceOptions().max_requests),
           "Calls of Generate, and requests of GenerateBatch, at the same time; more are refused.");
-ABSL_FLAG(int32_t, max_batch_requests, 1024, "Requests of one GenerateBatch at the same time; more are refused.");
-ABSL_FLAG(int32_t, max_message_bytes, 16 << 20,
+ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(InferenceServiceOptions().max_batch_requests),
+          "Requests of one GenerateBatch at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(InferenceServiceOptions().max_message_bytes),
           "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
-ABSL_FLAG(int32_t, max_prompt_bytes, 4 << 20, "Bytes of a text to be tokenized.");
-ABSL_FLAG(int32_t, max_outbox_tokens, 4096,
+ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(RequestLimits().max_prompt_bytes),
+          "Bytes of a text to be tokenized.");
+ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(InferenceServiceOptions().max_outbox_tokens),
           "Tokens that may wait for one client that reads slowly; at more its request is ended.");
-ABSL_FLAG(int32_t, max_waiting_texts, 64, "Long texts that may wait to be tokenized; more are refused.");
-ABSL_FLAG(int32_t, text_threads, 2,
+ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(InferenceServiceOptions().max_waiting_texts),
+          "Long texts that may wait to be tokenized; more are refused.");
+ABSL_FLAG(int32_t, text_threads, InferenceServiceOptions().num_text_threads,
           "Threads that tokenize long texts, and as many again that make the text of generated tokens.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60),
           "A worker that does not finish a step in this time is given up and connected to anew.");
@@ -111,7 +114,7 @@ ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30),
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "A connection to a worker that is silent for 20s is probed, and given up when nothing answers the probe in "
           "this time: the worker's host is gone, or far busier than it should be. Not for unix sockets.");
-ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
+ABSL_FLAG(absl::Duration, last_write_timeout, InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may go on after SIGTERM or Ctrl-C.");

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "base/utf8.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/request.h"
-#include "security/token_file.h"
+#include "security/caller.h"
 
 namespace quire {
 

@@ -14,7 +14,7 @@
 
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
-#include "tests/kv_manager/inference/service_harness.h"
+#include "tests/kv_manager/requests/toy_model.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
 namespace quire {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/trace_context.h"
 #include "nlohmann/json.hpp"
 #include "tests/kv_manager/inference/service_harness.h"
 
