@@ -5,7 +5,7 @@
 
 #include "kv_manager/admin/admin_call.h"
 #include "kv_manager/admin/loop_asker.h"
-#include "quire/v1/inspect.pb.h"
+#include "quire/v1/admin.pb.h"
 
 namespace quire {
 

@@ -17,9 +17,9 @@ namespace quire {
 namespace {
 
 constexpr int kMaxStreamsPerConnection = 1024;
-constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a silent connection, which a long prefill is.
+constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a connection that is silent during a long prefill.
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
-// After the drain, for what is on its way to arrive.
+// After the drain, the time for the last messages to arrive.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
 
 StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
@@ -31,7 +31,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
   loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
-  // Greater than what an earlier manager has used: it has opened fewer than a thousand sessions per second.
+  // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second.
   loop.link.first_epoch = absl::ToUnixMillis(absl::Now());
   return loop;
 }
