@@ -25,11 +25,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Plans are made one at a time, so that a test knows what a worker has answered.
+StepLoopOptions OnePlanInFlight() {
+  StepLoopOptions options;
+  options.scheduler.max_plans_in_flight = 1;
+  return options;
+}
+
 // The services over an engine with two workers of 16 blocks of 4 tokens, of which Join lets some join.
 class AdminLookTest : public ::testing::Test {
  protected:
   AdminLookTest()
-      : engine_(StepLoopOptions(),
+      : engine_(OnePlanInFlight(),
                 {.make_client = [this](const std::string& address) { return workers_[address].NewClient(); },
                  .on_readiness = [this](bool is_ready) { is_ready_ = is_ready; }},
                 &SteadyClock()),
