@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 
-// What the calls of AdminService have in common: reading a request and ending the call.
+// Helpers of all calls of AdminService: they read the request and end the call.
 
 namespace quire {
 

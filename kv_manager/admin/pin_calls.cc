@@ -50,7 +50,7 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
   return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
 }
 
-// The response, of what the workers have answered. An error when no worker pins and one has refused.
+// Makes the response from the answers of the workers. RESOURCE_EXHAUSTED when no worker pins anything and one refuses.
 absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::map<std::string, v1::WorkerPin> pins) {
   v1::PinPrefixResponse response;
   response.set_prompt_tokens(static_cast<uint32_t>(num_prompt_tokens));

@@ -20,7 +20,7 @@ struct WaitReport {
   int num_pinned_blocks = 0;
 };
 
-// What the step loop knows about the request. Empty when this loop does not have it.
+// Asks the step loop why the request waits. Empty when this loop does not have it.
 std::optional<WaitReport> FindWait(RequestId request, const StepLoop::View& loop);
 
 // Writes the numbers and a sentence that explains them.

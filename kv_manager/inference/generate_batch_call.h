@@ -49,7 +49,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  private:
   class Member;
 
-  // What the call does with messages of the client.
+  // Whether the call reads messages of the client.
   enum class Reading {
     kOn,
     kPaused,  // Too many ends are unread.

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What the status page on the metrics port shows.
+// The content of the status page on the metrics port.
 enum class StatusPageKind {
   kOff,    // There is no page.
   kSums,   // Workers, blocks and rates.

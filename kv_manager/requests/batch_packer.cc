@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// What a message takes besides its entries, and an entry in a message besides its own bytes, at most.
+// Upper bound of the bytes that a message has besides its entries, and that an entry takes besides its own bytes.
 constexpr size_t kEnvelopeBytes = 16;
 
 }  // namespace

@@ -56,7 +56,7 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   }
   std::shared_ptr<TokenStream> stream = MakeTokenStream(name, *valid, model);
   *request = std::move(valid->request);
-  // Under the lock: as soon as the stream is registered, an Abort may make it write.
+  // The lock is held, because an Abort may make the stream write as soon as it is registered.
   const MutexLock lock(&mutex_);
   absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> registration =
       environment_->registry.Register(OwnerOf(caller_), name, stream);

@@ -10,7 +10,7 @@ namespace quire {
 
 class TokenFile;
 
-// What ValidateGenerate and its like allow.
+// The limits that ValidateGenerate and ValidateTokenize enforce.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
 };

@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// What all requests of one manager share. The services borrow it; it outlives them and their calls. Its members are
-// thread-safe.
+// The objects that all requests of one manager share. The services borrow it; it outlives them and their calls. Its
+// members are thread-safe.
 struct RequestEnvironment {
   // `engine` and `clock` are borrowed.
   RequestEnvironment(Engine* engine, const InferenceServiceOptions& options, const Clock* clock = &SteadyClock())

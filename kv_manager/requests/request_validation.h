@@ -36,7 +36,7 @@ inline constexpr int kMaxTenantBytes = 128;
 inline constexpr int kMaxCacheSaltBytes = 256;
 inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logprobs of each; one response has all.
 
-// What the text of the first response begins with.
+// The text that the first response begins with.
 enum class Echo {
   kNone,
   kText,    // The text of the prompt as the client sent it.

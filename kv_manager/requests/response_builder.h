@@ -30,7 +30,7 @@ class ResponseBuilder {
   // Whether the current response has a finish_reason, so that it is the last one.
   bool is_finished() const { return is_finished_; }
 
-  // What was added since StartNextResponse. The caller completes it. It is worth sending when has_news().
+  // The response so far: all that was added since StartNextResponse. The caller completes it. Send it if has_news().
   const v1::GenerateResponse& response() const { return response_; }
   v1::GenerateResponse* mutable_response() { return &response_; }
   bool has_news() const;

@@ -60,7 +60,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
     // Called once, when the request is over, before its last response is written.
     std::function<void(const StreamEnd&)> on_end;
-    size_t max_outbox_tokens;                   // Of all samples together. Raised to what one step can bring.
+    size_t max_outbox_tokens;                   // For all samples together; at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;  // If set: called on a text thread when tokens have come.
   };
 
@@ -90,14 +90,14 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnWritten(bool ok);
 
  private:
-  // What still comes from the engine.
+  // Whether events still come from the engine.
   enum class Generation {
     kRunning,  // Events are put into the outbox.
     kEnded,    // Later events are dropped; the client still gets what the outbox has.
     kClosed,   // The client has left: the outbox is dropped, too.
   };
 
-  // Who may use the members that no mutex guards.
+  // Which thread may use the members that no mutex guards.
   enum class Delivery {
     kIdle,     // Nobody. The outbox is empty.
     kJob,      // The job on a text thread, which is scheduled or runs.
@@ -158,7 +158,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   // Used by the one that delivery_ names.
   ResponseSet responses_;
-  std::optional<absl::Status> status_;  // Of the call, once it is known.
+  std::optional<absl::Status> status_;  // The status of the call, once it is known.
 };
 
 }  // namespace quire

@@ -45,8 +45,8 @@ class FieldErrors {
 // status code as described below. Empty: another attempt would fail, too.
 std::optional<int64_t> RetryDelayMs(const absl::Status& status);
 
-// What goes on the wire, as a message: the same code, a message of at most 512 ASCII bytes, and details of at most
-// 4 KiB in all. The reason becomes an ErrorInfo, the retry delay a RetryInfo, field errors a BadRequest; details that
+// The status as a protobuf message: the same code, a text of at most 512 ASCII bytes, and details of at most 4 KiB in
+// all. The reason becomes an ErrorInfo, the retry delay a RetryInfo, field errors a BadRequest; details that
 // do not fit are left out, the later ones first. A status without a reason gets that of its code: RESOURCE_EXHAUSTED
 // "QUEUE_FULL" and UNAVAILABLE "NO_WORKER", both with a RetryInfo; FAILED_PRECONDITION "NEVER_FITS"; DEADLINE_EXCEEDED
 // "DEADLINE_EXCEEDED"; INTERNAL "INTERNAL".

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Which part of the generated text a caller wants. The values have been checked.
+// The part of the generated text that a caller wants. The values have been checked.
 struct OutputOptions {
   std::vector<std::string> stop;    // Generation ends when the text contains one of these.
   std::vector<TokenId> end_tokens;  // Tokens that end generation: eos and stop tokens. Sorted.

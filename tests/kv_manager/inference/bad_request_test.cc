@@ -317,7 +317,7 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
 
 // As clients in languages send it that do not check their strings.
 TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
-  const google::protobuf::LogSilencer silencer;  // Of the client, which reports what it sends.
+  const google::protobuf::LogSilencer silencer;  // The client logs that it sends text that is not UTF-8.
   ServiceHarness harness(ToyModel());
   v1::GenerateRequest request;
   request.set_text("ab");

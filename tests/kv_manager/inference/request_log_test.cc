@@ -13,7 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/kv_manager/inference/service_harness.h"
 
-// What --log-requests writes, and the traceparent of a call and of its answer.
+// Tests the lines that --log-requests writes, and the traceparent of a call and of its answer.
 
 namespace quire {
 namespace {

@@ -20,7 +20,7 @@ namespace quire {
 // An InferenceService over a FakeEngine, and a client of it in the same process, through real gRPC.
 class ServiceHarness {
  public:
-  // What a call of Generate gave.
+  // The outcome of a call of Generate.
   struct Result {
     std::vector<v1::GenerateResponse> responses;
     grpc::Status status;

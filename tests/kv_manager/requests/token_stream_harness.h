@@ -36,7 +36,7 @@ class CancelRecorder : public Engine {
   std::shared_ptr<const ServedModel> model() const override { return nullptr; }
 
   std::vector<RequestId> cancelled;
-  std::vector<FinishReason> reasons;  // Of these.
+  std::vector<FinishReason> reasons;  // The reasons for these.
   std::vector<int> cancelled_samples;
 };
 
@@ -142,7 +142,7 @@ class TokenStreamTest : public ::testing::Test {
   int prompt_tokens_ = 0;
   std::vector<int> num_tokens_;  // By sample.
   int num_ends_ = 0;
-  StreamEnd end_ = {};  // The last one.
+  StreamEnd end_ = {};  // How the stream ended, the last time.
 };
 
 }  // namespace quire
