@@ -1,29 +1,39 @@
 #ifndef QUIRE_BASE_STATUS_REASON_H_
 #define QUIRE_BASE_STATUS_REASON_H_
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+
+// Details that an absl::Status carries from the place that makes it to the edge of the process, where they become
+// google.rpc details. They are payloads without protobuf, so that every floor can attach them. Pure functions.
 
 namespace quire {
 
-// For code that is free of protobuf: the UPPER_SNAKE_CASE word that tells a status from others of its code.
-// ToGrpcStatus sends it as the reason of an ErrorInfo, with the retry delay of the code.
+// Why a call was refused, for programs.
+struct StatusReason {
+  std::string word;                             // Stable, UPPER_SNAKE_CASE.
+  std::map<std::string, std::string> metadata;  // The numbers behind it, by name.
 
-inline constexpr char kStatusReasonPayload[] = "quire/reason";
+  bool operator==(const StatusReason&) const = default;
+};
 
-inline absl::Status WithStatusReason(absl::Status status, absl::string_view reason) {
-  status.SetPayload(kStatusReasonPayload, absl::Cord(reason));
-  return status;
-}
+// The same status with this reason. A second call replaces the reason of the first.
+absl::Status WithReason(absl::Status status, absl::string_view word,
+                        const std::map<std::string, std::string>& metadata = {});
 
-// Empty when it has none.
-inline std::string StatusReason(const absl::Status& status) {
-  return std::string(status.GetPayload(kStatusReasonPayload).value_or(absl::Cord()));
-}
+// The reason that WithReason gave, if any.
+std::optional<StatusReason> ReasonOf(const absl::Status& status);
+
+// The same status with the advice to try again after `delay_ms` milliseconds.
+absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms);
+
+// The delay in milliseconds that WithRetryDelay gave, if any.
+std::optional<int64_t> RetryDelayOf(const absl::Status& status);
 
 }  // namespace quire
 

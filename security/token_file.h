@@ -13,17 +13,10 @@
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "security/caller.h"
 #include "security/digest.h"
 
 namespace quire {
-
-// The identity of whoever makes a call.
-struct Caller {
-  std::string tenant;
-  bool is_admin = false;  // Whether the caller may call the methods for operators.
-
-  bool operator==(const Caller&) const = default;
-};
 
 // A set of bearer tokens. It stores only the SHA-256 digest of each. A value type.
 class TokenTable {

@@ -23,14 +23,15 @@ check_formatting() {
 # Runs clang's thread-safety analysis over the sources among the arguments that use an annotated mutex, themselves or in
 # the header of the same name. The headers that preset $1 generates must be there.
 check_thread_safety() {
-  local generated=build/$1/proto/gen file sources=()
+  local build=build/$1 file sources=()
   shift
   for file in "$@"; do
     if [[ $file == *.cc && -f $file ]] && grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h"; then sources+=("$file"); fi
   done
   [ ${#sources[@]} -gt 0 ] || return 0
   printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" \
-    clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -I. -isystem "$generated" && return 0
+    clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -I. -isystem "$build" \
+    -isystem "$build/proto/gen" && return 0
   echo "The thread-safety analysis found errors." >&2
   exit 1
 }

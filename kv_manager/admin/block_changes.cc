@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// Of a changed block: its id and its state. A snapshot has a byte for each block.
+// The bytes of a changed block in a message: its id and its state. A snapshot has one byte per block.
 constexpr size_t kDeltaBytes = 5;
 
 }  // namespace

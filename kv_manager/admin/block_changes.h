@@ -12,15 +12,15 @@ namespace quire {
 // The blocks of one worker at one moment.
 struct BlockLook {
   std::string worker = {};
-  bool is_ready = false;  // If not, there is nothing to see.
+  bool is_ready = false;  // If false, the other fields are not set.
   uint64_t epoch = 0;
   uint64_t step = 0;
   int block_size = 0;
-  std::string states = {};  // [num_blocks]: a BlockState as one byte.
+  std::string states = {};  // [num_blocks], one byte each: a BlockState.
 };
 
-// What to tell somebody who was told `before`: changes, or everything where that is smaller or the session is another.
-// Nothing when the worker is not ready, or when he knows it all.
+// The message for a client that was told `before`: the changes since, or a snapshot when that is smaller or when the
+// session is another one. Empty when the worker is not ready or nothing has changed.
 std::optional<v1::WatchBlocksResponse> EncodeBlocks(const BlockLook& before, const BlockLook& now);
 
 }  // namespace quire

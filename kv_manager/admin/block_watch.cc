@@ -7,36 +7,40 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "kv_manager/admin/loop_look.h"
+#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
-#include "kv_manager/rpc/rpc_status.h"
 #include "quire/v1/inspect.pb.h"
 
 namespace quire {
 
-// Over when the last step loop has let go of it. Each loop writes an entry of its own.
+// Ends when the last step loop has released it. Each loop writes an entry of its own.
 struct BlockWatch::Round {
   explicit Round(BlockWatch* watch) : watch(watch) {}
   ~Round() {
-    watch->environment_.threads->Schedule([watch = watch, status = status] { watch->Tell(status); });
+    watch->asker_->Schedule([watch = watch, status = status] { watch->Tell(status); });
   }
 
   BlockWatch* const watch;
-  absl::Status status;  // Only of a single worker.
+  absl::Status status;  // Not OK: the only worker that is watched does not exist.
 };
 
-BlockWatch::BlockWatch(const Environment& environment, grpc::CallbackServerContext* context, std::string worker,
-                       int64_t interval_ms)
-    : environment_(environment), context_(context), worker_(std::move(worker)), interval_ms_(interval_ms) {}
+BlockWatch::BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context,
+                       std::string worker, int64_t interval_ms)
+    : asker_(asker),
+      num_watches_(num_watches),
+      context_(context),
+      worker_(std::move(worker)),
+      interval_ms_(interval_ms) {}
 
 void BlockWatch::Start() {
-  environment_.threads->Schedule([this] { Look(); });
+  asker_->Schedule([this] { Look(); });
 }
 
 void BlockWatch::Look() {
   std::set<std::string> addresses;
   if (!worker_.empty()) addresses.insert(worker_);
   if (worker_.empty()) {
-    for (const auto& worker : environment_.engine->status().workers) addresses.insert(worker->address);
+    for (const auto& worker : asker_->engine()->status().workers) addresses.insert(worker->address);
   }
   std::erase_if(workers_, [&](const auto& entry) { return !addresses.contains(entry.first); });
   for (const std::string& address : addresses) workers_[address].now.worker = address;
@@ -44,7 +48,7 @@ void BlockWatch::Look() {
   for (auto& [address, worker] : workers_) {
     // A loop that cannot be asked now is looked at the next time.
     worker.now.is_ready = false;
-    environment_.engine->AskWorker(
+    asker_->engine()->AskWorker(
         address, [now = &worker.now](const StepLoop::View& loop) { CopyBlocks(loop, now); },
         [round, is_only = !worker_.empty()](const absl::Status& status) {
           if (is_only && absl::IsNotFound(status)) round->status = status;
@@ -66,11 +70,11 @@ void BlockWatch::Tell(const absl::Status& status) {
 void BlockWatch::WriteOrSleep() {
   if (!messages_.empty()) return StartWrite(&messages_.front());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (!is_cancelled_) {
       alarm_ = std::make_unique<grpc::Alarm>();
       alarm_->Set(absl::ToChronoTime(absl::Now() + absl::Milliseconds(interval_ms_)),
-                  [this](bool /*is_due*/) { environment_.threads->Schedule([this] { Look(); }); });
+                  [this](bool /*is_due*/) { asker_->Schedule([this] { Look(); }); });
       return;
     }
   }
@@ -85,13 +89,13 @@ void BlockWatch::OnWriteDone(bool ok) {
 
 // Whatever is under way ends the call when it comes to its next message or pause.
 void BlockWatch::OnCancel() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   is_cancelled_ = true;
   if (alarm_ != nullptr) alarm_->Cancel();
 }
 
 void BlockWatch::OnDone() {
-  environment_.num_watches->fetch_sub(1);
+  num_watches_->fetch_sub(1);
   delete this;
 }
 

@@ -9,37 +9,31 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/thread_pool.h"
+#include "base/mutex.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/admin/loop_asker.h"
 
 namespace quire {
 
 // One call of WatchBlocks:
 //
-//   look: each step loop copies the states of its blocks -> tell: compare with what was told, on a thread of the
-//   service -> write the messages one after the other -> sleep -> look
+//   look: each step loop copies the states of its blocks -> tell: compare them with what was told last, on the thread
+//   of the asker -> write the messages one after the other -> sleep -> look
 //
-// One of these is under way at a time, so there is never more than one message per worker, however slow the reader. It
-// owns itself until gRPC is done with it.
+// One of these is under way at a time, so there is never more than one message per worker, however slow the reader. The
+// call owns itself until gRPC is done with it.
 class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  struct Environment {
-    ManagerEngine* engine;
-    ThreadPool* threads;
-    std::atomic<int>* num_watches;  // Counts this one until it is gone.
-  };
-
-  // Of this worker, or of all when it is empty. All of `environment` outlives the call.
-  BlockWatch(const Environment& environment, grpc::CallbackServerContext* context, std::string worker,
+  // Watches this worker, or all of them when `worker` is empty. `asker` and `num_watches` are borrowed; `num_watches`
+  // counts this call until it is gone, and the caller has counted it already.
+  BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context, std::string worker,
              int64_t interval_ms);
 
-  // Begins; or ends the call instead. Once.
+  // Either of them is called once: begins, or ends the call instead.
   void Start();
   void Refuse(const absl::Status& status) { End(status); }
 
@@ -60,16 +54,19 @@ class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void WriteOrSleep();
   void End(const absl::Status& status);
 
-  const Environment environment_;
+  LoopAsker* const asker_;
+  std::atomic<int>* const num_watches_;
   grpc::CallbackServerContext* const context_;
   const std::string worker_;
   const int64_t interval_ms_;
-  std::map<std::string, Worker> workers_;  // By address. Used by whatever is under way, as messages_.
+  // The step that is under way uses these two.
+  std::map<std::string, Worker> workers_;  // By address.
   std::deque<grpc::ByteBuffer> messages_;  // To be written; the front is being written.
 
-  std::mutex mutex_;
-  bool is_cancelled_ = false;           // Guarded by mutex_, as alarm_.
-  std::unique_ptr<grpc::Alarm> alarm_;  // A new one each time: the last one's callback may still be returning.
+  Mutex mutex_;
+  bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
+  // A new one for each pause: the callback of the last one may still be returning.
+  std::unique_ptr<grpc::Alarm> alarm_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

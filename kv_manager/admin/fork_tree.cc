@@ -9,7 +9,8 @@ namespace {
 
 using Tables = absl::Span<const std::vector<BlockId>>;
 
-// The tables by their entry at `index`, in the order of first appearance; those that end there are alone.
+// Groups the tables by their entry at `index`, in the order of first appearance. A table that ends there is a group of
+// its own.
 std::vector<std::vector<int>> SplitAt(Tables tables, const std::vector<int>& sequences, size_t index) {
   std::vector<std::vector<int>> parts;
   for (const int sequence : sequences) {
@@ -22,7 +23,7 @@ std::vector<std::vector<int>> SplitAt(Tables tables, const std::vector<int>& seq
   return parts;
 }
 
-// The first index beyond which the tables are not all the same. REQUIRES: they are up to `begin`.
+// The length of the prefix that all tables share. REQUIRES: they share the first `begin` entries.
 size_t EndOfCommonPart(Tables tables, const std::vector<int>& sequences, size_t begin) {
   const std::vector<BlockId>& first = tables[sequences.front()];
   size_t end = first.size();

@@ -8,19 +8,20 @@
 
 namespace quire {
 
-// Entries [first_block, first_block + num_blocks) of some block tables that are the same in all of these and in no
-// other: what forks have in common is a node, what each has for itself a child.
+// Entries [first_block, first_block + num_blocks) of block tables, which are equal in `sequences` and in no other
+// table. What forks share is a node, and what each fork has alone is a child of it.
 struct ForkNode {
-  int parent = -1;             // Index of the node with the entries before; -1: there are none.
-  std::vector<int> sequences;  // Indices of the tables, ascending.
+  int parent = -1;             // Index of the node with the preceding entries; -1: this node has the first ones.
+  std::vector<int> sequences;  // Indices of the tables, in ascending order.
   int first_block = 0;
-  int num_blocks = 0;  // 0: this table ends where others go on.
+  int num_blocks = 0;  // 0: this table ends where the others continue.
 
   bool operator==(const ForkNode&) const = default;
 };
 
-// How tables fork, parents before children. Tables {1, 2, 3} and {1, 2, 4} make a node of two entries that both have
-// and two children of one; tables without a common first entry make trees of their own. An empty table is in no node.
+// How tables fork; parents come before their children. Tables {1, 2, 3} and {1, 2, 4} make one node of two entries that
+// both have, and two children of one entry each. Tables without a common first entry make separate trees. An empty
+// table is in no node.
 std::vector<ForkNode> BuildForkTree(absl::Span<const std::vector<BlockId>> tables);
 
 }  // namespace quire

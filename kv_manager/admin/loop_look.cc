@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kMaxOwners = 100;
 
-// A set of blocks of a pool.
+// A set of the blocks of a pool.
 class BlockSet {
  public:
   explicit BlockSet(int num_blocks) : has_(num_blocks, false) {}
 
   bool Contains(BlockId block) const { return has_[Value(block)]; }
-  // False when it was there.
+  // Returns false when the set had the block already.
   bool Add(BlockId block) {
     if (Contains(block)) return false;
     has_[Value(block)] = true;
@@ -38,7 +38,7 @@ v1::RequestState StateOf(const SequenceGroup& group) {
   return group.is_swapped() ? v1::REQUEST_STATE_SWAPPED : v1::REQUEST_STATE_WAITING;
 }
 
-// `seen` is empty, and so it is afterwards. It has room for the blocks of the pool and of the host tier.
+// `seen` is scratch space for the blocks of the pool and of the host tier. It is empty before and after.
 void Summarize(const SequenceGroup& group, const StepLoop::View& loop, BlockSet* seen, v1::RequestSummary* out) {
   const Request& request = group.request();
   out->set_worker(loop.address);

@@ -2,24 +2,24 @@
 #define QUIRE_KV_MANAGER_ADMIN_LOOP_LOOK_H_
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "kv_manager/admin/block_changes.h"
 #include "kv_manager/engine/step_loop.h"
 #include "kv_manager/engine/table_audit.h"
 #include "quire/v1/inspect.pb.h"
 
-// What an operator asks a step loop, answered on its thread: what is quick to copy is copied here, the rest is done
-// elsewhere. Requests are known by their numbers; their names are filled in later.
+// Functions that answer an operator's question on the thread of a step loop. They only copy what is quick to copy; the
+// caller does the rest on another thread, and fills in the names of requests, which have only their ids here.
 
 namespace quire {
 
-// The session and the last plan that was made in it. Works for every message that has these fields.
+// Sets the worker, its session and the last plan of that session. Works for every message with these fields.
 template <typename Message>
 void SetMoment(const StepLoop::View& loop, Message* out) {
   out->set_worker(loop.address);
@@ -27,48 +27,54 @@ void SetMoment(const StepLoop::View& loop, Message* out) {
   out->set_step(loop.link.num_steps() + loop.link.num_plans_in_flight());
 }
 
-// The states of all blocks, a byte each, and the moment; only that it is not ready otherwise.
+// Copies the states of all blocks, one byte each, and the moment. A worker that is not ready only clears is_ready.
 void CopyBlocks(const StepLoop::View& loop, BlockLook* out);
 
-// What several step loops say, each on its thread.
+// The answers of several step loops, each of which adds its own on its thread.
 template <typename T>
 struct Gathered {
-  std::mutex mutex;
-  T all{};  // Guarded by mutex.
+  Mutex mutex;
+  T all QUIRE_GUARDED_BY(mutex) = {};
+
+  // After the last answer.
+  T Take() {
+    const MutexLock lock(&mutex);
+    return std::move(all);
+  }
 };
 
-// Some requests without their names.
+// Requests without their names.
 struct ListedRequests {
   std::vector<std::pair<RequestId, v1::RequestSummary>> requests;
-  int num_requests = 0;  // Also beyond those listed.
+  int num_requests = 0;  // Includes requests that are not listed.
 };
 
-// Adds at most `max_requests`. About half a microsecond for each, and two nanoseconds for each of its blocks.
+// Adds at most `max_requests`. Takes about half a microsecond per request and two nanoseconds per block.
 void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* out);
 
-// One request without names, its fork tree not made yet.
+// One request without names and without its fork tree.
 struct DescribedRequest {
   v1::DescribeRequestResponse description;
-  std::vector<std::vector<BlockId>> tables;             // Of description.sequences.
-  std::vector<std::pair<RequestId, int>> sharers = {};  // Others and their different blocks in common.
+  std::vector<std::vector<BlockId>> tables;             // By index in description.sequences.
+  std::vector<std::pair<RequestId, int>> sharers = {};  // Other requests, and how many blocks they share.
 };
 
-// False when it is none of this loop's.
+// Returns false when this loop does not have the request.
 bool DescribeRequest(const StepLoop::View& loop, RequestId request, DescribedRequest* out);
 
-// One block without names.
+// One block without the names of its owners.
 struct DescribedBlock {
   v1::DescribeBlockResponse description;
-  std::vector<RequestId> owners;  // Of description.owners.
+  std::vector<RequestId> owners;  // By index in description.owners.
 };
 
-// REQUIRES: the worker has joined, `block` is one of its pool.
+// REQUIRES: the worker has joined and its pool has `block`.
 void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* out);
 
-// The difference between what is counted and what is held, repaired if told so.
+// Compares the reference counts with the references that exist, and corrects the counts if `repair` is true.
 v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair);
 
-// Adds what the worker's rows hold to its audit.
+// Adds the differences between the block tables of the worker and of the manager to the worker's audit.
 void AddTableAudit(const TableAudit& tables, absl::FunctionRef<std::string(RequestId)> name_of, v1::WorkerAudit* audit);
 
 }  // namespace quire

@@ -56,7 +56,7 @@ v1::WaitReason EncodeReason(const WaitReport& report) {
   return v1::WAIT_REASON_UNSPECIFIED;
 }
 
-// Without the requests ahead.
+// Explains the reason. The caller adds how many requests are ahead.
 std::string Explain(v1::WaitReason reason, const WaitReport& report) {
   switch (reason) {
     case v1::WAIT_REASON_RUNS:

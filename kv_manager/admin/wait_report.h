@@ -11,19 +11,19 @@
 
 namespace quire {
 
-// Why a request waits, and where.
+// Why a request waits, and on which worker.
 struct WaitReport {
-  std::string worker = {};  // Empty: no worker has the request, and the rest says nothing.
+  std::string worker = {};  // Empty: no worker has the request, and the other fields are not set.
   bool is_worker_lost = false;
-  std::string last_error = {};  // Why it is lost.
+  std::string last_error = {};  // Why the worker is lost.
   WaitReason reason = {};
   int num_pinned_blocks = 0;
 };
 
-// What the step loop knows of the request. Nothing when that is none of its own.
+// Asks the step loop why the request waits. Empty when this loop does not have it.
 std::optional<WaitReport> FindWait(RequestId request, const StepLoop::View& loop);
 
-// The numbers, and a sentence about them.
+// Writes the numbers and a sentence that explains them.
 void EncodeWait(const WaitReport& report, v1::ExplainWaitResponse* out);
 
 }  // namespace quire

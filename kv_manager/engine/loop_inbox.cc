@@ -9,7 +9,8 @@
 namespace quire {
 
 absl::Status ShuttingDownError() {
-  return WithStatusReason(absl::UnavailableError("the manager is shutting down"), "DRAINING");
+  return WithRetryDelay(WithReason(absl::UnavailableError("the manager is shutting down"), "DRAINING"),
+                        /*delay_ms=*/1000);
 }
 
 LoopInbox::LoopInbox(const StepLoopOptions* options, const Clock* clock)

@@ -105,7 +105,7 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   const MutexLock lock(&mutex_);
   if (is_draining_) {
     ++refusals_.draining;
-    return WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
+    return WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), /*delay_ms=*/1000);
   }
   loads_.clear();
   for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, &hashes));

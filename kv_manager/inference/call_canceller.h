@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Cancels a call from a thread that is not gRPC's, which may come when the call is over and its context gone.
-// Thread-safe.
+// Cancels a call from a thread that is not gRPC's. The context of the call may be gone by then, because the call has
+// ended. Thread-safe.
 class CallCanceller {
  public:
   explicit CallCanceller(grpc::CallbackServerContext* context) : context_(context) {}
@@ -19,7 +19,7 @@ class CallCanceller {
     if (!is_done_) context_->TryCancel();
   }
 
-  // From the reactor's OnDone: the context lives until that returns.
+  // Called by the reactor's OnDone. The context lives until that returns.
   void OnDone() {
     const std::lock_guard lock(mutex_);
     is_done_ = true;
@@ -27,7 +27,7 @@ class CallCanceller {
 
  private:
   grpc::CallbackServerContext* const context_;
-  // gRPC may call the reactor, up to its OnDone, within TryCancel.
+  // Recursive, which Mutex is not: within TryCancel, gRPC may call the reactor and even its OnDone.
   std::recursive_mutex mutex_;
   bool is_done_ = false;  // Guarded by mutex_.
 };

@@ -3,21 +3,23 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_reason.h"
+#include "kv_manager/inference/call_metadata.h"
+#include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
+#include "security/authorizer.h"
 
 namespace quire {
 namespace {
-
-// Entries beyond this begin another message: clients take 4 MiB unless they were told otherwise.
-constexpr size_t kMessageBytes = 1 << 20;
-// What a message takes besides its entries, and each entry besides itself.
-constexpr size_t kEnvelopeBytes = 16;
 
 absl::Status TagRunning(uint64_t tag) {
   return WithReason(absl::AlreadyExistsError(absl::StrCat("tag: request ", tag, " of the stream runs, and goes on")),
@@ -37,7 +39,7 @@ absl::Status NoTag() {
   return errors.ToStatus();
 }
 
-// Of the message without what it starts, which has a check of its own.
+// Checks the message without the request that it starts, which ValidateGenerate checks.
 absl::Status CheckEnvelope(const v1::GenerateBatchRequest& message) {
   FieldErrors errors;
   CheckUnknownFields(message, "", &errors);
@@ -56,7 +58,7 @@ v1::GenerateBatchEntry Entry(uint64_t tag, const v1::GenerateResponse* response)
 
 }  // namespace
 
-// One request of the call, and the writer of its responses. Keeps the call until it has ended.
+// One request of the call, and the writer of its responses. It keeps the call alive.
 class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shared_from_this<Member> {
  public:
   Member(std::shared_ptr<GenerateBatchCall> call, uint64_t tag, v1::GenerateRequest request)
@@ -85,10 +87,18 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   const std::shared_ptr<GenerateBatchCall> call_;
   const uint64_t tag_;
   ClientRequest request_;
-  absl::Status too_large_;  // Why no more can be written. Used by whoever writes.
+  absl::Status too_large_;  // Not OK: a response was too large. Used by the job that writes.
 };
 
-GenerateBatchCall* GenerateBatchCall::New(GenerateEnvironment* environment, grpc::CallbackServerContext* context) {
+GenerateBatchCall::GenerateBatchCall(RequestEnvironment* environment, grpc::CallbackServerContext* context)
+    : environment_(environment),
+      context_(context),
+      caller_(CallerOf(*context, environment->options.tokens.get())),
+      parent_(TraceParentOf(*context)),
+      canceller_(context),
+      packer_(environment->options.max_message_bytes) {}
+
+GenerateBatchCall* GenerateBatchCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context) {
   std::shared_ptr<GenerateBatchCall> call(new GenerateBatchCall(environment, context));
   call->self_ = call;
   call->StartRead(&call->read_);
@@ -99,11 +109,14 @@ void GenerateBatchCall::OnReadDone(bool ok) {
   const absl::Status status = ok ? Handle(read_) : absl::OkStatus();
   bool reads_on;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (!status.ok()) status_ = status;
-    is_read_paused_ = ok && status.ok() && !is_cancelled_ && num_unread_ends_ >= environment_->max_batch_requests;
-    reads_on = ok && status.ok() && !is_cancelled_ && !is_read_paused_;
-    if (!reads_on && !is_read_paused_) is_read_over_ = true;
+    if (!ok || !status.ok() || stage_ != Stage::kOpen) {
+      reading_ = Reading::kOver;
+    } else if (packer_.num_unread_ends() >= environment_->options.max_batch_requests) {
+      reading_ = Reading::kPaused;
+    }
+    reads_on = reading_ == Reading::kOn;
   }
   if (reads_on) return StartRead(&read_);
   if (!status.ok()) CancelAll();
@@ -142,26 +155,27 @@ void GenerateBatchCall::Start(uint64_t tag, v1::GenerateRequest request, int64_t
   const auto member = std::make_shared<Member>(shared_from_this(), tag, std::move(request));
   absl::Status status;
   {
-    std::lock_guard lock(mutex_);
-    if (is_cancelled_) return;
+    const MutexLock lock(&mutex_);
+    if (stage_ != Stage::kOpen) return;
     if (running_.contains(tag)) {
       status = TagRunning(tag);
-    } else if (running_.size() >= environment_->max_batch_requests) {
-      environment_->counts->Count(RpcRefusal::kTooManyBatchRequests);
-      status = TooManyRequests(environment_->max_batch_requests);
+    } else if (running_.size() >= environment_->options.max_batch_requests) {
+      environment_->counts.Count(RpcRefusal::kTooManyBatchRequests);
+      status = TooManyRequests(environment_->options.max_batch_requests);
     } else {
       running_.emplace(tag, member);
     }
   }
   if (!status.ok()) return Refuse(tag, status);
-  status = environment_->run_on_text(num_bytes, [member, deadline_us] { member->request().Start(deadline_us); });
+  status =
+      environment_->text_threads.RunInput(num_bytes, [member, deadline_us] { member->request().Start(deadline_us); });
   if (!status.ok()) member->EndCall(nullptr, status);
 }
 
 void GenerateBatchCall::Cancel(uint64_t tag) {
   std::shared_ptr<Member> member;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (const auto it = running_.find(tag); it != running_.end()) member = it->second;
   }
   if (member != nullptr) member->request().Cancel();
@@ -169,49 +183,33 @@ void GenerateBatchCall::Cancel(uint64_t tag) {
 
 void GenerateBatchCall::Refuse(uint64_t tag, const absl::Status& status) {
   {
-    std::lock_guard lock(mutex_);
-    AddEnd(Entry(tag, nullptr), running_.contains(tag) ? TagRunning(tag) : status);
+    const MutexLock lock(&mutex_);
+    AddEnd(Entry(tag, nullptr), running_.contains(tag) ? TagRunning(tag) : status, [](bool /*ok*/) {});
   }
   LimitWrites();
   Flush();
 }
 
+// The responses of a batch of jobs are flushed together. A job that gives a response is its request's last one before
+// the write, so the queue empties.
 void GenerateBatchCall::RunLater(std::function<void()> job) {
-  {
-    std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    if (std::exchange(is_running_jobs_, true)) return;
-  }
-  environment_->output_threads->Schedule([self = shared_from_this()] { self->RunJobs(); });
-}
-
-// A job that gives a response is its request's last before the write, so this comes to an end.
-void GenerateBatchCall::RunJobs() {
-  while (true) {
-    std::vector<std::function<void()>> jobs;
-    {
-      std::lock_guard lock(mutex_);
-      jobs.swap(jobs_);
-      is_running_jobs_ = !jobs.empty();
-    }
-    if (jobs.empty()) return Flush();
-    for (const std::function<void()>& job : jobs) job();
-  }
+  if (!jobs_.Add(std::move(job))) return;
+  environment_->text_threads.RunOutput([self = shared_from_this()] {
+    self->jobs_.Run();
+    self->Flush();
+  });
 }
 
 absl::Status GenerateBatchCall::CheckSize(const v1::GenerateBatchEntry& entry) const {
-  const size_t num_bytes = entry.ByteSizeLong() + kEnvelopeBytes;
-  if (num_bytes <= environment_->max_message_bytes) return absl::OkStatus();
-  return WithReason(absl::ResourceExhaustedError(absl::StrCat("a response of ", num_bytes, " bytes, the limit is ",
-                                                              environment_->max_message_bytes)),
-                    "RESPONSE_TOO_LARGE", {{"max_message_bytes", absl::StrCat(environment_->max_message_bytes)}});
+  const MutexLock lock(&mutex_);
+  return packer_.CheckSize(entry);
 }
 
 void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, v1::GenerateBatchEntry entry) {
   {
-    std::lock_guard lock(mutex_);
-    if (!is_cancelled_) {
-      Add(std::move(entry)).authors.push_back(std::move(member));
+    const MutexLock lock(&mutex_);
+    if (stage_ == Stage::kOpen) {
+      packer_.AddResponse(std::move(entry), [member](bool ok) { member->request().OnWritten(ok); });
       return;
     }
   }
@@ -219,64 +217,51 @@ void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, v1::Generate
 }
 
 void GenerateBatchCall::End(v1::GenerateBatchEntry entry, const absl::Status& status) {
-  std::shared_ptr<Member> member;  // Lives until it has returned.
+  std::shared_ptr<Member> member;  // Lives until this has returned.
   {
-    // At once: without the request and before its end the call would look done.
-    std::lock_guard lock(mutex_);
+    // Both under one lock: with neither the request nor its end the call would look done.
+    const MutexLock lock(&mutex_);
     const auto it = running_.find(entry.tag());
     member = std::move(it->second);
     running_.erase(it);
-    AddEnd(std::move(entry), status);
-    if (!is_cancelled_) messages_.back().ended.push_back(member);
+    // The request lives until its end was written: then a drain need not wait for it any more.
+    AddEnd(std::move(entry), status, [member](bool /*ok*/) {});
   }
   LimitWrites();
   Flush();
   FinishIfDone();
 }
 
-void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status& status) {
+void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status& status,
+                               BatchPacker::OnWritten on_written) {
   *entry.mutable_end() = ToRpcStatus(status);
-  environment_->counts->Count(RpcMethod::kGenerate, static_cast<grpc::StatusCode>(entry.end().code()));
-  if (is_cancelled_) return;
-  ++Add(std::move(entry)).num_ends;
-  ++num_unread_ends_;
-}
-
-GenerateBatchCall::Message& GenerateBatchCall::Add(v1::GenerateBatchEntry entry) {
-  const size_t num_bytes = entry.ByteSizeLong() + kEnvelopeBytes;
-  const size_t limit = std::min(kMessageBytes, environment_->max_message_bytes);
-  if (messages_.empty() || messages_.back().num_bytes + num_bytes > limit) messages_.emplace_back();
-  Message& message = messages_.back();
-  message.num_bytes += num_bytes;
-  *message.response.add_entries() = std::move(entry);
-  return message;
+  environment_->counts.Count(RpcMethod::kGenerate, status.code());
+  if (stage_ == Stage::kOpen) packer_.AddEnd(std::move(entry), std::move(on_written));
 }
 
 void GenerateBatchCall::Flush() {
+  const v1::GenerateBatchResponse* message;
   {
-    std::lock_guard lock(mutex_);
-    if (is_writing_ || is_running_jobs_ || messages_.empty()) return;
-    is_writing_ = true;
+    const MutexLock lock(&mutex_);
+    if (jobs_.is_running()) return;  // They are followed by a Flush.
+    message = packer_.StartWrite();
+    if (message == nullptr) return;
     write_start_us_ = environment_->clock->NowMicros();
-    written_ = std::move(messages_.front());
-    messages_.pop_front();
   }
-  write_ = ToBytes(written_.response);
+  write_ = ToBytes(*message);
   StartWrite(&write_);
 }
 
 void GenerateBatchCall::OnWriteDone(bool ok) {
-  const Members authors = std::exchange(written_.authors, {});
-  const Members ended = std::exchange(written_.ended, {});
+  std::vector<BatchPacker::OnWritten> on_written;
   bool reads_on;
   {
-    std::lock_guard lock(mutex_);
-    is_writing_ = false;
-    num_unread_ends_ -= written_.num_ends;
-    reads_on = is_read_paused_ && num_unread_ends_ < environment_->max_batch_requests;
-    if (reads_on) is_read_paused_ = false;
+    const MutexLock lock(&mutex_);
+    on_written = packer_.FinishWrite();
+    reads_on = reading_ == Reading::kPaused && packer_.num_unread_ends() < environment_->options.max_batch_requests;
+    if (reads_on) reading_ = Reading::kOn;
   }
-  for (const std::shared_ptr<Member>& author : authors) author->request().OnWritten(ok);
+  for (const BatchPacker::OnWritten& tell : on_written) tell(ok);
   if (reads_on) StartRead(&read_);
   if (!ok) CancelAll();
   Flush();
@@ -284,13 +269,12 @@ void GenerateBatchCall::OnWriteDone(bool ok) {
 }
 
 void GenerateBatchCall::LimitWrites() {
-  std::lock_guard lock(mutex_);
-  if (!has_alarm_) SetAlarm(environment_->last_write_timeout);
+  const MutexLock lock(&mutex_);
+  if (alarm_ == nullptr) SetAlarm(environment_->options.last_write_timeout);
 }
 
-// The alarm does not keep the call alive, for the call owns the alarm.
+// The alarm does not keep the call alive, because the call owns the alarm.
 void GenerateBatchCall::SetAlarm(absl::Duration delay) {
-  has_alarm_ = true;
   alarm_ = std::make_unique<grpc::Alarm>();
   alarm_->Set(absl::ToChronoTime(absl::Now() + delay), [weak = weak_from_this()](bool /*is_due*/) {
     if (const std::shared_ptr<GenerateBatchCall> call = weak.lock()) call->OnAlarm();
@@ -299,13 +283,16 @@ void GenerateBatchCall::SetAlarm(absl::Duration delay) {
 
 void GenerateBatchCall::OnAlarm() {
   {
-    std::lock_guard lock(mutex_);
-    has_alarm_ = false;
-    if (!is_writing_ && messages_.empty()) return;
-    // What waits while nothing is written is just about to be.
-    const int64_t spent_us = is_writing_ ? environment_->clock->NowMicros() - write_start_us_ : 0;
-    const absl::Duration left = environment_->last_write_timeout - absl::Microseconds(spent_us);
+    const MutexLock lock(&mutex_);
+    if (packer_.is_empty()) {
+      alarm_ = nullptr;
+      return;
+    }
+    // A message that waits while nothing is written is about to be written.
+    const int64_t spent_us = packer_.is_writing() ? environment_->clock->NowMicros() - write_start_us_ : 0;
+    const absl::Duration left = environment_->options.last_write_timeout - absl::Microseconds(spent_us);
     if (left > absl::ZeroDuration()) return SetAlarm(left);
+    alarm_ = nullptr;
   }
   canceller_.TryCancel();
 }
@@ -315,18 +302,16 @@ void GenerateBatchCall::OnCancel() {
 }
 
 void GenerateBatchCall::CancelAll() {
-  std::deque<Message> dropped;
-  Members members;
+  std::vector<BatchPacker::OnWritten> dropped;
+  std::vector<std::shared_ptr<Member>> members;
   {
-    std::lock_guard lock(mutex_);
-    is_cancelled_ = true;
-    if (std::exchange(is_read_paused_, false)) is_read_over_ = true;
-    dropped.swap(messages_);
+    const MutexLock lock(&mutex_);
+    if (stage_ == Stage::kOpen) stage_ = Stage::kCancelled;
+    if (reading_ == Reading::kPaused) reading_ = Reading::kOver;
+    dropped = packer_.DropWaiting();
     for (const auto& [tag, member] : running_) members.push_back(member);
   }
-  for (const Message& message : dropped) {
-    for (const std::shared_ptr<Member>& author : message.authors) author->request().OnWritten(false);
-  }
+  for (const BatchPacker::OnWritten& tell : dropped) tell(false);
   for (const std::shared_ptr<Member>& member : members) member->request().Cancel();
   FinishIfDone();
 }
@@ -334,15 +319,14 @@ void GenerateBatchCall::CancelAll() {
 void GenerateBatchCall::FinishIfDone() {
   absl::Status status;
   {
-    std::lock_guard lock(mutex_);
-    if (!is_read_over_ || !running_.empty() || !messages_.empty() || is_writing_) return;
-    if (std::exchange(is_over_, true)) return;
+    const MutexLock lock(&mutex_);
+    if (stage_ == Stage::kFinished || reading_ != Reading::kOver || !running_.empty() || !packer_.is_empty()) return;
     status = status_;
-    if (status.ok() && is_cancelled_) status = absl::CancelledError("the client ended the call");
+    if (status.ok() && stage_ == Stage::kCancelled) status = absl::CancelledError("the client ended the call");
+    stage_ = Stage::kFinished;
   }
-  const grpc::Status wire = ToGrpcStatus(status, context_);
-  environment_->counts->Count(RpcMethod::kGenerateBatch, wire.error_code());
-  Finish(wire);
+  environment_->counts.Count(RpcMethod::kGenerateBatch, status.code());
+  Finish(ToGrpcStatus(status, context_));
 }
 
 }  // namespace quire

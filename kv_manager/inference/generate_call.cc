@@ -4,12 +4,23 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "kv_manager/inference/call_metadata.h"
+#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
-#include "kv_manager/rpc/rpc_status.h"
+#include "security/authorizer.h"
 
 namespace quire {
 
-std::shared_ptr<GenerateCall> GenerateCall::New(GenerateEnvironment* environment, grpc::CallbackServerContext* context,
+GenerateCall::GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context,
+                           v1::GenerateRequest request)
+    : environment_(environment),
+      context_(context),
+      canceller_(context),
+      request_(environment, CallerOf(*context, environment->options.tokens.get()), TraceParentOf(*context),
+               std::move(request), this,
+               [threads = &environment->text_threads](auto job) { threads->RunOutput(std::move(job)); }) {}
+
+std::shared_ptr<GenerateCall> GenerateCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context,
                                                 v1::GenerateRequest request) {
   std::shared_ptr<GenerateCall> call(new GenerateCall(environment, context, std::move(request)));
   call->self_ = call;
@@ -35,10 +46,10 @@ void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
   StartWrite(&write_);
 }
 
-// The alarm does not keep the call alive, for the call owns the alarm.
+// The alarm does not keep the call alive, because the call owns the alarm.
 void GenerateCall::LimitWrite() {
   if (is_limited_.exchange(true)) return;
-  write_alarm_.Set(absl::ToChronoTime(absl::Now() + environment_->last_write_timeout),
+  write_alarm_.Set(absl::ToChronoTime(absl::Now() + environment_->options.last_write_timeout),
                    [weak = weak_from_this()](bool /*is_due*/) {
                      if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->canceller_.TryCancel();
                    });
@@ -46,7 +57,7 @@ void GenerateCall::LimitWrite() {
 
 void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
   const grpc::Status wire = ToGrpcStatus(status, context_);
-  environment_->counts->Count(RpcMethod::kGenerate, wire.error_code());
+  environment_->counts.Count(RpcMethod::kGenerate, status.code());
   if (response == nullptr) return Finish(wire);
   AddInitialMetadata();
   LimitWrite();

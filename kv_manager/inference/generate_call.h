@@ -6,23 +6,23 @@
 
 #include <atomic>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "kv_manager/inference/call_canceller.h"
 #include "kv_manager/requests/client_request.h"
+#include "kv_manager/requests/request_environment.h"
 #include "kv_manager/requests/token_stream.h"
 #include "quire/v1/inference.pb.h"
-#include "security/authorizer.h"
 
 namespace quire {
 
-// One call of Generate: a ClientRequest that has the call to itself. It owns itself until gRPC is done with it.
+// One call of Generate: a ClientRequest that has the call to itself. The call owns itself until gRPC is done with it.
+// ClientRequest and gRPC call it from their threads; the writes are one at a time.
 class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                      public ResponseWriter,
                      public std::enable_shared_from_this<GenerateCall> {
  public:
-  static std::shared_ptr<GenerateCall> New(GenerateEnvironment* environment, grpc::CallbackServerContext* context,
+  static std::shared_ptr<GenerateCall> New(RequestEnvironment* environment, grpc::CallbackServerContext* context,
                                            v1::GenerateRequest request);
 
   // Validates and submits the request, or ends the call. May tokenize a long text. Called once, on any thread.
@@ -45,26 +45,22 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
  private:
-  GenerateCall(GenerateEnvironment* environment, grpc::CallbackServerContext* context, v1::GenerateRequest request)
-      : environment_(environment),
-        context_(context),
-        canceller_(context),
-        request_(environment, CallerOf(*context, environment->tokens), TraceParentOf(*context), std::move(request),
-                 this, [threads = environment->output_threads](auto job) { threads->Schedule(std::move(job)); }) {}
+  GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context, v1::GenerateRequest request);
 
-  // Before the first response only: what is sent without one must stay a call that gRPC may try again by itself.
+  // Called before the first response, and not for a call without responses: gRPC itself may retry a call only as long
+  // as nothing was sent, initial metadata included.
   void AddInitialMetadata();
 
-  GenerateEnvironment* const environment_;
+  RequestEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
   CallCanceller canceller_;
   ClientRequest request_;
   std::shared_ptr<GenerateCall> self_;  // Until OnDone.
 
-  bool has_initial_metadata_ = false;     // Used by whoever writes.
+  bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
-  grpc::ByteBuffer write_;  // The response that is written.
+  grpc::ByteBuffer write_;  // The response that is being written.
 };
 
 }  // namespace quire

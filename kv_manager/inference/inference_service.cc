@@ -8,19 +8,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "kv_manager/inference/generate_batch_call.h"
 #include "kv_manager/inference/generate_call.h"
 #include "kv_manager/requests/request_validation.h"
-#include "kv_manager/requests/tenancy.h"
+#include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/authorizer.h"
 
 namespace quire {
 namespace {
-
-// Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
-constexpr size_t kShortTextBytes = 16 << 10;
 
 template <typename Request>
 size_t NoWork(const Request& /*request*/) {
@@ -43,41 +42,20 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 
 }  // namespace
 
-InferenceServiceImpl::InferenceServiceImpl(Engine* engine, const InferenceServiceOptions& options, const Clock* clock)
-    : options_(options),
-      registry_(options.max_requests),
-      environment_{.engine = engine,
-                   .registry = &registry_,
-                   .unread = &unread_,
-                   .tokens = options.tokens.get(),
-                   .output_threads = &output_threads_,
-                   .random = &random_,
-                   .clock = clock,
-                   .limits = options.limits,
-                   .max_batch_requests = options.max_batch_requests,
-                   .max_message_bytes = options.max_message_bytes,
-                   .max_outbox_tokens = options.max_outbox_tokens,
-                   .last_write_timeout = options.last_write_timeout,
-                   .logs_requests = options.logs_requests,
-                   .counts = &counts_,
-                   .run_on_text = [this](size_t num_bytes, auto job) { return RunOnText(num_bytes, std::move(job)); }},
-      output_threads_(options.num_text_threads),
-      input_threads_(options.num_text_threads) {}
-
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceServiceImpl::Generate(grpc::CallbackServerContext* context,
                                                                            const grpc::ByteBuffer* request_bytes) {
   v1::GenerateRequest request;
   absl::Status status = FromBytes(*request_bytes, &request);
   const size_t num_bytes = TextWork(request);
-  const std::shared_ptr<GenerateCall> call = GenerateCall::New(&environment_, context, std::move(request));
-  if (status.ok()) status = RunOnText(num_bytes, [call] { call->Start(); });
+  const std::shared_ptr<GenerateCall> call = GenerateCall::New(environment_, context, std::move(request));
+  if (status.ok()) status = environment_->text_threads.RunInput(num_bytes, [call] { call->Start(); });
   if (!status.ok()) call->Refuse(status);
   return call.get();
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* InferenceServiceImpl::GenerateBatch(
     grpc::CallbackServerContext* context) {
-  return GenerateBatchCall::New(&environment_, context);
+  return GenerateBatchCall::New(environment_, context);
 }
 
 grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerContext* context,
@@ -111,14 +89,14 @@ grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
     absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&, const Request&, Response*) const) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto finish = [=, this](const absl::Status& status) {
-    const grpc::Status wire = ToGrpcStatus(status, context);
-    counts_.Count(method, wire.error_code());
-    reactor->Finish(wire);
+    environment_->counts.Count(method, status.code());
+    reactor->Finish(ToGrpcStatus(status, context));
   };
   const auto request = std::make_shared<Request>();
   absl::Status status = FromBytes(request_bytes, request.get());
   if (status.ok()) {
-    status = RunOnText(num_bytes(*request), [=, this, caller = CallerOf(*context)] {
+    const std::optional<Caller> caller = CallerOf(*context, environment_->options.tokens.get());
+    status = environment_->text_threads.RunInput(num_bytes(*request), [=, this] {
       Response response;
       const absl::Status handled = (this->*handle)(caller, *request, &response);
       *response_bytes = ToBytes(response);
@@ -129,46 +107,11 @@ grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
   return reactor;
 }
 
-std::optional<Caller> InferenceServiceImpl::CallerOf(const grpc::ServerContextBase& context) const {
-  return quire::CallerOf(context, options_.tokens.get());
-}
-
-absl::StatusOr<std::shared_ptr<TokenStream>> InferenceServiceImpl::FindStream(const std::optional<Caller>& caller,
-                                                                              const std::string& name) const {
-  std::shared_ptr<TokenStream> stream = registry_.Find(OwnerOf(caller), name);
-  if (stream == nullptr && caller.has_value() && caller->is_admin) {
-    QUIRE_ASSIGN_OR_RETURN(stream, registry_.FindOfAnybody(name));
-  }
-  if (stream != nullptr) return stream;
-  return WithReason(absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(name), " waits or runs")),
-                    "REQUEST_NOT_RUNNING");
-}
-
-absl::StatusOr<RequestId> InferenceServiceImpl::FindRequest(const std::optional<Caller>& caller,
-                                                            const std::string& name) const {
-  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<TokenStream> stream, FindStream(caller, name));
-  return stream->id();
-}
-
-absl::Status InferenceServiceImpl::RunOnText(size_t num_bytes, std::function<void()> job) {
-  if (num_bytes <= kShortTextBytes) {
-    job();
-    return absl::OkStatus();
-  }
-  if (input_threads_.TrySchedule(std::move(job), options_.max_waiting_texts)) return absl::OkStatus();
-  counts_.Count(RpcRefusal::kTooManyLongTexts);
-  return WithRetryDelay(
-      WithReason(absl::ResourceExhaustedError(
-                     absl::StrCat(options_.max_waiting_texts, " long texts wait to be tokenized, the limit")),
-                 "TOO_MANY_LONG_TEXTS", {{"max_waiting_texts", absl::StrCat(options_.max_waiting_texts)}}),
-      /*delay_ms=*/500);
-}
-
 absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*caller*/,
                                               const v1::TokenizeRequest& request,
                                               v1::TokenizeResponse* response) const {
-  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
-  QUIRE_RETURN_IF_ERROR(ValidateTokenize(request, *model, options_.limits));
+  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_->engine));
+  QUIRE_RETURN_IF_ERROR(ValidateTokenize(request, *model, environment_->options.limits));
   EncodeOptions encode_options;
   if (request.has_add_special_tokens()) encode_options.add_special_tokens = request.add_special_tokens();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, model->tokenizer->Encode(request.text(), encode_options));
@@ -183,7 +126,7 @@ absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*cal
 absl::Status InferenceServiceImpl::DoDetokenize(const std::optional<Caller>& /*caller*/,
                                                 const v1::DetokenizeRequest& request,
                                                 v1::DetokenizeResponse* response) const {
-  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
+  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_->engine));
   QUIRE_RETURN_IF_ERROR(ValidateDetokenize(request, *model));
   const std::vector<TokenId> tokens(request.token_ids().begin(), request.token_ids().end());
   const bool skip_special_tokens = request.has_skip_special_tokens() ? request.skip_special_tokens() : true;
@@ -194,7 +137,7 @@ absl::Status InferenceServiceImpl::DoDetokenize(const std::optional<Caller>& /*c
 absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*caller*/,
                                               const v1::GetModelRequest& /*request*/,
                                               v1::GetModelResponse* response) const {
-  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_.engine));
+  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_->engine));
   response->set_name(model->name);
   response->set_architecture(model->architecture);
   response->set_vocab_size(model->vocab_size);
@@ -207,7 +150,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
 
 absl::Status InferenceServiceImpl::DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
                                            v1::AbortResponse* /*response*/) const {
-  const absl::StatusOr<std::shared_ptr<TokenStream>> stream = FindStream(caller, request.request_id());
+  const absl::StatusOr<std::shared_ptr<TokenStream>> stream = environment_->registry.Find(caller, request.request_id());
   if (stream.ok() && (*stream)->Abort()) return absl::OkStatus();
   if (!stream.ok() && !absl::IsNotFound(stream.status())) return stream.status();
   return WithReason(

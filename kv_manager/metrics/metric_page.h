@@ -15,15 +15,15 @@ namespace quire {
 
 using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
 
-// Metric families in the making: Begin a family, then give it its values. prometheus-cpp does not escape HELP: it is
-// one line of ASCII without backslashes.
+// Builds metric families: Begin starts a family, and the calls after it add its values. prometheus-cpp does not escape
+// HELP texts, so they must be one line of ASCII without backslashes.
 class MetricPage {
  public:
   void Begin(prometheus::MetricType type, std::string name, std::string help) {
     families_.push_back({std::move(name), std::move(help), type, {}});
   }
 
-  // Of the family begun last, a counter or a gauge.
+  // Adds a value to the latest family, which is a counter or a gauge.
   void Value(double value, MetricLabels labels = {}) {
     prometheus::ClientMetric& metric = Add(std::move(labels));
     if (families_.back().type == prometheus::MetricType::Counter) {
@@ -33,7 +33,7 @@ class MetricPage {
     }
   }
 
-  // Of the family begun last, a histogram.
+  // Adds a histogram to the latest family.
   void Value(const Histogram& histogram, MetricLabels labels = {}) {
     prometheus::ClientMetric& metric = Add(std::move(labels));
     uint64_t count = 0;

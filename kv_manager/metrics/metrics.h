@@ -11,15 +11,15 @@
 namespace quire {
 
 struct MetricsOptions {
-  bool has_vllm_names = true;  // The most used ones a second time, see RenderVllmMetrics.
+  bool has_vllm_names = true;  // Also renders the most used metrics under vLLM's names, see RenderVllmMetrics.
 };
 
-// Every metric of the manager, rendered from one status and the counts of calls. What one worker's metrics say belongs
-// to one moment: in each scrape its free and used blocks add up to its pool.
+// Renders every metric of the manager from one status and the counts of calls. The metrics of one worker belong to one
+// moment: in each scrape its free and used blocks add up to its pool.
 std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
                                                     const MetricsOptions& options = {});
 
-// Looks at the engine when Prometheus scrapes. Thread-safe.
+// Renders the metrics whenever Prometheus scrapes. Thread-safe.
 class ManagerMetrics : public prometheus::Collectable {
  public:
   // Both are borrowed.

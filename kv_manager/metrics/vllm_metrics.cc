@@ -15,13 +15,13 @@ MetricLabels With(MetricLabels labels, MetricLabels more) {
   return labels;
 }
 
-// All workers as one.
+// The sums over all workers.
 struct Pool {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t blocks = 0;
   int64_t used_blocks = 0;
-  int block_size = 0;  // Of the first worker that has one.
+  int block_size = 0;  // The block size of the first worker that has joined.
 };
 
 Pool SumUp(const ManagerStatus& status) {

@@ -6,9 +6,9 @@
 
 namespace quire {
 
-// What dashboards made for vLLM ask for, and the endpoint picker of the Kubernetes inference gateway, under the names
-// of vLLM's v1/metrics/loggers.py. Endpoint pickers take one value of each for a whole pod: so the manager shows itself
-// as one engine, in which all workers are summed up. Nothing is shown of which Quire has no equal.
+// Renders the metrics that dashboards for vLLM and the endpoint picker of the Kubernetes inference gateway read, under
+// the names of vLLM's v1/metrics/loggers.py. An endpoint picker expects one value per pod, so the manager shows itself
+// as one engine that sums up all workers. Metrics that have no equivalent in Quire are left out.
 void RenderVllmMetrics(const ManagerStatus& status, MetricPage* page);
 
 }  // namespace quire

@@ -17,9 +17,9 @@ namespace quire {
 namespace {
 
 constexpr int kMaxStreamsPerConnection = 1024;
-constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a silent connection, which a long prefill is.
+constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a connection that is silent during a long prefill.
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
-// After the drain, for what is on its way to arrive.
+// After the drain, the time for the last messages to arrive.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
 
 StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
@@ -31,7 +31,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
   loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
-  // Greater than what an earlier manager has used: it has opened fewer than a thousand sessions per second.
+  // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second.
   loop.link.first_epoch = absl::ToUnixMillis(absl::Now());
   return loop;
 }
@@ -78,10 +78,11 @@ Manager::Manager(const ManagerOptions& options)
           MakeStepLoopOptions(options),
           {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
           &SteadyClock(), options.max_tenant_labels),
-      inference_(&engine_, options.inference),
-      admin_(&engine_, &inference_),
+      requests_(&engine_, options.inference),
+      inference_(&requests_),
+      admin_(&engine_, &requests_),
       status_page_({.engine = &engine_,
-                    .request_names = [this] { return inference_.RequestNames(); },
+                    .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
 
@@ -102,7 +103,7 @@ absl::Status Manager::Listen() {
   if (!options_.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options_.health_listen));
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
-  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &inference_.counts(),
+  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts,
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
@@ -118,7 +119,7 @@ void Manager::Stop() {
   QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
                    << " to finish";
   const absl::Time end = absl::Now() + options_.drain_timeout;
-  const bool all_done = engine_.Drain(options_.drain_timeout) && inference_.WaitForReaders(end - absl::Now());
+  const bool all_done = engine_.Drain(options_.drain_timeout) && requests_.registry.WaitForReaders(end - absl::Now());
   QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
   engine_.Stop();
   server_->Shutdown(kShutdownTimeout);

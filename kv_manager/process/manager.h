@@ -9,6 +9,7 @@
 #include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/inference/inference_service.h"
 #include "kv_manager/process/options.h"
+#include "kv_manager/requests/request_environment.h"
 #include "kv_manager/status_page/status_page.h"
 #include "kv_manager/worker_link/worker_discovery.h"
 #include "serving/grpc_server.h"
@@ -16,19 +17,20 @@
 
 namespace quire {
 
-// A whole manager in this process: engine, services, metrics and the search for workers, put together from the options.
+// A whole manager in this process: the engine, the services, the metrics and the search for workers, made from the
+// options.
 class Manager {
  public:
-  // Listens and begins to connect to the workers. UNAVAILABLE when an address cannot be taken.
+  // Listens and begins to connect to the workers. UNAVAILABLE when it cannot listen at an address.
   static absl::StatusOr<std::unique_ptr<Manager>> Start(const ManagerOptions& options);
 
   ~Manager();
 
-  // Refuses new requests, waits until those that run have ended and their clients have read them, ends what is left at
-  // the drain timeout and stops listening. Call it once.
+  // Refuses new requests, waits until the running ones have ended and their clients have read the end, ends those that
+  // are left at the drain timeout, and stops listening. Call it once.
   void Stop();
 
-  // Where it listens, one address per line.
+  // The addresses at which it listens, one per line.
   std::string Summary() const;
 
  private:
@@ -36,12 +38,13 @@ class Manager {
 
   absl::Status Listen();
 
-  // In the order of construction: each stands on those before it.
+  // In the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
+  RequestEnvironment requests_;
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
-  std::unique_ptr<GrpcServer> server_;  // Hears of the engine's readiness, which begins with the first worker.
+  std::unique_ptr<GrpcServer> server_;  // The engine tells it when workers are ready.
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<WorkerDiscovery> discovery_;

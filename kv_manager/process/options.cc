@@ -21,104 +21,106 @@ ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
           "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
           "the host listens on all networks of the machine, which needs TLS.");
-ABSL_FLAG(
-    std::string, health_listen, "",
-    "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. It tells "
-    "whether the program lives and is ready, and nothing else. Empty: --listen alone tells.");
+ABSL_FLAG(std::string, health_listen, "",
+          "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. "
+          "The port answers nothing else. Empty: only --listen answers health checks.");
 ABSL_FLAG(std::string, worker_tls_ca, "",
-          "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, whose "
-          "certificates must be from one of them.");
+          "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, and "
+          "one of these authorities must have signed each worker's certificate.");
 ABSL_FLAG(std::string, worker_tls_cert, "",
           "PEM file with the certificate that the manager shows to workers. It, the key and the CA file are read again "
           "when they change.");
 ABSL_FLAG(std::string, worker_tls_key, "", "PEM file with the private key of --worker-tls-cert, without a password.");
 ABSL_FLAG(std::string, worker_name, "quire-worker",
-          "DNS name that the certificates of workers must have. Empty: the host in the address of each.");
-ABSL_FLAG(
-    std::string, tokens, "",
-    "File of bearer tokens: per line a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if it is an "
-    "operator's. With it every call needs a token; requests, their names and what is cached of them belong to its "
-    "tenant. The file is read again when it changes.");
+          "DNS name that the certificates of workers must have. Empty: the host in each worker's address.");
+ABSL_FLAG(std::string, tokens, "",
+          "File of bearer tokens: each line has a tenant, the SHA-256 of the token in hexadecimal, and 'admin' "
+          "if the token is an operator's. With this flag every call needs a token, and requests, their names "
+          "and their cached prefixes belong to the tenant of the token. The file is read again when it changes.");
 ABSL_FLAG(
     std::string, client_names, "quire-client",
     "With --tls-ca: DNS names or URIs, separated by commas, one of which a client's certificate must have. *: any.");
 ABSL_FLAG(std::string, admin_names, "quire-admin",
-          "The same for clients that may also call what is for operators, such as quirectl status.");
+          "With --tls-ca: DNS names or URIs, separated by commas, of clients that may also make the calls for "
+          "operators, such as quirectl status. *: any.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
 ABSL_FLAG(int32_t, max_tenant_labels, 32,
-          "Tenants that metrics tell apart: the first that come have a label of their own, all others share one.");
+          "How many tenants metrics tell apart. The first ones get a label each; all others share one label.");
 ABSL_FLAG(bool, vllm_metrics, true,
-          "Show the most used metrics under vLLM's names, too, for its dashboards and for gateways that pick endpoints "
-          "by them.");
-ABSL_FLAG(
-    std::string, status_page, "sums",
-    "What a page at / of the metrics port shows, read-only: off (there is none), sums (workers, blocks, rates) or "
-    "names (also single requests with their names and tenants, to who opens it on this machine itself, and only "
-    "without --tokens and --tls-ca; not with a proxy before the port, whose clients would seem to be there).");
-ABSL_FLAG(int32_t, max_tokens_per_step, 2048,
-          "Tokens that one step of a worker computes at most, all sequences together. The worker's own "
+          "Also show the most used metrics under vLLM's names, for its dashboards and for gateways that pick "
+          "endpoints by them.");
+ABSL_FLAG(std::string, status_page, "sums",
+          "What the page at / of the metrics port shows, read-only: off (there is no page), sums (workers, "
+          "blocks and rates) or names (also single requests with their names and tenants). Names are shown only "
+          "to users of this machine, and only without --tokens and --tls-ca. Do not use names behind a proxy, "
+          "because its clients look like local users.");
+ABSL_FLAG(int32_t, max_tokens_per_step, quire::SchedulerOptions().max_tokens_per_step,
+          "How many tokens one step of a worker computes at most, for all sequences together. The worker's own "
           "--max-tokens-per-step may be lower.");
-ABSL_FLAG(int32_t, max_chunk_tokens, 512,
-          "Tokens of one sequence in one step at most. A longer prompt takes several steps, so that running requests "
-          "need not wait for it.");
+ABSL_FLAG(int32_t, max_chunk_tokens, quire::SchedulerOptions().max_chunk_tokens,
+          "How many tokens of one sequence one step computes at most. A longer prompt takes several steps, so "
+          "that running requests need not wait for it.");
 ABSL_FLAG(int32_t, max_step_ms, 100,
-          "Milliseconds that a step should take at most: steps get as many prompt tokens as the worker has shown to "
-          "compute in this time, so that running requests do not stall behind prompts. 0: no limit.");
-ABSL_FLAG(int32_t, max_plans_in_flight, 2,
+          "Milliseconds that a step should take at most: a step gets only as many prompt tokens as the worker "
+          "has shown to compute in this time, so that running requests do not stall behind prompts. 0: no "
+          "limit.");
+ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
           "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
 ABSL_FLAG(std::string, policy, "fcfs",
-          "Who is served first: fcfs (by arrival), priority (by the request's priority, then by arrival), "
-          "longest-prefix-first (whose prompt is cached furthest, then by arrival; nobody is passed for ever) or "
-          "fair-share (the tenant that has had the fewest tokens, then by arrival).");
-ABSL_FLAG(
-    std::string, tenant_weights, "",
-    "Shares under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets two tokens "
-    "for each one of b while both wait. Tenants that are not listed weigh 1.");
+          "Which request is served first: fcfs (by arrival), priority (by the request's priority, then by "
+          "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; no request is "
+          "passed for ever) or fair-share (by the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(std::string, tenant_weights, "",
+          "Shares under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets "
+          "two tokens for each token of b while both wait. Tenants that are not listed have the weight 1.");
 ABSL_FLAG(std::string, batching, "continuous",
-          "When requests join those that run: continuous (in every step) or static (when the batch before has ended "
-          "altogether, which is slower and there to be compared with).");
-ABSL_FLAG(double, waiting_served_ratio, 0,
-          "Requests join only when at least so many wait for each one that runs; more than 0 lets fewer prefills "
-          "interrupt decodes, and newcomers wait longer.");
+          "When new requests join the batch: continuous (in every step) or static (only when the whole batch "
+          "has ended, which is slower and meant for comparisons).");
+ABSL_FLAG(double, waiting_served_ratio, quire::SchedulerOptions().waiting_served_ratio,
+          "New requests join the batch only when at least this many wait for each one that runs. With a value "
+          "above 0, prefills interrupt decodes less often and new requests wait longer.");
 ABSL_FLAG(bool, prefix_cache, true,
           "Keep computed prefixes of prompts, as long as nothing else needs their blocks, and share them between "
           "requests of the same cache salt.");
-ABSL_FLAG(int32_t, max_waiting_requests, 1024,
+ABSL_FLAG(int32_t, max_waiting_requests, quire::SchedulerOptions().max_waiting_requests,
           "Requests that may wait on each worker; more are refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_context_tokens, 0,
           "Tokens of prompt and output together at most; 0: as many as the model was made for.");
-ABSL_FLAG(double, watermark, 0.05,
+ABSL_FLAG(double, watermark, quire::SchedulerOptions().watermark,
           "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
           "running requests grow into before one of them must be preempted.");
 ABSL_FLAG(double, max_pinned_share, 0.25,
-          "Share of a worker's KV blocks, from 0 to 1, that quirectl pin and its like may keep from eviction.");
-ABSL_FLAG(int32_t, max_requests, 4096,
-          "Calls of Generate, and requests of GenerateBatch, at the same time; more are refused.");
-ABSL_FLAG(int32_t, max_batch_requests, 1024, "Requests of one GenerateBatch at the same time; more are refused.");
-ABSL_FLAG(int32_t, max_message_bytes, 16 << 20,
+          "Share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) may protect from eviction.");
+ABSL_FLAG(int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
+          "Calls of Generate and requests of GenerateBatch at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
+          "Requests of one GenerateBatch at the same time; more are refused.");
+ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
           "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
-ABSL_FLAG(int32_t, max_prompt_bytes, 4 << 20, "Bytes of a text to be tokenized.");
-ABSL_FLAG(int32_t, max_outbox_tokens, 4096,
-          "Tokens that may wait for one client that reads slowly; at more its request is ended.");
-ABSL_FLAG(int32_t, max_waiting_texts, 64, "Long texts that may wait to be tokenized; more are refused.");
-ABSL_FLAG(int32_t, text_threads, 2,
-          "Threads that tokenize long texts, and as many again that make the text of generated tokens.");
+ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
+          "Bytes of a text that is to be tokenized; longer texts are refused.");
+ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
+          "Tokens that may wait for one client that reads slowly. Its request is ended when there are more.");
+ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
+          "Long texts that may wait to be tokenized; more are refused.");
+ABSL_FLAG(int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
+          "Threads that tokenize long texts. As many again make the text of generated tokens.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60),
-          "A worker that does not finish a step in this time is given up and connected to anew.");
+          "A worker that does not finish a step in this time is lost: the manager connects to it again.");
 ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30),
           "How long requests wait for a lost worker to come back before they fail.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
-          "A connection to a worker that is silent for 20s is probed, and given up when nothing answers the probe in "
-          "this time: the worker's host is gone, or far busier than it should be. Not for unix sockets.");
-ABSL_FLAG(absl::Duration, last_write_timeout, absl::Seconds(30),
+          "The manager probes a connection to a worker that is silent for 20s, and gives it up when nothing "
+          "answers in this time: the worker's host is gone, or far too busy. Not for unix sockets.");
+ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may go on after SIGTERM or Ctrl-C.");
 
 ABSL_FLAG(bool, log_requests, false,
-          "Log a line for each request that ends, whatever the level: name, tenant, why it ended, numbers of tokens, "
-          "times, trace. Never a prompt or what was generated.");
+          "Log a line for each request that ends, whatever the log level: name, tenant, why it ended, numbers "
+          "of tokens, times and trace. The line never has a prompt or output.");
 
 namespace quire {
 namespace {

@@ -15,25 +15,25 @@
 
 namespace quire {
 
-// What the page of the metrics port shows.
+// The content of the status page on the metrics port.
 enum class StatusPageKind {
-  kOff,    // There is none.
-  kSums,   // Workers, blocks, rates.
-  kNames,  // Also single requests, with names and tenants.
+  kOff,    // There is no page.
+  kSums,   // Workers, blocks and rates.
+  kNames,  // Also single requests with their names and tenants.
 };
 
-// The command line of quire-manager, checked.
+// The command line of quire-manager, after all checks.
 struct ManagerOptions {
   std::vector<std::string> workers;  // host:port, unix:path, or dns:///name:port for all that the name resolves to.
-  TlsFiles worker_tls;               // Without an authority: plain text.
-  std::string worker_name;           // In the certificates of workers; empty: the host by which each is reached.
+  TlsFiles worker_tls;               // Without an authority, connections are plain text.
+  std::string worker_name;  // Expected in the certificates of workers. Empty: the host in each worker's address.
   std::string listen;
   Transport transport;
-  std::string tokens;                     // File; empty: callers need none.
-  std::vector<std::string> client_names;  // In the certificates of clients, if they show any.
+  std::string tokens;                     // A file. Empty: callers need no token.
+  std::vector<std::string> client_names;  // Accepted in the certificates of clients.
   std::vector<std::string> admin_names;
-  std::string health_listen;   // Empty: health is on `listen` alone.
-  std::string metrics_listen;  // Empty: no metrics.
+  std::string health_listen;   // Empty: only `listen` answers health checks.
+  std::string metrics_listen;  // Empty: there are no metrics.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
   double max_pinned_share = 0;
@@ -41,7 +41,7 @@ struct ManagerOptions {
   bool has_vllm_metrics = true;
   StatusPageKind status_page = StatusPageKind::kSums;
   InferenceServiceOptions inference;
-  int max_step_ms;  // 0: no limit.
+  int max_step_ms;  // 0: steps have no limit.
   absl::Duration step_timeout;
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;
@@ -49,11 +49,11 @@ struct ManagerOptions {
   LogOptions log;
 };
 
-// Its flags. The names belong to the process.
+// The flags of quire-manager. They are global in the process.
 const ProgramFlags& ManagerFlags();
 
-// `arguments` without the program's name, `environment` as "NAME=value". INVALID_ARGUMENT, in one line that names flag,
-// value and limit, and where the value is from.
+// `arguments` are without the program's name; entries of `environment` are "NAME=value". INVALID_ARGUMENT names the
+// flag, the value, the limit, and where the value comes from, in one line.
 absl::StatusOr<CommandLine<ManagerOptions>> ParseManagerCommandLine(absl::Span<const char* const> arguments,
                                                                     absl::Span<const char* const> environment = {});
 

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Numbers for seeds and names: different from each other within a process, and unlike those of another process. Not for
-// secrets. Thread-safe.
+// Numbers for seeds and names. No two numbers of a process are equal, and two processes have different sequences. Not
+// for secrets. Thread-safe.
 class RandomSource {
  public:
   RandomSource() {
@@ -16,7 +16,7 @@ class RandomSource {
     state_ = (static_cast<uint64_t>(device()) << 32) | device();
   }
 
-  // SplitMix64 (Steele, Lea and Flood, 2014): a counter and a mixing function that is one to one.
+  // SplitMix64 (Steele, Lea and Flood, 2014): a counter, and a mixing function that maps its values one to one.
   uint64_t Next() {
     uint64_t x = state_.fetch_add(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

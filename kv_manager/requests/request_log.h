@@ -12,10 +12,11 @@
 
 namespace quire {
 
-// The line that --log-requests writes when a request is over: names, numbers and ids, never what was asked or said.
+// Writes the line of --log-requests when a request is over. It has names, numbers and ids, but never a prompt or
+// output.
 class RequestLog {
  public:
-  // `clock` is borrowed; the request has come in now. `tenant` may be "".
+  // The request has arrived now. `clock` is borrowed. `tenant` may be empty.
   RequestLog(const Clock* clock, std::string name, std::string tenant, TraceSpan span)
       : clock_(clock),
         name_(std::move(name)),
@@ -23,9 +24,9 @@ class RequestLog {
         span_(std::move(span)),
         start_us_(clock->NowMicros()) {}
 
-  // The first call counts. Thread-safe.
+  // Tokens have come; the first call sets the time to the first token. Thread-safe.
   void OnTokens();
-  // Writes the line.
+  // The request is over: writes the line.
   void OnEnd(const StreamEnd& end) const;
 
  private:

@@ -1,15 +1,32 @@
 #include "kv_manager/requests/request_registry.h"
 
-#include <utility>
+#include <chrono>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/status_reason.h"
+#include "kv_manager/requests/tenancy.h"
 #include "kv_manager/rpc/rpc_status.h"
 
 namespace quire {
 
-absl::Status RequestRegistry::Add(const std::string& owner, const std::string& name,
-                                  std::shared_ptr<TokenStream> stream) {
-  std::lock_guard lock(mutex_);
+RequestRegistry::Registration::~Registration() {
+  FreeName();
+  StopWaiting();
+}
+
+void RequestRegistry::Registration::FreeName() {
+  registry_->FreeName(this);
+}
+
+void RequestRegistry::Registration::StopWaiting() {
+  registry_->StopWaiting(this);
+}
+
+absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> RequestRegistry::Register(
+    const std::string& owner, const std::string& name, std::shared_ptr<TokenStream> stream) {
+  const MutexLock lock(&mutex_);
   if (streams_.contains({owner, name})) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(name), " is running")),
                       "REQUEST_RUNNING");
@@ -20,34 +37,59 @@ absl::Status RequestRegistry::Add(const std::string& owner, const std::string& n
                    "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
         /*delay_ms=*/500);
   }
-  streams_.emplace(std::pair(owner, name), std::move(stream));
-  return absl::OkStatus();
+  streams_.emplace(Key(owner, name), std::move(stream));
+  ++num_awaited_;
+  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name)));
 }
 
-void RequestRegistry::Remove(const std::string& owner, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  streams_.erase({owner, name});
+void RequestRegistry::FreeName(Registration* registration) {
+  std::shared_ptr<TokenStream> stream;  // Released after the lock.
+  const MutexLock lock(&mutex_);
+  if (!std::exchange(registration->has_name_, false)) return;
+  const auto it = streams_.find(registration->key_);
+  stream = std::move(it->second);
+  streams_.erase(it);
+}
+
+void RequestRegistry::StopWaiting(Registration* registration) {
+  const MutexLock lock(&mutex_);
+  if (!std::exchange(registration->is_awaited_, false)) return;
+  if (--num_awaited_ == 0) all_read_.NotifyAll();
+}
+
+bool RequestRegistry::WaitForReaders(absl::Duration timeout) {
+  const auto end = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
+  const MutexLock lock(&mutex_);
+  while (num_awaited_ > 0) {
+    if (!all_read_.WaitUntil(&mutex_, end)) return num_awaited_ == 0;
+  }
+  return true;
 }
 
 absl::flat_hash_map<RequestId, std::string> RequestRegistry::Names() const {
   absl::flat_hash_map<RequestId, std::string> names;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   names.reserve(streams_.size());
-  for (const auto& [owner_and_name, stream] : streams_) names.emplace(stream->id(), owner_and_name.second);
+  for (const auto& [key, stream] : streams_) names.emplace(stream->id(), key.second);
   return names;
 }
 
-std::shared_ptr<TokenStream> RequestRegistry::Find(const std::string& owner, const std::string& name) const {
-  std::lock_guard lock(mutex_);
-  const auto it = streams_.find({owner, name});
-  return it == streams_.end() ? nullptr : it->second;
+absl::StatusOr<std::shared_ptr<TokenStream>> RequestRegistry::Find(const std::optional<Caller>& caller,
+                                                                   const std::string& name) const {
+  const MutexLock lock(&mutex_);
+  if (const auto it = streams_.find({OwnerOf(caller), name}); it != streams_.end()) return it->second;
+  if (caller.has_value() && caller->is_admin) {
+    QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> found, FindOfAnyOwner(name));
+    if (found != nullptr) return found;
+  }
+  return WithReason(absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(name), " waits or runs")),
+                    "REQUEST_NOT_RUNNING");
 }
 
-absl::StatusOr<std::shared_ptr<TokenStream>> RequestRegistry::FindOfAnybody(const std::string& name) const {
+absl::StatusOr<std::shared_ptr<TokenStream>> RequestRegistry::FindOfAnyOwner(const std::string& name) const {
   std::shared_ptr<TokenStream> found;
-  std::lock_guard lock(mutex_);
-  for (const auto& [owner_and_name, stream] : streams_) {
-    if (owner_and_name.second != name) continue;
+  for (const auto& [key, stream] : streams_) {
+    if (key.second != name) continue;
     if (found != nullptr) {
       return WithReason(absl::FailedPreconditionError(absl::StrCat("request_id: several tenants run a request ",
                                                                    Quoted(name), "; use the token of the one meant")),

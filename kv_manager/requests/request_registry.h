@@ -1,45 +1,93 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_REQUEST_REGISTRY_H_
 #define QUIRE_KV_MANAGER_REQUESTS_REQUEST_REGISTRY_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "kv_manager/requests/token_stream.h"
+#include "security/caller.h"
 
 namespace quire {
 
-// The requests that run, by the names that clients know. Names are their owner's: equal ones of two owners have nothing
-// to do with each other. Without tokens there is one owner, "". Thread-safe.
+// All live requests of the manager: which names are taken, and how many clients have not read the end of their request
+// yet. Each request has one Registration, whose destruction removes every trace of it. Thread-safe.
+//
+// A name belongs to its owner, the tenant of the caller: equal names of two owners are two requests. Without tokens
+// there is one owner, "".
 class RequestRegistry {
  public:
+  // The entry of one request. It must not outlive the registry. Thread-safe.
+  class Registration {
+   public:
+    // Frees the name and stops waiting for the client.
+    ~Registration();
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+
+    // The request has ended: its name is free, although the client may not have read the end. A second call does
+    // nothing.
+    void FreeName();
+
+    // WaitForReaders does not wait for this request any more. A second call does nothing.
+    void StopWaiting();
+
+   private:
+    friend class RequestRegistry;
+    using Key = std::pair<std::string, std::string>;  // Owner and name.
+
+    Registration(RequestRegistry* registry, Key key) : registry_(registry), key_(std::move(key)) {}
+
+    RequestRegistry* const registry_;
+    const Key key_;
+    bool has_name_ = true;    // Guarded by the mutex of the registry, like is_awaited_.
+    bool is_awaited_ = true;  // WaitForReaders waits for it.
+  };
+
   explicit RequestRegistry(size_t max_requests) : max_requests_(max_requests) {}
 
-  // ALREADY_EXISTS when a request of this name runs; RESOURCE_EXHAUSTED when `max_requests` of all owners run.
-  absl::Status Add(const std::string& owner, const std::string& name, std::shared_ptr<TokenStream> stream);
+  // The id of the next request. No two requests get the same.
+  RequestId NextId() { return RequestId{next_id_++}; }
 
-  // The request is over: its name is free. No other stream may run under the name.
-  void Remove(const std::string& owner, const std::string& name);
+  // ALREADY_EXISTS when the owner runs a request of this name; RESOURCE_EXHAUSTED when the requests of all owners have
+  // reached `max_requests`.
+  absl::StatusOr<std::unique_ptr<Registration>> Register(const std::string& owner, const std::string& name,
+                                                         std::shared_ptr<TokenStream> stream);
 
-  // The names of all, by the numbers that the engine knows them by.
+  // The caller's request of this name; an operator finds the request of any owner. NOT_FOUND when there is none,
+  // FAILED_PRECONDITION when an operator's name fits the requests of several owners. `caller` is empty when callers
+  // need no token.
+  absl::StatusOr<std::shared_ptr<TokenStream>> Find(const std::optional<Caller>& caller, const std::string& name) const;
+
+  // The names of all requests, by the ids that the engine uses.
   absl::flat_hash_map<RequestId, std::string> Names() const;
 
-  // Null when no such request runs.
-  std::shared_ptr<TokenStream> Find(const std::string& owner, const std::string& name) const;
-  // That of this name, whoever owns it; null as above. FAILED_PRECONDITION when several owners have one. Looks at all.
-  absl::StatusOr<std::shared_ptr<TokenStream>> FindOfAnybody(const std::string& name) const;
+  // Waits until every registration is gone or has stopped waiting. Returns false when the timeout came first.
+  bool WaitForReaders(absl::Duration timeout);
 
  private:
+  using Key = Registration::Key;
+
+  void FreeName(Registration* registration);
+  void StopWaiting(Registration* registration);
+  // Looks at the requests of all owners; null when none has the name.
+  absl::StatusOr<std::shared_ptr<TokenStream>> FindOfAnyOwner(const std::string& name) const QUIRE_REQUIRES(mutex_);
+
   const size_t max_requests_;
-  mutable std::mutex mutex_;
-  // By owner and name. Guarded by mutex_.
-  absl::flat_hash_map<std::pair<std::string, std::string>, std::shared_ptr<TokenStream>> streams_;
+  std::atomic<uint64_t> next_id_ = 1;
+  mutable Mutex mutex_;
+  CondVar all_read_;
+  absl::flat_hash_map<Key, std::shared_ptr<TokenStream>> streams_ QUIRE_GUARDED_BY(mutex_);
+  int num_awaited_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace quire

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "base/utf8.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -20,7 +21,7 @@
 namespace quire {
 namespace {
 
-// Below this the division of a logit could overflow; the draw is the likeliest token all the same.
+// Below this temperature, dividing a logit could overflow. The draw is the likeliest token anyway.
 constexpr float kLeastTemperature = 1e-5f;
 
 absl::Status NoTokenizer(absl::string_view field) {
@@ -64,7 +65,7 @@ bool CheckText(const std::string& text, const std::string& field, size_t max_byt
   return true;
 }
 
-// One walk over one GenerateRequest; each Read function checks and converts some of its fields.
+// Walks over one GenerateRequest. Each Read function checks and converts some of its fields.
 class GenerateValidator {
  public:
   GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits)
@@ -214,7 +215,7 @@ class GenerateValidator {
     CheckSomeTokenCanBePicked();
   }
 
-  // The map's order is random; the request must not be.
+  // Sorted, because the order of a protobuf map is random.
   void ReadLogitBias() {
     SamplingParams& out = out_.request.sampling;
     for (const auto& [token, bias] : in_.sampling().logit_bias()) {
@@ -228,7 +229,7 @@ class GenerateValidator {
               [](const LogitBias& a, const LogitBias& b) { return a.token < b.token; });
   }
 
-  // A word has other tokens at the beginning of a text than after a space; both are bad.
+  // A word has other tokens at the beginning of a text than after a space. Both forms are banned.
   void ReadBadWord(int index) {
     const std::string field = absl::StrCat("sampling.bad_words[", index, "]");
     const std::string& text = in_.sampling().bad_words(index);
@@ -245,7 +246,7 @@ class GenerateValidator {
                          absl::StrCat("has ", plain.size(), " tokens, at most ", kMaxBadWordTokens, " are allowed"));
     }
     std::vector<std::vector<TokenId>>& bad_words = out_.request.sampling.bad_words;
-    // A form that ends with the plain one is caught by it.
+    // The plain form also matches when the other form ends with it.
     const bool is_caught =
         after_space.size() >= plain.size() && std::equal(plain.rbegin(), plain.rend(), after_space.rbegin());
     const bool differs = !is_caught && after_space.size() <= kMaxBadWordTokens;
@@ -290,7 +291,7 @@ class GenerateValidator {
     if (in_.has_text()) out_.prompt_text = in_.text();
   }
 
-  // What the request has to do with others.
+  // The fields about other requests: priority, tenant and sharing of prefixes.
   void ReadSharing() {
     CheckName(in_.tenant(), "tenant", kMaxTenantBytes);
     const std::string& salt = in_.cache_salt();
@@ -304,7 +305,7 @@ class GenerateValidator {
     out_.request.bypass_prefix_cache = in_.bypass_prefix_cache();
   }
 
-  // --- Parts.
+  // --- Checks that several fields use.
 
   void CheckName(const std::string& name, const std::string& field, size_t max_bytes) {
     if (name.size() > max_bytes) {

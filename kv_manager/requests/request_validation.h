@@ -16,9 +16,8 @@
 #include "quire/v1/inference.pb.h"
 #include "scheduler/request.h"
 
-// Checks what callers send, completely: every limit of proto/quire/v1 is enforced here and nowhere else, so that the
-// scheduler and the workers see only sound values. Pure functions; tokenizing makes ValidateGenerate slow where
-// TextWork is large.
+// Checks what callers send. All limits of proto/quire/v1 are enforced here and nowhere else, so the scheduler and the
+// workers see only sound values. Pure functions. Tokenizing makes ValidateGenerate slow when TextWork is large.
 
 namespace quire {
 
@@ -28,31 +27,34 @@ inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxStopTokenIds = 1024;
 inline constexpr int kMaxLogitBiases = 1024;
-inline constexpr int kMaxAllowedTokenIds = 8192;  // A plan that starts many requests carries the lists of all.
+inline constexpr int kMaxAllowedTokenIds = 8192;  // A plan carries the lists of all requests that it starts.
 inline constexpr int kMaxBadWords = 256;
 inline constexpr int kMaxBadWordBytes = 1024;
 inline constexpr int kMaxBadWordTokens = 64;
 inline constexpr int kMaxRequestIdBytes = 128;
 inline constexpr int kMaxTenantBytes = 128;
 inline constexpr int kMaxCacheSaltBytes = 256;
-inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logprobs of each: one response carries them.
+inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logprobs of each; one response has all.
 
-// What the text of the first response begins with: nothing, the text of the prompt as it came, or the text that the
-// prompt's tokens decode to.
-enum class Echo { kNone, kText, kTokens };
+// The text that the first response begins with.
+enum class Echo {
+  kNone,
+  kText,    // The text of the prompt as the client sent it.
+  kTokens,  // The text that the tokens of the prompt decode to.
+};
 
-// A call of Generate that can be served, unless the scheduler finds that it never fits.
+// A request without errors. Only the scheduler may still find that it never fits.
 struct ValidRequest {
-  Request request;       // Without id, arrival, deadline and beam_stop.
-  int num_returned = 1;  // Samples or hypotheses; of drawn ones the best if there are more.
+  Request request;       // Its id, arrival_us, deadline_us and beam_stop are not set.
+  int num_returned = 1;  // Samples or hypotheses. If more samples are drawn, the best ones return.
   bool shows_logprobs = false;
   OutputOptions output;
-  std::vector<TokenId> named_stop_tokens;  // Of output.end_tokens, those that the caller named. Sorted.
+  std::vector<TokenId> named_stop_tokens;  // The part of output.end_tokens that the caller named. Sorted.
   Echo echo = Echo::kNone;
   std::string prompt_text;  // For Echo::kText.
 };
 
-// How much of a request is made into tokens or text before it is submitted, in bytes. A token counts as four.
+// How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes.
 size_t TextWork(const v1::GenerateRequest& request);
 
 // `drawn_seed` is used when the request has none. INVALID_ARGUMENT with every wrong field, as a BadRequest;
@@ -60,11 +62,11 @@ size_t TextWork(const v1::GenerateRequest& request);
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed);
 
-// What a newer client sends and this server does not know must not be ignored in silence: adds every unknown field of
-// `message` and the messages in it, under `path`.
+// Adds every unknown field of `message` and of the messages in it to `errors`, under `path`: fields of a newer client
+// must not be ignored silently.
 void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors);
 
-// The same for the other calls that carry text or tokens.
+// Validate the requests of the other calls with text or tokens, as ValidateGenerate does.
 absl::Status ValidateTokenize(const v1::TokenizeRequest& request, const ServedModel& model,
                               const RequestLimits& limits);
 absl::Status ValidateDetokenize(const v1::DetokenizeRequest& request, const ServedModel& model);

@@ -14,34 +14,34 @@
 
 namespace quire {
 
-// Turns the tokens of one sample into responses. Copying forks it. Not thread-safe.
+// Turns the tokens of one sample into responses. A copy continues from the same state. Not thread-safe.
 class ResponseBuilder {
  public:
-  // `prompt_text` is set to what the text begins with: "" unless the request wants an echo.
+  // Sets `prompt_text` to the text of the prompt when the request wants an echo, and to "" otherwise.
   ResponseBuilder(std::shared_ptr<const ServedModel> model, const ValidRequest& request, std::string* prompt_text);
 
-  // The next generated token. Returns true when it completes a stop string: then the sample is finished.
+  // Adds the next generated token. Returns true when it completes a stop string, which finishes the sample.
   // REQUIRES: !is_finished().
   bool AddToken(const ScoredToken& token);
 
-  // No token follows. REQUIRES: !is_finished(), and reason is not kDeadline, which ends a call by a status.
+  // No token follows. REQUIRES: !is_finished(), and the reason is not kDeadline, which ends the call with a status.
   void Finish(FinishReason reason);
 
-  // The response that has the finish_reason is there, and is the last one.
+  // Whether the current response has a finish_reason, so that it is the last one.
   bool is_finished() const { return is_finished_; }
 
-  // What was added since StartNextResponse, for others to complete; worth sending when there are news.
+  // The response so far: all that was added since StartNextResponse. The caller completes it. Send it if has_news().
   const v1::GenerateResponse& response() const { return response_; }
   v1::GenerateResponse* mutable_response() { return &response_; }
   bool has_news() const;
 
-  // The response was sent.
+  // The response was sent; begins the next one.
   void StartNextResponse();
 
   // UNSPECIFIED until it is finished.
   v1::FinishReason finish_reason() const { return finish_reason_; }
   int num_tokens() const { return num_tokens_; }
-  double logprob_sum() const { return logprob_sum_; }  // Of all tokens.
+  double logprob_sum() const { return logprob_sum_; }  // The sum over all tokens.
 
  private:
   void SetFinished(v1::FinishReason reason);
@@ -50,8 +50,8 @@ class ResponseBuilder {
   int prompt_tokens_;
   bool shows_logprobs_;
   std::vector<TokenId> named_stop_tokens_;  // Sorted.
-  int num_tokens_ = 0;                      // Generated so far.
-  TokenId last_token_ = 0;                  // Of those.
+  int num_tokens_ = 0;                      // Number of generated tokens.
+  TokenId last_token_ = 0;                  // The latest of them.
   double logprob_sum_ = 0;
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
@@ -59,7 +59,7 @@ class ResponseBuilder {
   OutputText text_;
 };
 
-// `token` as responses show it.
+// Writes the logprobs of `token` as responses show them.
 void SetLogprobs(const ServedModel& model, const ScoredToken& token, v1::PositionLogprobs* out);
 
 }  // namespace quire

@@ -15,7 +15,7 @@ int NumSequences(const Request& request) {
   return request.beam.has_value() ? request.beam->num_return : request.num_samples;
 }
 
-// The worst of all when there is no token.
+// Minus infinity when there is no token, which ranks last.
 double MeanLogprob(const ResponseBuilder& sample) {
   if (sample.num_tokens() == 0) return -std::numeric_limits<double>::infinity();
   return sample.logprob_sum() / sample.num_tokens();
@@ -70,7 +70,7 @@ void ResponseSet::End(bool is_whole) {
   has_ended_ = true;
   is_whole_ = is_whole;
   if (!is_whole) return;
-  // Hypotheses that masks have left no token for never were; an aborted search has the beginning of one.
+  // A search may return fewer hypotheses than asked for, when masks leave no token; an aborted one returns the best.
   const int num_owed = is_beam_search_ ? 1 : num_samples();
   for (int i = 0; i < num_owed; ++i) {
     if (!samples_[i].builder.is_finished()) samples_[i].builder.Finish(FinishReason::kCancelled);
@@ -78,7 +78,7 @@ void ResponseSet::End(bool is_whole) {
   if (picks_best()) PickBest();
 }
 
-// Equal ones in the order of their seeds.
+// Samples with equal logprobs stay in the order of their seeds.
 void ResponseSet::PickBest() {
   std::stable_sort(order_.begin(), order_.end(), [this](int a, int b) {
     return MeanLogprob(samples_[a].builder) > MeanLogprob(samples_[b].builder);
@@ -95,7 +95,7 @@ bool ResponseSet::MaySend(int sample_index) const {
   const Sample& sample = samples_[sample_index];
   if (!sample.builder.has_news()) return false;
   if (!is_beam_search_) return !picks_best() || is_whole_;
-  // What a stop string has finished waits for its score.
+  // A hypothesis that a stop string has finished waits for its score.
   return sample.is_ranked || (sample_index == 0 && (!sample.builder.is_finished() || has_ended_));
 }
 

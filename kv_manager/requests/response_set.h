@@ -18,58 +18,59 @@
 
 namespace quire {
 
-// Turns the tokens of one request into responses, each of them with tokens of one sample. Samples are sent as they
-// come, with two exceptions: when the best of them are to be picked, all wait for the end; and the hypotheses of a beam
-// search, which are the same as far as they are known before the end, wait but for the best. Not thread-safe.
+// Turns the tokens of one request into responses. Each response has tokens of one sample. Tokens are sent as they come,
+// with two exceptions: when the best samples are to be picked, all of them wait for the end; and of a beam search only
+// the best hypothesis is sent before the end, because the certain parts of all hypotheses are equal. Not thread-safe.
 class ResponseSet {
  public:
-  // `name` is GenerateResponse.request_id.
+  // `name` becomes GenerateResponse.request_id.
   ResponseSet(std::shared_ptr<const ServedModel> model, std::string name, const ValidRequest& request);
 
   void SetCachedTokens(int num_tokens) { num_cached_tokens_ = num_tokens; }
 
-  // Logprobs of prompt tokens at first_position and after it; before the first token.
+  // Adds logprobs of the prompt tokens from `first_position` on. Called before the first AddToken.
   void AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens);
 
-  // The next token of a sample; ignored when that is finished. Returns true when it completes a stop string, which ends
-  // the sample: then the engine is to be told. A beam search knows by itself.
+  // Adds the next token of a sample, unless the sample is finished. Returns true when the token completes a stop
+  // string, which ends the sample, so that the caller must tell the engine. False for a beam search, which looks for
+  // stop strings itself.
   bool AddToken(int sample_index, const ScoredToken& token);
 
-  // No token of the sample follows.
+  // No token of this sample follows.
   void FinishSample(const Finished& finished);
 
-  // All samples are over. False for a beam search, which stop strings alone do not end.
+  // Whether all samples are finished. False for a beam search, which only the engine ends.
   bool are_all_finished() const;
 
-  // The request is over. `is_whole`: what has not finished by itself was aborted; else it breaks off.
+  // The request is over. If `is_whole`, samples that have not finished were aborted; otherwise the request broke off.
   void End(bool is_whole);
 
-  // There is a response to be sent. After the End, is_last tells whether it is the last.
+  // Whether there is a response to send. After End, is_last tells whether it is the last one.
   bool has_next() const { return FindNext().has_value(); }
   bool is_last() const;
-  // Makes it ready, and StartNext begins another. REQUIRES: has_next(). Valid until then.
+  // Completes the next response, which is valid until StartNext begins another one. REQUIRES: has_next().
   const v1::GenerateResponse* Next();
   void StartNext();
 
   int num_prompt_tokens() const { return num_prompt_tokens_; }
   int num_cached_tokens() const { return num_cached_tokens_; }
-  // That the samples have so far, whether they are returned or not.
+  // The tokens of all samples so far, whether the samples return or not.
   int num_output_tokens() const;
-  // Why the samples ended, each reason once: "stop", "stop,length".
+  // Why the samples have ended, each reason once: "stop", "stop,length".
   std::string finish_reasons() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
-  // One step brings no more tokens.
+  // The most tokens that one step can bring.
   int64_t max_step_tokens() const;
 
  private:
   struct Sample {
     ResponseBuilder builder;
-    bool is_sent = false;    // In part or as a whole.
-    bool is_ranked = false;  // Of a beam search: its place is final.
+    bool is_sent = false;    // A response of this sample was sent.
+    bool is_ranked = false;  // In a beam search: the rank of the hypothesis is final.
   };
 
   bool picks_best() const { return num_returned_ < num_samples(); }
-  // Where in order_ the next sample is that may send what it has.
+  // The index in order_ of the next sample that may send, from `first` on.
   std::optional<int> FindNext(int first = 0) const;
   bool MaySend(int sample_index) const;
   void PickBest();
@@ -83,8 +84,8 @@ class ResponseSet {
   const uint64_t seed_;
   const int num_prompt_tokens_;
   int num_cached_tokens_ = 0;
-  std::string prompt_text_;                                                   // Of the echo.
-  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;  // Empty, or one per prompt token.
+  std::string prompt_text_;                                                   // The echo of the prompt.
+  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;  // Empty, or one entry per prompt token.
   std::vector<Sample> samples_;
   std::vector<int> order_;  // Indices into samples_ by GenerateResponse.index.
   bool has_ended_ = false;

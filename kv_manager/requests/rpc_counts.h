@@ -1,11 +1,12 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_RPC_COUNTS_H_
 #define QUIRE_KV_MANAGER_REQUESTS_RPC_COUNTS_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+
+#include "absl/status/status.h"
 
 namespace quire {
 
@@ -13,6 +14,7 @@ namespace quire {
 enum class RpcMethod { kGenerate, kGenerateBatch, kTokenize, kDetokenize, kGetModel, kAbort };
 inline constexpr std::array<const char*, 6> kRpcMethodNames = {"Generate",   "GenerateBatch", "Tokenize",
                                                                "Detokenize", "GetModel",      "Abort"};
+// By the number of the status code, which is the same for absl::StatusCode and gRPC.
 inline constexpr std::array<const char*, 17> kRpcCodeNames = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
@@ -24,15 +26,21 @@ enum class RpcRefusal { kTooManyRequests, kTooManyBatchRequests, kTooManyLongTex
 inline constexpr std::array<const char*, 3> kRpcRefusalNames = {"too_many_requests", "too_many_batch_requests",
                                                                 "too_many_long_texts"};
 
-// How many calls have ended with which code, and were refused for which limit. Thread-safe.
+// Counts the calls that have ended by method and status code, and those that a limit of the service has refused by
+// limit. Thread-safe.
 class RpcCounts {
  public:
-  void Count(RpcMethod method, grpc::StatusCode code) { ++counts_[static_cast<size_t>(method)][code]; }
-  int64_t count(RpcMethod method, grpc::StatusCode code) const { return counts_[static_cast<size_t>(method)][code]; }
-  void Count(RpcRefusal refusal) { ++refusals_[static_cast<size_t>(refusal)]; }
-  int64_t count(RpcRefusal refusal) const { return refusals_[static_cast<size_t>(refusal)]; }
+  void Count(RpcMethod method, absl::StatusCode code) { ++counts_[Index(method)][Index(code)]; }
+  int64_t count(RpcMethod method, absl::StatusCode code) const { return counts_[Index(method)][Index(code)]; }
+  void Count(RpcRefusal refusal) { ++refusals_[Index(refusal)]; }
+  int64_t count(RpcRefusal refusal) const { return refusals_[Index(refusal)]; }
 
  private:
+  template <typename Enum>
+  static size_t Index(Enum value) {
+    return static_cast<size_t>(value);
+  }
+
   std::array<std::array<std::atomic<int64_t>, kRpcCodeNames.size()>, kRpcMethodNames.size()> counts_ = {};
   std::array<std::atomic<int64_t>, kRpcRefusalNames.size()> refusals_ = {};
 };

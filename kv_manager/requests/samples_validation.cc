@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// The value, or the nearest that is allowed, so that checks that build on it make sense.
+// The value, or the nearest one in the range, so that later checks have a sound value.
 int CountInRange(uint32_t value, int low, int high, const std::string& field, FieldErrors* errors) {
   if (value < static_cast<uint32_t>(low) || value > static_cast<uint32_t>(high)) {
     errors->Add(field, absl::StrCat("is ", value, ", must be in [", low, ", ", high, "]"));
@@ -21,7 +21,11 @@ int CountInRange(uint32_t value, int low, int high, const std::string& field, Fi
 
 void CheckDrawsDiffer(int num_samples, const std::string& field, const ValidRequest& out, FieldErrors* errors) {
   if (num_samples == 1 || out.request.sampling.temperature > 0) return;
-  errors->Add(field, absl::StrCat("is ", num_samples, ", must be 1 at temperature 0, where all samples are the same"));
+  errors->Add(
+      field,
+      absl::StrCat(
+          "is ", num_samples,
+          ", must be 1 at temperature 0, where all samples would be equal; a temperature above 0 makes them differ"));
 }
 
 void ReadDrawnSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErrors* errors) {
@@ -41,7 +45,7 @@ void ReadDrawnSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErr
   }
 }
 
-// A search draws nothing: what is about draws was meant for something else.
+// A beam search draws no tokens, so fields about drawing are mistakes.
 void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   const v1::SamplingParams& sampling = in.sampling();
   const auto refuse = [errors](const char* field, auto value, const char* neutral) {
@@ -54,7 +58,7 @@ void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   if (in.has_best_of()) {
     errors->Add("best_of", absl::StrCat("is ", in.best_of(), " with beam, which draws nothing: must be unset"));
   }
-  // 1 changes nothing, and is the default of others.
+  // 1 changes nothing, and is the default of other servers.
   if (sampling.temperature() > 0 && sampling.temperature() != 1)
     refuse("sampling.temperature", sampling.temperature(), "0, 1");
   if (sampling.top_k() > 0) refuse("sampling.top_k", sampling.top_k(), "0");
@@ -98,7 +102,7 @@ void ReadGroups(const v1::BeamParams& in, BeamParams* out, FieldErrors* errors) 
   }
 }
 
-// How many candidates a step needs is for the search to say. REQUIRES: the parameters are in their ranges.
+// Checks how many candidates per step the search needs. REQUIRES: the parameters are in their ranges.
 void CheckCandidates(const BeamParams& beam, const ValidRequest& out, FieldErrors* errors) {
   struct : StopCondition {
     int num_tokens_needed() const override { return 1; }

@@ -7,13 +7,14 @@
 
 namespace quire {
 
-inline constexpr int kMaxSamples = 256;  // n and best_of.
+inline constexpr int kMaxSamples = 256;  // The largest n and best_of.
 inline constexpr int kMaxBeams = 256;
-inline constexpr float kMaxLengthPenalty = 5;  // Either way: length^penalty stays far from the ends of float.
+inline constexpr float kMaxLengthPenalty =
+    5;  // Positive or negative. Keeps length^penalty far from the limits of float.
 inline constexpr float kMaxDiversityPenalty = 100;
 
-// How many sequences a request wants and how they are picked: checks n, best_of and beam, and converts them. A part of
-// ValidateGenerate. REQUIRES: all other fields were read into `out`.
+// Checks and converts n, best_of and beam: how many sequences a request generates, and which of them it returns. A part
+// of ValidateGenerate. REQUIRES: all other fields were read into `out`.
 void ReadSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErrors* errors);
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 #include "kv_manager/requests/tenancy.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
 #include "kv_manager/rpc/rpc_status.h"
 
 namespace quire {

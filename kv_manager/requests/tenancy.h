@@ -7,19 +7,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/request.h"
-#include "security/token_file.h"
+#include "security/caller.h"
 
 namespace quire {
 
-// Makes a valid request one of the caller's tenant: its tenant is that one, and its cache salt parts the tenant's own
-// prefixes only. A request that names another tenant: PERMISSION_DENIED, and it is unchanged. Without a caller, when no
-// tokens are asked for, the request's own word counts.
+// Gives a valid request the caller's tenant, and makes its cache salt one of that tenant, so that tenants never share
+// cached prefixes. PERMISSION_DENIED when the request names another tenant; then it is unchanged. Without a caller,
+// when callers need no token, the tenant and the salt of the request stay.
 absl::Status AssumeTenant(const std::optional<Caller>& caller, Request* request);
 
-// The salt that stands for a tenant's: no two pairs of tenant and salt give the same.
+// The salt of a tenant's request in the prefix cache. Different pairs of tenant and salt give different results.
 std::string TenantSalt(absl::string_view tenant, absl::string_view salt);
 
-// Whose names its requests have; two owners' requests may have equal names.
+// The owner of a caller's requests in the RequestRegistry.
 inline std::string OwnerOf(const std::optional<Caller>& caller) {
   return caller.has_value() ? caller->tenant : "";
 }

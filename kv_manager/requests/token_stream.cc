@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "kv_manager/rpc/rpc_status.h"
+#include "base/status_reason.h"
 
 namespace quire {
 namespace {
@@ -21,21 +21,29 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
     : environment_(std::move(environment)),
       id_(id),
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
+      writer_(writer),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
-      responses_(std::move(responses)),
-      writer_(writer) {}
+      responses_(std::move(responses)) {}
 
 template <typename Add>
 bool TokenStream::Post(Add add) {
   {
-    std::lock_guard lock(mutex_);
-    if (is_ended_) return false;
+    const MutexLock lock(&mutex_);
+    if (generation_ != Generation::kRunning) return false;
     add(&outbox_);
-    is_ended_ = outbox_.end.has_value();
-    if (is_ended_ && is_writing_) LimitWrites();
-    if (std::exchange(is_busy_, true)) return true;
+    if (!TakeNote()) return true;
   }
   ScheduleRun();
+  return true;
+}
+
+bool TokenStream::TakeNote() {
+  if (outbox_.end.has_value()) {
+    generation_ = Generation::kEnded;
+    if (delivery_ == Delivery::kWriting) LimitWrites();
+  }
+  if (delivery_ != Delivery::kIdle) return false;
+  delivery_ = Delivery::kJob;
   return true;
 }
 
@@ -43,16 +51,8 @@ void TokenStream::ScheduleRun() {
   environment_.run_later([self = shared_from_this()] { self->Run(); });
 }
 
-void TokenStream::TellEnd(const absl::Status& status) {
-  environment_.on_end(
-      {.finish_reason = status.ok() ? responses_.finish_reasons() : absl::StatusCodeToString(status.code()),
-       .prompt_tokens = responses_.num_prompt_tokens(),
-       .cached_tokens = responses_.num_cached_tokens(),
-       .output_tokens = responses_.num_output_tokens()});
-}
-
 void TokenStream::LimitWrites() {
-  if (!std::exchange(is_limited_, true)) writer_->LimitWrite();
+  if (!std::exchange(has_limited_writes_, true)) writer_->LimitWrite();
 }
 
 void TokenStream::OnStarted(int num_cached_tokens) {
@@ -64,18 +64,23 @@ void TokenStream::OnPromptLogprobs(int first_position, std::vector<ScoredToken> 
 }
 
 void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
-  QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
-  bool is_full = false;
-  Post([&](Outbox* outbox) {
+  bool is_full;
+  bool needs_job;
+  {
+    const MutexLock lock(&mutex_);
+    QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
+    if (generation_ != Generation::kRunning) return;
     QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
-    is_full = outbox->tokens.size() >= max_outbox_tokens_;
+    is_full = outbox_.tokens.size() >= max_outbox_tokens_;
     if (is_full) {
-      outbox->end = SlowReader(max_outbox_tokens_);
+      outbox_.end = SlowReader(max_outbox_tokens_);
     } else {
-      outbox->tokens.push_back({sample_index, std::move(token)});
+      outbox_.tokens.push_back({sample_index, std::move(token)});
     }
-  });
-  // Not from here: this is the engine calling.
+    needs_job = TakeNote();
+  }
+  if (needs_job) ScheduleRun();
+  // On another thread, because the engine is calling.
   if (is_full)
     environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id, FinishReason::kCancelled); });
 }
@@ -98,34 +103,32 @@ bool TokenStream::Abort() {
 }
 
 bool TokenStream::has_ended() const {
-  std::lock_guard lock(mutex_);
-  return is_ended_;
+  const MutexLock lock(&mutex_);
+  return generation_ != Generation::kRunning;
 }
 
 void TokenStream::Close() {
-  bool was_busy;
+  bool needs_job;
   {
-    std::lock_guard lock(mutex_);
-    is_closed_ = true;
-    is_ended_ = true;
+    const MutexLock lock(&mutex_);
+    generation_ = Generation::kClosed;
     outbox_ = {};
-    was_busy = std::exchange(is_busy_, true);
+    needs_job = delivery_ == Delivery::kIdle;
+    if (needs_job) delivery_ = Delivery::kJob;
   }
   environment_.engine->Cancel(id_, FinishReason::kCancelled);
-  if (!was_busy) ScheduleRun();
+  if (needs_job) ScheduleRun();
 }
 
 void TokenStream::OnWritten(bool ok) {
   responses_.StartNext();
   if (!ok) Close();
+  const bool has_more = status_.has_value() || responses_.has_next();
   {
-    std::lock_guard lock(mutex_);
-    is_writing_ = false;
-    const bool is_idle = outbox_.empty() && !is_closed_ && !status_.has_value() && !responses_.has_next();
-    if (is_idle) {
-      is_busy_ = false;
-      return;
-    }
+    const MutexLock lock(&mutex_);
+    const bool is_idle = !has_more && outbox_.empty() && generation_ != Generation::kClosed;
+    delivery_ = is_idle ? Delivery::kIdle : Delivery::kJob;
+    if (is_idle) return;
   }
   ScheduleRun();
 }
@@ -133,41 +136,51 @@ void TokenStream::OnWritten(bool ok) {
 void TokenStream::Run() {
   while (true) {
     Outbox batch;
-    bool is_closed;
     const bool reads = !status_.has_value() && !responses_.has_next();
+    bool is_closed;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(&mutex_);
       if (reads) batch = std::exchange(outbox_, {});
-      is_closed = is_closed_;
+      is_closed = generation_ == Generation::kClosed;
     }
-    if (is_closed) {
-      const absl::Status status = absl::CancelledError("the client has ended it");
-      TellEnd(status);
-      writer_->EndCall(nullptr, status);
-      return;
-    }
+    if (is_closed) return EndCall(nullptr, absl::CancelledError("the client has ended it"));
     if (reads) status_ = Read(batch);
     const bool has_next = responses_.has_next();
     if (status_.has_value() && (!has_next || responses_.is_last())) {
-      TellEnd(*status_);
-      writer_->EndCall(has_next ? responses_.Next() : nullptr, *status_);
-      return;
+      return EndCall(has_next ? responses_.Next() : nullptr, *status_);
     }
-    if (has_next) {
-      {
-        std::lock_guard lock(mutex_);
-        is_writing_ = true;
-        if (is_ended_) LimitWrites();
-      }
-      writer_->WriteResponse(responses_.Next());
-      return;
-    }
-    std::lock_guard lock(mutex_);
-    if (outbox_.empty() && !is_closed_) {
-      is_busy_ = false;
-      return;
-    }
+    if (has_next) return Write();
+    if (BecomeIdle()) return;
   }
+}
+
+void TokenStream::Write() {
+  {
+    const MutexLock lock(&mutex_);
+    delivery_ = Delivery::kWriting;
+    if (generation_ != Generation::kRunning) LimitWrites();
+  }
+  writer_->WriteResponse(responses_.Next());
+}
+
+bool TokenStream::BecomeIdle() {
+  const MutexLock lock(&mutex_);
+  if (!outbox_.empty() || generation_ == Generation::kClosed) return false;
+  delivery_ = Delivery::kIdle;
+  return true;
+}
+
+void TokenStream::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
+  {
+    const MutexLock lock(&mutex_);
+    delivery_ = Delivery::kOver;
+  }
+  environment_.on_end(
+      {.finish_reason = status.ok() ? responses_.finish_reasons() : absl::StatusCodeToString(status.code()),
+       .prompt_tokens = responses_.num_prompt_tokens(),
+       .cached_tokens = responses_.num_cached_tokens(),
+       .output_tokens = responses_.num_output_tokens()});
+  writer_->EndCall(response, status);
 }
 
 std::optional<absl::Status> TokenStream::Read(const Outbox& batch) {
@@ -194,8 +207,8 @@ bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
     return false;
   }
   {
-    std::lock_guard lock(mutex_);
-    is_ended_ = true;
+    const MutexLock lock(&mutex_);
+    if (generation_ == Generation::kRunning) generation_ = Generation::kEnded;
     outbox_ = {};
   }
   environment_.engine->Cancel(id_, FinishReason::kStopToken);

@@ -40,7 +40,7 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
                   FieldErrors* errors) {
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(encoded.data()),
                                             static_cast<int>(encoded.size()));
-  std::map<int, int> counts;  // Of the values of each field so far.
+  std::map<int, int> counts;  // By field number: how many values it had so far.
   while (const uint32_t tag = in.ReadTag()) {
     const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
     if (field == nullptr || WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
@@ -68,7 +68,7 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
 }  // namespace
 
 absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message, absl::string_view root) {
-  grpc::ByteBuffer copy = bytes;  // Of the references; the reader wants it mutable.
+  grpc::ByteBuffer copy = bytes;  // Shares the bytes. The reader needs a mutable buffer.
   grpc::ProtoBufferReader reader(&copy);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
   FieldErrors errors;

@@ -8,12 +8,12 @@
 
 namespace quire {
 
-// Messages as they are on the wire. gRPC could do this itself, but answers a request that it cannot read with an empty
-// UNIMPLEMENTED.
+// Convert between messages and the bytes of the wire. gRPC could do this itself, but it answers a request that it
+// cannot read with an empty UNIMPLEMENTED.
 
-// INVALID_ARGUMENT when the bytes are no such message: with a BadRequest for the first string that is not UTF-8, else
-// with the name of the message. Field paths begin at the message, or in its field `root`. `message` has what could be
-// read, in the order of the bytes.
+// INVALID_ARGUMENT when the bytes are not such a message: with a BadRequest for the first string that is not UTF-8, or
+// with the name of the message. Field paths begin at the message, or at its field `root`. After an error, `message` has
+// the fields that were read before it.
 absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message, absl::string_view root = "");
 
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);

@@ -43,19 +43,6 @@ std::string TypeUrl() {
   return kTypePrefix + Message::descriptor()->full_name();
 }
 
-template <typename Message>
-void SetDetail(const Message& detail, absl::Status* status) {
-  status->SetPayload(TypeUrl<Message>(), absl::Cord(detail.SerializeAsString()));
-}
-
-template <typename Message>
-std::optional<Message> GetDetail(const absl::Status& status) {
-  const auto payload = status.GetPayload(TypeUrl<Message>());
-  Message detail;
-  if (!payload.has_value() || !detail.ParseFromString(std::string(*payload))) return std::nullopt;
-  return detail;
-}
-
 std::string Shortened(std::string text, size_t max_bytes) {
   if (text.size() > max_bytes) {
     text.resize(max_bytes - 3);
@@ -70,28 +57,45 @@ std::string Ascii(absl::string_view text) {
   return is_printable ? std::string(text) : absl::CHexEscape(text);
 }
 
+// The status with the reason and the delay of its code, unless it has a reason of its own.
 absl::Status WithDefaultsOfCode(absl::Status status) {
-  if (GetDetail<google::rpc::ErrorInfo>(status).has_value()) return status;
-  const std::string reason = StatusReason(status);
+  if (ReasonOf(status).has_value()) return status;
   for (const CodeDefaults& defaults : kCodeDefaults) {
     if (status.code() != defaults.code) continue;
-    status = WithReason(std::move(status), reason.empty() ? defaults.reason : reason);
-    if (defaults.retry_delay_ms >= 0 && !GetDetail<google::rpc::RetryInfo>(status).has_value()) {
+    status = WithReason(std::move(status), defaults.reason);
+    if (defaults.retry_delay_ms >= 0 && !RetryDelayOf(status).has_value()) {
       status = WithRetryDelay(std::move(status), defaults.retry_delay_ms);
     }
   }
   return status;
 }
 
-// Moves the status's detail of one type to the wire when it still fits.
-template <typename Message>
-void AppendDetail(const absl::Status& status, google::rpc::Status* wire) {
-  const auto payload = status.GetPayload(TypeUrl<Message>());
-  if (!payload.has_value()) return;
+google::rpc::ErrorInfo EncodeReason(const StatusReason& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason.word);
+  info.set_domain(kDomain);
+  info.mutable_metadata()->insert(reason.metadata.begin(), reason.metadata.end());
+  return info;
+}
+
+google::rpc::RetryInfo EncodeRetryDelay(int64_t delay_ms) {
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(delay_ms / 1000);
+  retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(delay_ms % 1000) * 1000000);
+  return retry;
+}
+
+// Appends a detail when it still fits.
+void AppendDetail(std::string type_url, std::string value, google::rpc::Status* wire) {
   google::protobuf::Any* detail = wire->add_details();
-  detail->set_type_url(TypeUrl<Message>());
-  detail->set_value(std::string(*payload));
+  detail->set_type_url(std::move(type_url));
+  detail->set_value(std::move(value));
   if (wire->ByteSizeLong() > kMaxDetailsBytes) wire->mutable_details()->RemoveLast();
+}
+
+template <typename Message>
+void AppendDetail(const Message& detail, google::rpc::Status* wire) {
+  AppendDetail(TypeUrl<Message>(), detail.SerializeAsString(), wire);
 }
 
 }  // namespace
@@ -112,32 +116,12 @@ absl::Status FieldErrors::ToStatus() const {
   std::string message = absl::StrCat(kept_[0].field, ": ", kept_[0].description);
   if (count_ > 1) absl::StrAppend(&message, " (and ", count_ - 1, " more)");
   absl::Status status = absl::InvalidArgumentError(message);
-  SetDetail(bad_request, &status);
-  return status;
-}
-
-absl::Status WithReason(absl::Status status, absl::string_view reason,
-                        const std::map<std::string, std::string>& metadata) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(std::string(reason));
-  info.set_domain(kDomain);
-  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
-  SetDetail(info, &status);
-  return status;
-}
-
-absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms) {
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(delay_ms / 1000);
-  retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(delay_ms % 1000) * 1000000);
-  SetDetail(retry, &status);
+  status.SetPayload(TypeUrl<google::rpc::BadRequest>(), absl::Cord(bad_request.SerializeAsString()));
   return status;
 }
 
 std::optional<int64_t> RetryDelayMs(const absl::Status& status) {
-  const auto retry = GetDetail<google::rpc::RetryInfo>(WithDefaultsOfCode(status));
-  if (!retry.has_value()) return std::nullopt;
-  return retry->retry_delay().seconds() * 1000 + retry->retry_delay().nanos() / 1000000;
+  return RetryDelayOf(WithDefaultsOfCode(status));
 }
 
 google::rpc::Status ToRpcStatus(const absl::Status& status) {
@@ -145,23 +129,15 @@ google::rpc::Status ToRpcStatus(const absl::Status& status) {
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(detailed.code()));
   wire.set_message(Shortened(Ascii(detailed.message()), kMaxMessageBytes));
-  AppendDetail<google::rpc::ErrorInfo>(detailed, &wire);
-  AppendDetail<google::rpc::RetryInfo>(detailed, &wire);
-  AppendDetail<google::rpc::BadRequest>(detailed, &wire);
-  return wire;
-}
-
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  const google::rpc::Status wire = ToRpcStatus(status);
-  return grpc::Status(static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString());
-}
-
-grpc::Status ToGrpcStatus(const absl::Status& status, grpc::ServerContextBase* context) {
-  if (const auto delay_ms = RetryDelayMs(status); delay_ms.has_value()) {
-    context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
+  if (const auto reason = ReasonOf(detailed); reason.has_value()) AppendDetail(EncodeReason(*reason), &wire);
+  if (const auto delay_ms = RetryDelayOf(detailed); delay_ms.has_value()) {
+    AppendDetail(EncodeRetryDelay(*delay_ms), &wire);
   }
-  return ToGrpcStatus(status);
+  const std::string bad_request = TypeUrl<google::rpc::BadRequest>();
+  if (const auto payload = detailed.GetPayload(bad_request); payload.has_value()) {
+    AppendDetail(bad_request, std::string(*payload), &wire);
+  }
+  return wire;
 }
 
 std::string Quoted(absl::string_view value) {

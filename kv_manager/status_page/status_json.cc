@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// By BlockState.
+// Indexed by BlockState.
 constexpr absl::string_view kLetters = "?.cusP";
 constexpr int kNumStates = kLetters.size();
 
@@ -21,7 +21,7 @@ int StateOf(char state) {
   return state > 0 && state < kNumStates ? state : 0;
 }
 
-// Bytes that are no UTF-8, say in the name of a model, become U+FFFD.
+// Replaces bytes that are not UTF-8, for example in the name of a model, by U+FFFD.
 std::string Text(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
@@ -78,7 +78,7 @@ Json EncodeWorker(const WorkerStatus& worker, const BlockLook& look, int max_cel
               {"block_size", worker.block_size},
               {"host_blocks", worker.blocks.host_total},
               {"host_used", worker.blocks.host_used}};
-  // It may name hosts and files.
+  // Left out for remote readers, because it may name hosts and files.
   if (has_names) out["error"] = worker.last_error;
   if (look.is_ready && !look.states.empty()) out["map"] = EncodeMap(look, max_cells);
   return out;

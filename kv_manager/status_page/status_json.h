@@ -11,40 +11,41 @@
 #include "kv_manager/admin/loop_look.h"
 #include "kv_manager/engine/manager_engine.h"
 
-// What the status page is told, as JSON. Pure functions.
+// The JSON that the status page asks for. Pure functions.
 
 namespace quire {
 
-// However large pools are and however many workers and requests there are, a status has no more than this.
+// The limits of a status, however large the pools are and however many workers and requests there are.
 inline constexpr int kMaxShownWorkers = 64;
 inline constexpr int kMaxShownRequests = 200;
-inline constexpr int kMaxMapCells = 16'384;  // Of all workers together, and of one a quarter.
+inline constexpr int kMaxMapCells = 16'384;  // For all workers together. One worker has at most a quarter of them.
 
-// One look at everything.
+// The state of the manager and of its workers at one moment.
 struct StatusLook {
   ManagerStatus manager;
-  std::vector<BlockLook> blocks;         // Of the workers shown: the first kMaxShownWorkers of `manager`.
-  std::vector<ListedRequests> requests;  // Of the same.
+  std::vector<BlockLook> blocks;         // By worker: the first kMaxShownWorkers of `manager`.
+  std::vector<ListedRequests> requests;  // By the same workers.
 };
 
-// The names of requests, or why their readers are not told anything of single requests.
+// The names of requests, or the reason why this reader may not see single requests.
 struct ShownNames {
   absl::flat_hash_map<RequestId, std::string> names = {};
-  std::string why_not = {};  // Empty: they are.
+  std::string why_not = {};  // Empty: the reader may see them.
 };
 
-// Blocks drawn as `quirectl blocks --map` does: a letter for each or, where there are more than `max_cells`, for each
-// group of so many: the state that most of them have, of equally frequent ones the later one.
+// Draws blocks like `quirectl blocks --map`: one letter per block or, when there are more than `max_cells`, one letter
+// per group of blocks. The letter of a group is the state that most of its blocks have; of equally frequent states it
+// is the later one.
 struct MapCells {
   std::string letters;
   int blocks_per_cell = 1;
-  std::vector<int> counts;  // Blocks in each state, BlockState::kFree first.
+  std::vector<int> counts;  // Number of blocks by BlockState.
 };
 MapCells DrawMapCells(absl::string_view states, int max_cells);
 
 std::string EncodeStatusJson(const StatusLook& look, const ShownNames& names);
 
-// Of a block, with the names of its owners.
+// One block, with the names of its owners.
 std::string EncodeBlockJson(const DescribedBlock& block, const ShownNames& names);
 
 }  // namespace quire

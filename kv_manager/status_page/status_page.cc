@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <optional>
 #include <utility>
@@ -22,9 +21,9 @@
 namespace quire {
 namespace {
 
-// A step loop answers in its next round. Who has waited so long is told what was known before.
+// A step loop answers in its next round. A reader that has waited this long gets the previous look.
 constexpr auto kMaxWait = std::chrono::milliseconds(500);
-// Threads of the server that may wait; the others are for scrapes.
+// How many threads of the server may wait. The others are for scrapes.
 constexpr int kMaxWaiting = 4;
 constexpr int64_t kMaxIntervalUs = 10'000'000;
 
@@ -60,24 +59,29 @@ class Countdown {
   explicit Countdown(int count) : count_(count) {}
 
   void Down() {
-    const std::lock_guard lock(mutex_);
-    if (--count_ == 0) is_zero_.notify_all();
+    const MutexLock lock(&mutex_);
+    if (--count_ == 0) is_zero_.NotifyAll();
   }
-  // False when the time was up before.
+  // Returns false when the time was up first.
   bool Wait(std::chrono::milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    return is_zero_.wait_for(lock, timeout, [this] { return count_ <= 0; });
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    const MutexLock lock(&mutex_);
+    while (count_ > 0) {
+      if (!is_zero_.WaitUntil(&mutex_, end)) return count_ <= 0;
+    }
+    return true;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable is_zero_;
-  int count_;  // Guarded by mutex_.
+  Mutex mutex_;
+  CondVar is_zero_;
+  int count_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-// Under way, or over: each step loop writes entries of its own, and may still do so when nobody waits any more.
+// A look that is under way or over. Each step loop writes entries of its own, and may do so after all waiting threads
+// have given up.
 struct StatusPage::Look {
   explicit Look(int num_workers) : loop_us(num_workers), rest(num_workers) {
     look.blocks.resize(num_workers);
@@ -86,14 +90,14 @@ struct StatusPage::Look {
 
   StatusLook look;
   int64_t begin_us = 0;
-  std::vector<int64_t> loop_us;  // What it took of the time of each step loop.
+  std::vector<int64_t> loop_us;  // By worker: how much time of its step loop the look took.
   Countdown rest;
 };
 
 struct StatusPage::Shown {
   StatusLook look;
-  int64_t look_us = 0;                            // When it began.
-  std::map<std::string, std::string> texts = {};  // Encoded when first asked for, by WhyNoNames.
+  int64_t look_us = 0;                            // When the look began.
+  std::map<std::string, std::string> texts = {};  // JSON by WhyNoNames; encoded when it is first asked for.
 };
 
 StatusPage::StatusPage(Environment environment)
@@ -106,8 +110,8 @@ HttpResponse StatusPage::Page() const {
 
 std::string StatusPage::WhyNoNames(const HttpRequest& request) const {
   if (!environment_.has_open_calls) {
-    return "Callers of this manager show who they are, and this port does not ask: single requests are not shown "
-           "here. An operator sees them by quirectl requests.";
+    return "This manager authenticates its callers and this port does not, so single requests are not shown here. An "
+           "operator sees them with quirectl requests.";
   }
   if (!environment_.has_names) return "Single requests are shown here with --status-page=names only.";
   if (!request.is_local_user) {
@@ -123,7 +127,7 @@ HttpResponse StatusPage::Status(const HttpRequest& request) {
   const std::string why_not = WhyNoNames(request);
   ShownNames names{.why_not = why_not};
   if (why_not.empty()) names.names = environment_.request_names();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::string& text = shown->texts[why_not];
   if (text.empty()) text = EncodeStatusJson(shown->look, names);
   HttpResponse response = JsonResponse(text);
@@ -133,7 +137,7 @@ HttpResponse StatusPage::Status(const HttpRequest& request) {
 }
 
 int64_t StatusPage::num_looks() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return num_looks_;
 }
 
@@ -159,19 +163,22 @@ std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
   return out;
 }
 
-std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
-  std::unique_lock lock(mutex_);
+std::shared_ptr<StatusPage::Look> StatusPage::JoinLook() {
+  const MutexLock lock(&mutex_);
   if (under_way_ == nullptr && environment_.clock->NowMicros() >= next_look_us_) {
     under_way_ = StartLook();
     ++num_looks_;
   }
-  const std::shared_ptr<Look> look = under_way_;
-  if (look == nullptr || num_waiting_ >= kMaxWaiting) return shown_;
+  if (under_way_ == nullptr || num_waiting_ >= kMaxWaiting) return nullptr;
   ++num_waiting_;
-  lock.unlock();
-  const bool is_over = look->rest.Wait(kMaxWait);
-  lock.lock();
-  --num_waiting_;
+  return under_way_;
+}
+
+std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
+  const std::shared_ptr<Look> look = JoinLook();
+  const bool is_over = look != nullptr && look->rest.Wait(kMaxWait);
+  const MutexLock lock(&mutex_);
+  if (look != nullptr) --num_waiting_;
   if (!is_over || under_way_ != look) return shown_;
   under_way_ = nullptr;
   int64_t loop_us = 0;
@@ -182,7 +189,7 @@ std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
 }
 
 bool StatusPage::MayDescribeBlock() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const int64_t now_us = environment_.clock->NowMicros();
   if (now_us < next_block_us_ || num_waiting_ >= kMaxWaiting) return false;
   next_block_us_ = now_us + kMinBlockIntervalUs;
@@ -206,7 +213,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
     absl::Status status;
     std::optional<DescribedBlock> block;
     int num_blocks = 0;
-    int64_t loop_us = 0;  // What it took of the step loop's time.
+    int64_t loop_us = 0;  // How much time of the step loop it took.
   };
   const auto answer = std::make_shared<Answer>();
   environment_.engine->AskWorker(
@@ -225,7 +232,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
       });
   const bool is_over = answer->rest.Wait(kMaxWait);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     --num_waiting_;
     const int64_t rest_us = is_over ? std::min(kLoopShare * answer->loop_us, kMaxIntervalUs) : kMaxIntervalUs;
     next_block_us_ = std::max(next_block_us_, environment_.clock->NowMicros() + rest_us);

@@ -12,38 +12,38 @@
 
 namespace quire {
 
-// What a caller wants to see of the generated tokens. Checked.
+// The part of the generated text that a caller wants. The values have been checked.
 struct OutputOptions {
   std::vector<std::string> stop;    // Generation ends when the text contains one of these.
-  std::vector<TokenId> end_tokens;  // Each ends generation and is its last token: eos and stop tokens. Sorted.
-  int min_tokens = 0;               // Stop strings that are completed by an earlier token are ordinary text.
+  std::vector<TokenId> end_tokens;  // Tokens that end generation: eos and stop tokens. Sorted.
+  int min_tokens = 0;               // A stop string that an earlier token completes is ordinary text.
   bool include_stop = false;        // The text includes the stop string or the end token.
   bool skip_special_tokens = true;
 };
 
-// The text of one sample, made token by token. What is appended to `text`, joined, is what the tokenizer decodes from
-// the generated tokens where they stand, behind the prompt, cut at the first stop string. Held back is what may still
-// become a stop string and what is not yet a whole character. Not thread-safe.
+// Makes the text of one sample, token by token. The appended pieces together are what the tokenizer decodes from the
+// generated tokens in their place behind the prompt, cut at the first stop string. Text that may still become a stop
+// string, and bytes that are not yet a whole character, are held back. Not thread-safe.
 class OutputText {
  public:
-  // `tokenizer` outlives this; null: there is no text. Unless `prompt_text` is null it is set to the decoded prompt,
-  // without a character whose bytes the prompt does not complete: generated text goes on from there as if both had been
-  // decoded together.
+  // `tokenizer` is borrowed; when it is null, there is no text. Unless `prompt_text` is null, it is set to the decoded
+  // prompt without a last character that the prompt leaves incomplete. The generated text continues from there, as if
+  // both had been decoded together.
   OutputText(const Tokenizer* tokenizer, const std::vector<TokenId>& prompt, OutputOptions options,
              std::string* prompt_text);
 
-  // Reads the next generated token. Returns the stop string that it completes; then nothing may be appended any more.
+  // Reads the next generated token. Returns the stop string that it completes; after that Append must not be called.
   std::optional<std::string> Append(TokenId token, std::string* text);
 
-  // No token follows: shows what was held back. Returns the stop string that this completes, as Append does.
+  // No token follows: appends what was held back. Returns the stop string that this completes, if any.
   std::optional<std::string> Finish(std::string* text);
 
  private:
   std::optional<std::string> Match(const std::string& piece, std::string* text);
 
   StopStringMatcher matcher_;
-  OutputOptions options_;                            // Without the stop strings, which the matcher has.
-  std::optional<StreamingDetokenizer> detokenizer_;  // None without a tokenizer.
+  OutputOptions options_;                            // The stop strings are moved to the matcher.
+  std::optional<StreamingDetokenizer> detokenizer_;  // Empty when there is no tokenizer.
   int num_tokens_ = 0;
 };
 

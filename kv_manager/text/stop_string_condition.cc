@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-// Decoded before what may match: the beginning of a text can come out differently than the middle, by a space or by
-// the missing bytes of a character, and some tokens have no text.
+// How many tokens are decoded before the ones that may match. The first tokens of a text may decode differently from
+// tokens in the middle, by a space or by missing bytes of a character, and some tokens have no text.
 constexpr int kLeadTokens = 16;
 constexpr int kMaxCharacterBytes = 4;
 

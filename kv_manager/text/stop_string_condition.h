@@ -13,28 +13,28 @@
 
 namespace quire {
 
-// Ends a hypothesis whose text contains a stop string, where OutputText would find it. A call decodes no more tokens
-// than the longest stop string has bytes and a few before them: as long as tokens are at least a byte of text, that is
-// all that a match can consist of. Thread-safe.
+// Ends a hypothesis whose text contains a stop string, at the token where OutputText would find it. A call decodes at
+// most as many tokens as the longest stop string has bytes, and a few before them: a match cannot be longer, because a
+// token has at least one byte of text. Thread-safe.
 class StopStringCondition : public StopCondition {
  public:
-  // Of `options` the stop strings, min_tokens and skip_special_tokens count. REQUIRES: there is a stop string.
+  // Uses the stop strings, min_tokens and skip_special_tokens of `options`. REQUIRES: there is a stop string.
   StopStringCondition(std::shared_ptr<const Tokenizer> tokenizer, const std::vector<TokenId>& prompt,
                       const OutputOptions& options);
 
-  // One more than is decoded tells a hypothesis that is decoded as a whole.
+  // One token more than is decoded, which tells whether a hypothesis is decoded from its beginning.
   int num_tokens_needed() const override { return num_decoded_ + 1; }
   bool IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const override;
 
  private:
-  // A decoder for what follows, and the tokens that are left for it.
+  // A decoder, and the tokens that it has to decode.
   StreamingDetokenizer Begin(absl::Span<const TokenId>* tokens) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const bool skip_special_tokens_;
   const int min_tokens_;
-  const int num_decoded_;                   // Tokens at most.
-  const StreamingDetokenizer from_prompt_;  // Copied for a hypothesis that is decoded as a whole.
+  const int num_decoded_;                   // How many tokens a call decodes at most.
+  const StreamingDetokenizer from_prompt_;  // Copied for a hypothesis that is decoded from its beginning.
   const StopStringMatcher matcher_;         // Copied for each text.
 };
 

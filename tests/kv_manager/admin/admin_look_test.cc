@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "kv_manager/admin/admin_service.h"
+#include "kv_manager/inference/inference_service.h"
 #include "tests/kv_manager/blocks/block_manager_peer.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 
@@ -24,16 +25,24 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Plans are made one at a time, so that a test knows what a worker has answered.
+StepLoopOptions OnePlanInFlight() {
+  StepLoopOptions options;
+  options.scheduler.max_plans_in_flight = 1;
+  return options;
+}
+
 // The services over an engine with two workers of 16 blocks of 4 tokens, of which Join lets some join.
 class AdminLookTest : public ::testing::Test {
  protected:
   AdminLookTest()
-      : engine_(StepLoopOptions(),
+      : engine_(OnePlanInFlight(),
                 {.make_client = [this](const std::string& address) { return workers_[address].NewClient(); },
                  .on_readiness = [this](bool is_ready) { is_ready_ = is_ready; }},
                 &SteadyClock()),
-        inference_service_(&engine_, {}),
-        admin_service_(&engine_, &inference_service_) {
+        requests_(&engine_, {}),
+        inference_service_(&requests_),
+        admin_service_(&engine_, &requests_) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&inference_service_);
     builder.RegisterService(&admin_service_);
@@ -131,6 +140,7 @@ class AdminLookTest : public ::testing::Test {
   std::map<std::string, FakeWorker> workers_;  // By address.
   std::atomic<bool> is_ready_{false};
   ManagerEngine engine_;
+  RequestEnvironment requests_;
   InferenceServiceImpl inference_service_;
   AdminServiceImpl admin_service_;
   std::unique_ptr<grpc::Server> server_;

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kv_manager/inference/inference_service.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 
 namespace quire {
@@ -92,8 +93,9 @@ class AdminServiceCallTest : public ::testing::Test {
                 {.make_client = [this](const std::string&) { return worker_.NewClient(); },
                  .on_readiness = [this](bool is_ready) { is_ready_ = is_ready; }},
                 &SteadyClock()),
-        inference_service_(&engine_, {.limits = {.max_prompt_bytes = 100}}),
-        admin_service_(&engine_, &inference_service_) {
+        requests_(&engine_, {.limits = {.max_prompt_bytes = 100}}),
+        inference_service_(&requests_),
+        admin_service_(&engine_, &requests_) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&inference_service_);
     builder.RegisterService(&admin_service_);
@@ -157,6 +159,7 @@ class AdminServiceCallTest : public ::testing::Test {
   FakeWorker worker_;
   std::atomic<bool> is_ready_{false};
   ManagerEngine engine_;
+  RequestEnvironment requests_;
   InferenceServiceImpl inference_service_;
   AdminServiceImpl admin_service_;
   std::unique_ptr<grpc::Server> server_;

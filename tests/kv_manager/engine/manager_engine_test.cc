@@ -308,7 +308,7 @@ TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   const absl::Status refused = engine_->Submit(MakeRequest(2, 4, 8), std::make_shared<RecordingSink>());
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));
-  EXPECT_EQ(StatusReason(refused), "DRAINING");
+  EXPECT_EQ(ReasonOf(refused)->word, "DRAINING");
   EXPECT_TRUE(engine_->status().is_draining);
   EXPECT_EQ(engine_->status().refusals.draining, 1);
 

@@ -23,6 +23,7 @@ class StepLoopTest : public ::testing::Test {
   static StepLoopOptions Options() {
     StepLoopOptions options;
     options.address = "worker:1";
+    options.scheduler.max_plans_in_flight = 1;
     options.scheduler.watermark = 0;
     options.link.first_epoch = 100;
     return options;

@@ -160,13 +160,15 @@ const BadRequestCase kBadRequests[] = {
        r->set_n(2);
        r->mutable_sampling()->set_temperature(0);
      },
-     "n", "is 2, must be 1 at temperature 0, where all samples are the same"},
+     "n",
+     "is 2, must be 1 at temperature 0, where all samples would be equal; a temperature above 0 makes them differ"},
     {"BestOfGreedySamples",
      [](auto* r) {
        r->set_best_of(2);
        r->mutable_sampling()->set_temperature(1e-6f);
      },
-     "best_of", "is 2, must be 1 at temperature 0, where all samples are the same"},
+     "best_of",
+     "is 2, must be 1 at temperature 0, where all samples would be equal; a temperature above 0 makes them differ"},
     {"NoBeam", [](auto* r) { r->mutable_beam(); }, "beam.width", "is 0, must be in [1, 256]"},
     {"TooManyBeams", [](auto* r) { Beam(r, 257); }, "beam.width", "is 257, must be in [1, 256]"},
     {"TooManyCandidates",
@@ -315,7 +317,7 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
 
 // As clients in languages send it that do not check their strings.
 TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
-  const google::protobuf::LogSilencer silencer;  // Of the client, which reports what it sends.
+  const google::protobuf::LogSilencer silencer;  // The client logs that it sends text that is not UTF-8.
   ServiceHarness harness(ToyModel());
   v1::GenerateRequest request;
   request.set_text("ab");

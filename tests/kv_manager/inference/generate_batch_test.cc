@@ -33,7 +33,7 @@ std::string FieldOf(const Message& bad_request) {
   return bad_request.field_violations(0).field();
 }
 
-int64_t Count(const ServiceHarness& harness, RpcMethod method, grpc::StatusCode code) {
+int64_t Count(const ServiceHarness& harness, RpcMethod method, absl::StatusCode code) {
   return harness.counts().count(method, code);
 }
 
@@ -64,8 +64,8 @@ TEST(GenerateBatchTest, RequestsGetWhatGenerateGives) {
     }
     EXPECT_EQ(batched.responses.back().usage().completion_tokens(), alone.responses.back().usage().completion_tokens());
   }
-  EXPECT_EQ(Count(harness, RpcMethod::kGenerate, grpc::StatusCode::OK), 80) << "a batched request counts as a call";
-  EXPECT_EQ(Count(harness, RpcMethod::kGenerateBatch, grpc::StatusCode::OK), 1);
+  EXPECT_EQ(Count(harness, RpcMethod::kGenerate, absl::StatusCode::kOk), 80) << "a batched request counts as a call";
+  EXPECT_EQ(Count(harness, RpcMethod::kGenerateBatch, absl::StatusCode::kOk), 1);
 }
 
 TEST(GenerateBatchTest, WhatComesDuringAWriteGoesTogether) {
@@ -157,8 +157,8 @@ TEST(GenerateBatchTest, WrongRequestsEndAlone) {
   harness.engine.Step(5);
   EXPECT_TRUE(batch.Finish().ok());
   EXPECT_TRUE(batch.results[1].status().ok());
-  EXPECT_EQ(Count(harness, RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT), 5);
-  EXPECT_EQ(Count(harness, RpcMethod::kGenerateBatch, grpc::StatusCode::OK), 1);
+  EXPECT_EQ(Count(harness, RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument), 5);
+  EXPECT_EQ(Count(harness, RpcMethod::kGenerateBatch, absl::StatusCode::kOk), 1);
 }
 
 TEST(GenerateBatchTest, MessageWithoutTagEndsTheStream) {
@@ -220,7 +220,8 @@ TEST(GenerateBatchTest, ShutdownEndsTheStream) {
 
 TEST(GenerateBatchTest, DrainingRefusesRequestsAndLeavesTheStream) {
   ServiceHarness harness(ToyModel());
-  harness.engine.submit_status = WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING");
+  harness.engine.submit_status =
+      WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), 1000);
   BatchClient batch(&harness);
   batch.Start(1, RequestFor("a"));
   const grpc::Status status = batch.ReadUntilEnd(1).status();
@@ -237,9 +238,9 @@ TEST(GenerateBatchTest, RequestsWhoseEndsAreNotReadAreWaitedForAndTheStreamIsNot
   for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, RequestFor("a", 50));
   harness.engine.WaitForRequests(8);
   harness.engine.WaitUntilIdle();
-  EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
+  EXPECT_FALSE(harness.registry().WaitForReaders(absl::Milliseconds(1)));
   for (int tag = 1; tag <= 8; ++tag) batch.ReadUntilEnd(tag);
-  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_TRUE(harness.registry().WaitForReaders(absl::Seconds(60)));
   EXPECT_TRUE(batch.Finish().ok());
 }
 
@@ -345,7 +346,7 @@ TEST(GenerateBatchTest, EndsThatNobodyReadsHoldTheClientUp) {
     for (int tag = 1; tag <= 200; ++tag) batch.Start(tag, {});
     batch.stream->WritesDone();
   });
-  const auto num_refused = [&] { return Count(harness, RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT); };
+  const auto num_refused = [&] { return Count(harness, RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument); };
   while (num_refused() < 2) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_LE(num_refused(), 3) << "two ends are unread, and a message may have been read before the second";

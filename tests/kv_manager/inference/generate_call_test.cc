@@ -35,8 +35,8 @@ TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
     harness.engine.WaitForRequests(1);
     // The end goes out with the last token, or after a response that is not read; which, depends on the threads.
     for (int i = 0; i < max_tokens; ++i) harness.engine.Step();
-    const auto num_ended = [&](grpc::StatusCode code) { return harness.counts().count(RpcMethod::kGenerate, code); };
-    while (num_ended(grpc::StatusCode::OK) + num_ended(grpc::StatusCode::CANCELLED) == 0) std::this_thread::yield();
+    const auto num_ended = [&](absl::StatusCode code) { return harness.counts().count(RpcMethod::kGenerate, code); };
+    while (num_ended(absl::StatusCode::kOk) + num_ended(absl::StatusCode::kCancelled) == 0) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));  // Until it asks for the end it reads nothing.
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED) << max_tokens;
     harness.engine.WaitUntilIdle();
@@ -54,17 +54,17 @@ TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
 
 TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
   ServiceHarness harness(ToyModel());
-  EXPECT_TRUE(harness.service().WaitForReaders(absl::ZeroDuration()));
+  EXPECT_TRUE(harness.registry().WaitForReaders(absl::ZeroDuration()));
   grpc::ClientContext context;
   const auto reader = harness.stub->Generate(&context, RequestOfTokens(2));
   harness.engine.WaitForRequests(1);
   harness.engine.WaitUntilIdle();
-  EXPECT_FALSE(harness.service().WaitForReaders(absl::Milliseconds(1)));
+  EXPECT_FALSE(harness.registry().WaitForReaders(absl::Milliseconds(1)));
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
   }
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_TRUE(harness.registry().WaitForReaders(absl::Seconds(60)));
 }
 
 TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
@@ -73,7 +73,7 @@ TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
   grpc::ClientContext context;
   const auto reader = harness.stub->Generate(&context, RequestOfTokens(2));
   harness.engine.WaitUntilIdle();
-  EXPECT_TRUE(harness.service().WaitForReaders(absl::Seconds(60)));
+  EXPECT_TRUE(harness.registry().WaitForReaders(absl::Seconds(60)));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 

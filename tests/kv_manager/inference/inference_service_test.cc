@@ -215,9 +215,9 @@ TEST(InferenceServiceTest, CallsAreCountedByMethodAndCode) {
   abort.set_request_id("nobody");
   v1::AbortResponse response;
   harness.stub->Abort(&context, abort, &response);
-  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, grpc::StatusCode::OK), 1);
-  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT), 1);
-  EXPECT_EQ(harness.counts().count(RpcMethod::kAbort, grpc::StatusCode::NOT_FOUND), 1);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, absl::StatusCode::kOk), 1);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument), 1);
+  EXPECT_EQ(harness.counts().count(RpcMethod::kAbort, absl::StatusCode::kNotFound), 1);
 }
 
 TEST(InferenceServiceTest, RefusalOfTheEngineKeepsItsCode) {
@@ -226,11 +226,12 @@ TEST(InferenceServiceTest, RefusalOfTheEngineKeepsItsCode) {
     grpc::StatusCode code;
     const char* reason;
   };
-  for (const Case& c : {Case{absl::ResourceExhaustedError("the queue has 8 requests, the limit"),
-                             grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL"},
-                        Case{absl::UnavailableError("gone"), grpc::StatusCode::UNAVAILABLE, "NO_WORKER"},
-                        Case{WithStatusReason(absl::UnavailableError("the manager is draining"), "DRAINING"),
-                             grpc::StatusCode::UNAVAILABLE, "DRAINING"}}) {
+  for (const Case& c :
+       {Case{absl::ResourceExhaustedError("the queue has 8 requests, the limit"), grpc::StatusCode::RESOURCE_EXHAUSTED,
+             "QUEUE_FULL"},
+        Case{absl::UnavailableError("gone"), grpc::StatusCode::UNAVAILABLE, "NO_WORKER"},
+        Case{WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), 1000),
+             grpc::StatusCode::UNAVAILABLE, "DRAINING"}}) {
     ServiceHarness harness(ToyModel());
     harness.engine.submit_status = c.status;
     const ServiceHarness::Result result = harness.Generate(TextRequest("a"));

@@ -56,7 +56,7 @@ TEST(SamplesServiceTest, BestOfReturnsWholeSamplesWithTheSeedsThatRepeatThem) {
   ASSERT_THAT(result.responses, SizeIs(2));
   for (uint32_t i = 0; i < 2; ++i) {
     EXPECT_EQ(result.responses[i].index(), i);
-    EXPECT_EQ(result.responses[i].score(), -0.5f);  // Of each token.
+    EXPECT_EQ(result.responses[i].score(), -0.5f);  // The logprob of each token.
     EXPECT_EQ(TokensOf(result, i), TokensOf(harness.Generate(Sampled(result.responses[i].seed())), 0));
   }
   EXPECT_EQ(result.last().usage().completion_tokens(), 20u);

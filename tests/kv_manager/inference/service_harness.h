@@ -13,27 +13,14 @@
 #include "kv_manager/inference/inference_service.h"
 #include "quire/v1/inference.grpc.pb.h"
 #include "tests/kv_manager/requests/fake_engine.h"
-#include "tests/kv_manager/requests/toy_tokenizer.h"
+#include "tests/kv_manager/requests/toy_model.h"
 
 namespace quire {
-
-inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_pieces = {}) {
-  auto model = std::make_shared<ServedModel>();
-  model->name = "toy";
-  model->architecture = "ToyForCausalLM";
-  auto tokenizer = std::make_unique<ToyTokenizer>(std::move(more_pieces));
-  model->vocab_size = static_cast<int>(tokenizer->vocab_size());
-  model->max_context_tokens = 128;
-  model->eos_token_ids = {ToyTokenizer::kEos};
-  model->bos_token_id = ToyTokenizer::kBos;
-  model->tokenizer = std::move(tokenizer);
-  return model;
-}
 
 // An InferenceService over a FakeEngine, and a client of it in the same process, through real gRPC.
 class ServiceHarness {
  public:
-  // What a call of Generate gave.
+  // The outcome of a call of Generate.
   struct Result {
     std::vector<v1::GenerateResponse> responses;
     grpc::Status status;
@@ -56,7 +43,7 @@ class ServiceHarness {
   };
 
   explicit ServiceHarness(std::shared_ptr<const ServedModel> model, const InferenceServiceOptions& options = {})
-      : engine(std::move(model)), service_(&engine, options) {
+      : engine(std::move(model)), environment_(&engine, options), service_(&environment_) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
@@ -75,13 +62,14 @@ class ServiceHarness {
     return result;
   }
 
-  const RpcCounts& counts() const { return service_.counts(); }
-  InferenceServiceImpl& service() { return service_; }
+  const RpcCounts& counts() const { return environment_.counts; }
+  RequestRegistry& registry() { return environment_.registry; }
 
   FakeEngine engine;
   std::unique_ptr<v1::InferenceService::Stub> stub;
 
  private:
+  RequestEnvironment environment_;
   InferenceServiceImpl service_;
   std::unique_ptr<grpc::Server> server_;
 };

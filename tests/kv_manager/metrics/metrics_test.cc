@@ -160,8 +160,7 @@ std::string PromtoolSays(const std::vector<prometheus::MetricFamily>& families) 
   return said.empty() && status != 0 ? absl::StrCat("status ", status) : said;
 }
 
-// Of vLLM's names it dislikes the colon, and that the label says engine=0; a page that cannot be parsed it does not
-// lint.
+// promtool dislikes the colon in vLLM's names and a suffix that one of them has. Every other complaint is an error.
 TEST(MetricsTest, PromtoolFindsNothingWrong) {
   if (std::system("promtool --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not installed";
   EXPECT_EQ(PromtoolSays(RenderMetrics(SomeStatus(), SomeRpcs(), {.has_vllm_names = false})), "");

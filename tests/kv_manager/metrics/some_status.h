@@ -54,9 +54,9 @@ inline ManagerStatus SomeStatus() {
 inline const RpcCounts& SomeRpcs() {
   static RpcCounts* const counts = [] {
     auto* const counts = new RpcCounts;
-    counts->Count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT);
-    counts->Count(RpcMethod::kGenerate, grpc::StatusCode::INVALID_ARGUMENT);
-    counts->Count(RpcMethod::kAbort, grpc::StatusCode::UNAUTHENTICATED);
+    counts->Count(RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument);
+    counts->Count(RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument);
+    counts->Count(RpcMethod::kAbort, absl::StatusCode::kUnauthenticated);
     counts->Count(RpcRefusal::kTooManyRequests);
     return counts;
   }();

@@ -30,77 +30,86 @@ FakeEngine::FakeEngine(std::shared_ptr<const ServedModel> model) : model_(std::m
 
 FakeEngine::~FakeEngine() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void FakeEngine::Hold() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   steps_left_ = 0;
 }
 
 void FakeEngine::Step(int num_steps) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     steps_left_ = *steps_left_ + num_steps;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 absl::Status FakeEngine::Submit(Request request, std::shared_ptr<RequestSink> sink) {
   if (before_submit) before_submit();
   if (!submit_status.ok()) return submit_status;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     requests_.push_back(request);
     const int num_samples = request.beam.has_value() ? request.beam->num_return : request.num_samples;
     const auto live = std::make_shared<Live>(Live{std::move(request), std::move(sink)});
     for (int i = 0; i < num_samples; ++i) live->samples.insert(i);
     live_.push_back(live);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   return absl::OkStatus();
 }
 
 void FakeEngine::Cancel(RequestId request, FinishReason /*reason*/) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     const auto it =
         std::find_if(live_.begin(), live_.end(), [&](const auto& live) { return live->request.id == request; });
     if (it == live_.end()) return;
     live_.erase(it);
     cancelled_.push_back(request);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void FakeEngine::CancelSample(RequestId request, int sample_index) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& live : live_) {
     if (live->request.id == request) live->samples.erase(sample_index);
   }
 }
 
+bool FakeEngine::MayStep() const {
+  return !live_.empty() && (!steps_left_.has_value() || *steps_left_ > 0);
+}
+
+bool FakeEngine::IsLive(const std::shared_ptr<Live>& live) const {
+  const MutexLock lock(&mutex_);
+  return std::find(live_.begin(), live_.end(), live) != live_.end();
+}
+
 void FakeEngine::Run() {
-  std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(
-        lock, [this] { return is_stopping_ || (!live_.empty() && (!steps_left_.has_value() || *steps_left_ > 0)); });
-    if (is_stopping_) return;
-    if (steps_left_.has_value()) --*steps_left_;
-    const std::vector<std::shared_ptr<Live>> step = live_;
-    for (const std::shared_ptr<Live>& live : step) {
-      if (std::find(live_.begin(), live_.end(), live) == live_.end()) continue;  // Cancelled meanwhile.
-      lock.unlock();
-      const bool is_over = Advance(live.get());
-      lock.lock();
-      const auto it = std::find(live_.begin(), live_.end(), live);
-      if (is_over && it != live_.end()) live_.erase(it);
+    std::vector<std::shared_ptr<Live>> step;
+    {
+      const MutexLock lock(&mutex_);
+      while (!is_stopping_ && !MayStep()) changed_.Wait(&mutex_);
+      if (is_stopping_) return;
+      if (steps_left_.has_value()) --*steps_left_;
+      step = live_;
     }
-    changed_.notify_all();
+    for (const std::shared_ptr<Live>& live : step) {
+      if (!IsLive(live)) continue;  // It was cancelled meanwhile.
+      if (!Advance(live.get())) continue;
+      const MutexLock lock(&mutex_);
+      std::erase(live_, live);
+    }
+    changed_.NotifyAll();
   }
 }
 
@@ -123,12 +132,12 @@ bool FakeEngine::Advance(Live* live) {
   }
   std::set<int> samples;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     samples = live->samples;
   }
   for (int sample_index : samples) AdvanceSample(live, sample_index);
   ++live->num_tokens;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return live->samples.empty();
 }
 
@@ -149,7 +158,7 @@ void FakeEngine::AdvanceSample(Live* live, int sample_index) {
 void FakeEngine::FinishSample(Live* live, int sample_index, FinishReason reason) {
   bool is_last;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (live->samples.erase(sample_index) == 0) return;  // Cancelled meanwhile.
     is_last = live->samples.empty();
   }
@@ -164,23 +173,23 @@ TokenId FakeEngine::NextToken(const Live& live, int sample_index) const {
 }
 
 std::vector<Request> FakeEngine::requests() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return requests_;
 }
 
 std::vector<RequestId> FakeEngine::cancelled() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return cancelled_;
 }
 
 void FakeEngine::WaitUntilIdle() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return live_.empty(); });
+  const MutexLock lock(&mutex_);
+  while (!live_.empty()) changed_.Wait(&mutex_);
 }
 
 void FakeEngine::WaitForRequests(size_t num_requests) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return requests_.size() >= num_requests; });
+  const MutexLock lock(&mutex_);
+  while (requests_.size() < num_requests) changed_.Wait(&mutex_);
 }
 
 }  // namespace quire

@@ -1,18 +1,17 @@
 #ifndef QUIRE_TESTS_KV_MANAGER_REQUESTS_FAKE_ENGINE_H_
 #define QUIRE_TESTS_KV_MANAGER_REQUESTS_FAKE_ENGINE_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "kv_manager/engine/engine.h"
 
 namespace quire {
@@ -22,18 +21,18 @@ inline Finished LastSample(FinishReason reason) {
   return {.request = RequestId{0}, .sample_index = 0, .reason = reason, .ends_request = true};
 }
 
-// An engine without workers: tokens are a function of prompt, seed and sample and come on a thread of its own, one for
-// each sample of each running request per step; a beam search is its num_return first samples. Thread-safe; the
-// settings are for before the first Submit.
+// An engine without workers. Tokens are a function of prompt, seed and sample. They come on a thread of the engine, one
+// per step for each sample of each running request. A beam search is treated as its first num_return samples.
+// Thread-safe, but the settings must be made before the first Submit.
 class FakeEngine : public Engine {
  public:
   explicit FakeEngine(std::shared_ptr<const ServedModel> model);
   ~FakeEngine() override;
 
   // --- Settings.
-  absl::Status submit_status;   // What Submit returns.
-  absl::Status failure;         // Unless OK: how every request ends, instead of its first token.
-  std::vector<TokenId> script;  // The tokens of every request; when they are out, or empty: a hash of the prompt.
+  absl::Status submit_status;          // Unless OK: Submit returns it.
+  absl::Status failure;                // Unless OK: every request ends with it instead of its first token.
+  std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
   std::optional<FinishReason> ending;  // How requests end when the script is out.
   std::function<void()> before_submit;
 
@@ -48,8 +47,8 @@ class FakeEngine : public Engine {
   std::shared_ptr<const ServedModel> model() const override { return model_; }
 
   // --- What happened.
-  std::vector<Request> requests() const;      // Submitted.
-  std::vector<RequestId> cancelled() const;   // Cancelled while they ran.
+  std::vector<Request> requests() const;      // The submitted ones.
+  std::vector<RequestId> cancelled() const;   // The requests that were cancelled while they ran.
   void WaitUntilIdle();                       // Until no request runs.
   void WaitForRequests(size_t num_requests);  // Until so many were submitted.
 
@@ -57,11 +56,13 @@ class FakeEngine : public Engine {
   struct Live {
     Request request;
     std::shared_ptr<RequestSink> sink;
-    std::set<int> samples = {};  // That go on. Guarded by mutex_.
-    int num_tokens = 0;          // Of each of them.
+    std::set<int> samples = {};  // The samples that go on. Guarded by the mutex of the engine.
+    int num_tokens = 0;          // How many tokens each of them has.
   };
 
   void Run();
+  bool MayStep() const QUIRE_REQUIRES(mutex_);
+  bool IsLive(const std::shared_ptr<Live>& live) const;
   // The next event of a request; true when it was the last. Called without the lock.
   bool Advance(Live* live);
   // The same for one sample.
@@ -70,13 +71,13 @@ class FakeEngine : public Engine {
   TokenId NextToken(const Live& live, int sample_index) const;
 
   const std::shared_ptr<const ServedModel> model_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::vector<std::shared_ptr<Live>> live_;  // Guarded by mutex_, as all below but thread_.
-  std::vector<Request> requests_;
-  std::vector<RequestId> cancelled_;
-  std::optional<int> steps_left_;
-  bool is_stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::shared_ptr<Live>> live_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<Request> requests_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<RequestId> cancelled_ QUIRE_GUARDED_BY(mutex_);
+  std::optional<int> steps_left_ QUIRE_GUARDED_BY(mutex_);
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

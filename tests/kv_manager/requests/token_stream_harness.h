@@ -14,7 +14,7 @@
 
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
-#include "tests/kv_manager/inference/service_harness.h"
+#include "tests/kv_manager/requests/toy_model.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
 namespace quire {
@@ -36,7 +36,7 @@ class CancelRecorder : public Engine {
   std::shared_ptr<const ServedModel> model() const override { return nullptr; }
 
   std::vector<RequestId> cancelled;
-  std::vector<FinishReason> reasons;  // Of these.
+  std::vector<FinishReason> reasons;  // The reasons for these.
   std::vector<int> cancelled_samples;
 };
 
@@ -142,7 +142,7 @@ class TokenStreamTest : public ::testing::Test {
   int prompt_tokens_ = 0;
   std::vector<int> num_tokens_;  // By sample.
   int num_ends_ = 0;
-  StreamEnd end_ = {};  // The last one.
+  StreamEnd end_ = {};  // How the stream ended, the last time.
 };
 
 }  // namespace quire

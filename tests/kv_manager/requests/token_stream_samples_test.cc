@@ -25,7 +25,7 @@ class TokenStreamSamplesTest : public TokenStreamTest {
     for (const auto& response : writer_.responses) indices.push_back(response.index());
     return indices;
   }
-  // Of the responses, how many have a usage; it must be the last one.
+  // Number of responses with a usage, which must be the last one.
   int NumUsages() const {
     int num_usages = 0;
     for (const auto& response : writer_.responses) num_usages += response.has_usage();
@@ -103,7 +103,7 @@ TEST_F(TokenStreamSamplesTest, StopStringEndsItsSampleAlone) {
   EXPECT_THAT(engine_.cancelled_samples, ElementsAre(0));
   EXPECT_THAT(engine_.cancelled, IsEmpty());
   EXPECT_EQ(writer_.last(0).stop(), "XY");
-  Push("z", 0);  // Of the step under way when the sample was cancelled.
+  Push("z", 0);  // This token is from the step that ran when the sample was cancelled.
   Push("cXY", 1);
   CompleteAllWrites();
   EXPECT_THAT(engine_.cancelled, ElementsAre(kStreamId));

@@ -17,7 +17,7 @@
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
-// What a stream gives does not depend on when its threads run and where its text is cut.
+// The output of a stream does not depend on when its threads run, nor on where its text is cut.
 
 namespace quire {
 namespace {
@@ -112,7 +112,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// What a request should give: decode everything, then look for the first stop.
+// The expected output of a request: decode everything, then look for the first stop string.
 struct Expected {
   std::string text;
   size_t num_tokens = 0;

@@ -9,10 +9,11 @@
 
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/trace_context.h"
 #include "nlohmann/json.hpp"
 #include "tests/kv_manager/inference/service_harness.h"
 
-// What --log-requests writes, and the traceparent of a call and of its answer.
+// Tests the lines that --log-requests writes, and the traceparent of a call and of its answer.
 
 namespace quire {
 namespace {

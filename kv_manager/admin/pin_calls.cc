@@ -1,0 +1,137 @@
+#include "kv_manager/admin/pin_calls.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/status_reason.h"
+#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/tenancy.h"
+#include "security/authorizer.h"
+
+namespace quire {
+namespace {
+
+// The prompt that a pin keeps.
+struct PinnedPrompt {
+  std::vector<TokenId> tokens;
+  std::string cache_salt;
+};
+
+// The prompt is checked like that of a request.
+template <typename PinRequest>
+v1::GenerateRequest AsGenerate(const PinRequest& in) {
+  v1::GenerateRequest out;
+  if (in.has_text()) out.set_text(in.text());
+  if (in.has_token_ids()) *out.mutable_token_ids() = in.token_ids();
+  if (in.has_add_special_tokens()) out.set_add_special_tokens(in.add_special_tokens());
+  out.set_cache_salt(in.cache_salt());
+  return out;
+}
+
+template <typename PinRequest>
+absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& call,
+                                        const RequestEnvironment& requests) {
+  const std::shared_ptr<const ServedModel> model = requests.engine->model();
+  if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
+                         ValidateGenerate(AsGenerate(in), *model, requests.options.limits, /*drawn_seed=*/0));
+  const std::optional<Caller> caller = CallerOf(*call.context, requests.options.tokens.get());
+  QUIRE_RETURN_IF_ERROR(AssumeTenant(caller, &valid.request));
+  return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
+}
+
+// Makes the response from the answers of the workers. RESOURCE_EXHAUSTED when no worker pins anything and one refuses.
+absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::map<std::string, v1::WorkerPin> pins) {
+  v1::PinPrefixResponse response;
+  response.set_prompt_tokens(static_cast<uint32_t>(num_prompt_tokens));
+  bool has_pin = false;
+  std::string refusal;
+  for (auto& [address, pin] : pins) {
+    has_pin = has_pin || pin.pinned_tokens() > 0;
+    if (!pin.refusal().empty()) refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
+    *response.add_workers() = std::move(pin);
+  }
+  if (has_pin || refusal.empty()) return response;
+  return WithReason(absl::ResourceExhaustedError(refusal), "TOO_MANY_PINS");
+}
+
+}  // namespace
+
+template <typename Request>
+void PinCalls::RunOnText(const Request& request, const AdminCall& call,
+                         void (PinCalls::*start)(const Request&, const AdminCall&)) {
+  const size_t num_bytes = TextWork(AsGenerate(request));
+  const absl::Status status = requests_->text_threads.RunInput(
+      num_bytes,
+      [this, start, call, request = std::make_shared<const Request>(request)] { (this->*start)(*request, call); });
+  if (!status.ok()) call.Finish(status);
+}
+
+void PinCalls::PinPrefix(const v1::PinPrefixRequest& request, const AdminCall& call) {
+  RunOnText(request, call, &PinCalls::Pin);
+}
+
+void PinCalls::UnpinPrefix(const v1::UnpinPrefixRequest& request, const AdminCall& call) {
+  RunOnText(request, call, &PinCalls::Unpin);
+}
+
+void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
+  const uint32_t ttl_seconds = request.has_ttl_seconds() ? request.ttl_seconds() : kDefaultPinSeconds;
+  if (const absl::Status status = CheckRange("ttl_seconds", ttl_seconds, 1, kMaxPinSeconds); !status.ok()) {
+    return call.Finish(status);
+  }
+  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_);
+  if (!read.ok()) return call.Finish(read.status());
+  const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
+  const auto pins = std::make_shared<Gathered<std::map<std::string, v1::WorkerPin>>>();
+  engine_->AskAll(
+      [prompt, pins, ttl_us = ttl_seconds * int64_t{1'000'000}](const StepLoop::View& loop) {
+        v1::WorkerPin pin;
+        pin.set_address(loop.address);
+        if (loop.blocks != nullptr) {
+          const absl::StatusOr<int> num_tokens =
+              loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
+          if (num_tokens.ok()) pin.set_pinned_tokens(*num_tokens);
+          if (!num_tokens.ok()) pin.set_refusal(std::string(num_tokens.status().message()));
+        }
+        const MutexLock lock(&pins->mutex);
+        pins->all[loop.address] = std::move(pin);
+      },
+      [prompt, pins, call](const absl::Status& status) {
+        if (!status.ok()) return call.Finish(status);
+        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), pins->Take());
+        return response.ok() ? call.Finish(*response) : call.Finish(response.status());
+      });
+}
+
+void PinCalls::Unpin(const v1::UnpinPrefixRequest& request, const AdminCall& call) {
+  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_);
+  if (!read.ok()) return call.Finish(read.status());
+  const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
+  const auto num_workers = std::make_shared<std::atomic<int>>(0);
+  engine_->AskAll(
+      [prompt, num_workers](const StepLoop::View& loop) {
+        if (loop.blocks != nullptr && loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
+      },
+      [prompt, num_workers, call](const absl::Status& status) {
+        if (!status.ok()) return call.Finish(status);
+        v1::UnpinPrefixResponse response;
+        response.set_num_workers(*num_workers);
+        if (response.num_workers() > 0) return call.Finish(response);
+        call.Finish(WithReason(
+            absl::NotFoundError(absl::StrCat("no worker has a pin of these ", prompt->tokens.size(), " tokens")),
+            "NOT_PINNED"));
+      });
+}
+
+}  // namespace quire

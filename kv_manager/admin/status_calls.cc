@@ -1,0 +1,99 @@
+#include "kv_manager/admin/status_calls.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "base/version.h"
+#include "kv_manager/admin/wait_report.h"
+#include "security/authorizer.h"
+
+namespace quire {
+namespace {
+
+// Calls of ExplainWait at the same time. Tenants may make them, so operators' questions to the loops must find room
+// beside theirs.
+constexpr int kMaxExplained = 8;
+
+void EncodeBlocks(const BlockCounts& in, v1::BlockCounts* out) {
+  out->set_total(in.total);
+  out->set_free(in.free);
+  out->set_used(in.used);
+  out->set_shared(in.shared);
+  out->set_evictable(in.evictable);
+  out->set_host_total(in.host_total);
+  out->set_host_used(in.host_used);
+  out->set_pinned(in.pinned);
+}
+
+void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
+  out->set_address(in.address);
+  out->set_state(in.is_ready ? v1::WORKER_STATE_READY : v1::WORKER_STATE_CONNECTING);
+  out->set_last_error(in.last_error);
+  out->set_epoch(in.epoch);
+  out->set_steps(in.steps);
+  EncodeBlocks(in.blocks, out->mutable_blocks());
+  out->set_block_size(in.block_size);
+  out->set_waiting_requests(in.waiting_requests);
+  out->set_running_requests(in.running_requests);
+  out->set_swapped_requests(in.swapped_requests);
+  out->set_preemptions(in.stats.preemptions);
+  out->set_device(in.device);
+  out->set_numerics_fingerprint(in.numerics_fingerprint);
+  out->set_is_draining(in.is_draining);
+}
+
+void EncodeHistogram(const Histogram& in, v1::LatencyHistogram* out) {
+  out->mutable_upper_bounds_seconds()->Add(in.bounds().begin(), in.bounds().end());
+  for (const int64_t count : in.counts()) out->add_counts(count);
+  out->set_sum_seconds(in.sum());
+}
+
+}  // namespace
+
+void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
+  out->set_version(kVersion);
+  out->set_uptime_seconds(status.uptime_us / 1'000'000);
+  out->set_model_name(status.model_name);
+  for (const std::shared_ptr<const WorkerStatus>& worker : status.workers) {
+    EncodeWorker(*worker, out->add_workers());
+  }
+  out->set_prompt_tokens(status.totals.prompt_tokens);
+  out->set_cached_prompt_tokens(status.totals.cached_tokens);
+  out->set_completion_tokens(status.totals.generated_tokens);
+  out->set_is_draining(status.is_draining);
+  EncodeHistogram(status.totals.first_token_seconds, out->mutable_time_to_first_token());
+  EncodeHistogram(status.totals.inter_token_seconds, out->mutable_inter_token_latency());
+}
+
+void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const AdminCall& call) {
+  const absl::StatusOr<std::shared_ptr<TokenStream>> stream =
+      requests_->registry.Find(CallerOf(*call.context, requests_->options.tokens.get()), request.request_id());
+  if (!stream.ok()) return call.Finish(stream.status());
+  if (num_explained_.fetch_add(1) >= kMaxExplained) {
+    --num_explained_;
+    return call.Finish(WithRetryDelay(
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxExplained, " calls of ExplainWait run, the limit")),
+                   "TOO_MANY_EXPLAINED"),
+        /*delay_ms=*/100));
+  }
+  const auto report = std::make_shared<WaitReport>();
+  engine_->AskAll(
+      [id = (*stream)->id(), report](const StepLoop::View& loop) {
+        // At most one loop has the request, so only one writes.
+        if (std::optional<WaitReport> found = FindWait(id, loop); found.has_value()) *report = *std::move(found);
+      },
+      [this, report, call](const absl::Status& status) {
+        --num_explained_;
+        if (!status.ok() && report->worker.empty()) return call.Finish(status);
+        v1::ExplainWaitResponse response;
+        EncodeWait(*report, &response);
+        call.Finish(response);
+      });
+}
+
+}  // namespace quire

@@ -1,0 +1,36 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
+#define QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
+
+#include "base/clock.h"
+#include "kv_manager/engine/engine.h"
+#include "kv_manager/requests/inference_options.h"
+#include "kv_manager/requests/random_source.h"
+#include "kv_manager/requests/request_registry.h"
+#include "kv_manager/requests/rpc_counts.h"
+#include "kv_manager/requests/text_threads.h"
+
+namespace quire {
+
+// The objects that all requests of one manager share. The services borrow it; it outlives them and their calls. Its
+// members are thread-safe.
+struct RequestEnvironment {
+  // `engine` and `clock` are borrowed.
+  RequestEnvironment(Engine* engine, const InferenceServiceOptions& options, const Clock* clock = &SteadyClock())
+      : engine(engine),
+        clock(clock),
+        options(options),
+        registry(options.max_requests),
+        text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
+
+  Engine* const engine;
+  const Clock* const clock;  // The clock of Request::deadline_us.
+  const InferenceServiceOptions options;
+  RpcCounts counts;
+  RandomSource random;
+  RequestRegistry registry;
+  TextThreads text_threads;  // Ends first, because its jobs use the others.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_

@@ -1,0 +1,32 @@
+#include "kv_manager/requests/text_threads.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+
+namespace quire {
+namespace {
+
+// Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
+constexpr size_t kShortTextBytes = 16 << 10;
+
+}  // namespace
+
+TextThreads::TextThreads(int num_threads, size_t max_waiting_texts, RpcCounts* counts)
+    : max_waiting_texts_(max_waiting_texts), counts_(counts), output_(num_threads), input_(num_threads) {}
+
+absl::Status TextThreads::RunInput(size_t num_bytes, std::function<void()> job) {
+  if (num_bytes <= kShortTextBytes) {
+    job();
+    return absl::OkStatus();
+  }
+  if (input_.TrySchedule(std::move(job), max_waiting_texts_)) return absl::OkStatus();
+  counts_->Count(RpcRefusal::kTooManyLongTexts);
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
+                                       absl::StrCat(max_waiting_texts_, " long texts wait to be tokenized, the limit")),
+                                   "TOO_MANY_LONG_TEXTS", {{"max_waiting_texts", absl::StrCat(max_waiting_texts_)}}),
+                        /*delay_ms=*/500);
+}
+
+}  // namespace quire
