@@ -232,7 +232,7 @@ TEST_F(StatusPageTest, WithoutWorkersThereIsStillAStatus) {
 TEST_F(StatusPageTest, AfterTheEndThereIsStillAnAnswer) {
   engine_.Stop();
   EXPECT_EQ(Status()["num_workers"], 0);
-  EXPECT_EQ(Block("w", "0").code, 404);
+  EXPECT_EQ(Block("w", "0").code, 503);
 }
 
 }  // namespace
