@@ -53,7 +53,7 @@ struct CommandLine {
   // The text to print before the program ends, if the command line has --help or --version, or if it is valid and has
   // --check-config or --print-effective-config.
   std::optional<std::string> text;
-  Options options;  // The options, if there is no text.
+  Options options = {};  // The options, if there is no text.
 };
 
 // Sets the flags in `arguments`, which do not include the program's name. Returns the text to print for --help or
