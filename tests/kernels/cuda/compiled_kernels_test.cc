@@ -108,7 +108,7 @@ std::string TableLine(const std::string& name, const BlockShape& shape) {
 
 void WriteTable() {
   std::ofstream file(kTable);
-  file << "# What nvcc " << QUIRE_NVCC_RELEASE << " makes of the GPU kernels; made by compiled_kernels_test with "
+  file << "# What nvcc " << QUIRE_NVCC_RELEASE << " makes of the GPU kernels; made by kernels_cuda_compiled_test with "
        << "QUIRE_UPDATE_GOLDEN=1.\n# Threads and bytes of shared memory of a block; for sm_80, then for sm_90, "
           "registers "
        << "of a thread and blocks\n# that a multiprocessor holds.\n";
