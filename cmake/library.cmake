@@ -11,9 +11,13 @@ target_compile_options(quire_options INTERFACE
     $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage> -Wno-restrict -fno-math-errno -ffp-contract=off>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
-# Instrumented code causes false positives in GCC's search for uninitialised values.
+# Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence, also
+# of those in Abseil's headers.
 if(QUIRE_SANITIZE)
   target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
+  if(QUIRE_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(quire_options INTERFACE -Wno-tsan)
+  endif()
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
 endif()
