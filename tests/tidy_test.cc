@@ -63,6 +63,12 @@ struct Room {
 
 const std::vector<Room>& Rooms() {
   static const auto* rooms = new std::vector<Room>{
+      {"client/library", {}},
+      {"client/load", {"client/library"}},
+      {"client/terminal", {"client/library"}},
+      {"client/views", {"client/library", "client/terminal"}},
+      {"client/commands", {"client/library", "client/load", "client/terminal", "client/views"}},
+      {"client/quirectl", {"client/commands", "client/library", "client/terminal"}},
       {"kv_manager/blocks", {}},
       {"kv_manager/tokenizer", {}},
       {"kv_manager/text", {"kv_manager/tokenizer"}},

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
-#include "client/terminal.h"
+#include "client/terminal/terminal.h"
 
 namespace quire {
 namespace {

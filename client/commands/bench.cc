@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/bench_options.h"
 #include "client/commands/commands.h"
-#include "client/interrupt.h"
 #include "client/load/progress_line.h"
-#include "client/terminal.h"
+#include "client/terminal/interrupt.h"
+#include "client/terminal/terminal.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/version.h"
-#include "client/option_range.h"
+#include "client/commands/option_range.h"
 
 namespace quire {
 namespace {

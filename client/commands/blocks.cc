@@ -8,12 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/block_drawing.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
-#include "client/option_range.h"
-#include "client/terminal.h"
-#include "client/worker_text.h"
+#include "client/terminal/terminal.h"
+#include "client/views/block_drawing.h"
+#include "client/views/worker_text.h"
 
 namespace quire {
 namespace {

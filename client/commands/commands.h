@@ -1,7 +1,7 @@
 #ifndef QUIRE_CLIENT_COMMANDS_COMMANDS_H_
 #define QUIRE_CLIENT_COMMANDS_COMMANDS_H_
 
-#include "client/command_list.h"
+#include "client/commands/command_list.h"
 
 // The commands of quirectl. Each function declares one command on `list`; the file of the same name implements it.
 

@@ -1,4 +1,4 @@
-#include "client/completion_script.h"
+#include "client/commands/completion_script.h"
 
 #include <cstdio>
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "client/commands/commands.h"
-#include "client/input.h"
+#include "client/terminal/input.h"
 
 namespace quire {
 namespace {

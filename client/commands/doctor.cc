@@ -1,4 +1,4 @@
-#include "client/doctor.h"
+#include "client/views/doctor.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/commands/commands.h"
-#include "client/endpoint.h"
-#include "client/terminal.h"
+#include "client/library/endpoint.h"
+#include "client/terminal/terminal.h"
 
 namespace quire {
 namespace {

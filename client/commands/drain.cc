@@ -4,8 +4,8 @@
 
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
-#include "client/option_range.h"
 
 namespace quire {
 namespace {

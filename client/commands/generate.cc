@@ -6,8 +6,8 @@
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/generate_options.h"
-#include "client/interrupt.h"
-#include "client/sample_printer.h"
+#include "client/commands/sample_printer.h"
+#include "client/terminal/interrupt.h"
 
 namespace quire {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "client/input.h"
-#include "client/option_range.h"
-#include "client/utf8.h"
+#include "client/commands/option_range.h"
+#include "client/library/utf8.h"
+#include "client/terminal/input.h"
 
 namespace quire {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "client/commands/commands.h"
-#include "client/input.h"
-#include "client/option_range.h"
+#include "client/commands/option_range.h"
+#include "client/terminal/input.h"
 
 namespace quire {
 namespace {

@@ -1,10 +1,10 @@
 #include <cstdio>
 
 #include "client/commands/commands.h"
+#include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
-#include "client/option_range.h"
-#include "client/request_text.h"
-#include "client/terminal.h"
+#include "client/terminal/terminal.h"
+#include "client/views/request_text.h"
 
 namespace quire {
 namespace {

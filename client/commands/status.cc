@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
-#include "client/worker_text.h"
+#include "client/views/worker_text.h"
 
 namespace quire {
 namespace {

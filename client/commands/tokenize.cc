@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "client/commands/commands.h"
-#include "client/input.h"
+#include "client/terminal/input.h"
 
 namespace quire {
 namespace {

@@ -1,7 +1,7 @@
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
-#include "client/option_range.h"
-#include "client/top_view.h"
+#include "client/commands/option_range.h"
+#include "client/views/top_view.h"
 
 #include <algorithm>
 #include <cstdio>

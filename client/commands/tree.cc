@@ -2,9 +2,9 @@
 
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
-#include "client/request_text.h"
-#include "client/request_tree.h"
-#include "client/terminal.h"
+#include "client/terminal/terminal.h"
+#include "client/views/request_text.h"
+#include "client/views/request_tree.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/client.h"
+#include "client/library/client.h"
 #include "client/load/load_plan.h"
 #include "client/load/load_report.h"
 

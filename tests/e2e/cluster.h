@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "client/library/client.h"
 #include "tests/e2e/process.h"
 #include "tests/test_device.h"
 

@@ -1,0 +1,49 @@
+#ifndef QUIRE_CLIENT_COMMANDS_OPTION_RANGE_H_
+#define QUIRE_CLIENT_COMMANDS_OPTION_RANGE_H_
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+// A check of an option that takes a whole number in [min, max]; without limits any number that fits the type T. The
+// error names the value and both limits: "is 5000, it must be a whole number, 1 .. 1000".
+template <typename T>
+CLI::Validator InRange(T min = std::numeric_limits<T>::lowest(), T max = std::numeric_limits<T>::max()) {
+  static_assert(std::is_integral_v<T>);
+  const auto check = [min, max](const std::string& text) -> std::string {
+    T value = 0;
+    if (absl::SimpleAtoi(text, &value) && value >= min && value <= max) return "";
+    return absl::StrCat("is ", text, ", it must be a whole number, ", min, " .. ", max);
+  };
+  return CLI::Validator(check, "");
+}
+
+// The same for an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1e+06".
+template <>
+inline CLI::Validator InRange<double>(double min, double max) {
+  const auto check = [min, max](const std::string& text) -> std::string {
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value >= min && value <= max) return "";
+    return absl::StrCat("is ", text, ", it must be ", min, " .. ", max);
+  };
+  return CLI::Validator(check, "");
+}
+
+// A check of an option that takes a number whose limits the manager knows.
+inline CLI::Validator IsNumber() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    return absl::SimpleAtod(text, &value) ? "" : absl::StrCat("is ", text, ", it must be a number");
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_COMMANDS_OPTION_RANGE_H_

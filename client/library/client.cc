@@ -1,0 +1,299 @@
+#include "client/library/client.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "client/library/token.h"
+#include "client/library/utf8.h"
+#include "google/rpc/error_details.pb.h"
+#include "grpcpp/support/client_interceptor.h"
+#include "security/credentials.h"
+
+namespace quire {
+namespace {
+
+constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+}
+
+// Adds the token to every call. gRPC's own call credentials would do so on TLS alone, not on unix sockets.
+class TokenSender : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenSender(const std::string& token) : authorization_(absl::StrCat("Bearer ", token)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace("authorization", authorization_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string authorization_;
+};
+
+class TokenSenderFactory : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenSenderFactory(std::string token) : token_(std::move(token)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* /*call*/) override {
+    return new TokenSender(token_);
+  }
+
+ private:
+  const std::string token_;
+};
+
+std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
+  // A server that vanished without closing its connections is noticed within 40 seconds.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
+  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  const absl::StatusOr<std::string> token = HeaderToken(options.token);
+  // Without credentials every call ends with INVALID_ARGUMENT; gRPC would abort on such a header.
+  if (!token.ok()) credentials = nullptr;
+  if (token.ok() && !token->empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(*token));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials, arguments,
+                                                                 std::move(interceptors));
+}
+
+}  // namespace
+
+absl::Status FromRpcStatus(const google::rpc::Status& status) {
+  std::string message = status.message();
+  for (const google::protobuf::Any& any : status.details()) {
+    google::rpc::BadRequest bad_request;
+    google::rpc::RetryInfo retry;
+    if (any.UnpackTo(&bad_request)) {
+      for (const auto& violation : bad_request.field_violations()) {
+        const std::string line = absl::StrCat(violation.field(), ": ", violation.description());
+        if (!absl::StartsWith(message, line)) absl::StrAppend(&message, "\n  ", line);
+      }
+    } else if (any.UnpackTo(&retry)) {
+      const absl::Duration delay =
+          absl::Seconds(retry.retry_delay().seconds()) + absl::Nanoseconds(retry.retry_delay().nanos());
+      absl::StrAppend(&message, "\n  try again after ", absl::FormatDuration(delay));
+    }
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.code()), message);
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) details.clear_details();
+  details.set_code(status.error_code());
+  details.set_message(status.error_message());
+  absl::Status result = FromRpcStatus(details);
+  // A manager's own UNAVAILABLE always carries details.
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
+    result.SetPayload(kConnectionErrorPayload, absl::Cord());
+  }
+  return result;
+}
+
+bool IsConnectionError(const absl::Status& status) {
+  return status.GetPayload(kConnectionErrorPayload).has_value();
+}
+
+GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
+                               absl::Duration timeout) {
+  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+    finished_ = valid;
+    return;
+  }
+  SetTimeout(&context_, timeout);
+  reader_ = stub->Generate(&context_, request);
+}
+
+GenerateStream::~GenerateStream() {
+  if (finished_.has_value()) return;
+  context_.TryCancel();
+  reader_->Finish();
+}
+
+bool GenerateStream::Next(v1::GenerateResponse* response) {
+  return reader_ != nullptr && reader_->Read(response);
+}
+
+absl::Status GenerateStream::Finish() {
+  if (!finished_.has_value()) finished_ = FromGrpcStatus(reader_->Finish());
+  return *finished_;
+}
+
+WatchBlocksStream::WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request,
+                                     absl::Duration timeout) {
+  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+    finished_ = valid;
+    return;
+  }
+  SetTimeout(&context_, timeout);
+  reader_ = stub->WatchBlocks(&context_, request);
+}
+
+WatchBlocksStream::~WatchBlocksStream() {
+  static_cast<void>(Finish());
+}
+
+bool WatchBlocksStream::Next(v1::WatchBlocksResponse* message) {
+  has_ended_ = reader_ == nullptr || !reader_->Read(message);
+  return !has_ended_;
+}
+
+absl::Status WatchBlocksStream::Finish() {
+  if (finished_.has_value()) return *finished_;
+  if (!has_ended_) context_.TryCancel();
+  finished_ = FromGrpcStatus(reader_->Finish());
+  return *finished_;
+}
+
+Client::Client(const ClientOptions& options)
+    : options_(options),
+      channel_(Connect(options)),
+      inference_(v1::InferenceService::NewStub(channel_)),
+      admin_(v1::AdminService::NewStub(channel_)),
+      health_(grpc::health::v1::Health::NewStub(channel_)) {}
+
+std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
+  return std::make_unique<GenerateStream>(inference_.get(), request, timeout);
+}
+
+std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
+  return std::make_unique<GenerateBatchStream>(inference_.get());
+}
+
+template <typename Stub, typename Method, typename Request, typename Response>
+absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
+  QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
+  grpc::ClientContext context;
+  SetTimeout(&context, options_.timeout);
+  return FromGrpcStatus((stub->*method)(&context, request, response));
+}
+
+absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request) {
+  v1::TokenizeResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Tokenize, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
+  v1::DetokenizeResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Detokenize, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
+  v1::GetModelResponse response;
+  QUIRE_RETURN_IF_ERROR(
+      Call(inference_.get(), &v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
+  return response;
+}
+
+absl::Status Client::Abort(const std::string& request_id) {
+  v1::AbortRequest request;
+  request.set_request_id(request_id);
+  v1::AbortResponse response;
+  return Call(inference_.get(), &v1::InferenceService::Stub::Abort, request, &response);
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
+  v1::GetStatusResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
+  return response;
+}
+
+absl::StatusOr<v1::ExplainWaitResponse> Client::ExplainWait(const std::string& request_id) {
+  v1::ExplainWaitRequest request;
+  request.set_request_id(request_id);
+  v1::ExplainWaitResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ExplainWait, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixRequest& request) {
+  v1::PinPrefixResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::PinPrefix, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
+  v1::UnpinPrefixResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::UnpinPrefix, request, &response));
+  return response;
+}
+
+std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout) {
+  return std::make_unique<WatchBlocksStream>(admin_.get(), request, timeout);
+}
+
+absl::StatusOr<v1::DescribeBlockResponse> Client::DescribeBlock(const v1::DescribeBlockRequest& request) {
+  v1::DescribeBlockResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeBlock, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::ListRequestsResponse> Client::ListRequests(const v1::ListRequestsRequest& request) {
+  v1::ListRequestsResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ListRequests, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DescribeRequestResponse> Client::DescribeRequest(const std::string& request_id) {
+  v1::DescribeRequestRequest request;
+  request.set_request_id(request_id);
+  v1::DescribeRequestResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeRequest, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request) {
+  v1::AuditResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Audit, request, &response));
+  return response;
+}
+
+absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker) {
+  v1::DrainRequest request;
+  request.set_worker(worker);
+  v1::DrainResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Drain, request, &response));
+  return response;
+}
+
+absl::Status Client::Undrain(const std::string& worker) {
+  v1::UndrainRequest request;
+  request.set_worker(worker);
+  v1::UndrainResponse response;
+  return Call(admin_.get(), &v1::AdminService::Stub::Undrain, request, &response);
+}
+
+absl::StatusOr<v1::FlushPrefixCacheResponse> Client::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request) {
+  v1::FlushPrefixCacheResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::FlushPrefixCache, request, &response));
+  return response;
+}
+
+absl::StatusOr<bool> Client::IsServing(const std::string& service) {
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  grpc::health::v1::HealthCheckResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(health_.get(), &grpc::health::v1::Health::Stub::Check, request, &response));
+  return response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+}
+
+}  // namespace quire

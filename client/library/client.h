@@ -1,0 +1,129 @@
+#ifndef QUIRE_CLIENT_LIBRARY_CLIENT_H_
+#define QUIRE_CLIENT_LIBRARY_CLIENT_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/library/generate_batch_stream.h"
+#include "google/rpc/status.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
+#include "security/tls_files.h"
+
+namespace quire {
+
+// Converts a gRPC status to an absl status. The server's google.rpc details are appended to the message: further field
+// violations as "field: description", and after how long to try again.
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// Converts the status with which a request of GenerateBatch ended.
+absl::Status FromRpcStatus(const google::rpc::Status& status);
+
+// Returns true when no server has sent the status, because none could be reached or the connection was lost. The
+// message is gRPC's.
+bool IsConnectionError(const absl::Status& status);
+
+// A running Generate call. Destruction ends the call, and the server frees its blocks in the next step. Not
+// thread-safe, except that Cancel may be called from any thread.
+class GenerateStream {
+ public:
+  GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request, absl::Duration timeout);
+  ~GenerateStream();
+
+  // Waits for the next response. Returns false at the end of the stream; Finish then returns how it ended.
+  bool Next(v1::GenerateResponse* response);
+
+  // REQUIRES: Next has returned false, or Cancel was called.
+  absl::Status Finish();
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
+};
+
+// A running WatchBlocks call. Destruction ends it. Not thread-safe.
+class WatchBlocksStream {
+ public:
+  WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request, absl::Duration timeout);
+  ~WatchBlocksStream();
+
+  // Waits for the next message. Returns false at the end of the stream; Finish then returns how it ended.
+  bool Next(v1::WatchBlocksResponse* message);
+
+  // Returns how the call ended. A call that is still running is cancelled and ends with CANCELLED.
+  absl::Status Finish();
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::WatchBlocksResponse>> reader_;
+  bool has_ended_ = false;                // Next has returned false.
+  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
+};
+
+struct ClientOptions {
+  std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
+  absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
+  TlsFiles tls = {};                           // Without an authority calls are in plain text.
+  std::string token = "";                      // Bearer token, see HeaderToken; empty means none.
+  std::string server_name = "";                // Name in the manager's certificate; empty means the endpoint's host.
+};
+
+// A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
+// of its request is not UTF-8 or when a header cannot carry the token.
+class Client {
+ public:
+  // REQUIRES: CheckTlsFiles(options.tls) is OK.
+  explicit Client(const ClientOptions& options);
+
+  // `timeout` limits the whole call, from the first to the last token.
+  std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
+
+  // Starts a call for many requests. The call has no deadline of its own.
+  std::unique_ptr<GenerateBatchStream> GenerateBatch();
+
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);
+  absl::StatusOr<v1::GetModelResponse> GetModel();
+  absl::Status Abort(const std::string& request_id);
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<v1::ExplainWaitResponse> ExplainWait(const std::string& request_id);
+  absl::StatusOr<v1::PinPrefixResponse> PinPrefix(const v1::PinPrefixRequest& request);
+  absl::StatusOr<v1::UnpinPrefixResponse> UnpinPrefix(const v1::UnpinPrefixRequest& request);
+
+  // `timeout` limits the whole call.
+  std::unique_ptr<WatchBlocksStream> WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout);
+  absl::StatusOr<v1::DescribeBlockResponse> DescribeBlock(const v1::DescribeBlockRequest& request);
+  absl::StatusOr<v1::ListRequestsResponse> ListRequests(const v1::ListRequestsRequest& request);
+  absl::StatusOr<v1::DescribeRequestResponse> DescribeRequest(const std::string& request_id);
+  absl::StatusOr<v1::AuditResponse> Audit(const v1::AuditRequest& request);
+  absl::StatusOr<v1::DrainResponse> Drain(const std::string& worker);
+  absl::Status Undrain(const std::string& worker);
+  absl::StatusOr<v1::FlushPrefixCacheResponse> FlushPrefixCache(const v1::FlushPrefixCacheRequest& request);
+
+  // Returns true when the service ("", "liveness", "readiness" or a full service name) is SERVING.
+  absl::StatusOr<bool> IsServing(const std::string& service);
+
+ private:
+  template <typename Stub, typename Method, typename Request, typename Response>
+  absl::Status Call(Stub* stub, Method method, const Request& request, Response* response);
+
+  const ClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::InferenceService::Stub> inference_;
+  const std::unique_ptr<v1::AdminService::Stub> admin_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_LIBRARY_CLIENT_H_

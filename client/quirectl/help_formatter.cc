@@ -1,0 +1,38 @@
+#include "client/quirectl/help_formatter.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "client/terminal/wrapped_text.h"
+
+namespace quire {
+
+HelpFormatter::HelpFormatter(int columns) : columns_(columns) {
+  column_width(kDescriptionColumn);
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return WrapText(CLI::Formatter::make_description(app), columns_);
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  return WrapText(CLI::Formatter::make_footer(app), columns_);
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  const std::string description = command->get_description();
+  const std::string sentence = description.substr(0, description.find(". "));
+  std::ostringstream out;
+  CLI::detail::format_help(out, command->get_name(), WrapDescription(sentence), column_width_);
+  return out.str();
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  return WrapDescription(CLI::Formatter::make_option_desc(option));
+}
+
+std::string HelpFormatter::WrapDescription(const std::string& text) const {
+  return WrapText(text, std::max(columns_ - kDescriptionColumn, kMinDescriptionColumns));
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+#include "client/terminal/interrupt.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace quire {
+
+struct Interrupt::State {
+  Mutex mutex;
+  std::function<void()> cancel QUIRE_GUARDED_BY(mutex);
+  int signal QUIRE_GUARDED_BY(mutex) = 0;
+};
+
+Interrupt::Interrupt() : state_(std::make_shared<State>()) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, state = state_] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    {
+      // The lock is held while `cancel` runs, so that Watch cannot return and its caller cannot destroy the stream.
+      const MutexLock lock(&state->mutex);
+      if (!state->cancel) EndBySignal(signal);
+      state->signal = signal;
+      state->cancel();
+    }
+    sigwait(&signals, &signal);
+    EndBySignal(signal);
+  }).detach();
+}
+
+void Interrupt::Watch(GenerateStream* stream) {
+  Watch(stream == nullptr ? std::function<void()>() : [stream] { stream->Cancel(); });
+}
+
+void Interrupt::Watch(std::function<void()> cancel) {
+  const MutexLock lock(&state_->mutex);
+  state_->cancel = std::move(cancel);
+}
+
+int Interrupt::signal() const {
+  const MutexLock lock(&state_->mutex);
+  return state_->signal;
+}
+
+void EndBySignal(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, signal);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  raise(signal);
+  _exit(128 + signal);
+}
+
+}  // namespace quire

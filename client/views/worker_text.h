@@ -1,0 +1,17 @@
+#ifndef QUIRE_CLIENT_VIEWS_WORKER_TEXT_H_
+#define QUIRE_CLIENT_VIEWS_WORKER_TEXT_H_
+
+#include "quire/v1/admin.pb.h"
+
+namespace quire {
+
+// "connecting", "draining" or "ready", as status and top say it.
+const char* StateOf(const v1::WorkerStatus& worker);
+
+// The width of a column for the workers' addresses: that of the longest address, but at least that of a usual
+// host:port.
+int AddressWidth(const v1::GetStatusResponse& status);
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_VIEWS_WORKER_TEXT_H_

@@ -1,0 +1,26 @@
+#include "client/library/utf8.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Utf8Test, NestedAndRepeatedStringsAreNamedByTheirPath) {
+  v1::GenerateRequest request;
+  request.set_text("fine");
+  request.mutable_stopping()->add_stop("fine");
+  EXPECT_TRUE(CheckUtf8(request).ok());
+  request.mutable_stopping()->add_stop("\xFF");
+  EXPECT_THAT(std::string(CheckUtf8(request).message()), HasSubstr("stopping.stop[1]: is not valid UTF-8"));
+  request.set_text("\xFF");
+  EXPECT_THAT(std::string(CheckUtf8(request).message()), HasSubstr("text: is not valid UTF-8"));
+}
+
+}  // namespace
+}  // namespace quire
