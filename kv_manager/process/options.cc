@@ -13,6 +13,7 @@
 #include "base/local_address.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
+#include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/worker_link/worker_address.h"
 
 ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
@@ -45,7 +46,7 @@ ABSL_FLAG(std::string, admin_names, "quire-admin",
           "operators, such as quirectl status. *: any.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
           "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
-ABSL_FLAG(int32_t, max_tenant_labels, 32,
+ABSL_FLAG(int32_t, max_tenant_labels, quire::ManagerEngine::kMaxTenantLabels,
           "How many tenants metrics tell apart. The first ones get a label each; all others share one label.");
 ABSL_FLAG(bool, vllm_metrics, true,
           "Also show the most used metrics under vLLM's names, for its dashboards and for gateways that pick "
@@ -90,7 +91,7 @@ ABSL_FLAG(int32_t, max_context_tokens, 0,
 ABSL_FLAG(double, watermark, quire::SchedulerOptions().watermark,
           "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
           "running requests grow into before one of them must be preempted.");
-ABSL_FLAG(double, max_pinned_share, 0.25,
+ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
           "Share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) may protect from eviction.");
 ABSL_FLAG(int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
           "Calls of Generate and requests of GenerateBatch at the same time; more are refused.");
@@ -106,9 +107,9 @@ ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServi
           "Long texts that may wait to be tokenized; more are refused.");
 ABSL_FLAG(int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
           "Threads that tokenize long texts. As many again make the text of generated tokens.");
-ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(60),
+ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
           "A worker that does not finish a step in this time is lost: the manager connects to it again.");
-ABSL_FLAG(absl::Duration, worker_grace, absl::Seconds(30),
+ABSL_FLAG(absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
           "How long requests wait for a lost worker to come back before they fail.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "The manager probes a connection to a worker that is silent for 20s, and gives it up when nothing "

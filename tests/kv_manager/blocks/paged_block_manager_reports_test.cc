@@ -26,10 +26,10 @@ std::vector<TokenId> Tokens(int first, int count) {
 }
 
 // A pool of 8 blocks of 4 tokens, half of which may be pinned, and 4 host blocks. Step 1 has begun.
-class PagedBlockManagerLookTest : public ::testing::Test {
+class PagedBlockManagerReportsTest : public ::testing::Test {
  protected:
-  PagedBlockManagerLookTest() { blocks_.BeginStep(StepId{1}); }
-  ~PagedBlockManagerLookTest() override { EXPECT_EQ(blocks_.CheckIntegrity(), absl::OkStatus()); }
+  PagedBlockManagerReportsTest() { blocks_.BeginStep(StepId{1}); }
+  ~PagedBlockManagerReportsTest() override { EXPECT_EQ(blocks_.CheckIntegrity(), absl::OkStatus()); }
 
   // The sequence computes these tokens.
   void Compute(SequenceId sequence, const std::vector<TokenId>& tokens) {
@@ -51,7 +51,7 @@ class PagedBlockManagerLookTest : public ::testing::Test {
   std::vector<BlockCopy> copies_;
 };
 
-TEST_F(PagedBlockManagerLookTest, EveryBlockHasAState) {
+TEST_F(PagedBlockManagerReportsTest, EveryBlockHasAState) {
   EXPECT_EQ(States(), "11111111");
   Compute(kA, Tokens(1, 10));
   EXPECT_EQ(States(), "33311111");
@@ -64,7 +64,7 @@ TEST_F(PagedBlockManagerLookTest, EveryBlockHasAState) {
   EXPECT_EQ(States(), "52111111");
 }
 
-TEST_F(PagedBlockManagerLookTest, HoldersAreCounted) {
+TEST_F(PagedBlockManagerReportsTest, HoldersAreCounted) {
   Compute(kA, Tokens(1, 10));
   blocks_.Fork(kA, kB, 10);
   ASSERT_TRUE(blocks_.Pin("", Tokens(1, 5), 100).ok());
@@ -83,7 +83,7 @@ TEST_F(PagedBlockManagerLookTest, HoldersAreCounted) {
   EXPECT_EQ(blocks_.HoldersOf(BlockId{7}).state, BlockState::kFree);
 }
 
-TEST_F(PagedBlockManagerLookTest, AgeCountsStepsSinceTheLastUse) {
+TEST_F(PagedBlockManagerReportsTest, AgeCountsStepsSinceTheLastUse) {
   Compute(kA, Tokens(1, 8));
   blocks_.Free(kA);
   EXPECT_EQ(blocks_.HoldersOf(BlockId{0}).age_steps, 0u);
@@ -94,7 +94,7 @@ TEST_F(PagedBlockManagerLookTest, AgeCountsStepsSinceTheLastUse) {
   EXPECT_EQ(blocks_.HoldersOf(BlockId{1}).age_steps, 4u);
 }
 
-TEST_F(PagedBlockManagerLookTest, ASwappedSequenceHasATableOfHostBlocks) {
+TEST_F(PagedBlockManagerReportsTest, ASwappedSequenceHasATableOfHostBlocks) {
   Compute(kA, Tokens(1, 8));
   std::vector<BlockSwap> swaps;
   EXPECT_TRUE(blocks_.HostTable(kA).empty());
@@ -103,7 +103,7 @@ TEST_F(PagedBlockManagerLookTest, ASwappedSequenceHasATableOfHostBlocks) {
   EXPECT_TRUE(blocks_.Table(kA).empty());
 }
 
-TEST_F(PagedBlockManagerLookTest, OnlyWhatNobodyHoldsIsEvictedOnDemand) {
+TEST_F(PagedBlockManagerReportsTest, OnlyWhatNobodyHoldsIsEvictedOnDemand) {
   Compute(kA, Tokens(1, 8));
   Compute(kB, Tokens(100, 12));
   blocks_.Free(kB);
@@ -114,7 +114,7 @@ TEST_F(PagedBlockManagerLookTest, OnlyWhatNobodyHoldsIsEvictedOnDemand) {
   EXPECT_EQ(blocks_.counts().evictable, 0);
 }
 
-TEST_F(PagedBlockManagerLookTest, ACleanAuditFindsNothingAndCountsAll) {
+TEST_F(PagedBlockManagerReportsTest, ACleanAuditFindsNothingAndCountsAll) {
   Compute(kA, Tokens(1, 10));
   blocks_.Fork(kA, kB, 10);
   const BlockAudit audit = blocks_.Audit();
@@ -124,7 +124,7 @@ TEST_F(PagedBlockManagerLookTest, ACleanAuditFindsNothingAndCountsAll) {
   EXPECT_TRUE(blocks_.Repair().is_clean());
 }
 
-TEST_F(PagedBlockManagerLookTest, EveryPlantedMistakeIsFoundAndRepaired) {
+TEST_F(PagedBlockManagerReportsTest, EveryPlantedMistakeIsFoundAndRepaired) {
   Compute(kA, Tokens(1, 10));
   BlockManagerPeer::AddOwners(&blocks_, BlockId{1}, +2);  // Nobody would ever free this block.
   BlockManagerPeer::AddOwners(&blocks_, BlockId{2}, -1);  // This block would be handed out twice.
@@ -147,7 +147,7 @@ TEST_F(PagedBlockManagerLookTest, EveryPlantedMistakeIsFoundAndRepaired) {
   EXPECT_EQ(blocks_.num_free_blocks(), 8);
 }
 
-TEST_F(PagedBlockManagerLookTest, ABlockWhoseCacheWasForgottenIsCachedAndEvictableAgain) {
+TEST_F(PagedBlockManagerReportsTest, ABlockWhoseCacheWasForgottenIsCachedAndEvictableAgain) {
   Compute(kA, Tokens(1, 8));
   BlockManagerPeer::ForgetThatItIsCached(&blocks_, BlockId{1});
   EXPECT_THAT(blocks_.Audit().differences, ElementsAre(CountDifference{Kind::kReferences, BlockId{1}, 1, 2},
