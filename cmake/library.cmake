@@ -48,12 +48,25 @@ function(quire_binary)
   endif()
 endfunction()
 
+# Labels a test with its folder below tests/, and with FOLDERS, which are further folders that it tests. ./check --quick
+# runs the tests whose labels are folders that have changed, and those with the label "documents", which check generated
+# documents.
+function(quire_label_test name)
+  cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "^tests/" "" folder "${folder}")
+  set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
+endfunction()
+
 # TIMEOUT is in seconds (default 120), and four times as long under a sanitizer. With SHARDS, the tests of the program
-# are distributed to that many runs: NAME.0, NAME.1, ...
+# are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
+# A test that starts threads is THREADED. These tests are part of the target quire_threaded_tests and have the label
+# "threaded".
 # In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one. The sources of ALONE are compiled
 # separately, because they use names that another source of the test uses as well.
+add_custom_target(quire_threaded_tests)
 function(quire_test)
-  cmake_parse_arguments(ARG "" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -72,9 +85,14 @@ function(quire_test)
     target_compile_options(${ARG_NAME} PRIVATE -O1)
   endif()
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(ARG_THREADED)
+    list(APPEND ARG_FOLDERS threaded)
+    add_dependencies(quire_threaded_tests ${ARG_NAME})
+  endif()
   if(NOT ARG_SHARDS)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
     set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+    quire_label_test(${ARG_NAME} FOLDERS ${ARG_FOLDERS})
     return()
   endif()
   math(EXPR last_shard "${ARG_SHARDS} - 1")
@@ -82,6 +100,7 @@ function(quire_test)
     add_test(NAME ${ARG_NAME}.${shard} COMMAND ${ARG_NAME})
     set_tests_properties(${ARG_NAME}.${shard} PROPERTIES
       TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    quire_label_test(${ARG_NAME}.${shard} FOLDERS ${ARG_FOLDERS})
   endforeach()
 endfunction()
 
@@ -97,5 +116,7 @@ function(quire_emulated_gpu_test)
   endif()
   add_test(NAME ${ARG_NAME}.emulated_gpu COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
   set_tests_properties(${ARG_NAME}.emulated_gpu PROPERTIES
-    TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "QUIRE_TEST_DEVICE=emulated" FAIL_REGULAR_EXPRESSION "Running 0 tests")
+    TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "QUIRE_TEST_DEVICE=emulated" FAIL_REGULAR_EXPRESSION "Running 0 tests"
+    COST 1000)  # The longest tests run first.
+  quire_label_test(${ARG_NAME}.emulated_gpu FOLDERS slow)
 endfunction()
