@@ -9,7 +9,7 @@ namespace quire {
 std::vector<prometheus::MetricFamily> CertificateMetrics::Collect() const {
   prometheus::MetricFamily family;
   family.name = "quire_certificate_expiry_timestamp_seconds";
-  family.help = "End of a certificate's validity since the Unix epoch; 0 when its file cannot be read";
+  family.help = "End of the validity of a certificate, in seconds since the Unix epoch; 0 if its file cannot be read";
   family.type = prometheus::MetricType::Gauge;
   for (const auto& [use, path] : files_) {
     if (path.empty()) continue;

@@ -29,8 +29,8 @@ void PerWorker(const Workers& workers, MetricPage* page, const Get& get) {
 // The states of a tier add up to its size. Properties that blocks of several states have are families of their own.
 void RenderBlockStates(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_kv_blocks",
-              "KV blocks by tier and state; the states add up to the tier. used: sequences or pins hold them; "
-              "evictable: only the prefix cache does, so they are free for whoever needs them");
+              "KV blocks by tier and state; the states add up to the size of the tier. used: a sequence or a pin holds "
+              "the block; evictable: only the prefix cache holds it, so it is evicted when a sequence needs a block");
   for (const auto& worker : workers) {
     const BlockCounts& blocks = worker->blocks;
     const auto state = [&](const char* tier, const char* state, int count) {
@@ -43,44 +43,46 @@ void RenderBlockStates(const Workers& workers, MetricPage* page) {
     state("host", "used", blocks.host_used);
   }
   page->Begin(MetricType::Gauge, "quire_kv_pool_blocks",
-              "KV blocks of a tier: of the device, or of the host for swaps");
+              "Size of a tier in KV blocks: device is the pool of the worker, host is the memory for swapped blocks");
   for (const auto& worker : workers) {
     page->Value(worker->blocks.total, {{"worker", worker->address}, {"tier", "device"}});
     page->Value(worker->blocks.host_total, {{"worker", worker->address}, {"tier", "host"}});
   }
   page->Begin(MetricType::Gauge, "quire_kv_shared_blocks",
-              "Used KV blocks of the device that more than one sequence or pin holds");
+              "Used KV blocks of the device that are held by more than one sequence or pin");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.shared; });
-  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "Used KV blocks of the device that pins hold");
+  page->Begin(MetricType::Gauge, "quire_kv_pinned_blocks", "Used KV blocks of the device that are held by pins");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.blocks.pinned; });
 }
 
 void RenderBlockUse(const Workers& workers, MetricPage* page) {
-  page->Begin(MetricType::Gauge, "quire_kv_block_size_tokens", "Tokens that a KV block holds");
+  page->Begin(MetricType::Gauge, "quire_kv_block_size_tokens", "Number of tokens per KV block");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.block_size; });
   page->Begin(MetricType::Gauge, "quire_kv_allocated_slots",
-              "Places for tokens in the block tables of sequences, shared ones once for each sequence");
+              "Token slots in the block tables of all sequences; a shared slot counts once for each sequence");
   PerWorker(workers, page, [](const WorkerStatus& worker) {
     return static_cast<double>(worker.blocks.table_entries * worker.block_size);
   });
   page->Begin(MetricType::Gauge, "quire_kv_live_tokens",
-              "Of those places, the ones with a token; the others are lost to fragmentation");
+              "The part of quire_kv_allocated_slots that holds a token; the rest is fragmentation");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.blocks.live_tokens); });
   page->Begin(MetricType::Gauge, "quire_kv_saved_blocks",
-              "Entries of block tables beyond the used blocks: blocks that sharing saves");
+              "Blocks saved by sharing: the entries of all block tables minus the used blocks");
   PerWorker(workers, page, [](const WorkerStatus& worker) {
     return static_cast<double>(std::max<int64_t>(0, worker.blocks.table_entries - worker.blocks.used));
   });
-  page->Begin(MetricType::Counter, "quire_kv_evictions_total", "Blocks that the prefix cache gave up for others");
+  page->Begin(MetricType::Counter, "quire_kv_evictions_total",
+              "Cached blocks that were evicted because a sequence needed a block");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.evictions; });
-  page->Begin(MetricType::Counter, "quire_kv_forks_total", "Samples and beams that began as a copy of another");
+  page->Begin(MetricType::Counter, "quire_kv_forks_total",
+              "Samples and beams that began as a copy of another sequence");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.forks; });
   page->Begin(MetricType::Counter, "quire_kv_cow_copies_total",
-              "Blocks copied because a sequence wrote to a shared one");
+              "Blocks copied because a sequence wrote to a shared block (copy-on-write)");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cow_copies; });
-  page->Begin(
-      MetricType::Counter, "quire_kv_swapped_blocks_total",
-      "Blocks moved to the host tier (out) and back (in); a worker's quire_worker_swapped_bytes_total has bytes");
+  page->Begin(MetricType::Counter, "quire_kv_swapped_blocks_total",
+              "Blocks swapped to the host tier (out) and back (in); quire_worker_swapped_bytes_total of the worker "
+              "counts the bytes");
   for (const auto& worker : workers) {
     page->Value(static_cast<double>(worker->stats.swapped_out_blocks),
                 {{"worker", worker->address}, {"direction", "out"}});
@@ -95,15 +97,14 @@ void RenderRequestStates(const ManagerStatus& status, MetricPage* page) {
     page->Value(worker->waiting_requests, {{"worker", worker->address}, {"state", "waiting"}});
     page->Value(worker->running_requests, {{"worker", worker->address}, {"state", "running"}});
   }
-  page->Begin(MetricType::Gauge, "quire_swapped_requests",
-              "Of the waiting ones, those whose blocks are in the host tier");
+  page->Begin(MetricType::Gauge, "quire_swapped_requests", "Waiting requests whose blocks are in the host tier");
   PerWorker(status.workers, page, [](const WorkerStatus& worker) { return worker.swapped_requests; });
 }
 
 void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, MetricPage* page) {
   const StepLoopStats& stats = status.totals;
   page->Begin(MetricType::Counter, "quire_requests_finished_total",
-              "Requests that ended, by reason; stop: by a stop token or a stop string");
+              "Requests that ended, by reason; stop: a stop token or a stop string");
   page->Value(stats.finished[static_cast<int>(FinishReason::kLength)], {{"reason", "length"}});
   page->Value(stats.finished[static_cast<int>(FinishReason::kStopToken)], {{"reason", "stop"}});
   page->Value(stats.finished[static_cast<int>(FinishReason::kCancelled)], {{"reason", "cancelled"}});
@@ -123,27 +124,30 @@ void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, Metri
 void RenderRequestWork(const StepLoopStats& stats, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_prompt_tokens_total", "Prompt tokens of accepted requests");
   page->Value(stats.prompt_tokens);
-  page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Tokens generated");
+  page->Begin(MetricType::Counter, "quire_generated_tokens_total", "Generated tokens");
   page->Value(stats.generated_tokens);
   page->Begin(MetricType::Histogram, "quire_queue_time_seconds",
-              "From a request's arrival to the plan of its first step");
+              "Time from the arrival of a request to the plan of its first step");
   page->Value(stats.queue_seconds);
   page->Begin(MetricType::Histogram, "quire_time_to_first_token_seconds",
-              "From a request's arrival to its first token");
+              "Time from the arrival of a request to its first token");
   page->Value(stats.first_token_seconds);
-  page->Begin(MetricType::Histogram, "quire_inter_token_latency_seconds", "Between two tokens of a request");
+  page->Begin(MetricType::Histogram, "quire_inter_token_latency_seconds",
+              "Time between two consecutive tokens of a request");
   page->Value(stats.inter_token_seconds);
-  page->Begin(MetricType::Histogram, "quire_request_duration_seconds", "From a request's arrival to its last token");
+  page->Begin(MetricType::Histogram, "quire_request_duration_seconds",
+              "Time from the arrival of a request to its last token");
   page->Value(stats.request_seconds);
   page->Begin(MetricType::Histogram, "quire_request_prefill_seconds",
-              "From the plan of a request's first step to its first token");
+              "Time from the plan of the first step of a request to its first token");
   page->Value(stats.prefill_seconds);
-  page->Begin(MetricType::Histogram, "quire_request_decode_seconds", "From a request's first token to its last");
+  page->Begin(MetricType::Histogram, "quire_request_decode_seconds",
+              "Time from the first token of a request to its last token");
   page->Value(stats.decode_seconds);
-  page->Begin(MetricType::Histogram, "quire_request_prompt_tokens", "Prompt tokens of a request that finished");
+  page->Begin(MetricType::Histogram, "quire_request_prompt_tokens", "Prompt tokens of a finished request");
   page->Value(stats.request_prompt_tokens);
   page->Begin(MetricType::Histogram, "quire_request_generated_tokens",
-              "Tokens that a request generated until it finished, all its samples together");
+              "Generated tokens of a finished request, all samples together");
   page->Value(stats.request_generated_tokens);
 }
 
@@ -156,20 +160,20 @@ void RenderTenants(const ManagerStatus& status, MetricPage* page) {
     }
   };
   per_tenant("quire_tenant_requests_total",
-             "Accepted requests by tenant; (none): they name none, (others): all beyond --max-tenant-labels",
+             "Accepted requests by tenant; (none): requests without a tenant, (others): all tenants beyond "
+             "--max-tenant-labels",
              &TenantUsage::requests);
   per_tenant("quire_tenant_prompt_tokens_total", "Prompt tokens of accepted requests by tenant",
              &TenantUsage::prompt_tokens);
-  per_tenant("quire_tenant_generated_tokens_total", "Tokens generated by tenant", &TenantUsage::generated_tokens);
+  per_tenant("quire_tenant_generated_tokens_total", "Generated tokens by tenant", &TenantUsage::generated_tokens);
 }
 
 // Generate has a value for every code, so that a rate sees even the first error. The other methods have OK and the
 // codes that have occurred.
 void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
-  page->Begin(
-      MetricType::Counter, "quire_rpcs_total",
-      "Calls of InferenceService that ended, by method and gRPC code; INVALID_ARGUMENT ones never became requests. A "
-      "request of GenerateBatch counts as a call of Generate");
+  page->Begin(MetricType::Counter, "quire_rpcs_total",
+              "Calls of InferenceService that ended, by method and gRPC code. A call with INVALID_ARGUMENT is not "
+              "counted as a request. A request of GenerateBatch counts as a call of Generate");
   for (size_t method = 0; method < kRpcMethodNames.size(); ++method) {
     for (size_t code = 0; code < kRpcCodeNames.size(); ++code) {
       const int64_t count = rpcs.count(static_cast<RpcMethod>(method), static_cast<absl::StatusCode>(code));
@@ -189,23 +193,26 @@ void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
   const Workers& workers = status.workers;
   page->Begin(MetricType::Gauge, "quire_worker_up", "1 while the worker serves steps");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.is_ready ? 1 : 0; });
-  page->Begin(MetricType::Gauge, "quire_worker_info", "1; the labels tell what the worker computes on");
+  page->Begin(MetricType::Gauge, "quire_worker_info", "Always 1; the label device is the device of the worker");
   for (const auto& worker : workers) {
     page->Value(1, {{"worker", worker->address}, {"device", worker->device}});
   }
-  page->Begin(MetricType::Gauge, "quire_worker_epoch", "Epoch of the session, or of the last attempt to open one");
+  page->Begin(MetricType::Gauge, "quire_worker_epoch",
+              "Epoch of the session, or of the last attempt to open a session");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
-  page->Begin(MetricType::Counter, "quire_worker_losses_total", "Sessions that were lost, not drained");
+  page->Begin(MetricType::Counter, "quire_worker_losses_total",
+              "Sessions that were lost; sessions that ended with a drain do not count");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });
   page->Begin(MetricType::Gauge, "quire_worker_plans_in_flight", "Plans sent to the worker and not yet answered");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.num_plans_in_flight; });
-  page->Begin(MetricType::Gauge, "quire_worker_last_step_age_seconds",
-              "Since the last result of a step, or since the session began; an idle worker's grows as well");
+  page->Begin(
+      MetricType::Gauge, "quire_worker_last_step_age_seconds",
+      "Time since the last result of a step, or since the session began; it also grows while the worker is idle");
   PerWorker(workers, page, [&](const WorkerStatus& worker) {
     return worker.last_step_us == 0 ? 0 : SecondsSince(worker.last_step_us, status.now_us);
   });
   page->Begin(MetricType::Gauge, "quire_worker_step_age_seconds",
-              "How long the worker has been at the step that it owes next; 0 while it owes none");
+              "How long the worker has been busy with the oldest unanswered plan; 0 while there is none");
   PerWorker(workers, page, [&](const WorkerStatus& worker) {
     return worker.num_plans_in_flight == 0 ? 0 : SecondsSince(worker.progress_us, status.now_us);
   });
@@ -213,8 +220,8 @@ void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
 
 void RenderPreemptions(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_preemptions_total",
-              "Requests put back to waiting, by cause (no_blocks, worker_lost) and by what becomes of their blocks "
-              "(swap: kept in the host tier, recompute: given up)");
+              "Running requests that had to wait again, by cause (no_blocks, worker_lost) and kind (swap: the blocks "
+              "were moved to the host tier, recompute: the blocks were freed)");
   for (const auto& worker : workers) {
     const StepLoopStats& stats = worker->stats;
     const auto count = [&](const char* cause, const char* kind, int64_t value) {
@@ -231,37 +238,39 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
 
 void RenderPrefixes(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_started_prompt_tokens_total",
-              "Prompt tokens of requests that have begun to run: what the prefix cache was asked for");
+              "Prompt tokens of requests that have begun to run; the prefix cache was searched for all of them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.started_tokens; });
-  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total", "Of those, the ones that the prefix cache held");
+  page->Begin(MetricType::Counter, "quire_cached_prompt_tokens_total",
+              "The part of quire_started_prompt_tokens_total that was found in the prefix cache");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.cached_tokens; });
 }
 
 void RenderSteps(const Workers& workers, MetricPage* page) {
-  page->Begin(MetricType::Histogram, "quire_step_duration_seconds", "From a plan's sending to its result");
+  page->Begin(MetricType::Histogram, "quire_step_duration_seconds", "Time from sending a plan to receiving its result");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_seconds; });
   page->Begin(MetricType::Histogram, "quire_step_worker_seconds",
-              "The part of a step that the worker was busy with it");
+              "Time of a step on the worker, as the worker measures it");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_step_seconds; });
-  page->Begin(MetricType::Histogram, "quire_plan_duration_seconds", "Making one plan");
+  page->Begin(MetricType::Histogram, "quire_plan_duration_seconds", "Time to make one plan");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.plan_seconds; });
-  page->Begin(MetricType::Histogram, "quire_step_tokens", "Tokens of a plan");
+  page->Begin(MetricType::Histogram, "quire_step_tokens", "Number of tokens in a plan");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
 }
 
 void RenderProcess(const ManagerStatus& status, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_ready", "1 while a worker serves steps and the manager is not draining");
   page->Value(status.is_ready ? 1 : 0);
-  page->Begin(MetricType::Gauge, "quire_draining", "1 once the manager refuses new requests to shut down");
+  page->Begin(MetricType::Gauge, "quire_draining", "1 while the manager drains: it refuses new requests and will exit");
   page->Value(status.is_draining ? 1 : 0);
-  page->Begin(MetricType::Gauge, "quire_build_info", "1; the labels tell what runs");
+  page->Begin(MetricType::Gauge, "quire_build_info", "Always 1; the labels are the version and the model");
   page->Value(1, {{"version", kVersion}, {"model", status.model_name}});
   const ProcessUsage usage = ReadProcessUsage();
   page->Begin(MetricType::Counter, "process_cpu_seconds_total", "User and system CPU time of the process");
   page->Value(usage.cpu_seconds);
   page->Begin(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory of the process");
   page->Value(static_cast<double>(usage.resident_bytes));
-  page->Begin(MetricType::Gauge, "process_start_time_seconds", "Start of the process since the Unix epoch");
+  page->Begin(MetricType::Gauge, "process_start_time_seconds",
+              "Start time of the process, in seconds since the Unix epoch");
   page->Value(usage.start_time_seconds);
 }
 

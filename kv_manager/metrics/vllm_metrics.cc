@@ -37,15 +37,16 @@ Pool SumUp(const ManagerStatus& status) {
 }
 
 void RenderGauges(const Pool& pool, const MetricLabels& labels, MetricPage* page) {
-  page->Begin(MetricType::Gauge, "vllm:num_requests_running", "Requests that run");
+  page->Begin(MetricType::Gauge, "vllm:num_requests_running", "Running requests");
   page->Value(static_cast<double>(pool.running), labels);
-  page->Begin(MetricType::Gauge, "vllm:num_requests_waiting", "Requests that wait");
+  page->Begin(MetricType::Gauge, "vllm:num_requests_waiting", "Waiting requests");
   page->Value(static_cast<double>(pool.waiting), labels);
   page->Begin(MetricType::Gauge, "vllm:kv_cache_usage_perc",
-              "Share of the KV blocks in use, from 0 to 1; what only the prefix cache holds is not in use");
+              "Share of the KV blocks in use, from 0 to 1; blocks that only the prefix cache holds are not in use");
   const double blocks = static_cast<double>(pool.blocks);
   page->Value(pool.blocks == 0 ? 0 : static_cast<double>(pool.used_blocks) / blocks, labels);
-  page->Begin(MetricType::Gauge, "vllm:cache_config_info", "1; the labels tell the size of the pool and of its blocks");
+  page->Begin(MetricType::Gauge, "vllm:cache_config_info",
+              "Always 1; the labels are the number of tokens per block and the number of blocks");
   page->Value(
       1, With(labels, {{"block_size", absl::StrCat(pool.block_size)}, {"num_gpu_blocks", absl::StrCat(pool.blocks)}}));
 }
@@ -59,10 +60,12 @@ void RenderCounters(const StepLoopStats& stats, const MetricLabels& labels, Metr
     return static_cast<double>(stats.finished[static_cast<int>(reason)]);
   };
   count("vllm:prompt_tokens_total", "Prompt tokens of requests that have begun to run", stats.started_tokens);
-  count("vllm:generation_tokens_total", "Tokens generated", stats.generated_tokens);
-  count("vllm:prefix_cache_queries_total", "Prompt tokens that the prefix cache was asked for", stats.started_tokens);
-  count("vllm:prefix_cache_hits_total", "Of those, the ones that it held", stats.cached_tokens);
-  count("vllm:num_preemptions_total", "Requests put back to waiting because blocks ran out", stats.preemptions);
+  count("vllm:generation_tokens_total", "Generated tokens", stats.generated_tokens);
+  count("vllm:prefix_cache_queries_total", "Prompt tokens for which the prefix cache was searched",
+        stats.started_tokens);
+  count("vllm:prefix_cache_hits_total", "Prompt tokens that were found in the prefix cache", stats.cached_tokens);
+  count("vllm:num_preemptions_total", "Preemptions: running requests that had to wait again because blocks ran out",
+        stats.preemptions);
   page->Begin(MetricType::Counter, "vllm:request_success_total", "Requests that ended, by reason");
   page->Value(finished(FinishReason::kStopToken), With(labels, {{"finished_reason", "stop"}}));
   page->Value(finished(FinishReason::kLength), With(labels, {{"finished_reason", "length"}}));
@@ -76,18 +79,21 @@ void RenderHistograms(const StepLoopStats& stats, const MetricLabels& labels, Me
     page->Begin(MetricType::Histogram, name, help);
     page->Value(values, labels);
   };
-  histogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token",
+  histogram("vllm:time_to_first_token_seconds", "Time from the arrival of a request to its first token",
             stats.first_token_seconds);
-  histogram("vllm:inter_token_latency_seconds", "Between two tokens of a request", stats.inter_token_seconds);
-  histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token", stats.request_seconds);
-  histogram("vllm:request_queue_time_seconds", "From a request's arrival to the plan of its first step",
+  histogram("vllm:inter_token_latency_seconds", "Time between two consecutive tokens of a request",
+            stats.inter_token_seconds);
+  histogram("vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its last token",
+            stats.request_seconds);
+  histogram("vllm:request_queue_time_seconds", "Time from the arrival of a request to the plan of its first step",
             stats.queue_seconds);
-  histogram("vllm:request_prefill_time_seconds", "From a request's first plan to its first token",
+  histogram("vllm:request_prefill_time_seconds", "Time from the plan of the first step of a request to its first token",
             stats.prefill_seconds);
-  histogram("vllm:request_decode_time_seconds", "From a request's first token to its last", stats.decode_seconds);
+  histogram("vllm:request_decode_time_seconds", "Time from the first token of a request to its last token",
+            stats.decode_seconds);
   histogram("vllm:request_prompt_tokens", "Prompt tokens of a request", stats.request_prompt_tokens);
-  histogram("vllm:request_generation_tokens", "Tokens that a request generated", stats.request_generated_tokens);
-  histogram("vllm:iteration_tokens_total", "Tokens of a step", stats.step_tokens);
+  histogram("vllm:request_generation_tokens", "Generated tokens of a request", stats.request_generated_tokens);
+  histogram("vllm:iteration_tokens_total", "Number of tokens in a step", stats.step_tokens);
 }
 
 }  // namespace
