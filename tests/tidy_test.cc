@@ -27,13 +27,13 @@ const std::vector<std::string> kFolders = {"base",       "proto",  "kernels", "s
 
 // The includes that are allowed in a folder: from our own tree (by first path component; generated protos are "quire",
 // "google" and "grpc") and from outside (by prefix). The standard library is always allowed.
-struct Floor {
+struct Layer {
   std::set<std::string> own;
   std::vector<std::string> outside;
 };
 
-const std::map<std::string, Floor>& Floors() {
-  static const auto* floors = new std::map<std::string, Floor>{
+const std::map<std::string, Layer>& Layers() {
+  static const auto* layers = new std::map<std::string, Layer>{
       {"base", {{"base"}, {"absl/", "yaml-cpp/"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/", "Python.h"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
@@ -51,7 +51,7 @@ const std::map<std::string, Floor>& Floors() {
        {{"base", "client", "security", "quire", "google", "grpc"},
         {"absl/", "grpcpp/", "nlohmann/", "google/protobuf", "CLI/"}}},
   };
-  return *floors;
+  return *layers;
 }
 
 // The rooms of a folder, which are its subfolders, and the rooms of the same folder that each may include. The rooms
@@ -135,10 +135,10 @@ std::string FirstComponent(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-bool IsAllowed(const Floor& floor, const std::string& include) {
-  const bool is_outside = std::any_of(floor.outside.begin(), floor.outside.end(),
+bool IsAllowed(const Layer& layer, const std::string& include) {
+  const bool is_outside = std::any_of(layer.outside.begin(), layer.outside.end(),
                                       [&](const std::string& prefix) { return include.starts_with(prefix); });
-  return is_outside || floor.own.contains(FirstComponent(include));
+  return is_outside || layer.own.contains(FirstComponent(include));
 }
 
 // Calls `check` with each file and each header that it includes: with quotes, or with angle brackets if the header is
@@ -160,10 +160,10 @@ void ForEachInclude(const std::function<void(const SourceFile& file, const std::
 TEST(TidyTest, FoldersIncludeOnlyWhatStandsBelowThem) {
   int checked = 0;
   ForEachInclude([&](const SourceFile& file, const std::string& header) {
-    const auto floor = Floors().find(FirstComponent(file.path));
-    if (floor == Floors().end()) return;
+    const auto layer = Layers().find(FirstComponent(file.path));
+    if (layer == Layers().end()) return;
     ++checked;
-    EXPECT_TRUE(IsAllowed(floor->second, header)) << file.path << " may not include " << header;
+    EXPECT_TRUE(IsAllowed(layer->second, header)) << file.path << " may not include " << header;
   });
   EXPECT_GT(checked, 100);
 }
