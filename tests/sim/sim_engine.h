@@ -134,8 +134,8 @@ class SimEngine : private AuditedBlocks::Observer {
   const ManualClock* const clock_;
   LoopOracle oracle_;
   SimWorkerProcess process_;
-  AuditedBlocks* blocks_ =
-      nullptr;  // This and the next two are owned by the loop, and null until the worker has joined.
+  // Owned by the loop, and null until the worker has joined.
+  AuditedBlocks* blocks_ = nullptr;
   PrefixIndex* index_ = nullptr;
   Scheduler* scheduler_ = nullptr;
   std::unique_ptr<PlanAudit> audit_;
