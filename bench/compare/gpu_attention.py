@@ -5,8 +5,8 @@
 
 PyTorch reads contiguous K and V of each sequence; Quire reads blocks of 16 tokens in random places. The times are
 medians of several runs. They are measured on the device, by events around a CUDA graph of several calls, with K and V
-that are not in the device's caches. SDPA is
-scaled_dot_product_attention with the backend that PyTorch chooses; flex_attention is compiled to Triton.
+that are not in the device's caches. SDPA is scaled_dot_product_attention with the backend that PyTorch chooses;
+flex_attention is compiled to Triton.
 """
 
 import argparse

@@ -229,7 +229,7 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
   std::vector<BlockId>& table = it->second.table;
   const absl::Span<const BlockId> changed = Table(sequence);
   std::optional<int> first_different;
-  bool is_shared = false;  // The sequence keeps an entry that is already in the cache.
+  bool is_shared = false;  // The sequence kept its own copy of a block that the cache already has.
   for (int i = 0; i < static_cast<int>(table.size()); ++i) {
     const BlockId own = table[i];
     const bool is_whole = (i + 1) * block_size() <= num_tokens && !is_shared;

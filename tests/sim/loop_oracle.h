@@ -70,8 +70,8 @@ class LoopOracle {
   int64_t progress_us_ = 0;  // Time of the last commit, or of the last plan that was sent when none was in flight.
   int64_t tokens_at_open_ = 0;
   bool is_drain_posted_ = false;
-  int num_idle_rounds_ =
-      0;  // Consecutive rounds since the drain in which nothing was left to do and the session was open.
+  // Consecutive rounds since the drain in which nothing was left to do and the session was open.
+  int num_idle_rounds_ = 0;
 
   // State of the round.
   bool is_loss_due_ = false;

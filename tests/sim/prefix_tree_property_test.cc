@@ -36,8 +36,8 @@ struct Cached {
   int number;
 };
 
-// Sequences that hit, compute, fork and go, partial blocks held by copies, pins and promises, at random, over few
-// tokens and few blocks. Every answer is compared with that of the list.
+// Random sequences that hit the cache, compute, fork and end, with partial blocks held by copies, with pins and
+// promises, over few tokens and few blocks. Every answer is compared with that of the list.
 class PrefixSim {
  public:
   explicit PrefixSim(uint64_t seed)

@@ -5,9 +5,9 @@
     python3 tools/goldens/beam.py fuzz --count 200 --seed 1 --test <build directory>/tests/beam_search_test
                                                     runs the C++ test on new random cases of the recorded kind
 
-Needs torch, transformers, safetensors and numpy; run from the repository root. With transformers 5, the
-commands write the first file of each pair. Version 5 has no group search any more, so the files with diversity groups
-are written by the same commands with transformers 4.49.
+Needs torch, transformers, safetensors and numpy; run from the repository root. With transformers 5, the commands
+write the first file of each pair. Version 5 has no group search any more, so the same commands write the files with
+diversity groups with transformers 4.49.
 
 Everything is made from seeds. Each search also runs with noise on the log-probabilities. If it then finds other
 hypotheses, two candidates were almost equal; such a case is replaced by a new one. tests/golden/beam/README.md

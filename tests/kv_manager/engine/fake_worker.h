@@ -65,7 +65,7 @@ class FakeWorker {
   const ShadowModel model_;
   std::optional<ShadowWorker> worker_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
   WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
-  std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The listener of the attempt or session, if there is one.
+  std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The epoch of the attempt or session, if there is one.
   std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;

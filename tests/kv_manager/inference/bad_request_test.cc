@@ -341,7 +341,7 @@ TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
 TEST(BadRequestsTest, BytesThatAreNoMessageAreRefusedWithItsName) {
   const std::string encoded =
       "\x0a\x05"
-      "abc";  // The length says 5 bytes, but only 3 follow.
+      "abc";  // It announces 5 bytes and has 3.
   const grpc::Slice slice(encoded);
   v1::GenerateRequest request;
   const absl::Status status = FromBytes(grpc::ByteBuffer(&slice, 1), &request);

@@ -330,8 +330,7 @@ TEST(InferenceServiceTest, AbortBeforeTheSubmissionEndsTheRequestInTheEngine) {
     v1::AbortResponse aborted;
     EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
   };
-  v1::GenerateRequest request =
-      TextRequest(std::string(50000, 'a'));  // A long text is submitted on a thread that may wait.
+  v1::GenerateRequest request = TextRequest(std::string(50000, 'a'));  // Submitted on a thread that may wait.
   request.set_request_id("early");
   const ServiceHarness::Result result = harness.Generate(request);
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// A status with two workers in which every counter has a value.
+// A status with two workers that serve requests.
 inline ManagerStatus SomeStatus() {
   ManagerStatus status;
   status.now_us = 5'000'000;
