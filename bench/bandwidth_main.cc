@@ -13,7 +13,7 @@
 
 ABSL_FLAG(int32_t, threads, 0, "Threads that read; 0: one per core.");
 ABSL_FLAG(int32_t, mebibytes, 512, "Memory that all threads together read in a round; far more than the caches hold.");
-ABSL_FLAG(int32_t, rounds, 9, "The fastest of these is told.");
+ABSL_FLAG(int32_t, rounds, 9, "Number of measurements; the fastest one is printed.");
 
 namespace quire {
 namespace {

@@ -19,7 +19,8 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, requests, 2000, "Requests of the trace.");
 ABSL_FLAG(int32_t, pool_tokens, 1 << 17, "Tokens that the pool holds.");
 ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time.");
-ABSL_FLAG(double, load, 0.7, "Arrivals as a share of what continuous batching can serve, for the latencies.");
+ABSL_FLAG(double, load, 0.7,
+          "Rate of arrivals when latencies are measured, as a share of the rate that continuous batching can serve.");
 
 namespace quire {
 namespace {

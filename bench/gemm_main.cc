@@ -18,14 +18,15 @@
 #include "bench/bench_main.h"
 #include "bench/gemm.h"
 
-ABSL_FLAG(std::string, model, "m500", "Whose matrices: m500 (0.5 B parameters) or s15m (15 M).");
-ABSL_FLAG(std::string, cpu_kernels, "all", "all that the machine has, or one: generic, avx2, avx512 and so on.");
+ABSL_FLAG(std::string, model, "m500", "Model whose matrices are multiplied: m500 (0.5 B parameters) or s15m (15 M).");
+ABSL_FLAG(std::string, cpu_kernels, "all",
+          "Instruction sets: all (all that the machine has), or one of generic, avx2, avx512 and so on.");
 ABSL_FLAG(std::string, type, "bfloat16", "Precision of the weights: float32, bfloat16 or float16.");
 ABSL_FLAG(std::string, tokens, "1,2,4,8,16,32,64,128,256,512", "Rows that are multiplied together.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that multiply; 0: one per core.");
 ABSL_FLAG(int32_t, mebibytes, 512,
           "Copies of a matrix that take turns, and half of what is plainly read; far more than the caches hold.");
-ABSL_FLAG(double, seconds, 0.2, "For each median.");
+ABSL_FLAG(double, seconds, 0.2, "Seconds of measurement for each median.");
 ABSL_FLAG(bool, json, false, "Print the report as JSON.");
 
 namespace quire {

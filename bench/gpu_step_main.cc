@@ -17,10 +17,10 @@
 #include "bench/gpu_step.h"
 #include "kernels/cuda/open_device.h"
 
-ABSL_FLAG(int32_t, gpu, 0, "Which GPU.");
+ABSL_FLAG(int32_t, gpu, 0, "Index of the GPU.");
 ABSL_FLAG(int32_t, context, 1024, "Tokens of every sequence before the measured steps.");
 ABSL_FLAG(int32_t, steps, 64, "Steps that are measured.");
-ABSL_FLAG(std::string, tuning_cache, "", "File with the multiplications that were the fastest; empty: none.");
+ABSL_FLAG(std::string, tuning_cache, "", "File that stores the fastest multiplications; empty: none.");
 ABSL_FLAG(std::string, json, "", "File for the figures; empty: none.");
 
 namespace quire {

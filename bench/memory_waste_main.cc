@@ -19,7 +19,7 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, requests, 5000, "Requests of the trace.");
 ABSL_FLAG(int32_t, pool_tokens, 1 << 17, "Tokens that the pool holds.");
 ABSL_FLAG(int32_t, max_context_tokens, 2048, "The model's context; longer requests are left out.");
-ABSL_FLAG(int32_t, sharing_requests, 400, "Requests for the sharing of samples and beams; 0: none.");
+ABSL_FLAG(int32_t, sharing_requests, 400, "Requests that measure the sharing of samples and beams; 0: none.");
 
 namespace quire {
 namespace {

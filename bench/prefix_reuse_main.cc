@@ -15,7 +15,7 @@
 ABSL_FLAG(std::string, trace, "../shared/traces/mooncake_conversation.jsonl",
           "Mooncake trace (lines with input_length and hash_ids of 512 tokens). Without the file prompts are drawn.");
 ABSL_FLAG(int32_t, prompts, 4000, "Prompts of the trace.");
-ABSL_FLAG(int32_t, block_size, 16, "Tokens per block; divides 512.");
+ABSL_FLAG(int32_t, block_size, 16, "Tokens per block; must divide 512.");
 
 namespace quire {
 namespace {

@@ -16,9 +16,9 @@
 #include "bench/step_overhead.h"
 
 ABSL_FLAG(std::string, sequences, "64,256,1024,4096", "Numbers of running sequences, separated by commas.");
-ABSL_FLAG(int32_t, context_tokens, 4096, "Tokens of each sequence when the measuring begins.");
+ABSL_FLAG(int32_t, context_tokens, 4096, "Tokens of each sequence when the measurement begins.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per block.");
-ABSL_FLAG(int32_t, steps, 0, "Measured steps; 0: 256000 sequence steps, and between 100 and 2000.");
+ABSL_FLAG(int32_t, steps, 0, "Measured steps; 0: 256000 divided by the number of sequences, and between 100 and 2000.");
 ABSL_FLAG(int32_t, rounds, 5, "Rounds of the block operations; 0: none.");
 
 namespace quire {

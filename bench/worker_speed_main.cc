@@ -20,7 +20,7 @@ ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bflo
 ABSL_FLAG(int32_t, sequences, 16, "Sequences that run together.");
 ABSL_FLAG(int32_t, beams, 0, "Beams of one sequence; 0: no beam search.");
 ABSL_FLAG(int32_t, prompt, 128, "Tokens of a prompt.");
-ABSL_FLAG(int32_t, shared, 0, "Of these, the first ones that all prompts have in common.");
+ABSL_FLAG(int32_t, shared, 0, "Number of tokens at the beginning of a prompt that all prompts share.");
 ABSL_FLAG(int32_t, output, 64, "Tokens that every sequence generates.");
 ABSL_FLAG(bool, json, false, "Print the report as JSON.");
 

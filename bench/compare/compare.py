@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Compares Quire with llama.cpp on this machine: both do the same work in turns. Prints the ratios.
+"""Runs the same work on Quire and llama.cpp in turns, on this machine, and prints the ratios.
 
     compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
 
-The folder of the models has for each NAME a checkpoint NAME/ and NAME.gguf with the same weights (see to_gguf.py).
-Every round runs Quire and then llama.cpp: the first one each mode of it, the others only the mode that was best in the
-row's first figure. Medians count. A run during which other processes took more than --max-foreign of the machine is
-repeated. With --reuse the runs of llama.cpp are taken from the JSON of an earlier call.
+For each model NAME, the folder --models has a checkpoint NAME/ and a file NAME.gguf with the same weights (see
+to_gguf.py). Every round runs Quire and then llama.cpp. The first round runs every mode of llama.cpp. Later rounds run
+only the mode that was best in the first figure of the row. The results are medians. A run is repeated when other
+processes took more than --max-foreign of the machine. With --reuse, the runs of llama.cpp are taken from the JSON of an
+earlier call.
 """
 
 import argparse
@@ -25,7 +26,7 @@ MAX_TRIES = 4
 
 
 def measure(run, options):
-    """Returns (figures, foreign share) of one run on a quiet machine, the quietest of at most MAX_TRIES."""
+    """Returns (figures, foreign share) of one run. Of at most MAX_TRIES runs, it is the one with the smallest share."""
     best = None
     for _ in range(MAX_TRIES):
         wait_for_idle(options.idle_wait)
@@ -103,14 +104,14 @@ def main():
     parser.add_argument("--quire-bin", type=pathlib.Path, required=True)
     parser.add_argument("--llama-bin", type=pathlib.Path, required=True)
     parser.add_argument("--models", type=pathlib.Path, required=True)
-    parser.add_argument("--rows", default="", help="regular expression; only rows whose name it finds")
+    parser.add_argument("--rows", default="", help="regular expression; only rows whose name contains a match are run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--port", type=int, default=18080, help="of llama-server")
-    parser.add_argument("--max-foreign", type=float, default=0.04, help="share of the machine, 0 .. 1")
+    parser.add_argument("--port", type=int, default=18080, help="port of llama-server")
+    parser.add_argument("--max-foreign", type=float, default=0.04, help="largest share of other processes, 0 .. 1")
     parser.add_argument("--idle-wait", type=float, default=60, help="seconds to wait for an idle machine before a run")
-    parser.add_argument("--reuse", type=pathlib.Path, help="JSON of an earlier call")
-    parser.add_argument("--json", type=pathlib.Path, help="file for all runs")
+    parser.add_argument("--reuse", type=pathlib.Path, help="JSON of an earlier call, for its runs of llama.cpp")
+    parser.add_argument("--json", type=pathlib.Path, help="file to which all runs are written")
     options = parser.parse_args()
     quire = Quire(options.quire_bin, options.models, options.threads)
     llama = Llama(options.llama_bin, options.models, options.threads, options.port)

@@ -3,9 +3,10 @@
 
     gpu_attention.py --quire=gpu_speed.json [--json=FILE]
 
-PyTorch reads K and V of each sequence in one piece, Quire in blocks of 16 tokens in random places. Times are those of
-the device (events around a recording of several calls, K and V out of its caches), medians of several runs. SDPA is
-scaled_dot_product_attention with the backend that PyTorch chooses; flex_attention is compiled to Triton.
+PyTorch reads contiguous K and V of each sequence; Quire reads blocks of 16 tokens in random places. The times are
+medians of several runs. They are measured on the device, by events around a CUDA graph of several calls, with K and V
+that are not in the device's caches. SDPA is scaled_dot_product_attention with the backend that PyTorch chooses;
+flex_attention is compiled to Triton.
 """
 
 import argparse

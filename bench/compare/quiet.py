@@ -1,4 +1,4 @@
-"""Tells whether other programs ran on the machine during a measurement."""
+"""Measures how much other programs ran on the machine during a measurement."""
 
 import os
 import resource
@@ -30,7 +30,7 @@ def wait_for_idle(limit_s):
 
 
 class ForeignShare:
-    """A context that measures which share of the machine other processes used. Children must end inside of it."""
+    """A context that measures which share of the machine other processes used. Children must end before the context."""
 
     def __enter__(self):
         self.start = (time.monotonic(), busy_seconds(), own_seconds())

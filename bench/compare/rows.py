@@ -59,13 +59,13 @@ def rows(quire, llama):
         return 2 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
 
     def read_bytes(model):
-        """Returns the bytes of weights that a decode step reads: all of an untied model except the embedding."""
+        """Returns the bytes of weights that a decode step of a model with untied embedding reads."""
         shape = config(model)
         weights = (quire.models / model / "model.safetensors").stat().st_size
         return weights if shape["tie_word_embeddings"] else weights - 2 * shape["vocab_size"] * shape["hidden_size"]
 
     def with_bandwidth(run, model):
-        """Adds the share of the memory's bandwidth, measured before and after, that a sequence's tokens need."""
+        """Adds the bandwidth that a sequence's tokens need, as a share of that measured before and after."""
         def paired():
             before = quire.bandwidth()
             report = run()
@@ -90,7 +90,7 @@ def rows(quire, llama):
                    {"llama-bench": lambda: llama.prefill(model, prompt)})
 
     def shared(name, model, sequences, prompt, output, ours):
-        """llama.cpp shares the prompt by copying its sequence. It runs only the steps of a beam search here."""
+        """llama.cpp shares the prompt by copying its sequence. It runs only the steps of a beam search."""
         def theirs(mode):
             report = llama.batched(model, mode, prompt, output, sequences, shared=True)
             report["kv_bytes"] = report["kv_tokens"] * token_bytes(model)
@@ -99,7 +99,7 @@ def rows(quire, llama):
                    {title: lambda mode=mode: theirs(mode) for title, mode in KV_MODES.items()})
 
     def serve(name, model, requests, clients, pool_tokens, shared_tokens=0):
-        """Both engines' pools hold `pool_tokens`. With a stream per sequence each has an equal part of the pool."""
+        """Both engines' pools hold `pool_tokens`. With one stream per sequence, each has an equal part of the pool."""
         vocab_size = config(model)["vocab_size"]
         return Row(name, SERVED,
                    lambda: quire.serve(model, requests, clients, pool_tokens // BLOCK_TOKENS, shared_tokens),
@@ -108,7 +108,8 @@ def rows(quire, llama):
 
     def pair(name, model, sequences, prompt, output, multiplex=False):
         """Compares the services with the same work in one process. With `multiplex` all requests are on one stream. The
-        worker runs `sequences` together. The services have as many clients, each with four requests in sequence."""
+        worker runs `sequences` together. The services have as many clients, and each client sends four requests
+        one after the other."""
         def run():
             alone = quire.worker(model, sequences=sequences, prompt=prompt, output=output)
             served = quire.serve(model, [(prompt, output)] * sequences * 4, sequences,

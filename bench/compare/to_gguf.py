@@ -3,8 +3,8 @@
 
     to_gguf.py MODEL_DIR OUTPUT.gguf
 
-Matrices keep their type, vectors become float32, as llama.cpp's own converter does. The vocabulary is of plain words
-without bytes, so that whatever random weights generate is valid UTF-8.
+As in llama.cpp's own converter, matrices keep their type and vectors become float32. The vocabulary has only words and
+no byte tokens, so that the output of a model with random weights is always valid UTF-8.
 """
 
 import json

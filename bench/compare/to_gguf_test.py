@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a checkpoint of make_model back from the GGUF file: to_gguf_test.py MAKE_MODEL."""
+"""Checks that a GGUF file has the tensors of the make_model checkpoint: to_gguf_test.py MAKE_MODEL."""
 
 import pathlib
 import struct

@@ -42,26 +42,26 @@ void AddLoadOptions(CLI::App* command, BenchOptions* options) {
   const char* const group = "Load";
   command
       ->add_option("--rate,--request-rate", options->rate,
-                   "Requests per second on average, whatever the server does; inf sends all at once. With a trace this "
-                   "replaces the trace's own rate")
+                   "Average number of requests per second, however fast the server is; inf sends all at once. With a "
+                   "trace this replaces the trace's own rate")
       ->option_text("RATE [inf]")
       ->group(group);
   command
       ->add_option("--burstiness", options->burstiness,
-                   "Shape of the gaps between requests: 1 is a Poisson process, smaller values come in bursts")
+                   "Shape of the gaps between requests: 1 is a Poisson process, smaller values give bursts")
       ->check(InRange<double>(0.001, 1e6))
       ->option_text("SHAPE [1]")
       ->group(group);
   command
       ->add_option("--concurrency", options->concurrency,
-                   "Run a closed loop of N callers instead: each sends a request when its last one has ended")
+                   "Run a closed loop of N callers instead: each sends its next request when its last one has ended")
       ->check(InRange<int>(1, 1 << 14))
       ->option_text("N")
       ->excludes("--rate")
       ->group(group);
   command
       ->add_option("--max-in-flight", options->max_in_flight,
-                   "Hold requests back while N are in flight; the report says so")
+                   "Delay requests while N are in flight; the report then says so")
       ->check(InRange<int>(1, 1 << 14))
       ->option_text("N [1024]")
       ->group(group);
@@ -77,7 +77,7 @@ void AddLoadOptions(CLI::App* command, BenchOptions* options) {
       ->check(InRange<double>(0.001, 1e6))
       ->option_text("SECONDS")
       ->group(group);
-  command->add_option("--warmup", options->num_warm_up, "Send N requests first that are not measured")
+  command->add_option("--warmup", options->num_warm_up, "First send N requests that are not measured")
       ->check(InRange<int>(0, 1 << 20))
       ->option_text("N [0]")
       ->group(group);
@@ -103,14 +103,13 @@ void AddLengthOptions(CLI::App* command, BenchOptions* options) {
       ->check(InRange<int>(0, 1 << 24))
       ->option_text("N [0]")
       ->group(group);
-  CLI::Option* const trace =
-      command
-          ->add_option("--trace", options->trace,
-                       "Take lengths and arrival times from an Azure trace (CSV) or a Mooncake trace (JSON lines; "
-                       "prompts share prefixes as its hash_ids say)")
-          ->option_text("FILE")
-          ->excludes("--input-tokens", "--output-tokens")
-          ->group(group);
+  CLI::Option* const trace = command
+                                 ->add_option("--trace", options->trace,
+                                              "Take lengths and arrival times from an Azure trace (CSV) or a Mooncake "
+                                              "trace (JSON lines; its hash_ids define which prefixes prompts share)")
+                                 ->option_text("FILE")
+                                 ->excludes("--input-tokens", "--output-tokens")
+                                 ->group(group);
   command
       ->add_option("--trace-scale", options->trace_scale,
                    "Multiply the trace's lengths by this, for a model with a smaller context")
@@ -139,16 +138,18 @@ void AddRequestOptions(CLI::App* command, BenchOptions* options) {
   command->add_option("--tenant", options->tenant, "Tenant of the requests, for --policy=fair-share")
       ->option_text("NAME")
       ->group(group);
-  command->add_option("--cache-salt", options->cache_salt, "Share cached prefixes only with requests of the same salt")
+  command
+      ->add_option("--cache-salt", options->cache_salt,
+                   "Share cached prefixes only with requests that have the same salt")
       ->option_text("TEXT")
       ->group(group);
-  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor leave any")
+  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor store any")
       ->group(group);
   command
       ->add_flag("--multiplex", options->multiplexes,
                  "Send all requests over one GenerateBatch stream, as a gateway would")
       ->group(group);
-  command->add_option("--timeout", options->timeout_s, "Give a request up after this time")
+  command->add_option("--timeout", options->timeout_s, "Cancel a request after this time")
       ->check(InRange<double>(0.001, 1e6))
       ->option_text("SECONDS [600]")
       ->group(group);

@@ -36,7 +36,7 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
                    "Generate at most this many tokens [128, or what the context leaves]")
       ->check(InRange<uint32_t>())
       ->option_text("N");
-  command->add_option("--timeout", options->timeout_s, "Give the call up after this time")
+  command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
       ->check(InRange<double>(0.001, 1e6))
       ->option_text("SECONDS [600]");
   command->add_flag("--echo", options->echo, "Print the prompt first");
@@ -71,7 +71,7 @@ void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
       ->group(group);
   command
       ->add_option("--frequency-penalty", options->frequency_penalty,
-                   "The same, but times how often the token was generated, -2 .. 2 [0]")
+                   "Lower the logit by this for each time that the token was generated, -2 .. 2 [0]")
       ->check(IsNumber())
       ->option_text("X")
       ->group(group);
@@ -129,7 +129,7 @@ void AddSampleOptions(CLI::App* command, GenerateOptions* options) {
       ->option_text("heuristic|when-full|never [heuristic]")
       ->needs(beam)
       ->group(group);
-  command->add_option("--beam-groups", options->num_groups, "Split the beams into N groups that differ [1]")
+  command->add_option("--beam-groups", options->num_groups, "Divide the beams into N groups with different answers [1]")
       ->check(InRange<uint32_t>())
       ->option_text("N")
       ->needs(beam)
@@ -158,7 +158,7 @@ void AddStoppingOptions(CLI::App* command, GenerateOptions* options) {
       ->option_text("ID,...")
       ->group(group);
   command->add_flag("--include-stop", options->include_stop, "Print the stop text as well")->group(group);
-  command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token")->group(group);
+  command->add_flag("--ignore-eos", options->ignore_eos, "Continue after the model's end token")->group(group);
 }
 
 void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
@@ -169,7 +169,7 @@ void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
       ->check(InRange<uint32_t>())
       ->option_text("K")
       ->group(group);
-  command->add_option("--prompt-logprobs", options->prompt_logprobs, "The same for the prompt's tokens")
+  command->add_option("--prompt-logprobs", options->prompt_logprobs, "Print the same for the prompt's tokens")
       ->check(InRange<uint32_t>())
       ->option_text("K")
       ->group(group);
@@ -182,10 +182,12 @@ void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
   command->add_option("--tenant", options->tenant, "Tenant of the request, for --policy=fair-share")
       ->option_text("NAME")
       ->group(group);
-  command->add_option("--cache-salt", options->cache_salt, "Share cached prefixes only with requests of the same salt")
+  command
+      ->add_option("--cache-salt", options->cache_salt,
+                   "Share cached prefixes only with requests that have the same salt")
       ->option_text("TEXT")
       ->group(group);
-  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor leave any")
+  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor store any")
       ->group(group);
   command->add_option("--request-id", options->request_id, "Name of the request, for abort and logs")
       ->option_text("NAME")

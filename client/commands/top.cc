@@ -60,10 +60,10 @@ void AddTopCommand(CommandList* list) {
       "a "
       "request's arrival to its first token, ITL the time between two tokens.",
       RunTop);
-  command->add_option("-n,--frames", options->num_frames, "How many times to look; 0 means until Ctrl-C")
+  command->add_option("-n,--frames", options->num_frames, "Number of updates; 0 means until Ctrl-C")
       ->check(InRange<int>(0, 1'000'000))
       ->option_text("NUMBER [0]");
-  command->add_option("-i,--interval", options->interval_s, "Time between two looks")
+  command->add_option("-i,--interval", options->interval_s, "Time between two updates")
       ->check(InRange<double>(0.1, 3600))
       ->option_text("SECONDS [1]");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Streams a generation from a Quire manager with the gRPC package: pip install grpcio grpcio-tools protobuf"""
+"""Prints the text that a Quire manager generates for a prompt. Needs: pip install grpcio grpcio-tools protobuf"""
 
 import argparse
 import os
@@ -26,9 +26,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt", nargs="?", default="Once upon a time")
     parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
-    parser.add_argument("--tls-ca", help="use TLS; PEM file of the authority behind the manager's certificate")
-    parser.add_argument("--tls-cert", help="PEM file of the certificate to show")
-    parser.add_argument("--tls-key", help="PEM file of its private key")
+    parser.add_argument("--tls-ca", help="use TLS; PEM file of the authority that issued the manager's certificate")
+    parser.add_argument("--tls-cert", help="PEM file of the client's certificate")
+    parser.add_argument("--tls-key", help="PEM file of the client's private key")
     parser.add_argument("--tls-name", help="name in the manager's certificate, if it is not the endpoint's host")
     parser.add_argument("--token", default=os.environ.get("QUIRE_TOKEN"), help="bearer token; also $QUIRE_TOKEN")
     args = parser.parse_args()

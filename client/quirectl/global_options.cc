@@ -18,7 +18,7 @@ GlobalOptions::GlobalOptions(CLI::App* app) {
                   "Use TLS; the manager's certificate must come from an authority in this PEM file; also $QUIRE_TLS_CA")
       ->envname("QUIRE_TLS_CA")
       ->option_text("FILE");
-  app->add_option("--tls-cert", client_.tls.certificate, "The certificate to show; also $QUIRE_TLS_CERT")
+  app->add_option("--tls-cert", client_.tls.certificate, "The client's certificate; also $QUIRE_TLS_CERT")
       ->envname("QUIRE_TLS_CERT")
       ->option_text("FILE");
   app->add_option("--tls-key", client_.tls.key, "The private key of --tls-cert; also $QUIRE_TLS_KEY")

@@ -226,7 +226,8 @@ std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status) {
 
 std::vector<Finding> JudgeMetrics(const std::string& text) {
   if (!absl::StrContains(text, "quire_")) {
-    return {{Result::kFail, "metrics", "it answers, but is no manager's", "see --metrics-listen of the manager"}};
+    return {{Result::kFail, "metrics", "it answers, but it is not the metrics port of a manager",
+             "see --metrics-listen of the manager"}};
   }
   std::vector<Finding> findings = {{Result::kOk, "metrics", absl::StrCat(text.size(), " bytes")}};
   double num_refused = 0;
@@ -238,10 +239,11 @@ std::vector<Finding> JudgeMetrics(const std::string& text) {
   }
   for (const auto& [labels, age] : SamplesOf(text, "quire_worker_step_age_seconds")) {
     const bool is_stuck = age > kMaxStepAgeSeconds;
-    findings.push_back({is_stuck ? Result::kWarn : Result::kOk, "step",
-                        absl::StrCat(labels, labels.empty() ? "" : ": ",
-                                     age > 0 ? absl::StrFormat("%.1f s at the step that it owes", age) : "owes none"),
-                        is_stuck ? "requests run but no step ends: see the worker's log" : ""});
+    findings.push_back(
+        {is_stuck ? Result::kWarn : Result::kOk, "step",
+         absl::StrCat(labels, labels.empty() ? "" : ": ",
+                      age > 0 ? absl::StrFormat("%.1f s in the current step", age) : "no step is running"),
+         is_stuck ? "requests run but no step ends: see the worker's log" : ""});
   }
   return findings;
 }

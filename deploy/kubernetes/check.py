@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that the objects fit each other and the programs they start, which `kubectl apply` does not check.
+"""Checks that the Kubernetes objects fit each other and the programs they start. `kubectl apply` does not check this.
 
   check.py [--programs DIRECTORY] [KUSTOMIZATION ...]
 
-Renders each kustomization (all in this folder when none is named) together with what it stands beside, and prints a
-line per mistake: the kind of mistake, the object, what is wrong. Exit code 1 when there is one, 77 when kubectl or
-PyYAML is missing. The flags of containers are compared with --help of the programs in DIRECTORY.
+Renders each kustomization (by default every overlay) together with monitoring and autoscaling. Prints a line for each
+mistake: the kustomization, the kind of mistake, the object, and what is wrong. The exit code is 1 if there is a
+mistake, and 77 if kubectl or PyYAML is missing. The flags of containers are compared with --help of the programs in
+DIRECTORY.
 """
 
 import argparse

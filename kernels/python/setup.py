@@ -75,7 +75,7 @@ def run(command):
 
 
 class BuildKernels(build_ext):
-    """Every file with its own flags, several at once."""
+    """Compiles every file with its own flags, several files at the same time."""
 
     def build_extension(self, extension):
         compiler = os.environ.get("CXX", "c++").split()

@@ -1,4 +1,5 @@
-"""The module against dense attention in float64, and every message. Uses PyTorch, ml_dtypes and a GPU if present."""
+"""Compares the module with dense attention in float64, and tests every error message. Uses PyTorch, ml_dtypes and a GPU
+if they are present."""
 
 import gc
 import importlib.util
@@ -24,7 +25,7 @@ TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
 
 
 def to_bfloat16_words(values):
-    """Nearest, ties to even; no NaN."""
+    """Rounds to the nearest value, ties to even. The input has no NaN."""
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
@@ -34,7 +35,7 @@ def from_bfloat16_words(words):
 
 
 class Case:
-    """A step of random numbers over a cache whose blocks are dealt out at random. Unused elements are NaN."""
+    """A step with random numbers, over a cache with randomly assigned blocks. Unused elements are NaN."""
 
     def __init__(self, lens, heads=4, kv_heads=2, dim=64, block=16, dtype="float32", seed=1, placement=1):
         numbers = np.random.default_rng(seed)
@@ -98,7 +99,7 @@ class Case:
 
 
 class OtherLibrary:
-    """An array of a library that knows DLPack as it was before 1.0, without max_version."""
+    """An array of a library that supports only DLPack before 1.0, without max_version."""
 
     def __init__(self, array):
         self.array = array
@@ -245,7 +246,7 @@ class PagedAttentionTest(unittest.TestCase):
 
 class MessagesTest(unittest.TestCase):
     def check(self, error, message, **changes):
-        """`changes` are arguments, or functions that make them from the right ones."""
+        """`changes` are wrong arguments, or functions that make them from the correct arguments."""
         right = Case([30, 40]).arguments()
         wrong = {name: change(right[name]) if callable(change) else change for name, change in changes.items()}
         with self.subTest(message=message), self.assertRaises(error) as caught:

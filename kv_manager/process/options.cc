@@ -17,111 +17,118 @@
 #include "kv_manager/worker_link/worker_address.h"
 
 ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
-          "Where the workers are, separated by commas: host:port, unix:path, or dns:///name:port for every address "
-          "that the name has; such a name is looked up again every few seconds.");
-ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
-          "Where clients connect with gRPC: host:port or unix:path. Port 0 takes a free port and prints it; 0.0.0.0 as "
-          "the host listens on all networks of the machine, which needs TLS.");
+          "Addresses of the workers, separated by commas: host:port, unix:path or dns:///name:port, which stands for "
+          "every address of the name. Such a name is looked up again every few seconds.");
+ABSL_FLAG(
+    std::string, listen, "127.0.0.1:50051",
+    "Address for the gRPC connections of clients: host:port or unix:path. With port 0 the manager takes a free port "
+    "and prints it. With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
 ABSL_FLAG(std::string, health_listen, "",
-          "Where probes ask for health (grpc.health.v1) in plain text, without certificate or token: host:port. "
-          "The port answers nothing else. Empty: only --listen answers health checks.");
+          "Additional address for health checks (grpc.health.v1): host:port. It has no TLS and no authentication, and "
+          "tells only whether the process is alive and ready. If empty, health checks are answered only at --listen.");
 ABSL_FLAG(std::string, worker_tls_ca, "",
-          "PEM file with the certificates of authorities. With it the manager speaks TLS to all workers, and "
-          "one of these authorities must have signed each worker's certificate.");
+          "PEM file with the certificates of authorities. With it the manager uses TLS to all workers, and one of "
+          "these authorities must have issued each worker's certificate.");
 ABSL_FLAG(std::string, worker_tls_cert, "",
-          "PEM file with the certificate that the manager shows to workers. It, the key and the CA file are read again "
-          "when they change.");
+          "PEM file with the certificate that the manager shows to workers. This file, the key and the CA file are "
+          "read again when they change.");
 ABSL_FLAG(std::string, worker_tls_key, "", "PEM file with the private key of --worker-tls-cert, without a password.");
 ABSL_FLAG(std::string, worker_name, "quire-worker",
-          "DNS name that the certificates of workers must have. Empty: the host in each worker's address.");
+          "DNS name that the certificates of workers must contain. If empty, it is the host in each worker's address.");
 ABSL_FLAG(std::string, tokens, "",
-          "File of bearer tokens: each line has a tenant, the SHA-256 of the token in hexadecimal, and 'admin' "
-          "if the token is an operator's. With this flag every call needs a token, and requests, their names "
-          "and their cached prefixes belong to the tenant of the token. The file is read again when it changes.");
-ABSL_FLAG(
-    std::string, client_names, "quire-client",
-    "With --tls-ca: DNS names or URIs, separated by commas, one of which a client's certificate must have. *: any.");
+          "File of bearer tokens: each line has a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if the "
+          "token belongs to an operator. With this flag every call needs a token. Requests, their names and their "
+          "cached prefixes then belong to the tenant of the token. The file is read again when it changes.");
+ABSL_FLAG(std::string, client_names, "quire-client",
+          "DNS names or URIs, separated by commas; with --tls-ca a client's certificate must contain one of them. * "
+          "accepts every name.");
 ABSL_FLAG(std::string, admin_names, "quire-admin",
-          "With --tls-ca: DNS names or URIs, separated by commas, of clients that may also make the calls for "
-          "operators, such as quirectl status. *: any.");
+          "DNS names or URIs, separated by commas; with --tls-ca a client whose certificate contains one of them may "
+          "also make the calls for operators, such as quirectl status. * accepts every name.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9460",
-          "Where Prometheus scrapes /metrics: host:port. Port 0 takes a free port and prints it; empty: no metrics.");
+          "Address at which Prometheus scrapes /metrics: host:port. With port 0 the manager takes a free port and "
+          "prints it. If empty, it serves no metrics.");
 ABSL_FLAG(int32_t, max_tenant_labels, quire::ManagerEngine::kMaxTenantLabels,
-          "How many tenants metrics tell apart. The first ones get a label each; all others share one label.");
+          "Largest number of tenants that have their own label in metrics. All later tenants share one label.");
 ABSL_FLAG(bool, vllm_metrics, true,
-          "Also show the most used metrics under vLLM's names, for its dashboards and for gateways that pick "
-          "endpoints by them.");
-ABSL_FLAG(std::string, status_page, "sums",
-          "What the page at / of the metrics port shows, read-only: off (there is no page), sums (workers, "
-          "blocks and rates) or names (also single requests with their names and tenants). Names are shown only "
-          "to users of this machine, and only without --tokens and --tls-ca. Do not use names behind a proxy, "
-          "because its clients look like local users.");
+          "Also serve the most used metrics under vLLM's names, for vLLM's dashboards and for gateways that choose "
+          "endpoints by these metrics.");
+ABSL_FLAG(
+    std::string, status_page, "sums",
+    "Contents of the read-only page at / of the metrics port: off (there is no page), sums (workers, blocks and rates) "
+    "or names (also single requests with their names and tenants). Names are shown only to users of this machine, and "
+    "only without --tokens and --tls-ca. Do not use names behind a proxy, because its clients look like local users.");
 ABSL_FLAG(int32_t, max_tokens_per_step, quire::SchedulerOptions().max_tokens_per_step,
-          "How many tokens one step of a worker computes at most, for all sequences together. The worker's own "
+          "Largest number of tokens in one step of a worker, summed over all sequences. The worker's own "
           "--max-tokens-per-step may be lower.");
 ABSL_FLAG(int32_t, max_chunk_tokens, quire::SchedulerOptions().max_chunk_tokens,
-          "How many tokens of one sequence one step computes at most. A longer prompt takes several steps, so "
-          "that running requests need not wait for it.");
+          "Largest number of tokens of one sequence in one step. A longer prompt takes several steps, so that running "
+          "requests do not wait for the whole prompt.");
 ABSL_FLAG(int32_t, max_step_ms, 100,
-          "Milliseconds that a step should take at most: a step gets only as many prompt tokens as the worker "
-          "has shown to compute in this time, so that running requests do not stall behind prompts. 0: no "
-          "limit.");
+          "Target for the longest duration of a step, in milliseconds: a step gets only as many prompt tokens as the "
+          "worker can compute in this time, judging by earlier steps, so that prompts do not delay running requests "
+          "for long. 0 means no limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
-          "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
+          "Largest number of steps that are sent and not yet answered: 1 or 2. With 2, the next step is planned and "
+          "sent while the worker runs the current one. With 1, it is planned when the worker has answered.");
 ABSL_FLAG(std::string, policy, "fcfs",
-          "Which request is served first: fcfs (by arrival), priority (by the request's priority, then by "
-          "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; no request is "
-          "passed for ever) or fair-share (by the tenant that has had the fewest tokens, then by arrival).");
-ABSL_FLAG(std::string, tenant_weights, "",
-          "Shares under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets "
-          "two tokens for each token of b while both wait. Tenants that are not listed have the weight 1.");
+          "Order in which requests are served: fcfs (by arrival), priority (by the request's priority, then by "
+          "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "
+          "served at some time) or fair-share (first the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(
+    std::string, tenant_weights, "",
+    "Weights of tenants under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets "
+    "two tokens for each token of b while requests of both wait. Tenants that are not listed have the weight 1.");
 ABSL_FLAG(std::string, batching, "continuous",
-          "When new requests join the batch: continuous (in every step) or static (only when the whole batch "
-          "has ended, which is slower and meant for comparisons).");
+          "When new requests join the batch: continuous (in every step) or static (only when the whole batch has "
+          "ended; this is slower and meant for comparisons).");
 ABSL_FLAG(double, waiting_served_ratio, quire::SchedulerOptions().waiting_served_ratio,
-          "New requests join the batch only when at least this many wait for each one that runs. With a value "
-          "above 0, prefills interrupt decodes less often and new requests wait longer.");
+          "Smallest number of waiting requests per running request at which new requests join the batch. With a value "
+          "above 0, prefills interrupt decodes less often, and new requests wait longer.");
 ABSL_FLAG(bool, prefix_cache, true,
-          "Keep computed prefixes of prompts, as long as nothing else needs their blocks, and share them between "
-          "requests of the same cache salt.");
+          "Keep computed prefixes of prompts, and share them between requests with the same cache salt. They are "
+          "evicted when their blocks are needed.");
 ABSL_FLAG(int32_t, max_waiting_requests, quire::SchedulerOptions().max_waiting_requests,
-          "Requests that may wait on each worker; more are refused with RESOURCE_EXHAUSTED.");
+          "Largest number of requests that wait on each worker. Further requests are refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_context_tokens, 0,
-          "Tokens of prompt and output together at most; 0: as many as the model was made for.");
+          "Largest number of tokens of prompt and output together. 0 means the number that the model was made for.");
 ABSL_FLAG(double, watermark, quire::SchedulerOptions().watermark,
-          "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. It is what "
-          "running requests grow into before one of them must be preempted.");
+          "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. Running "
+          "requests use these blocks when they grow, before one of them must be preempted.");
 ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
-          "Share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) may protect from eviction.");
-ABSL_FLAG(int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
-          "Calls of Generate and requests of GenerateBatch at the same time; more are refused.");
+          "Largest share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) protect from eviction.");
+ABSL_FLAG(
+    int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
+    "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
-          "Requests of one GenerateBatch at the same time; more are refused.");
+          "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
-          "Bytes of one message from or to a client. A prompt of a million token ids is 5 MB.");
+          "Largest size of a message from or to a client, in bytes. A prompt of a million token ids is 5 MB.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
-          "Bytes of a text that is to be tokenized; longer texts are refused.");
+          "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
 ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
-          "Tokens that may wait for one client that reads slowly. Its request is ended when there are more.");
+          "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
-          "Long texts that may wait to be tokenized; more are refused.");
-ABSL_FLAG(int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
-          "Threads that tokenize long texts. As many again make the text of generated tokens.");
+          "Largest number of long texts that wait to be tokenized. Further ones are refused.");
+ABSL_FLAG(
+    int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
+    "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
-          "A worker that does not finish a step in this time is lost: the manager connects to it again.");
+          "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
 ABSL_FLAG(absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
-          "How long requests wait for a lost worker to come back before they fail.");
+          "How long requests wait for a lost worker to return before they fail.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
-          "The manager probes a connection to a worker that is silent for 20s, and gives it up when nothing "
-          "answers in this time: the worker's host is gone, or far too busy. Not for unix sockets.");
+          "Longest time for the answer to a keepalive probe. The manager probes the connection to a worker that has "
+          "sent nothing for 20s. Without an answer the connection is closed, because the worker's host is gone or "
+          "overloaded. This does not apply to unix sockets.");
 ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "How long running requests may go on after SIGTERM or Ctrl-C.");
+          "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
 ABSL_FLAG(bool, log_requests, false,
-          "Log a line for each request that ends, whatever the log level: name, tenant, why it ended, numbers "
-          "of tokens, times and trace. The line never has a prompt or output.");
+          "Log a line for each request that ends, at any log level: name, tenant, the reason for the end, numbers of "
+          "tokens, times and trace. The line never contains a prompt or output.");
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-"""Checks the Dockerfiles as far as that is possible without Docker."""
+"""Checks the Dockerfiles as far as this is possible without Docker."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = SOURCE / "deploy/docker"
 PROGRAMS = ["quire-manager", "quire-worker", "quirectl"]
-# Debian 12's essential packages and their dependencies are in every image of it.
+# Every image of Debian 12 has its essential packages and their dependencies.
 IN_EVERY_IMAGE = {"libc6", "libgcc-s1", "libstdc++6", "libzstd1", "zlib1g"}
 
 

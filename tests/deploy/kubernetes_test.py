@@ -1,4 +1,4 @@
-"""Renders every overlay. check.py must find no mistake in it, but every mistake that a test plants."""
+"""Renders every overlay. check.py must find no mistake in it, and must find every mistake that a test plants."""
 
 import copy
 import pathlib

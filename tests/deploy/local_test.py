@@ -23,7 +23,7 @@ def read(url):
 
 
 def processes_with(path):
-    """Returns the command lines of the processes that were started with it."""
+    """Returns the command lines that contain `path`."""
     found = []
     for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -22,13 +22,14 @@ import monitoring_files as files
 SKIPPED = 77
 MAX_LOAD_SECONDS = 25  # Five are enough on a machine that is not busy.
 CLIENTS = 3
-# The metrics that endpoint pickers read.
+# The metrics that inference gateways read.
 PICKER_METRICS = ["vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
                   'vllm:cache_config_info{block_size="16", num_gpu_blocks="64"}']
 
 
 def start(stack, arguments, line):
-    """Starts a program, which ends with the test, and returns the first group of `line` once it prints such a line."""
+    """Starts a program that runs until the test ends. Waits until it prints a line that matches `line`, and returns the
+    first group of the match."""
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     stack.callback(process.wait)
     stack.callback(process.kill)
@@ -90,7 +91,7 @@ class Prometheus:
             return {"error": json.load(error)["error"]}
 
     def why_empty(self, expression):
-        """Returns why the expression fails or has had no value since the server started, or None if it had one."""
+        """Returns an error text if the expression fails or has had no value so far, and None otherwise."""
         data = self.ask("query_range", query=expression, start=self.begin, end=time.time(), step="1")
         if "error" in data:
             return data["error"]

@@ -22,13 +22,14 @@ SKIPPED = 77
 TIMEOUT_S = 60
 NUM_BLOCKS = 200
 STORY = "Once upon a time there was a little fox with a red hat. " * 3
-# A name that would leave a trace if the page took it for markup.
+# A name that would run a script if the page treated it as markup.
 NAME = "<script>window.owned=1</script><b>bold</b>"
 STATES = ["free", "cached", "used", "shared", "pinned"]
 
 
 def start(stack, arguments, line):
-    """Starts a program, which ends with the stack, and returns the first group of `line` once it prints such a line."""
+    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
+    the first group of the match."""
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     stack.callback(process.stdout.close)
     stack.callback(process.wait)
@@ -61,7 +62,7 @@ def told(page):
 
 
 def drawn(page):
-    """Returns {state: cells} from the map. A cell is judged by its corner, where no mark covers its colour."""
+    """Returns {state: cells} from the map. Colours are read at the corners of cells, where no mark covers them."""
     box = page.evaluate("(() => { const c = document.querySelector('canvas[data-of=map]'); const r = "
                         "c.getBoundingClientRect(); return {x: r.left + scrollX, y: r.top + scrollY, width: r.width, "
                         "height: r.height, size: +c.dataset.size, columns: +c.dataset.columns}; })()")

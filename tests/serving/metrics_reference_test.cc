@@ -35,8 +35,8 @@ worker belong to the same moment. A histogram NAME has the series NAME_bucket, N
 
 constexpr char kVllm[] = R"(
 vLLM's dashboards and gateways can use these names. The manager appears as one engine, so each value is the sum over
-its workers. `--vllm-metrics=false` leaves these metrics out. Quire has no counterpart for the other metrics of vLLM (LoRA,
-request parameters, residency of blocks).
+its workers. `--vllm-metrics=false` leaves these metrics out. Quire has no counterpart for the other metrics of vLLM
+(LoRA, request parameters, residency of blocks).
 )";
 
 const char* NameOf(MetricType type) {

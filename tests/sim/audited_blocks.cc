@@ -151,7 +151,7 @@ void AuditedBlocks::ClearCached(BlockId block) {
   }
 }
 
-// Nobody else reads what is about to be stored, but for forks that wait for it.
+// Only forks that wait for the stored tokens may read them.
 void AuditedBlocks::CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens) {
   for (int i = first_written / block_size(); i < NumBlocksFor(num_tokens, block_size()); ++i) {
     const BlockId block = account.table[i];
@@ -229,7 +229,7 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
   std::vector<BlockId>& table = it->second.table;
   const absl::Span<const BlockId> changed = Table(sequence);
   std::optional<int> first_different;
-  bool is_shared = false;  // An entry that the cache has already could not be given up.
+  bool is_shared = false;  // The sequence kept its own copy of a block that the cache already has.
   for (int i = 0; i < static_cast<int>(table.size()); ++i) {
     const BlockId own = table[i];
     const bool is_whole = (i + 1) * block_size() <= num_tokens && !is_shared;

@@ -17,12 +17,12 @@
 
 namespace quire {
 
-// A PagedBlockManager whose calls are audited. The auditor keeps accounts of its own: the table of every sequence, the
-// owners of every block, the copies in flight, and what is cached below what. Each call must do to the tables and the
-// counts what scheduler/block_manager.h says, and nothing else.
+// A PagedBlockManager whose calls are audited. The auditor has its own record of the table of every sequence, the
+// owners of every block, the copies in flight, and the order of cached blocks. Each call must change the tables and the
+// counts exactly as scheduler/block_manager.h says.
 class AuditedBlocks : public PagedBlockManager {
  public:
-  // Hears of the scheduler's steps before anything in the blocks has changed, and of a loss afterwards.
+  // Is called at the scheduler's steps before any block has changed, and after a loss.
   class Observer {
    public:
     virtual ~Observer() = default;
@@ -49,36 +49,36 @@ class AuditedBlocks : public PagedBlockManager {
   // The first contradiction.
   const absl::Status& status() const { return status_; }
 
-  // Compares the counts of the manager with the accounts, and lets it recompute its own. O(blocks).
+  // Compares the counts of the manager with this record, and lets the manager recount. O(blocks).
   absl::Status CheckAll() const;
 
   // Whether the sequence has blocks in the pool.
   bool HoldsBlocks(SequenceId sequence) const;
-  // Grows whenever the block is handed out: a table entry of an older generation names a block that was freed.
+  // Increases whenever the block is allocated. A table entry of an older generation names a block that was freed.
   uint32_t generation(BlockId block) const { return states_[Value(block)].generation; }
   // Sequences whose blocks were freed or swapped out since the last call.
   std::vector<SequenceId> TakeReleased() { return std::exchange(released_, {}); }
   int64_t num_copies() const { return num_copies_; }
-  int64_t num_adopted_tokens() const { return num_adopted_tokens_; }  // Taken over from the cache.
+  int64_t num_adopted_tokens() const { return num_adopted_tokens_; }  // Tokens that sequences took from the cache.
 
  private:
   struct Account {
-    std::vector<BlockId> table;  // Of the pool, or of the host tier.
+    std::vector<BlockId> table;  // Blocks of the pool, or of the host tier if it is swapped.
     bool is_swapped = false;
     bool is_published = false;
-    std::string salt;  // Under which it is.
-    int num_lent = 0;  // Entries that it may store into although forks share them.
+    std::string salt;  // The salt of the published blocks.
+    int num_lent = 0;  // Entries that the sequence may write although forks share them.
   };
-  // What a block is cached by: the one before it (as cached_below), and salt and tokens.
+  // The key of a cached block: the block before it (as cached_below), and its salt and tokens.
   using Content = std::pair<uint32_t, std::string>;
   struct BlockState {
-    int owners = 0;  // Tables.
-    int copies = 0;  // In flight, of which it is an end.
+    int owners = 0;  // Tables that hold the block.
+    int copies = 0;  // Copies in flight that read or write it.
     bool is_cached = false;
-    std::string salt;           // Under which it is.
-    Content content;            // Of a cached block.
-    uint32_t cached_below = 0;  // One more than the number of the block before it in its prefix; 0: it is the first.
-    int num_cached_above = 0;   // Those that follow it.
+    std::string salt;           // The salt under which it is cached.
+    Content content;            // Set if it is cached.
+    uint32_t cached_below = 0;  // 1 + the id of the block before it in its prefix; 0 if it is the first.
+    int num_cached_above = 0;   // Cached blocks that follow it directly.
     uint32_t generation = 0;
   };
   struct CopyInFlight {
@@ -94,7 +94,7 @@ class AuditedBlocks : public PagedBlockManager {
   void Complain(const Parts&... parts);
 
   void AddFresh(BlockId block, std::vector<BlockId>* table);
-  // The pool has handed out the block as a free one.
+  // The pool has allocated the block, so it must be free.
   void TakeFresh(BlockId block);
   void DropOwners(const std::vector<BlockId>& table, bool is_host);
   void SetCached(BlockId block, Content content, const std::string& salt);
@@ -109,7 +109,7 @@ class AuditedBlocks : public PagedBlockManager {
   absl::flat_hash_map<Content, BlockId> cached_;
   std::vector<int> host_owners_;       // By host block.
   std::deque<CopyInFlight> copies_;    // By step.
-  std::deque<SwapInFlight> swap_ins_;  // By step. They hold the host block that is read.
+  std::deque<SwapInFlight> swap_ins_;  // By step. Each holds the host block that it reads.
   StepId step_{0};
   std::vector<SequenceId> released_;
   int64_t num_copies_ = 0;

@@ -124,7 +124,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
 }
 
 // The chosen worker takes requests. No other worker that takes requests is better: it can hold the request and the
-// chosen one cannot, or it is ready and the chosen one is not, or it is worth more.
+// chosen one cannot, or it is ready and the chosen one is not, or it has the greater score.
 absl::Status ClusterSim::CheckPlacement(const std::vector<WorkerLoad>& loads, int chosen,
                                         const PlacementRequest& request) const {
   const auto holds = [&](const WorkerLoad& load) {

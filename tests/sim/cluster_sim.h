@@ -16,7 +16,7 @@
 namespace quire {
 
 // Runs a scenario: the step loops of one to three shadow workers, in one thread and with a clock that advances by one
-// millisecond per event. What must hold whatever happens is checked after every event. Equal scenarios give equal runs.
+// millisecond per event. The invariants are checked after every event. Equal scenarios give equal runs.
 class ClusterSim {
  public:
   // `scenario` is borrowed.
@@ -26,7 +26,7 @@ class ClusterSim {
   absl::Status Run();
 
   SimReport Report() const;
-  uint64_t digest() const;  // Of all plans of all workers.
+  uint64_t digest() const;  // A hash of all plans of all workers.
 
  private:
   struct Placed {
@@ -45,7 +45,7 @@ class ClusterSim {
   ShadowModel model_;
   ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
-  std::map<int, Placed> placed_;  // By id, those that were submitted to a step loop.
+  std::map<int, Placed> placed_;  // The requests that were submitted to a step loop, by id.
   int64_t num_unplaced_ = 0;      // Requests for which there was no worker.
 };
 

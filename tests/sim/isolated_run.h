@@ -10,21 +10,21 @@
 
 namespace quire {
 
-// A run that takes so much processor time goes nowhere.
+// A run that takes more processor time than this is treated as an endless loop.
 constexpr int kMaxSecondsPerRun = 20;
 
-// This process ends when its next run takes longer. Called before each.
+// Ends this process if its next run takes longer. Called before each run.
 void LimitRun();
 
-// Starts `body` in a process of its own, whose error output goes to `error_fd`. It ends with code 0 when `body` returns
-// true, else with 1.
+// Starts `body` in a new process, whose standard error goes to `error_fd`. The process exits with 0 if `body` returns
+// true, and with 1 otherwise.
 pid_t StartProcess(const std::function<bool()>& body, int error_fd);
 
-// Runs `run` in a process of its own, so that a failed check, a crash or a loop without end is an error like any other.
-// The message is that of `run`, or the last line that the process has printed.
+// Runs `run` in a new process, so that a failed check, a crash or an endless loop is returned as an error. The message
+// is that of `run`, or the last line that the process has printed.
 absl::Status RunIsolated(const std::function<absl::Status()>& run);
 
-// What the wait status of a process that did not end well says, with what it printed last.
+// Describes how a failed process ended, from its wait status and the last lines of its output.
 std::string DescribeEnd(int wait_status, const std::string& output);
 
 }  // namespace quire

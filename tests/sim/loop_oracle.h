@@ -10,27 +10,29 @@
 
 namespace quire {
 
-// What a step loop must do about its worker, written from the contract and without the code of the loop: when a session
-// must end and when it must not, when requests may fail and when they must. The engine tells it what happens.
+// Says what a step loop must do about its worker: when a session must end and when it must not, and when requests may
+// fail and when they must. It is written from the contract, without the code of the loop. SimEngine reports all events
+// to it.
 class LoopOracle {
  public:
   explicit LoopOracle(const SimWorker& worker) : worker_(worker) {}
 
-  // Between rounds: the inbox holds a reason to give up the session that is open.
+  // Called between rounds: the inbox has an event that must end the open session.
   void OnLossPosted() { is_loss_due_ = true; }
   bool is_loss_due() const { return is_loss_due_; }
-  // Between rounds: the worker has said in its session that it drains.
+  // Called between rounds: the worker has said in its session that it drains.
   void OnDrainPosted() { is_drain_posted_ = true; }
-  // At any time: the session or the attempt is over for the worker.
+  // Called at any time: the session, or the attempt to open one, has ended on the side of the worker.
   void OnConnectionEnded() { is_drain_posted_ = false; }
 
   void BeginRound(int64_t now_us, bool is_worker_draining);
-  // In a round:
+  // Called in a round:
   void OnPlanSent();
   void OnCommitted();
-  // An audit has found what cannot be repaired.
+  // An audit has found a difference that cannot be repaired.
   void OnUnrepairable() { is_loss_due_ = true; }
-  // The session has ended. So many tokens were emitted so far, so many requests were running, so many are live.
+  // The session has ended. `num_tokens` tokens were emitted so far, `num_running` requests were running, and `num_live`
+  // requests have not ended.
   void OnSessionEnded(int64_t num_tokens, int num_running, int num_live);
   // The worker has described itself for the first time, or with another pool than before.
   void OnPoolReplaced() {
@@ -42,8 +44,7 @@ class LoopOracle {
   absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const;
   // All requests that were live when the session ended must have failed in this round.
   bool must_all_fail() const { return must_all_fail_; }
-  // At the end of the round, with what the loop has published. `num_tokens` were emitted so far; `num_live` requests
-  // have not ended.
+  // Called at the end of the round, with the status and load that the loop has published.
   absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int64_t num_tokens, int num_live);
 
   // The worker of the session drains.
@@ -63,15 +64,16 @@ class LoopOracle {
   bool is_grace_over_before_ = false;
   bool has_pool_ = false;
 
-  // Of the session.
+  // State of the session.
   int64_t num_sent_ = 0;
   int64_t num_committed_ = 0;
-  int64_t progress_us_ = 0;  // The last commit, or the plan sent when none was in flight.
+  int64_t progress_us_ = 0;  // Time of the last commit, or of the last plan that was sent when none was in flight.
   int64_t tokens_at_open_ = 0;
   bool is_drain_posted_ = false;
-  int num_idle_rounds_ = 0;  // In a row, since the drain: nothing was left to do, and the session was open.
+  // Consecutive rounds since the drain in which nothing was left to do and the session was open.
+  int num_idle_rounds_ = 0;
 
-  // Of the round.
+  // State of the round.
   bool is_loss_due_ = false;
   bool is_time_up_ = false;
   bool has_ended_ = false;

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// What `command` prints; `wait_status` says how it ended.
+// Returns the output of `command`. `wait_status` is its wait status.
 std::string OutputOf(const std::string& command, int* wait_status) {
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return "";

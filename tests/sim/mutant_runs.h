@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// Runs every program of `folder`, each the simulator around a core with one planted bug, until it finds a failure or
-// `seconds` have passed, and prints how long that took. `only`: those whose name contains it. Returns whether there was
-// one at least and all were caught.
+// Runs every program in `folder` whose name contains `only`. Each program is the simulator with one planted bug in the
+// core. It runs until it finds a failure or `seconds` have passed, and the time is printed. Returns true if there was
+// at least one program and all bugs were found.
 bool CatchMutants(const std::string& folder, const std::string& only, double seconds, int jobs);
 
 }  // namespace quire

@@ -14,8 +14,8 @@
 namespace quire {
 namespace {
 
-// Forks, appends and frees at random against slots that hold the hash of the token prefix they were stored for. Steps
-// run a while after they were planned, in order; each run checks that every sequence of its time finds its own prefix.
+// Forks, appends and frees at random. Slots hold the hash of the token prefix for which they were stored. Steps run in
+// order, some time after they were planned. Each run checks that every sequence of its plan finds its own prefix.
 class ForkSim {
  public:
   explicit ForkSim(uint64_t seed)
@@ -62,7 +62,7 @@ class ForkSim {
       const SequenceId sequence = AnyId();
       if (written.insert(sequence).second) Append(sequence, &step);
     }
-    if (random_.OneIn(4) && !sequences_.empty()) Free(AnyId());  // Its stores are still carried out.
+    if (random_.OneIn(4) && !sequences_.empty()) Free(AnyId());  // The stores of a freed sequence are still executed.
     for (const auto& [sequence, prefix] : sequences_) AddSlots(sequence, 0, &step.reads);
     num_copies_ += static_cast<int>(step.copies.size());
     steps_.push_back(std::move(step));
@@ -92,7 +92,7 @@ class ForkSim {
     CheckSoleOwner(sequence, first, end);
   }
 
-  // Blocks new to the table are no end of a copy in flight, except as the destination of the copy just made.
+  // Blocks that are new in the table are not part of a copy in flight, except as the destination of the new copy.
   void CheckNewBlocks(const std::vector<BlockId>& old_table, absl::Span<const BlockId> table, const Step& step,
                       size_t old_copies) {
     std::set<BlockId> pinned;

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// A request may find out so many plans late that there is room.
+// The largest number of plans that may pass before a request for which there is room is admitted.
 constexpr int kMaxPlansInVain = 12;
 
 template <typename... Parts>
@@ -128,7 +128,7 @@ absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const Schedu
   return does_anybody_run ? absl::OkStatus() : Broken("preempted everybody");
 }
 
-// Without a cache there is no prefix to wait for: nobody may be overtaken.
+// Without a cache no request waits for a prefix, so none may be overtaken.
 absl::Status PlanAudit::CheckOrder(const StepPlan& plan) const {
   if (plan.starts.empty() || !goes_by_rank() || worker_.prefix_cache != 0) return absl::OkStatus();
   std::set<RequestId> entering;

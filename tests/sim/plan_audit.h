@@ -18,10 +18,11 @@
 
 namespace quire {
 
-// Blocks that the request can ever hold: its prompt's whole blocks once, the rest for each sample or beam.
+// The largest number of blocks that the request can hold: the whole blocks of its prompt once, and the other blocks for
+// each sample or beam.
 int64_t MostBlocks(const Request& request, int block_size);
-// What the plans of one scheduler may say, given all that was said before: limits and order of service, which rows are
-// taken, that a table names no block which was handed out to somebody else since.
+// Checks the plans of one scheduler against all earlier plans: limits, the order of service, free rows, and that no
+// table names a block that was allocated to another sequence in the meantime.
 class PlanAudit {
  public:
   // `blocks` is borrowed.
@@ -33,7 +34,7 @@ class PlanAudit {
   void OnReleased(const std::vector<SequenceId>& sequences);
   void OnAbandoned();
 
-  // The error names the rule that the plan breaks. `preempted` sequences lost their blocks while it was made.
+  // The error names the rule that the plan breaks. The sequences `preempted` lost their blocks while it was made.
   absl::Status Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
                      const std::vector<SequenceId>& preempted);
 
@@ -49,15 +50,15 @@ class PlanAudit {
   };
   struct Row {
     SequenceId sequence{0};
-    bool has_run = false;  // Since it was started.
+    bool has_run = false;  // Whether it has had a slice since it was started.
     std::vector<Entry> table;
   };
   struct Live {
-    std::pair<int, uint64_t> rank;  // Smaller is served first, under the policies that go by rank.
+    std::pair<int, uint64_t> rank;  // Under policies that use ranks, the smaller rank is served first.
     int64_t most_blocks;
     int num_rows;
-    int num_running = 0;     // Sequences.
-    int first_position = 0;  // Of the first slice since it entered.
+    int num_running = 0;     // Running sequences.
+    int first_position = 0;  // Where its first slice since it entered began.
   };
 
   int MaxTokens() const;
@@ -79,7 +80,7 @@ class PlanAudit {
   std::map<RequestId, Live> live_;
   absl::flat_hash_map<uint64_t, RequestId> by_seed_;
   uint64_t num_submitted_ = 0;
-  int num_plans_in_vain_ = 0;  // In a row, that could have admitted somebody and did not.
+  int num_plans_in_vain_ = 0;  // Consecutive plans that could have admitted a request and did not.
 };
 
 }  // namespace quire

@@ -27,7 +27,7 @@ int NumEqual(const Tokens& a, const Tokens& b) {
   return static_cast<int>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// What the cache should be, by scanning a list.
+// A reference for the cache, which scans a list.
 struct Cached {
   std::string salt;
   Tokens prefix;  // Up to and including the block.
@@ -36,8 +36,8 @@ struct Cached {
   int number;
 };
 
-// Sequences that hit, compute, fork and go, partial blocks held by copies, pins and promises, at random, over few
-// tokens and few blocks. Every answer is compared with that of the list.
+// Random sequences that hit the cache, compute, fork and end, with partial blocks held by copies, with pins and
+// promises, over few tokens and few blocks. Every answer is compared with that of the list.
 class PrefixSim {
  public:
   explicit PrefixSim(uint64_t seed)
@@ -109,7 +109,7 @@ class PrefixSim {
     }
   }
 
-  // A prompt takes over its hit.
+  // A prompt takes the blocks of its hit.
   void Start() {
     const Tokens tokens = SomeTokens();
     Sequence sequence{SomeSalt(), {}, {}};
@@ -154,7 +154,7 @@ class PrefixSim {
     sequences_.push_back(std::move(child));
   }
 
-  // Holds the source of a copy for a while, perhaps longer than anybody holds its ancestors.
+  // Holds the source of a copy for some time, perhaps longer than any sequence holds the blocks before it.
   void Copy() {
     if (copies_.size() > 3 || list_.empty()) {
       copies_.clear();

@@ -58,7 +58,7 @@ absl::Status Isolated(const Scenario& scenario) {
   });
 }
 
-// A comment, as a whole: whatever a failure prints can be replayed.
+// Prints the text as a comment, so that the whole output of a failure can be replayed.
 void PrintComment(const std::string& text) {
   std::printf("# %s\n", text.c_str());
 }

@@ -30,7 +30,7 @@ class Search {
         stops_(stops),
         width_(params.width / params.num_groups) {}
 
-  // One token more, the `step`th of each of its beams. `taken` counts what beams of earlier groups took.
+  // Adds the `step`th token to each beam of the group. `taken` counts the tokens that beams of earlier groups took.
   void Advance(int step, std::map<TokenId, int>* taken, Group* group) const {
     if (group->is_done) return;
     std::vector<Candidate> ranked = Rank(*taken, *group);
@@ -105,7 +105,7 @@ class Search {
   const BeamParams& params_;
   const int max_tokens_;
   const std::vector<TokenId>& stops_;
-  const int width_;  // Of a group.
+  const int width_;  // For one group.
 };
 
 }  // namespace
@@ -118,7 +118,7 @@ std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, const Beam
     std::map<TokenId, int> taken;
     for (Group& group : groups) search.Advance(step, &taken, &group);
   }
-  // Of each group no more count than are returned in all.
+  // Each group contributes at most the number of hypotheses that the search returns.
   std::vector<SoloSample> best;
   for (Group& group : groups) {
     for (size_t i = 0; i < group.finished.size() && static_cast<int>(i) < params.num_return; ++i) {

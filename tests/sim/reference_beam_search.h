@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Beam search as its definition says, without a thought for cost: every beam is a list of tokens, every step sorts all
+// Beam search as in its definition, without any optimisation: every beam is a list of tokens, every step sorts all
 // candidates. Shares no code with scheduler/beam_search.h, so that the two can be compared. Returns the hypotheses,
 // best first. Stop conditions other than tokens are not supported.
 std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, const BeamParams& params, int max_tokens,

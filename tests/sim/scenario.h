@@ -21,18 +21,19 @@ namespace quire {
 // The clock advances by this before each event.
 inline constexpr int64_t kMicrosPerEvent = 1000;
 
-// Everything that one run of the simulator depends on, as a value: it can be drawn from a seed, printed, read back and
-// made smaller. All parameters are small integers with a default, so that a printed scenario names only what matters.
-// Time is counted in events: the clock advances by one millisecond before each.
+// The following structures are everything that one run of the simulator depends on. A scenario can be drawn from a
+// seed, printed, read back and made smaller. All parameters are small integers with a default, so a printed scenario
+// has only the parameters that matter. Time is counted in events: the clock advances by one millisecond before each
+// event.
 
 // A worker, its pool and the options of its step loop.
 struct SimWorker {
   int blocks = 16;
   int block_size = 4;
   int host_blocks = 0;
-  int prefix_cache = 1;  // Or 0.
-  int policy = 0;        // SchedulingPolicy.
-  int is_static = 0;     // Or 1: Batching::kStatic.
+  int prefix_cache = 1;  // 1 or 0.
+  int policy = 0;        // A SchedulingPolicy.
+  int is_static = 0;     // 1: Batching::kStatic.
   int served_percent = 0;
   int step_tokens = 256;
   int token_budget = 0;  // The argument of SetTokenBudget; 0: it is not called.
@@ -56,29 +57,29 @@ struct SimModel {
   int stop_percent = 0;
 };
 
-// A request. Its prompt is the transcript of an earlier request or the beginning of a stream that others begin with,
-// and tokens of its own.
+// A request. Its prompt begins with the transcript of an earlier request, or with tokens of a stream that several
+// requests share. Its own tokens follow.
 struct SimRequest {
   int id = 0;          // 1, 2, 3, ...
   int follows = 0;     // The prompt begins with the prompt and the first output of this request; 0: none.
-  int stream = 0;      // Streams 4 * i .. 4 * i + 3 agree in 16 tokens, 2 * i and 2 * i + 1 in 48.
-  int num_shared = 0;  // Tokens of the stream.
+  int stream = 0;      // Streams 4 * i .. 4 * i + 3 share 16 tokens; 2 * i and 2 * i + 1 share 48.
+  int num_shared = 0;  // The number of tokens from the stream.
   int num_own = 0;
-  int repeats = 0;  // Or 1: its own tokens are all the same, so they are easy to mix up.
+  int repeats = 0;  // 1: all its own tokens are the same, so slots are easily confused.
   int max_tokens = 1;
-  int stops = 0;  // Or 1: at the stop token.
+  int stops = 0;  // 1: it ends at the stop token.
   int priority = 0;
   int tenant = 0;
   int salt = 0;
-  int bypass_cache = 0;     // Or 1.
-  int prompt_logprobs = 0;  // Or 1.
-  int deadline = 0;         // Events until its deadline; 0: it has none.
+  int bypass_cache = 0;     // 0 or 1.
+  int prompt_logprobs = 0;  // 0 or 1.
+  int deadline = 0;         // Events until its deadline; 0: no deadline.
   int samples = 1;
-  int beams = 0;  // 0: it draws.
+  int beams = 0;  // 0: no beam search.
   int groups = 1;
   int returned = 1;
-  int half_length_penalty = 2;  // In halves.
-  int early_stopping = 0;       // EarlyStopping.
+  int half_length_penalty = 2;  // The length penalty in halves.
+  int early_stopping = 0;       // An EarlyStopping.
 
   uint64_t seed() const;
   // `transcript` is the prompt and the first output of the request that it follows.
@@ -93,23 +94,23 @@ enum class SimEventKind {
   kPlan,          // The step loop of the worker runs a round.
   kCommit,        // The worker executes its oldest plan and sends the result.
   kLose,          // The worker dies.
-  kReturn,        // A worker that is dead starts again, empty; with `argument` > 0 its pool has so many blocks.
+  kReturn,        // A dead worker restarts with an empty pool, which has `argument` blocks if this is above 0.
   kLateResult,    // The worker's last result arrives once more.
-  kProbe,         // What the worker's cache holds of the request is compared with what it should hold.
-  kDrain,         // The worker says that it drains; it ends with its session.
-  kSetDraining,   // The operator drains the worker (`argument` 1), or no longer (0).
-  kSilence,       // The worker stops answering (`argument` 1), or goes on (0).
+  kProbe,         // The cached blocks of the request are compared with what they should hold.
+  kDrain,         // The worker drains: it ends with its session.
+  kSetDraining,   // The operator drains the worker (`argument` 1) or ends the drain (0).
+  kSilence,       // The worker stops answering (`argument` 1) or continues (0).
   kAsk,           // The step loop is asked a question.
   kAudit,         // The step loop is asked to compare block tables; `argument` is a SimAudit.
 };
 
-// How a comparison of block tables is asked for, and what the worker tells.
+// Whether an audit repairs the block tables that it compares, and which tables the worker reports.
 enum class SimAudit {
-  kCompare,              // The worker tells its tables as they are.
+  kCompare,              // The worker reports its real tables.
   kRepair,               // The same, and differences are to be repaired.
-  kWrongBlock,           // The worker tells a wrong first block.
+  kWrongBlock,           // The worker reports a wrong first block.
   kRepairWrongBlock,     // The same, and differences are to be repaired.
-  kWrongSequence,        // The worker tells a wrong sequence.
+  kWrongSequence,        // The worker reports a wrong sequence.
   kRepairWrongSequence,  // The same, and differences are to be repaired: the session must end.
 };
 
@@ -125,15 +126,15 @@ struct Scenario {
   SimModel model;
   std::vector<SimWorker> workers;
   std::map<int, SimRequest> requests;  // By id.
-  // In this order. An event that makes no sense when its turn comes (a commit with nothing in flight) does nothing.
+  // The events in their order. An event that makes no sense in its turn (a commit with no plan in flight) does nothing.
   // After the last event the workers return and all loops run until all requests have ended.
   std::vector<SimEvent> events;
 };
 
-// INVALID_ARGUMENT when a parameter has a value that validation above the core would refuse.
+// Returns INVALID_ARGUMENT if a parameter has a value that validation in the manager would refuse.
 absl::Status CheckScenario(const Scenario& scenario);
 
-// Name and place of the parameters. Printing, reading and shrinking go through these tables.
+// Names and members of the parameters. Printing, reading and shrinking go through these tables.
 template <typename T>
 struct SimField {
   const char* name;
@@ -141,12 +142,12 @@ struct SimField {
 };
 absl::Span<const SimField<SimWorker>> WorkerFields();
 absl::Span<const SimField<SimModel>> ModelFields();
-absl::Span<const SimField<SimRequest>> RequestFields();  // Without the id.
+absl::Span<const SimField<SimRequest>> RequestFields();  // All fields except the id.
 
 // One line per worker and event. Parameters that have their default are left out.
 std::string PrintScenario(const Scenario& scenario);
 
-// INVALID_ARGUMENT names the line.
+// Returns INVALID_ARGUMENT with the wrong line.
 absl::StatusOr<Scenario> ParseScenario(absl::string_view text);
 
 }  // namespace quire

@@ -189,13 +189,13 @@ class Drawer {
     request->early_stopping = random_.Between(0, 2);
   }
 
-  // So many tokens, or what leaves room for others.
+  // Returns `num_tokens`, or less so that other requests have room.
   int Most(int num_tokens) const {
     return is_careless_ ? num_tokens : std::max(1, std::min(num_tokens, capacity_ / 4));
   }
   void Add(SimEvent event) { scenario_.events.push_back(event); }
   bool Happens(int period) { return period > 0 && random_.OneIn(period); }
-  // A recent one, rather.
+  // Prefers recent requests.
   int AnyRequest() { return random_.Between(random_.OneIn(2) ? 1 : std::max(1, num_requests_ - 6), num_requests_); }
 
   Random random_;
@@ -211,8 +211,8 @@ class Drawer {
   bool has_follow_ups_ = false;
   bool repeats_ = false;
   bool is_small_ = false;
-  bool is_careless_ = false;  // Requests may be larger than what there is.
-  int capacity_ = 0;          // Of the first worker, in tokens of one request.
+  bool is_careless_ = false;  // Requests may be larger than the pool.
+  int capacity_ = 0;          // The largest request of the first worker, in tokens.
   int num_streams_ = 0;
   int submit_period_ = 1;
   int cancel_period_ = 0;  // 0: never.

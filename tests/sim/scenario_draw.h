@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// The scenario of a seed. Each has its own subset of what can happen ("swarm testing": Groce et al., 2012), so that one
+// The scenario of a seed. Each has its own subset of the features ("swarm testing": Groce et al., 2012), so that one
 // kind of event does not hide what another would find, and its own pools, from too small to ample.
 Scenario DrawScenario(uint64_t seed);
 

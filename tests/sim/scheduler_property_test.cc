@@ -1,4 +1,4 @@
-// Some thousand scenarios of quire-sim, and scenarios that failed once.
+// Runs some thousand scenarios of quire-sim, and scenarios that have failed before.
 
 #include <cstdint>
 
@@ -29,7 +29,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
     ASSERT_EQ(RunScenario(DrawScenario(seed), /*is_run_twice=*/seed % 16 == 0, &report), absl::OkStatus())
         << "quire-sim --seed " << seed;
   }
-  // The seeds are worth running only while they reach the hard cases.
+  // Checks that the seeds reach the hard cases; otherwise they would prove little.
   EXPECT_GT(report.preemptions, 250);
   EXPECT_GT(report.swap_outs, 250);
   EXPECT_GT(report.forks, 5000);
@@ -44,7 +44,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.audits, 250);
 }
 
-// What is computed again is what preemption costs: if it grew out of bounds, requests would chase each other out.
+// Preempted tokens are computed again. If their number were not limited, requests would preempt each other in turn.
 TEST_P(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
   SimReport report;
   for (uint64_t seed = first_seed(); seed <= last_seed(); ++seed) {
@@ -69,11 +69,11 @@ TEST_P(RecordedScenarioTest, Succeeds) {
   EXPECT_EQ(RunScenario(*scenario, /*is_run_twice=*/true, &report), absl::OkStatus());
 }
 
-// Each as it was printed when it failed.
+// Each scenario is written as quire-sim printed it when it failed.
 INSTANTIATE_TEST_SUITE_P(
     Recorded, RecordedScenarioTest,
     ::testing::Values(
-        // Copies for a victim kept its blocks from the request that stayed.
+        // Copies for a preempted request kept its blocks from the request that went on.
         "model\nworker blocks=6\nsubmit 47 num_shared=1 max_tokens=2 samples=4\n"
         "submit 50 num_own=5 max_tokens=2 beams=2\n",
         // A block was evicted while a copy of the block after it was in flight.
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         "submit 7 num_shared=5 num_own=2 repeats=1 max_tokens=7 bypass_cache=1 beams=3\n"
         "submit 13 num_shared=1 max_tokens=5 beams=2\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
         "submit 16 num_shared=3 max_tokens=3\nlose 0\n",
-        // One of three samples took over cached blocks, the others kept theirs: together they no longer fitted.
+        // One of three samples took cached blocks and the others kept theirs, so together they no longer fitted.
         "model\n"
         "worker blocks=19 host_blocks=9 policy=1 step_tokens=5\n"
         "submit 8 num_shared=9 max_tokens=7\n"
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
         "commit 0\n"
         "plan 0\n"
         "submit 11 num_shared=11 num_own=7 max_tokens=5 priority=-1 salt=1 beams=3\n",
-        // Losses before a session that gave tokens and drained still counted as losses in a row.
+        // Losses before a session that gave tokens and drained still counted as consecutive losses.
         "model\nworker\nsubmit 1 num_own=1 max_tokens=3 beams=4\nplan 0\ncommit 0\nplan 0\nlate_result 0\n"
         "plan 0\nplan 0\nplan 0\nplan 0\ncommit 0\nplan 0\nlate_result 0\nplan 0\ndrain 0\nplan 0\nplan 0\n"
         "plan 0\ncommit 0\nplan 0\nplan 0\nsubmit 5 num_own=1 max_tokens=2 beams=2\nplan 0\nreturn 0\n"

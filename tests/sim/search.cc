@@ -21,11 +21,12 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kSeedsPerRepetition = 16;  // One in so many is run twice.
+constexpr uint64_t kSeedsPerRepetition = 16;  // One seed in this many runs twice.
 
 using WallClock = std::chrono::steady_clock;
 
-// What a process tells its parent, in memory that both see. Read when the process has ended, but for `events`.
+// What a process reports to its parent, in shared memory. The parent reads `events` at any time, and everything else
+// when the process has ended.
 struct Shared {
   std::atomic<uint64_t> seed;
   std::atomic<int64_t> events;
@@ -33,7 +34,7 @@ struct Shared {
   char message[1000];
 };
 
-// Seeds from the first one on, each `jobs`th. False at the first failure.
+// Runs every `jobs`th seed, beginning with seed number `job`. Returns false at the first failure.
 bool RunSeeds(const SearchOptions& options, int job, WallClock::time_point end, Shared* shared) {
   for (uint64_t i = job; options.seeds == 0 || i < static_cast<uint64_t>(options.seeds); i += options.jobs) {
     if (options.seconds > 0 && WallClock::now() >= end) return true;
@@ -54,7 +55,7 @@ bool RunSeeds(const SearchOptions& options, int job, WallClock::time_point end, 
 }  // namespace
 
 absl::Status RunScenario(const Scenario& scenario, bool is_run_twice, SimReport* report) {
-  SetLogLevel(LogLevel::kError);  // Workers are lost all the time.
+  SetLogLevel(LogLevel::kError);  // Lost workers would fill the log.
   ClusterSim sim(scenario);
   const absl::Status status = sim.Run();
   report->Add(sim.Report());
@@ -76,7 +77,7 @@ SearchResult Search(const SearchOptions& options) {
   const auto end = start + std::chrono::microseconds(static_cast<int64_t>(options.seconds * 1e6));
 
   std::vector<pid_t> processes;
-  std::vector<int> outputs;  // Their standard error, in files: a failed check prints where.
+  std::vector<int> outputs;  // Files with their standard error, to which a failed check writes.
   for (int job = 0; job < options.jobs; ++job) {
     outputs.push_back(memfd_create("output", 0));
     processes.push_back(StartProcess([&, job] { return RunSeeds(options, job, end, &shared[job]); }, outputs.back()));

@@ -11,26 +11,26 @@
 
 namespace quire {
 
-// How long to look for a failure: until one of the limits is reached. 0: no limit.
+// The limits of a search for a failure. The search ends when one of them is reached. 0 means no limit.
 struct SearchOptions {
   uint64_t first_seed = 1;
   int64_t seeds = 0;
   int64_t events = 0;
   double seconds = 0;
-  int jobs = 2;  // Processes.
+  int jobs = 2;  // The number of processes.
 };
 
 struct SearchResult {
   SimReport report;
   double seconds = 0;
-  std::optional<uint64_t> failed_seed;  // The lowest that failed when the search ended.
-  std::string message;                  // Of it.
+  std::optional<uint64_t> failed_seed;  // The lowest seed that had failed when the search ended.
+  std::string message;                  // The error of this seed.
 };
 
 // Runs a scenario in this process. Some are run twice and must make the same plans.
 absl::Status RunScenario(const Scenario& scenario, bool is_run_twice, SimReport* report);
 
-// The scenarios of seeds from the first one on, in several processes that take turns. Stops at the first failure.
+// Runs the scenarios of consecutive seeds, divided among several processes. Stops at the first failure.
 SearchResult Search(const SearchOptions& options);
 
 }  // namespace quire

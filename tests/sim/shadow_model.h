@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// A language model that is a hash: the next token depends on every token before it and on the request's seed, as with a
-// real model and counter-based draws, so whoever reads a wrong slot samples wrong tokens.
+// A language model that is a hash function. As with a real model, the next token depends on all earlier tokens and on
+// the request's seed. So a row that reads a wrong slot samples wrong tokens.
 struct ShadowModel {
   static constexpr TokenId kStopToken = 0;
 
   int vocab_size = 1000;
-  int stop_percent = 0;  // How often kStopToken is sampled.
+  int stop_percent = 0;  // How often kStopToken is sampled, in percent.
 
   TokenId Sample(uint64_t prefix_hash, uint64_t seed) const;
 
@@ -42,23 +42,23 @@ constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
 ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token);
 
 struct SoloSample {
-  std::vector<TokenId> tokens;  // Generated ones.
+  std::vector<TokenId> tokens;  // The generated tokens.
   FinishReason reason = FinishReason::kLength;
-  float score = 0;  // Of a hypothesis.
+  float score = 0;  // The score of a hypothesis.
 
   bool operator==(const SoloSample&) const = default;
 };
 
 struct SoloOutput {
-  std::vector<SoloSample> samples;  // Or the hypotheses of a beam search, best first.
-  // Of positions 1, 2, ... of the prompt, when the request asks for them.
+  std::vector<SoloSample> samples;  // The samples, or the hypotheses of a beam search, best first.
+  // The logprobs of the prompt's positions 1, 2, ..., if the request asks for them.
   std::vector<ScoredToken> prompt_logprobs;
 };
 
-// What a request generates when it has the model to itself.
+// Returns what a request generates when it runs alone.
 SoloOutput SoloRun(const ShadowModel& model, const Request& request);
 
-// The tokens of its only sample.
+// The same for a request with one sample: returns its tokens.
 std::vector<TokenId> SoloTokens(const ShadowModel& model, const Request& request);
 
 }  // namespace quire

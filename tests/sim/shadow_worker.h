@@ -14,9 +14,10 @@
 
 namespace quire {
 
-// A worker that obeys plans with bookkeeping in place of arithmetic. A slot holds the token that was stored there and
-// the hash of its whole prefix in place of K and V. Every read of every slice walks the row's block table and must find
-// exactly the row's own prefix: a slot that is stale, foreign, unwritten or overwritten is found at its first read.
+// A worker that executes plans without computing a model. Instead of K and V, a slot holds the token that was stored
+// there and a hash of all tokens up to it. Every slice reads its context through the row's block table, and must find
+// exactly the row's own tokens. So the first read of a wrong slot (old, unwritten, overwritten or of another sequence)
+// is found.
 class ShadowWorker {
  public:
   ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks = 0);
@@ -24,13 +25,14 @@ class ShadowWorker {
   // The error says which rule of step_plan.h the plan breaks, or which slot held what.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
 
-  // Whether the slots of `table` hold `tokens`, the first of a sequence. The error names the first that does not.
+  // Checks that the slots of `table` hold `tokens`, the first tokens of a sequence. The error names the first wrong
+  // slot.
   absl::Status CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const;
 
  private:
   struct Slot {
     TokenId token = -1;
-    uint64_t prefix_hash = 0;  // Of all tokens up to and including this one.
+    uint64_t prefix_hash = 0;  // The hash of all tokens up to and including this one.
 
     bool operator==(const Slot&) const = default;
   };
@@ -41,7 +43,7 @@ class ShadowWorker {
     std::vector<BlockId> table;
     int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
-    std::optional<RowId> parent = {};  // When forked in this step.
+    std::optional<RowId> parent = {};  // Set if the row is forked in this step.
 
     void Append(TokenId token);
   };

@@ -32,7 +32,7 @@ class Shrinker {
   }
 
  private:
-  // Takes `smaller` if it fails too.
+  // Replaces the scenario by `smaller` if that fails too.
   bool Try(Scenario smaller) {
     if (num_attempts_left_ == 0 || !CheckScenario(smaller).ok()) return false;
     --num_attempts_left_;
@@ -83,7 +83,7 @@ class Shrinker {
     });
   }
 
-  // To its default, else half-way there as often as that helps, else a step.
+  // Moves a parameter to its default. If that does not fail, moves it half of the way as often as possible, or by 1.
   template <typename T, typename Get>
   void Lower(SimField<T> field, const Get& get) {
     const int least = T().*field.value;

@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// A smaller scenario that still fails: events that are not needed go (delta debugging: Zeller and Hildebrandt, 2002),
-// then workers, then parameters return to their defaults or half-way there, until nothing more helps or `fails` was
-// asked `max_attempts` times. REQUIRES: fails(scenario).
+// Returns a smaller scenario that still fails. First it removes events (delta debugging: Zeller and Hildebrandt, 2002),
+// then workers. Then it moves parameters to their defaults, or towards them. It ends when nothing more helps, or when
+// `fails` was called `max_attempts` times. REQUIRES: fails(scenario).
 Scenario Shrink(Scenario scenario, const std::function<bool(const Scenario&)>& fails, int max_attempts);
 
 }  // namespace quire

@@ -14,10 +14,9 @@
 
 namespace quire {
 
-// The caller of one request. It knows what the request generates when it has the model to itself, and complains about
-// the first event that differs from this, comes twice or comes too late. It ends samples and the request as TokenStream
-// does. What it asks for takes effect when the step loop takes it out of the inbox; until then events still come, and
-// they must still be right.
+// The caller of one request. It knows what the request generates when it runs alone. It reports the first event that
+// differs from this, comes twice or comes too late. It ends samples and the request as TokenStream does. Its calls take
+// effect when the step loop takes them out of the inbox. Until then events still come, and they must still be right.
 class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCaller> {
  public:
   SimCaller(Request request, const ShadowModel& model);
@@ -31,13 +30,13 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   // Whether the caller may end the sample, as after a stop string: the sample has emitted something and goes on.
   bool MayEndSample(int sample_index) const;
   void EndSample(int sample_index);
-  // The caller has seen the end of all samples, but the request goes on for the loop: it must be cancelled.
+  // Whether the caller has seen the end of all samples while the loop still runs the request, which must be cancelled.
   bool WantsEnd() const { return num_running_ == 0 && !has_ended_ && !is_cancel_posted_; }
   // The caller has put a cancel of the request into the inbox.
   void OnCancelPosted() { is_cancel_posted_ = true; }
 
-  // The loop has taken the end of the sample, or the cancel, out of the inbox. The second returns whether it is this
-  // cancel that has ended the request.
+  // The loop has taken the end of the sample, or the cancel, out of the inbox. OnCancelTaken returns whether this
+  // cancel has ended the request.
   void OnSampleEndTaken(int sample_index);
   bool OnCancelTaken();
 
@@ -52,7 +51,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   int64_t num_tokens() const { return num_tokens_; }  // Emitted by all samples together.
   const absl::Status& status() const { return status_; }
 
-  // The prompt and the solo output of a sample.
+  // The prompt and the output of a sample.
   std::vector<TokenId> Transcript(int sample_index) const;
   int num_outputs() const { return static_cast<int>(solo_.samples.size()); }
 
@@ -60,7 +59,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   struct Sample {
     enum class State {
       kRuns,
-      kEndPosted,  // The caller has ended it, the loop does not know yet.
+      kEndPosted,  // The caller has ended it, and the loop does not know this yet.
       kEnded,
     };
 

@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-// All blocks of a pool with at most so many are counted after every call. A larger pool is counted after as many calls
-// as it has times more.
+// The blocks of a pool with at most this many blocks are counted after every call. A pool that is n times as large is
+// counted after every n calls.
 constexpr int kBlocksPerCheck = 64;
-// Rounds in which a worker that answers at once has joined.
+// The number of rounds until a worker that answers at once has joined.
 constexpr int kRoundsToJoin = 3;
-// An audit may wait so long for a step.
+// The longest time that an audit may wait for a step.
 constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
 }  // namespace
@@ -109,7 +109,7 @@ void SimEngine::Cancel(SimCaller* caller) {
   Post({.kind = Posted::Kind::kCancel, .caller = caller->shared_from_this()});
 }
 
-// As the token stream does: it ends samples one by one, and with the last of them the request.
+// Does the same as the token stream: it ends samples one by one, and the request with the last sample.
 void SimEngine::CancelSample(SimCaller* caller, int sample_index) {
   if (!caller->MayEndSample(sample_index) || caller->is_cancel_posted()) return;
   ++report_.events;
@@ -465,7 +465,7 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const bool is_of_session = process_.has_session() && process_.epoch() == status->epoch;
   if (!status->is_ready || status->num_plans_in_flight > 0 || !is_of_session) return absl::OkStatus();
-  tokens.push_back(-1);  // The last token is never looked for.
+  tokens.push_back(-1);  // The prefix cache is never searched for the last token.
   const PrefixHit hit = blocks_->FindPrefix(salt, tokens);
   const SequenceId sequence{++probe_};
   blocks_->AdoptPrefix(sequence, salt, tokens, hit.num_tokens);

@@ -26,12 +26,12 @@
 
 namespace quire {
 
-// The real step loop of one worker, without its thread, between callers and a worker that check everything. The blocks
-// are audited, and so is every plan. Calls that make no sense now do nothing. Errors are contradictions; after one the
-// engine is of no use.
+// The real step loop of one worker, without its thread, between simulated callers and a simulated worker. Both check
+// everything that they receive. The blocks and all plans are audited. A call that makes no sense in the current state
+// does nothing. An error is a contradiction; after an error the engine must not be used any more.
 //
-// The engine keeps a copy of what lies in the loop's inbox, in the same order. When the scheduler begins or commits a
-// step, or a session ends, it therefore knows which requests the loop has seen by then.
+// The engine keeps a copy of the events in the loop's inbox, in the same order. So it always knows which requests the
+// loop has seen when the scheduler begins or commits a step, or when a session ends.
 class SimEngine : private AuditedBlocks::Observer {
  public:
   // `clock` is borrowed. Runs rounds until the worker has joined.
@@ -41,7 +41,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // Whether a request that has ended with this error was never in the loop's queue.
   static bool IsRefusal(const absl::Status& failure);
 
-  // What other threads do.
+  // Calls that other threads make in production.
   absl::Status Submit(std::shared_ptr<SimCaller> caller);
   void Cancel(SimCaller* caller);
   void CancelSample(SimCaller* caller, int sample_index);
@@ -52,11 +52,11 @@ class SimEngine : private AuditedBlocks::Observer {
 
   // One round of the loop.
   absl::Status RunRound();
-  // Whether the loop's thread would run a round now: something has come, or it is time.
+  // Whether the loop's thread would run a round now: the inbox has a message, or the wake-up time has come.
   bool IsRoundDue() const { return has_news_ || wake_us_ <= clock_->NowMicros(); }
-  int64_t wake_us() const { return wake_us_; }  // What the last round has returned.
+  int64_t wake_us() const { return wake_us_; }  // The time that the last round has returned.
 
-  // What the worker does.
+  // Actions of the worker.
   absl::Status Answer();
   void Lose();
   void Return(int num_blocks);
@@ -64,18 +64,18 @@ class SimEngine : private AuditedBlocks::Observer {
   void SetSilent(bool is_silent);
   void RepeatLastResult();
 
-  // Whether what the cache has of the tokens is in the worker's slots. Does nothing while plans are in flight. Adds the
-  // blocks to `found`.
+  // Checks that the worker's slots hold the tokens that the cache has of this prompt. Adds the cached blocks to
+  // `found`. Does nothing while plans are in flight.
   absl::Status Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found);
 
   int num_live() const { return static_cast<int>(callers_.size()); }
-  // The worker has joined, nothing lies in the inbox, and all requests have ended.
+  // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
   absl::StatusOr<WorkerLoad> Load(const Request& request) const;
-  uint64_t digest() const { return digest_; }  // Of all plans.
+  uint64_t digest() const { return digest_; }  // A hash of all plans.
 
-  // When all requests have ended: nothing is left over, and all counts are right. `callers` are all callers whose
-  // request was not refused.
+  // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `callers` are
+  // all callers whose request was not refused.
   absl::Status CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers);
   SimReport Report() const;
 
@@ -104,13 +104,13 @@ class SimEngine : private AuditedBlocks::Observer {
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
   void Post(Posted posted);
-  // The loop has taken these events out of its inbox and handled them; with `is_until_result` those before the first
-  // result and the result itself.
+  // The loop has taken the posted events out of its inbox and handled them. With `is_until_result` it has taken only
+  // the events up to and including the first result.
   void TakePosted(bool is_until_result);
   void OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller);
-  // The status that the submission must end with, as far as the scheduler decides.
+  // The status with which the scheduler must answer the submission.
   absl::StatusCode ExpectedAdmission(const Request& request) const;
-  // Requests that have ended leave the accounts.
+  // Forgets the requests that have ended.
   void DropEnded();
   // Cancels the request as the token stream does when all of its samples are over.
   void PostWantedEnd(SimCaller* caller);
@@ -119,7 +119,7 @@ class SimEngine : private AuditedBlocks::Observer {
   absl::Status CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const;
   void CheckAudit(const TableAudit& audit, SimAudit kind);
   int64_t NumTokens() const;
-  // Counts all blocks, if it is their turn.
+  // Counts all blocks, if enough calls have passed since the last time.
   absl::Status CheckBlocks();
   absl::Status ExplainStall();
   absl::Status CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const;
@@ -129,41 +129,42 @@ class SimEngine : private AuditedBlocks::Observer {
   template <typename... Parts>
   void Complain(const Parts&... parts);
 
-  SimWorker options_;  // Of the pool that the loop has now.
+  SimWorker options_;  // The options of the loop's current pool.
   const ShadowModel model_;
   const ManualClock* const clock_;
   LoopOracle oracle_;
   SimWorkerProcess process_;
-  AuditedBlocks* blocks_ = nullptr;  // Owned by the loop, as these: null until the worker has joined.
+  // Owned by the loop, and null until the worker has joined.
+  AuditedBlocks* blocks_ = nullptr;
   PrefixIndex* index_ = nullptr;
   Scheduler* scheduler_ = nullptr;
   std::unique_ptr<PlanAudit> audit_;
   std::unique_ptr<StepLoop> loop_;
 
-  std::deque<Posted> posted_;          // In the inbox.
-  size_t num_taken_ = 0;               // The first of posted_: the current round has taken them.
-  std::map<RequestId, Live> callers_;  // Of the live requests, as the loop knows them.
+  std::deque<Posted> posted_;          // Events in the inbox.
+  size_t num_taken_ = 0;               // The current round has taken this number of events from the front of posted_.
+  std::map<RequestId, Live> callers_;  // The callers of live requests, as the loop knows them.
   int64_t num_tokens_of_ended_ = 0;
-  bool has_news_ = true;  // Since the last round.
+  bool has_news_ = true;  // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
   bool operator_drains_ = false;
-  bool is_planning_ = false;  // A step was begun, and its plan is not known.
+  bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;
   int num_unanswered_questions_ = 0;
-  bool is_audit_pending_ = false;       // An audit is not answered.
-  int64_t audit_deadline_us_ = kNever;  // Of an audit that waits for a plan.
-  bool is_queue_known_ = false;  // How many requests wait when a submission of this round is taken is num_waiting_.
+  bool is_audit_pending_ = false;       // An audit has not been answered yet.
+  int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.
+  bool is_queue_known_ = false;         // Whether num_waiting_ requests wait when the round takes a submission.
   int num_waiting_ = 0;
-  int64_t num_wanted_blocks_ = 0;        // By live requests that have not started.
-  int64_t next_deadline_us_ = kNever;    // Of live requests.
-  std::vector<RequestId> must_fail_;     // In this round.
-  std::vector<SimCaller*> wanting_end_;  // Live ones that have seen the end of all their samples.
-  bool has_changed_ = false;             // Since CheckBlocks was called, something may have changed in the blocks.
-  int num_unchecked_ = 0;                // Calls since all blocks were counted.
+  int64_t num_wanted_blocks_ = 0;        // Blocks wanted by live requests that have not started.
+  int64_t next_deadline_us_ = kNever;    // The earliest deadline of live requests.
+  std::vector<RequestId> must_fail_;     // Requests that must fail in this round.
+  std::vector<SimCaller*> wanting_end_;  // Live callers that have seen the end of all their samples.
+  bool has_changed_ = false;             // Whether the blocks may have changed since CheckBlocks was called.
+  int num_unchecked_ = 0;                // The number of calls since all blocks were counted.
   uint64_t probe_ = UINT64_MAX / 2;      // Sequence id of the last probe.
-  int64_t num_probed_tokens_ = 0;        // In this pool.
-  int64_t num_crowded_plans_ = 0;        // After which somebody waits.
+  int64_t num_probed_tokens_ = 0;        // Tokens found by probes in this pool.
+  int64_t num_crowded_plans_ = 0;        // Plans after which a request waits.
   int64_t num_sent_copies_ = 0;
   bool has_searched_ = false;
   uint64_t digest_ = 0;

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// What runs of the simulator have reached. A plain value without pointers.
+// Counts of what happened in runs of the simulator. A plain value without pointers.
 struct SimReport {
   int64_t scenarios = 0;
   int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
@@ -16,7 +16,7 @@ struct SimReport {
   int64_t expired = 0;
   int64_t searches = 0;  // Requests with beams.
   int64_t plans = 0;
-  int64_t tokens = 0;  // Emitted.
+  int64_t tokens = 0;  // Emitted tokens.
   int64_t preemptions = 0;
   int64_t swap_outs = 0;
   int64_t forks = 0;
@@ -32,7 +32,7 @@ struct SimReport {
   int64_t audits = 0;         // Comparisons of block tables.
   int64_t probed_blocks = 0;  // Cached blocks whose slots were compared.
   int64_t checks = 0;         // Times that all blocks were counted.
-  // The same of workers where somebody waited after most plans.
+  // The same numbers, only for workers where a request waited after most plans.
   int64_t crowded_scheduled_tokens = 0;
   int64_t crowded_recomputed_tokens = 0;
 

@@ -76,12 +76,12 @@ void SimWorkerProcess::Open(uint64_t epoch) {
 
 void SimWorkerProcess::Send(const StepPlan& plan) {
   hooks_.on_plan(plan);
-  if (!is_connected_) return;  // It has died, and the loop has not heard of it.
+  if (!is_connected_) return;  // The worker has died, and the loop does not know it yet.
   if (!session_.has_value()) status_.Update(absl::InternalError("a plan was sent without a session"));
   plans_.push_back(plan);
 }
 
-// As with a real connection, the loop hears of the end of a session that it has closed itself, and hears it late: here
+// As with a real connection, the loop is told about the end of a session that it has closed itself, but late: here
 // when the next session has been opened.
 void SimWorkerProcess::Close() {
   if (is_connected_) closed_epoch_ = epoch_;

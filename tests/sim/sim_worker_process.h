@@ -16,13 +16,13 @@
 
 namespace quire {
 
-// A worker process and the connection to it: a ShadowWorker behind the WorkerClient seam, which dies, starts again,
-// drains, falls silent and lies when it is told to. Everything happens within the calls. It checks its side of the
-// protocol: epochs only grow, and plans come in open sessions only.
+// A simulated worker process and the connection to it: a ShadowWorker behind the WorkerClient interface. On request it
+// dies, restarts, drains, stops answering, or reports wrong tables. Everything happens within the calls. It checks its
+// side of the protocol: epochs only increase, and plans come in open sessions only.
 class SimWorkerProcess {
  public:
   struct Hooks {
-    std::function<void()> on_message;              // Something is told to the loop.
+    std::function<void()> on_message;              // A message goes to the loop.
     std::function<void()> on_describe;             // A description was sent.
     std::function<void()> on_drain;                // The worker has said in its session that it drains.
     std::function<void()> on_end;                  // The connection has ended.
@@ -35,7 +35,7 @@ class SimWorkerProcess {
   std::unique_ptr<WorkerClient> NewClient();
 
   void Die();
-  // Starts a process that is dead. With `num_blocks` > 0 its pool has so many blocks.
+  // Starts a process that is dead. If `num_blocks` > 0, its pool has this number of blocks.
   void Start(int num_blocks);
   void Drain();
   void SetSilent(bool is_silent);
@@ -45,18 +45,18 @@ class SimWorkerProcess {
   absl::StatusOr<bool> Answer();
   // Sends the last result once more. False when there is none.
   bool RepeatLastResult();
-  // The next tables that are asked for are told as `lie` says.
+  // The worker answers the next question for its tables as `lie` says.
   void TellTables(SimAudit lie) {
     lie_ = lie;
     has_lied_ = false;
   }
-  // Since TellTables, something else was told than what is.
+  // Whether the worker has reported wrong tables since TellTables.
   bool has_lied() const { return has_lied_; }
 
   bool is_alive() const { return is_alive_; }
   bool is_draining() const { return is_draining_; }
   bool has_session() const { return session_.has_value(); }
-  uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
+  uint64_t epoch() const { return epoch_; }  // The epoch of the current attempt or session, or of the last one.
   uint64_t last_result_epoch() const { return last_epoch_; }
   const ShadowWorker& memory() const { return *session_; }  // REQUIRES: has_session().
   // The first mistake that the manager has made.
@@ -69,7 +69,7 @@ class SimWorkerProcess {
   void Open(uint64_t epoch);
   void Send(const StepPlan& plan);
   void Close();
-  // What belongs to the connection is gone.
+  // Forgets the state of the connection.
   void EndConnection();
   WorkerClient::Listener* Tell();
   void TellDrain();
@@ -84,14 +84,14 @@ class SimWorkerProcess {
   bool is_draining_ = false;
   bool is_connected_ = false;  // An attempt or session is under way.
   uint64_t epoch_ = 0;
-  uint64_t greatest_epoch_ = 0;           // Of all sessions that this worker has had.
-  std::optional<uint64_t> closed_epoch_;  // The loop has closed it and has not heard of its end.
+  uint64_t greatest_epoch_ = 0;           // The greatest epoch of all sessions of this worker.
+  std::optional<uint64_t> closed_epoch_;  // The loop has closed this session and does not know of its end yet.
   std::optional<uint64_t> unanswered_describe_;
   bool has_unanswered_open_ = false;
-  std::optional<ShadowWorker> session_;  // The memory; it begins empty in every session.
+  std::optional<ShadowWorker> session_;  // The memory. It is empty when a session begins.
   std::deque<StepPlan> plans_;           // Received and not answered, oldest first.
   std::optional<StepResult> last_result_;
-  uint64_t last_epoch_ = 0;  // Of last_result_.
+  uint64_t last_epoch_ = 0;  // The epoch of last_result_.
   std::optional<SimAudit> lie_;
   bool has_lied_ = false;
   absl::Status status_;

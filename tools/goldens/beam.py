@@ -1,17 +1,17 @@
-"""Writes tests/golden/beam: what beam search of Hugging Face transformers finds, in float32.
+"""Writes tests/golden/beam: the results of beam search in Hugging Face transformers, in float32.
 
     python3 tools/goldens/beam.py recorded          writes recorded.json, or recorded_groups.json
     python3 tools/goldens/beam.py models            writes models.json, or models_groups.json
-    python3 tools/goldens/beam.py fuzz --count 200 --seed 1 --test <build directory>/tests/beam_search_test
-                                                    checks new random cases of the recorded kind with the C++ test
+    python3 tools/goldens/beam.py fuzz --count 200 --seed 1 --test build/release/tests/scheduler_test
+                                                    runs the C++ test on new random cases of the recorded kind
 
-Needs torch, transformers, safetensors and numpy; run from the repository root. Transformers 5 writes the first file of
-each pair. It has no group search any more: the files with diversity groups come from transformers 4.49, with which the
-same commands write the second.
+Needs torch, transformers, safetensors and numpy; run from the repository root. With transformers 5, the commands
+write the first file of each pair. Version 5 has no group search any more, so the same commands write the files with
+diversity groups with transformers 4.49.
 
-Everything is made from seeds. A case whose result hangs on a near-tie is left out and another is drawn: the search runs
-again with noise on the log-probabilities, and it has to find the same hypotheses. tests/golden/beam/README.md describes
-the files.
+Everything is made from seeds. Each search also runs with noise on the log-probabilities. If it then finds other
+hypotheses, two candidates were almost equal; such a case is replaced by a new one. tests/golden/beam/README.md
+describes the files.
 """
 
 import sys
@@ -61,7 +61,7 @@ CHOICES = {
     "length_penalty": LENGTH_PENALTIES,
     "early_stopping": EARLY_STOPPING,
     "returned": ("one", "half", "all"),
-    "num_likely_stops": (0, 1) if WITH_GROUPS else (0, 1, 2),  # Found tokens that become stop tokens.
+    "num_likely_stops": (0, 1) if WITH_GROUPS else (0, 1, 2),  # Generated tokens that become stop tokens.
 }
 
 TABLE_COLUMNS = [
@@ -98,13 +98,13 @@ MODEL_COLUMNS = [
 
 
 class Case(dict):
-    """The values of a case by column; a plain dictionary with dots."""
+    """The values of a case by column. case.seed is the same as case["seed"]."""
 
     __getattr__ = dict.__getitem__
 
 
 def table_logits(case, before_last, last):
-    """[n, TABLE_VOCABULARY]: the logits that follow each pair of tokens; exact multiples of 2^-17 in [0, 8)."""
+    """Returns the logits after each pair of tokens: [n, TABLE_VOCABULARY], exact multiples of 2^-17 in [0, 8)."""
     tokens = numpy.arange(TABLE_VOCABULARY, dtype=numpy.uint32)[None, :]
     pair = (before_last.astype(numpy.uint32) * numpy.uint32(64) + last.astype(numpy.uint32))[:, None]
     x = tokens * numpy.uint32(0x9E3779B1) + pair * numpy.uint32(0x85EBCA77) + numpy.uint32(case.seed)
@@ -117,7 +117,7 @@ def table_logits(case, before_last, last):
 
 
 class TableModel(PreTrainedModel, GenerationMixin):
-    """A model of no layers: its logits are table_logits of the last two tokens."""
+    """A model without layers. Its logits are table_logits of the last two tokens."""
 
     config_class = PretrainedConfig
     main_input_name = "input_ids"
@@ -156,7 +156,7 @@ class StopSum(StoppingCriteria):
 
 
 def hypotheses_of(case, out):
-    """[[score, tokens], ...], best first, from what generate returns."""
+    """[[score, tokens], ...], best first, from the result of generate."""
     generated = out.sequences[:, len(case.prompt) :].tolist()
     if case.width == 1:
         tokens = generated[0]
@@ -205,11 +205,11 @@ def generate(model, case, noise=None, pad_token_id=0):
 
 
 def stable_hypotheses(model, case, noise):
-    """What `model` finds for `case`, or None when it hangs on a near-tie."""
+    """Returns the hypotheses that `model` finds for `case`, or None if noise changes them."""
     found = generate(model, case)
     tokens = [hypothesis[1] for hypothesis in found]
     for seed in range(NUM_NOISY_RUNS):
-        # In group search, groups that are finished still penalise the padding token, which nobody generated.
+        # In group search, groups that are finished still penalise the padding token, although no group generated it.
         pad_token_id = seed + 1 if case.num_groups > 1 else 0
         again = generate(model, case, Noise(noise, seed), pad_token_id)
         if [hypothesis[1] for hypothesis in again] != tokens:
@@ -218,7 +218,7 @@ def stable_hypotheses(model, case, noise):
 
 
 def table_case(rng, index):
-    """A random case; the widths, penalties and kinds of stopping come in turn."""
+    """Returns a random case. The widths, penalties and kinds of stopping take turns."""
     width = (2, 4, 8, 16, 4, 8, 2, 1)[index % 8]
     num_groups, diversity_penalty = 1, 0.0
     if WITH_GROUPS:
@@ -258,7 +258,7 @@ def table_cases(count, seed):
 
 
 def make_prompt(rng, model, is_story):
-    """Random tokens; of the story model, those that it samples."""
+    """Returns random tokens. For the story model, it returns tokens that the model samples."""
     length = rng.randint(3, 40)
     vocabulary = model.config.vocab_size
     if not is_story:
@@ -298,7 +298,7 @@ def model_case(rng, model, name, prompt, draw):
         repetition_penalty=1.0,
         stop_sum=[],
     )
-    # Adds a token from the inner half of a hypothesis that is found without it. Most random models never choose their
+    # Adds a token from the middle half of a hypothesis that is found without it. Most random models never choose their
     # own end.
     likely = []
     for score, tokens in generate(model, case)[: draw["num_likely_stops"]]:
@@ -311,7 +311,7 @@ def model_case(rng, model, name, prompt, draw):
 
 
 def model_cases(seed):
-    """Cases in which every pair of choices (model included) occurs, over all prompts."""
+    """Returns cases in which every pair of choices (including the model) occurs, over all prompts."""
     rng = random.Random(seed)
     models = {name: AutoModelForCausalLM.from_pretrained(name).float().eval() for name in MODELS}
     others = itertools.cycle(MODELS[1:])
@@ -355,7 +355,7 @@ def main():
     parser.add_argument("command", choices=["recorded", "models", "fuzz"])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--test", default="build/tests/beam_search_test")
+    parser.add_argument("--test", default="build/release/tests/scheduler_test")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)

@@ -1,8 +1,9 @@
-"""Writes tests/golden/models and tests/golden/sampling: what Hugging Face transformers computes, in float32.
+"""Writes tests/golden/models and tests/golden/sampling: results of Hugging Face transformers, in float32.
 
 Needs torch, transformers, safetensors and numpy; run from the repository root:
     python3 tools/goldens/models.py [stories260k model directory]
-Everything is made from seeds, so a second run writes the same files (other versions may differ in the last bits).
+Everything is made from seeds, so a second run writes the same files. With other versions of the packages, the last bits
+may differ.
 """
 
 import json
@@ -21,7 +22,7 @@ ROOT = pathlib.Path("tests/golden")
 NUM_GREEDY = 64
 PROMPT_LENGTHS = (3, 17, 40)
 MIN_DISTINCT = 20  # Minimum number of distinct greedy tokens: a text that repeats one token proves little.
-MIN_MARGIN = 5e-4  # Between the best two logits, relative to the row's largest magnitude: far above rounding.
+MIN_MARGIN = 5e-4  # Between the best two logits, relative to the largest magnitude in the row. Far above rounding.
 
 SHAPE = dict(
     hidden_size=32,
@@ -46,7 +47,7 @@ YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=
 
 
 def families():
-    """Name -> (config, keys to write in the form of transformers 4, stored type)."""
+    """Returns {name: (config, keys to write in the format of transformers 4, stored type)}."""
     shape = SHAPE
     llama2 = LlamaConfig(**shape, num_key_value_heads=4, rope_theta=10000.0)
     return {
@@ -100,7 +101,7 @@ def families():
 
 
 def random_model(config, seed):
-    """Weights wide enough that tokens and positions matter, unlike the usual initialisation."""
+    """Sets weights that are large enough for tokens and positions to matter. The usual initialisation is too small."""
     generator = torch.Generator().manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
@@ -110,7 +111,7 @@ def random_model(config, seed):
                 tensor.copy_(1 + 0.3 * noise)
             elif tensor.dim() == 1:
                 tensor.copy_(0.5 * noise)
-            elif "embed" in name:  # A tied output repeats its input unless the layers outweigh it.
+            elif "embed" in name:  # With a large tied embedding, the model repeats its input.
                 tensor.copy_(noise * (0.3 if config.tie_word_embeddings else 1.0))
             else:
                 tensor.copy_(noise * 1.5 / tensor.shape[1] ** 0.5)
@@ -143,7 +144,7 @@ def logits_of(model, tokens):
 
 
 def greedy(model, prompt, count):
-    """Greedy tokens by running the whole prefix again, and the smallest relative margin on the way."""
+    """Returns the greedy tokens, computed without a cache, and the smallest relative margin of all choices."""
     tokens = list(prompt)
     margin = float("inf")
     for _ in range(count):
@@ -155,7 +156,7 @@ def greedy(model, prompt, count):
 
 
 def check_window_matters(model, prompt):
-    """A window that is ignored would leave the logits of a long prompt as they are."""
+    """Checks that the sliding window changes the logits of a long prompt."""
     window = getattr(model.config, "sliding_window", None)
     if window is None:
         return
@@ -190,7 +191,7 @@ def write_family(name, config, legacy_keys, dtype):
 
 
 def write_rope():
-    """Inverse frequencies of every kind of scaling: config.json text and what transformers makes of it."""
+    """Returns the text of config.json and the inverse frequencies in transformers, for every kind of rope scaling."""
     kinds = [
         {"rope_type": "default", "rope_theta": 10000.0},
         {"rope_type": "default", "rope_theta": 1000000.0},
@@ -233,7 +234,7 @@ def write_story(directory):
 
 
 def write_masks():
-    """Which tokens survive the logits processors, in the order in which generate applies them."""
+    """Returns which tokens remain after the logits processors, in the order in which generate applies them."""
     from transformers import (
         LogitsProcessorList,
         MinPLogitsWarper,

@@ -1,4 +1,4 @@
-"""Small vocabularies in the styles of the usual models, trained on words that are made up here."""
+"""Small vocabularies in the styles of well-known models, trained on invented words."""
 
 import base64
 import itertools
@@ -156,7 +156,7 @@ def train_byte_level(corpus, pattern, normalizer, specials, extra, bos, ignore_m
 
 
 def train_mixed(corpus):
-    """Everything that the usual models do not use."""
+    """Returns tokenizers with the features that well-known models do not use."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -246,7 +246,7 @@ def added(id, content):
 
 
 def convert_bpe(model, style):
-    """What a SentencePiece BPE model becomes as a tokenizer.json, in the older ("prepend") or newer style."""
+    """Converts a SentencePiece BPE model to a tokenizer.json, in the older ("prepend") or the newer style."""
     scores = {p.piece: p.score for p in model.pieces}
     ids = {p.piece: i for i, p in enumerate(model.pieces)}
     merges = []
@@ -295,7 +295,7 @@ def convert_bpe(model, style):
 
 
 def convert_unigram(model):
-    """What a SentencePiece unigram model becomes as a tokenizer.json (T5, XLM-R)."""
+    """Converts a SentencePiece unigram model to a tokenizer.json (T5, XLM-R)."""
     charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
     eos = [dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))]
     metaspace = dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)
@@ -330,14 +330,14 @@ def convert_unigram(model):
 
 
 def mark_unused(model, step):
-    """Such pieces are taken apart again (BPE) or not considered (unigram)."""
+    """Such pieces are split again (BPE) or ignored (unigram)."""
     for piece in model.pieces[260 + len(model.pieces) // 5 :: step]:
         if piece.type == 1:
             piece.type = 5
 
 
 def train_all(out, full_rules):
-    """Writes out/<name>/tokenizer.json or tokenizer.model. `full_rules`: the real nmt_nfkc, which is large."""
+    """Writes out/<name>/tokenizer.json or tokenizer.model. `full_rules`: with the real nmt_nfkc, which is large."""
     corpus = make_corpus(random.Random(1))
     llama3 = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"]
     qwen2 = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

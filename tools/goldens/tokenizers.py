@@ -1,8 +1,9 @@
-"""Small vocabularies for the tokenizer tests, what the reference libraries make of them, and a differential run.
+"""Writes small vocabularies for the tokenizer tests, with the results of the reference libraries. Also compares our
+results with those of the libraries on random text.
 
     tokenizers.py goldens                     rewrites tests/golden/tokenizer
     tokenizers.py fuzz --binary B [--count N] compares B (tokenize_file) with the reference libraries on N strings
-    tokenizers.py unicode --binary B          compares every code point in a few surroundings
+    tokenizers.py unicode --binary B          compares every code point in a few contexts
 
 Needs the Python packages tokenizers and sentencepiece.
 """
@@ -51,7 +52,7 @@ class HfReference:
 
 
 class SentencePieceReference:
-    """The library adds and parses no special tokens and always hides them; what it does not do is None."""
+    """The library neither adds nor parses special tokens, and always hides them. Its missing results are None."""
 
     def __init__(self, path):
         self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -71,7 +72,7 @@ def load_reference(directory):
 
 
 def make_ids(rng, reference, encoded):
-    """Token lists to decode: what was encoded, and anything."""
+    """Returns token lists to decode: the encoded strings, and random tokens."""
     lists = [ids[0] if ids[0] is not None else ids[2] for ids in encoded]
     for _ in range(len(encoded) // 4):
         lists.append([rng.randrange(reference.size) for _ in range(rng.randint(0, 12))])
@@ -141,7 +142,7 @@ def compare(binary, directory, name, rng, strings):
 
 
 def check_invalid(binary, directory, name):
-    """Text that is not UTF-8 is refused, whatever is wrong with it."""
+    """Checks that every kind of invalid UTF-8 is refused."""
     invalid = [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe2\x28\xa1"]
     invalid += [b"ok\x80", b"\xf0\x9f\x98"]
     wrong = sum(ids != [[-1]] * 3 for ids in binary_encode(binary, directory, invalid))

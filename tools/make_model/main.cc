@@ -17,7 +17,7 @@
 #include "tools/make_model/safetensors_writer.h"
 #include "tools/make_model/tokenizer_files.h"
 
-ABSL_FLAG(std::string, output, "", "Directory to write; it is made if it does not exist");
+ABSL_FLAG(std::string, output, "", "Directory to write; it is created if it does not exist");
 ABSL_FLAG(std::string, preset, "tiny", "Shape to start from: tiny, s15m, m500 or llama8b");
 ABSL_FLAG(std::optional<std::string>, family, std::nullopt, "llama, mistral, qwen2 or qwen3");
 ABSL_FLAG(std::optional<int>, dim, std::nullopt, "Hidden size");

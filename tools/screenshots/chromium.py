@@ -1,6 +1,7 @@
-"""A headless Chromium driven through its DevTools protocol over a pipe, and PNG files. Python's standard library only.
+"""Controls a headless Chromium through its DevTools protocol over a pipe, and reads and writes PNG files. Needs only
+Python's standard library.
 
-The protocol: JSON messages that end with a zero byte, ours into the browser's descriptor 3, its into 4.
+The messages are JSON and end with a zero byte. The browser reads them from file descriptor 3 and writes them to 4.
 https://chromedevtools.github.io/devtools-protocol/"""
 
 import base64
@@ -21,18 +22,18 @@ TIMEOUT_S = 60
 
 
 def find():
-    """The program, or None where there is none."""
+    """Returns the path of the browser, or None if there is none."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
 class Page:
-    """One page of a browser of its own. `complaints` has every error that the page has logged, thrown or caused."""
+    """A page in its own browser. `complaints` has every error that the page has logged, thrown or caused."""
 
     def __init__(self, width=1200, height=900):
         self.profile = tempfile.TemporaryDirectory(prefix="quire-chromium.", ignore_cleanup_errors=True)
         to_browser, self.send_fd = os.pipe()
         self.receive_fd, from_browser = os.pipe()
-        # The sandbox needs privileges that containers lack. The page is our own, so it is not needed.
+        # The sandbox needs privileges that containers lack. It is not needed, because the page is our own.
         command = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--hide-scrollbars", "--disable-background-networking", "--force-color-profile=srgb",
                    f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"]
@@ -120,7 +121,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def evaluate(self, expression):
-        """The value of a JavaScript expression, once it has one if it is a promise."""
+        """Returns the value of a JavaScript expression. Waits if it is a promise."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(json.dumps(result["exceptionDetails"]))
@@ -142,7 +143,7 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, box=None):
-        """PNG of a box {x, y, width, height}, or of the whole document."""
+        """Returns the PNG of a box {x, y, width, height}, or of the whole document."""
         if box is None:
             height = self.evaluate("document.documentElement.scrollHeight")
             box = {"x": 0, "y": 0, "width": self.evaluate("document.documentElement.clientWidth"), "height": height}
@@ -151,7 +152,7 @@ class Page:
 
 
 class Picture:
-    """The pixels of a PNG with eight bits of red, green and blue and perhaps alpha, as Chromium writes it."""
+    """Returns the pixels of a PNG in the form that Chromium writes: 8 bits of red, green, blue and perhaps alpha."""
 
     def __init__(self, png):
         assert png[:8] == b"\x89PNG\r\n\x1a\n"
@@ -169,7 +170,7 @@ class Picture:
         self.rows = self.unfilter(zlib.decompress(data))
 
     def unfilter(self, data):
-        """Undoes what each row was predicted from: its left, upper and upper left neighbours (PNG, section 9)."""
+        """Undoes the filters (PNG, section 9), which predict a byte from its left, upper and upper left ones."""
         rows, step, stride = [], self.channels, self.width * self.channels
         above = bytearray(stride)
         for y in range(self.height):

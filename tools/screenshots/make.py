@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes docs/status_page.png and docs/quirectl_top.png anew: a manager and two workers with the model in the box under
-load, seen in a headless Chromium and from a terminal. Argument: the folder of our programs [build/release/bin]."""
+"""Makes docs/status_page.png and docs/quirectl_top.png. Starts a manager and two workers with the bundled model, sends
+load, and takes pictures of a headless Chromium and of a terminal. The argument is the folder of our programs (by
+default build/release/bin)."""
 
 import contextlib
 import fcntl
@@ -23,7 +24,7 @@ import chromium
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_BYTES = 150_000
 NUM_CLIENTS = 14
-LOAD_SECONDS = 12  # Load before the pictures are taken, so that the rates have settled.
+LOAD_SECONDS = 12  # Seconds of load before the pictures are taken, so that the rates are stable.
 COLUMNS, ROWS = 110, 18
 STORIES = [f"{beginning} who lived near the river and liked to sing. " * 3 for beginning in
            ["Once upon a time there was a little fox", "Lily had a small brown dog", "Far away there was an old bear",
@@ -33,7 +34,8 @@ SGR_COLORS = {"31": "#d9534f", "32": "#4fbf67", "33": "#e0a93b", "34": "#5b9bd5"
 
 
 def start(stack, folder, arguments, line):
-    """Starts a program, which ends with the stack, and returns the first group of `line` once it prints such a line."""
+    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
+    the first group of the match."""
     process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     stack.callback(process.wait)
     stack.callback(process.kill)
@@ -46,7 +48,7 @@ def start(stack, folder, arguments, line):
 
 
 def client(number, quirectl, folder, done):
-    """Requests one after the other: long and short ones, some with samples, of three tenants."""
+    """Sends requests of three tenants, one after the other: long and short ones, some with samples."""
     chance = random.Random(number)
     count = 0
     while not done.is_set():
@@ -59,7 +61,7 @@ def client(number, quirectl, folder, done):
 
 
 def last_frame(command, folder):
-    """What a terminal of COLUMNS x ROWS shows when the program has ended, with its colour sequences."""
+    """Returns what a terminal of COLUMNS x ROWS shows at the end of the program, with colour sequences."""
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = os.environ | {"TERM": "xterm-256color"}
@@ -67,7 +69,7 @@ def last_frame(command, folder):
     process = subprocess.Popen(command, cwd=folder, stdin=inside, stdout=inside, stderr=inside, env=environment)
     os.close(inside)
     data = b""
-    with contextlib.suppress(OSError):  # The other side of the terminal is closed.
+    with contextlib.suppress(OSError):  # The program has closed the terminal.
         while part := os.read(terminal, 1 << 16):
             data += part
     process.wait()
@@ -77,7 +79,7 @@ def last_frame(command, folder):
 
 
 def as_html(text):
-    """A page that shows text with colour sequences as a terminal would."""
+    """Returns an HTML page that shows text with colour sequences as a terminal would."""
     spans = ""
     for part in re.split(r"(\x1b\[[0-9;]*m)", text.rstrip()):
         if part.startswith("\x1b["):

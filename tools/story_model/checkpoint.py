@@ -1,4 +1,4 @@
-"""The model directory: configuration and weights in the Hugging Face layout."""
+"""Writes the model directory: configuration and weights in the format of Hugging Face."""
 
 import json
 import pathlib
@@ -31,7 +31,7 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 def new_model() -> transformers.LlamaForCausalLM:
-    """A freshly initialised model in float32, for training."""
+    """Returns a newly initialised model in float32, for training."""
     settings = {key: value for key, value in CONFIG.items() if key not in ("architectures", "torch_dtype")}
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
 

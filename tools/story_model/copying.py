@@ -1,12 +1,12 @@
-"""Initial weights that already know how to repeat: a small model finds that out late when it starts at random.
+"""Makes initial weights that can already copy words. A small model with random initial weights learns this very late.
 
-A story keeps its name, its kite and its lantern to the end, so most of what is left to learn after the grammar is to
-copy such a word from earlier in the text. Some attention heads therefore start as copying heads:
+A story uses the same names and things from beginning to end. When a model has learned the grammar, the main thing left
+to learn is to copy such a word from the earlier text. Some attention heads therefore start as copying heads:
 
   embedding   every token carries the direction `common`, and each class of copied words carries a direction of its own
-  query       reads `common`, key reads the class direction; both write into the slowest rotary pair, which hardly turns
-              over a story. A query thus looks at all earlier words of the class, wherever they are.
-  value       projects onto random directions, output is its transpose: what is looked at becomes more likely.
+  query       reads `common`, key reads the class direction. Both write into the slowest rotary pair, whose angle hardly
+              changes within a story. So a query attends to all earlier words of the class, at any distance.
+  value       projects onto random directions, and output is its transpose. So the attended words become more likely.
 
 Training changes these weights like all others.
 """

@@ -1,11 +1,12 @@
-"""A small story grammar: templates with choices, macros and slots become finished English sentences.
+"""A small story grammar. It turns templates with choices, macros and slots into English sentences.
 
-  [a|b|c]    one of the alternatives, chosen with the story's random generator; choices nest; [|x] is optional
+  [a|b|c]    one of the alternatives, chosen with the story's random generator; choices may be nested; [|x] is optional
   <macro>    the template of that name in MACROS
   {h}        the text of slot h;  {h.his} a property of it;  {h.His} the same with a capital letter
 
 The first letter of a sentence is capitalised and "a" becomes "an" afterwards, so that templates can be written in
-lower case. After a quotation that ends in ! or ? the case is the template's own, because "Look!" she said goes on.
+lower case. After a quotation that ends in ! or ? the template's own case is kept, because the sentence may continue:
+"Look!" she said.
 """
 
 import random
@@ -19,7 +20,7 @@ _SENTENCE_START = re.compile(r"(^|[.!?] |\.\" |\n|^\"|[.!?] \"|\.\" \")([a-z])")
 
 
 class Actor:
-    """Someone in a story: a name, a kind ("fox", "girl"), an adjective, and the pronouns that agree with them."""
+    """A character: a name, a kind ("fox", "girl"), an adjective, and the pronouns that agree with them."""
 
     def __init__(self, name: str, kind: str, adjective: str, is_female: bool, hand: str):
         self.name = name
@@ -37,7 +38,7 @@ class Actor:
 
     @property
     def intro(self) -> str:
-        """The full introduction the first time, the bare name afterwards."""
+        """The full introduction the first time, and only the name afterwards."""
         if self.is_introduced:
             return self.name
         self.is_introduced = True
@@ -45,7 +46,7 @@ class Actor:
 
     @property
     def known(self) -> str:
-        """The bare name, as an introduction."""
+        """The name without the adjective and the kind, as an introduction."""
         self.is_introduced = True
         return self.name
 
@@ -56,7 +57,7 @@ class Actor:
 
 
 class Thing:
-    """Something singular: "a red kite" (a), "the kite" (the), "kite" (its text), "red kite" (full)."""
+    """A singular thing: "a red kite" (a), "the kite" (the), "kite" (its text), "red kite" (full)."""
 
     def __init__(self, noun: str, adjective: str):
         self.noun = noun
@@ -69,7 +70,7 @@ class Thing:
 
 
 class Place:
-    """Somewhere: "the pond" (its text) and "by the pond" (at)."""
+    """A place: "the pond" (its text) and "by the pond" (at)."""
 
     def __init__(self, preposition: str, noun: str):
         self.noun = f"the {noun}"
@@ -80,7 +81,7 @@ class Place:
 
 
 def choose(template: str, rng: random.Random, macros: dict[str, str]) -> str:
-    """Resolves every macro and every choice; slots stay."""
+    """Resolves every macro and every choice; leaves the slots."""
     while _MACRO.search(template):
         template = _MACRO.sub(lambda match: "[" + macros[match.group(1)] + "]", template)
     while match := _INNERMOST_CHOICE.search(template):

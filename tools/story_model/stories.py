@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes short stories: one per record, paragraphs separated by an empty line, records by a form feed.
+"""Writes short stories. Paragraphs are separated by an empty line, and stories by a form feed.
 
 Every story is a function of (seed, index): the same arguments give the same text on every machine.
 """
@@ -19,7 +19,7 @@ RECORD_SEPARATOR = "\f"
 
 @dataclasses.dataclass
 class Plot:
-    """A plot family, read from plots/*.txt; README.md describes the format."""
+    """A plot, read from plots/*.txt; README.md describes the format."""
 
     name: str
     flags: set[str]
@@ -146,7 +146,7 @@ def _opening(plot: Plot, rng: random.Random, sentence) -> str:
 
 
 def from_the_middle(story: str, rng: random.Random) -> str:
-    """The story from a random sentence on, so that a text may begin anywhere."""
+    """Returns the story from a random sentence on, so that the model also learns texts that begin in the middle."""
     starts = [match.end() for match in re.finditer(r"[.!?]\"?\s+(?=[A-Z\"])", story[:len(story) * 2 // 3])]
     return story[rng.choice(starts):] if starts else story
 

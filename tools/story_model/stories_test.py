@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Facts about the story generator; needs nothing but Python. Run: python3 stories_test.py"""
+"""Tests the story generator; needs only Python. Run: python3 stories_test.py"""
 
 import random
 import re

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains the story model on the CPU and writes its weights; a stopped run continues from its last checkpoint.
 
-A row is one story, or sometimes three in sequence, so that the model also sees long contexts and learns that the begin
-token starts afresh. Stories of about the same length share a batch, which depends only on the seed and the step.
+A row is one story, or sometimes three stories in sequence. So the model also sees long contexts, and learns that a
+begin token starts a new story. A batch has stories of about the same length; it depends only on the seed and the step.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads a model directory with transformers in bfloat16, prints greedy and sampled stories, and checks that they end.
 
-Exits with status 1 if a text does not survive the tokenizer or fewer than nine stories in ten end with the end token.
+Exits with status 1 if the tokenizer changes a text, or if fewer than nine of ten stories end with the end token.
 """
 
 import argparse

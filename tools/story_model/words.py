@@ -27,7 +27,7 @@ HUMAN_ELDERS = ["old fisherman", "old gardener", "old shepherd", "old baker", "o
                 "old librarian", "old painter"]
 FEMALE_ELDERS = {"old owl", "old goat", "old heron", "old gardener", "old baker", "old librarian"}
 
-# How the hero calls them, what they are, and whether they are female.
+# What the hero calls the parent, the kind of the parent, and whether the parent is female.
 PARENTS = [("Mama", "mother", True)] * 3 + [("Papa", "father", False)] * 2 + [
     ("Grandma", "grandmother", True), ("Grandpa", "grandfather", False), ("Auntie", "aunt", True)]
 

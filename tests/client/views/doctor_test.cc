@@ -87,7 +87,7 @@ TEST(DoctorTest, SamplesWithoutLabelsAreJudged) {
   const std::vector<Finding> findings = JudgeMetrics("quire_worker_step_age_seconds 21\n");
   ASSERT_EQ(findings.size(), 3u);
   EXPECT_EQ(findings[2].result, Result::kWarn);
-  EXPECT_EQ(findings[2].message, "21.0 s at the step that it owes");
+  EXPECT_EQ(findings[2].message, "21.0 s in the current step");
 }
 
 TEST(DoctorTest, CertificatesAreToBeRenewedBeforeTheyEnd) {

@@ -32,7 +32,7 @@ StepLoopOptions OnePlanInFlight() {
   return options;
 }
 
-// The services over an engine with two workers of 16 blocks of 4 tokens, of which Join lets some join.
+// The services over an engine with two workers of 16 blocks of 4 tokens. A worker joins when a test calls Join.
 class AdminLookTest : public ::testing::Test {
  protected:
   AdminLookTest()
@@ -57,7 +57,7 @@ class AdminLookTest : public ::testing::Test {
     server_->Shutdown(std::chrono::system_clock::now());
   }
 
-  // "a", and "b".
+  // Workers "a" and "b".
   void Join(int num_workers = 1) {
     std::vector<std::string> addresses = {"a", "b"};
     addresses.resize(num_workers);
@@ -93,7 +93,7 @@ class AdminLookTest : public ::testing::Test {
     while (!Call(&v1::AdminService::Stub::DescribeRequest, asked, &described_).ok()) std::this_thread::yield();
   }
 
-  // A whole call.
+  // Makes a whole call.
   void Finish(const v1::GenerateRequest& request) {
     grpc::ClientContext context;
     const auto reader = inference_->Generate(&context, request);
@@ -129,7 +129,7 @@ class AdminLookTest : public ::testing::Test {
     EXPECT_TRUE(Call(&v1::AdminService::Stub::Audit, request, &response).ok());
     return response.workers(0);
   }
-  // Runs on the loop of worker "a".
+  // Runs a function on the loop of worker "a".
   void Tamper(const std::function<void(PagedBlockManager*)>& tamper) {
     std::atomic<bool> is_done = false;
     engine_.AskWorker(
@@ -181,7 +181,7 @@ TEST_F(AdminLookTest, ARequestIsDescribedWithItsForksAndWithWhomItShares) {
   Join();
   Finish(Request("", 1, 9, 1));  // Two blocks are cached.
   workers_["a"].HoldBack();
-  Begin(Request("before", 500, 4, 1));  // The two that follow are planned together once it has been answered.
+  Begin(Request("before", 500, 4, 1));  // The next two plans are made together when it has been answered.
   v1::GenerateRequest samples = Request("samples", 1, 9, 3);
   samples.set_n(3);
   Begin(samples);
@@ -340,7 +340,7 @@ TEST_F(AdminLookTest, ADrainedWorkerGetsNoRequestsAndFinishesItsOwn) {
   v1::DrainResponse drained;
   ASSERT_TRUE(Call(&v1::AdminService::Stub::Drain, drain, &drained).ok());
   EXPECT_EQ(drained.num_requests(), 1u);
-  // The one with the cached prefix would be chosen.
+  // Placement would choose the worker with the cached prefix.
   for (int i = 0; i < 3; ++i) {
     Begin(Request(absl::StrCat("later", i), 1, 9));
     EXPECT_NE(described_.summary().worker(), busy);
@@ -467,7 +467,7 @@ TEST_F(AdminLookTest, WatchesAreBoundedAndCheckTheirFields) {
     contexts[i]->TryCancel();
     readers[i]->Finish();
   }
-  // Their places are free once the server has noticed.
+  // Other calls may take their places when the server has noticed the end.
   bool is_watching = false;
   while (!is_watching) {
     grpc::ClientContext context;

@@ -121,7 +121,7 @@ class AdminServiceCallTest : public ::testing::Test {
     return request;
   }
 
-  // A whole call of Generate with this prompt.
+  // Makes a whole call of Generate with this prompt.
   void Generate(int num_tokens) {
     v1::GenerateRequest request = OfTokens<v1::GenerateRequest>(num_tokens);
     request.mutable_stopping()->set_max_tokens(1);
@@ -147,7 +147,7 @@ class AdminServiceCallTest : public ::testing::Test {
     grpc::ClientContext context;
     return admin_->ExplainWait(&context, request, &explained_);
   }
-  // Asks until it is about a request that a worker has.
+  // Repeats the question until a worker has the request.
   grpc::Status ExplainPlaced(const std::string& name) {
     grpc::Status status;
     do {

@@ -1,4 +1,4 @@
-// Snapshot and changes, from the block manager to the client's map.
+// Tests the snapshot and the changes of WatchBlocks on their way from the block manager to the client's map.
 
 #include "kv_manager/admin/block_changes.h"
 
@@ -78,7 +78,7 @@ TEST(BlockMapTest, WhatDoesNotFollowIsRefused) {
   EXPECT_EQ(map.states(), "\1\3");
 }
 
-// A worker whose requests come, fork, end, are pinned and lost at random, and a reader who looks from time to time.
+// A worker whose sequences start, fork, end, are pinned and get lost at random, and a reader who sometimes looks.
 class RandomPool {
  public:
   explicit RandomPool(uint64_t seed) : random_(seed) {}
@@ -100,7 +100,7 @@ class RandomPool {
     return look;
   }
 
-  // Each block by its definition.
+  // Derives the state of each block from its definition.
   std::string StatesOneByOne() const {
     std::string states;
     for (int i = 0; i < blocks_.num_blocks(); ++i) {

@@ -12,7 +12,7 @@ namespace quire {
 // The blocks of one worker, followed through the messages of WatchBlocks.
 class BlockMap {
  public:
-  // DATA_LOSS, and nothing changes, when the message does not follow from the messages before: a change without a
+  // Returns DATA_LOSS and changes nothing when the message does not fit the messages before: a change without a
   // snapshot or from another session, a block outside the pool, an unknown state.
   absl::Status Apply(const v1::WatchBlocksResponse& message);
 

@@ -6,10 +6,10 @@
 
 namespace quire {
 
-// Plants wrong counts, which an audit must find.
+// Plants wrong counts. An audit must find them.
 class BlockManagerPeer {
  public:
-  // The pool counts `num_owners` more owners of the block than there are.
+  // Makes the pool count `num_owners` owners too many for the block.
   static void AddOwners(PagedBlockManager* blocks, BlockId block, int num_owners) {
     blocks->pool_.states_[Value(block)].num_owners += num_owners;
   }
@@ -19,7 +19,7 @@ class BlockManagerPeer {
   static void AddCopies(PagedBlockManager* blocks, BlockId block, int num_copies) {
     blocks->copies_.counts_[Value(block)] += num_copies;
   }
-  // The pool does not know any more that the cache holds the block.
+  // Makes the pool forget that the cache holds the block.
   static void ForgetThatItIsCached(PagedBlockManager* blocks, BlockId block) {
     blocks->pool_.states_[Value(block)].is_cached = 0;
   }

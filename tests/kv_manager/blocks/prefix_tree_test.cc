@@ -25,7 +25,7 @@ class PrefixTreeTest : public ::testing::Test {
  protected:
   ~PrefixTreeTest() override { EXPECT_EQ(Integrity(), absl::OkStatus()); }
 
-  // The blocks that a sequence of whole blocks holds after it was computed and cached in `step`.
+  // Computes and caches a sequence of whole blocks in `step`, and returns its blocks.
   std::vector<BlockRef> Compute(const Tokens& tokens, int step, const std::string& salt = "") {
     std::vector<BlockRef> blocks;
     std::optional<BlockId> parent;

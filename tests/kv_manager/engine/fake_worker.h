@@ -17,15 +17,15 @@ namespace quire {
 // Room for a few small requests: 16 blocks of 4 tokens, 8 rows.
 WorkerDescription SmallWorker();
 
-// A worker in the process of the test: a ShadowWorker behind the WorkerClient seam. It answers within the call, unless
-// it is told to hold back. Thread-safe.
+// A worker in the process of the test: a ShadowWorker behind the WorkerClient interface. It answers a plan within the
+// call that sends it, unless HoldBack was called. Thread-safe.
 class FakeWorker {
  public:
   explicit FakeWorker(WorkerDescription description = SmallWorker(), ShadowModel model = {});
 
-  std::unique_ptr<WorkerClient> NewClient();  // There may be one at a time. The worker must outlive it.
+  std::unique_ptr<WorkerClient> NewClient();  // At most one may exist at a time. The worker must outlive it.
 
-  // The process dies: the session is lost, memory too, and attempts fail until it is started again.
+  // The process dies. Its session and its memory are lost, and attempts to connect fail until Start is called.
   void Kill();
   void Start(WorkerDescription description);
 
@@ -36,36 +36,36 @@ class FakeWorker {
   // Plans are taken but not executed until Answer().
   void HoldBack();
   void Answer();
-  // The same, and later ones are held back too.
+  // Executes the held plans, and holds back later ones.
   void AnswerOnce();
-  // Every plan kills it from now on; it starts again by itself.
+  // From now on, every plan kills the process, which then restarts by itself.
   void DieOfEveryPlan();
-  // From now on the worker says that its steps took so long. No time passes.
+  // From now on the worker reports that its steps took this time. No real time passes.
   void TakeTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
-  // In the next tables that are asked for, the first block of the first row is this one.
+  // The next tables that the worker reports have this block as the first block of the first row.
   void TellFirstBlockWrongly(BlockId block);
 
-  bool is_gone() const;  // Killed, or drained.
-  // The first rule that a plan has broken; OK while every plan was right.
+  bool is_gone() const;  // It was killed, or it has drained.
+  // The first rule that a plan has broken. OK if every plan was right.
   absl::Status error() const;
-  int num_plans() const;                 // Received.
-  std::vector<int> plan_tokens() const;  // Of each plan that was executed.
-  std::vector<uint64_t> epochs() const;  // Of all attempts.
+  int num_plans() const;                 // Received plans.
+  std::vector<int> plan_tokens() const;  // The tokens of each executed plan.
+  std::vector<uint64_t> epochs() const;  // The epochs of all attempts.
 
  private:
   class Client;
 
-  void Restart() QUIRE_REQUIRES(mutex_);  // Its memory is empty afterwards.
+  void Restart() QUIRE_REQUIRES(mutex_);  // The memory is empty afterwards.
   void Execute(const StepPlan& plan) QUIRE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
   const ShadowModel model_;
-  std::optional<ShadowWorker> worker_ QUIRE_GUARDED_BY(mutex_);  // None: the process is dead.
+  std::optional<ShadowWorker> worker_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
   WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
-  std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // Of the attempt or session, if there is one.
+  std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The epoch of the attempt or session, if there is one.
   std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -40,7 +40,8 @@ StepLoopOptions Options() {
   return options;
 }
 
-// Until the predicate holds; what does not come within a minute is named, and ends the program: nothing else would.
+// Waits until the predicate holds. After a minute it names `what` and ends the program, because nothing else would end
+// it.
 template <typename Predicate>
 void WaitFor(const Predicate& holds, const std::string& what) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -149,7 +150,7 @@ TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
   WaitForAllReady();
   std::vector<Request> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
-  for (const auto& worker : workers_) worker->HoldBack();  // So that requests pile up and both get some.
+  for (const auto& worker : workers_) worker->HoldBack();  // So requests accumulate, and both workers get some.
   for (uint64_t id = 1; id <= 60; ++id) {
     requests.push_back(MakeRequest(id, 1 + static_cast<int>(id % 20), 1 + static_cast<int>(id % 30)));
     sinks.push_back(std::make_shared<RecordingSink>());
@@ -244,7 +245,7 @@ TEST_F(ManagerEngineTest, AWorkerThatDiesAgainAndAgainCostsNoToken) {
   };
   for (int i = 0; i < 10; ++i) {
     FakeWorker& worker = *workers_[i % 2];
-    // Two plans may be in flight: the third says that the session has given something.
+    // Two plans may be in flight, so a third plan shows that the session has answered one.
     const int num_plans = worker.num_plans() + 3;
     WaitFor([&] { return worker.num_plans() >= num_plans || all_ended(); }, "three more plans or the end of all");
     worker.Kill();

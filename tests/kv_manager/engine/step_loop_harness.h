@@ -17,7 +17,7 @@ namespace quire {
 inline constexpr int64_t kMillisecond = 1000;
 inline constexpr int64_t kSecond = 1'000'000;
 
-// A loop without a thread, on a clock that stands still, with a worker of 16 blocks of 4 tokens.
+// A loop without a thread, with a clock that does not advance by itself, and a worker of 16 blocks of 4 tokens.
 class StepLoopTest : public ::testing::Test {
  protected:
   static StepLoopOptions Options() {
@@ -46,7 +46,7 @@ class StepLoopTest : public ::testing::Test {
     ASSERT_TRUE(loop_->status()->is_ready);
   }
 
-  // Rounds until nothing is left to do now; returns when the loop wants to wake.
+  // Runs rounds until nothing is left to do now. Returns the time at which the loop wants to wake up.
   int64_t Run() {
     int64_t wake_us = loop_->RunOnce();
     for (int i = 0; i < 300; ++i) wake_us = loop_->RunOnce();

@@ -1,4 +1,4 @@
-// What other threads may ask of a step loop, and pins, which they ask for.
+// Tests the questions of other threads to a step loop, and pins, which they ask for.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ using Kind = WaitReason::Kind;
 
 class StepLoopQuestionsTest : public StepLoopTest {
  protected:
-  // Asks and runs one round.
+  // Asks a question and runs one round.
   void Ask(StepLoop::Question question) {
     bool is_answered = false;
     ASSERT_TRUE(loop_

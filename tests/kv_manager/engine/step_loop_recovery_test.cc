@@ -1,4 +1,4 @@
-// What a step loop does while its worker is lost, refused or not there yet.
+// Tests what a step loop does while its worker is lost, refused or not yet there.
 
 #include <algorithm>
 #include <string>
@@ -323,7 +323,7 @@ TEST_F(StepLoopRecoveryTest, ARequestThatWasPlacedBeforeTheDrainShowedIsServed) 
   Join();
   const Request request = MakeRequest(5, 20);
   std::shared_ptr<RecordingSink> sink;
-  // Whoever placed it holds the lock that on_change waits for.
+  // The thread that places the request holds the lock that on_change waits for.
   on_change_ = [&] {
     if (sink == nullptr) sink = Submit(request);
   };

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = RowDifference::Kind;
 
-// A scheduler over 32 blocks of 4 tokens, and a worker that does what it is told; its answers are changed here.
+// A scheduler over 32 blocks of 4 tokens, and a correct worker whose answers the tests change.
 class TableAuditorTest : public ::testing::Test {
  protected:
   TableAuditorTest()
@@ -27,7 +27,7 @@ class TableAuditorTest : public ::testing::Test {
     return options;
   }
 
-  // Prompts begin alike: what one has computed is the others' prefix.
+  // All prompts have the same beginning, so they share a prefix.
   void Submit(uint64_t id, int prompt_length, int num_samples = 1) {
     Request request;
     request.id = RequestId{id};

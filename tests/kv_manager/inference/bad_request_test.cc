@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// One wrong request: what is done to a sound one, the field that is at fault and what the answer says of it.
+// A wrong request: how it is made from a valid one, the wrong field, and the description in the answer.
 struct BadRequestCase {
   const char* name;
   std::function<void(v1::GenerateRequest*)> spoil;
@@ -315,7 +315,7 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
   EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more)");
 }
 
-// As clients in languages send it that do not check their strings.
+// Clients in languages that do not check their strings can send this.
 TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
   const google::protobuf::LogSilencer silencer;  // The client logs that it sends text that is not UTF-8.
   ServiceHarness harness(ToyModel());
@@ -341,7 +341,7 @@ TEST(BadRequestsTest, StringsThatAreNotUtf8AreNamed) {
 TEST(BadRequestsTest, BytesThatAreNoMessageAreRefusedWithItsName) {
   const std::string encoded =
       "\x0a\x05"
-      "abc";  // A string of 5 bytes that has 3.
+      "abc";  // It announces 5 bytes and has 3.
   const grpc::Slice slice(encoded);
   v1::GenerateRequest request;
   const absl::Status status = FromBytes(grpc::ByteBuffer(&slice, 1), &request);

@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// One call of GenerateBatch, and what has come of its requests.
+// One call of GenerateBatch, and the responses to its requests.
 class BatchClient {
  public:
   struct Result {
@@ -35,7 +35,7 @@ class BatchClient {
       }
       return tokens;
     }
-    // The only end as gRPC's.
+    // The end of the only request, as a gRPC status.
     grpc::Status status() const {
       EXPECT_EQ(ends.size(), 1u);
       return ends.empty() ? grpc::Status() : ToGrpc(ends[0]);
@@ -62,7 +62,7 @@ class BatchClient {
     return stream->Write(message);
   }
 
-  // Reads one message; false at the end of the stream.
+  // Reads one message. Returns false at the end of the stream.
   bool Read() {
     v1::GenerateBatchResponse message;
     if (!stream->Read(&message)) return false;
@@ -77,7 +77,7 @@ class BatchClient {
     }
     return true;
   }
-  // Reads until `num_ends` requests of this tag have ended. Returns what came under the tag.
+  // Reads until `num_ends` requests of this tag have ended. Returns the responses of this tag.
   Result ReadUntilEnd(uint64_t tag, size_t num_ends = 1) {
     while (results[tag].ends.size() < num_ends) {
       if (Read()) continue;

@@ -12,7 +12,7 @@
 #include "tests/kv_manager/inference/batch_client.h"
 #include "tests/kv_manager/inference/service_harness.h"
 
-// Many requests on one stream, through gRPC.
+// Tests many requests on one stream, through gRPC.
 
 namespace quire {
 namespace {
@@ -102,7 +102,7 @@ TEST(GenerateBatchTest, CancelBeforeTheSubmissionFreesTheRequest) {
   ServiceHarness harness(model);
   harness.engine.Hold();
   BatchClient batch(&harness);
-  batch.Start(1, RequestFor(std::string(50000, 'a')));  // Long: submitted on another thread.
+  batch.Start(1, RequestFor(std::string(50000, 'a')));  // A long text is submitted on another thread.
   batch.Cancel(1);
   EXPECT_EQ(batch.ReadUntilEnd(1).status().error_code(), grpc::StatusCode::CANCELLED);
   harness.engine.WaitUntilIdle();
@@ -122,7 +122,7 @@ TEST(GenerateBatchTest, TagOfARunningRequestIsRefusedAndTheRequestGoesOn) {
   harness.engine.Step(5);
   EXPECT_EQ(batch.ReadUntilEnd(1, 2).ends[1].code(), 0);
   EXPECT_THAT(batch.results[1].tokens(), SizeIs(5));
-  // Its end was read: the tag is free.
+  // The client has read its end, so the tag is free.
   batch.Start(1, RequestFor("c"));
   harness.engine.Step(5);
   EXPECT_EQ(batch.ReadUntilEnd(1, 3).ends[2].code(), 0);
@@ -130,7 +130,7 @@ TEST(GenerateBatchTest, TagOfARunningRequestIsRefusedAndTheRequestGoesOn) {
 }
 
 TEST(GenerateBatchTest, WrongRequestsEndAlone) {
-  google::protobuf::LogSilencer silencer;  // protobuf logs text that is not UTF-8.
+  google::protobuf::LogSilencer silencer;  // protobuf logs an error for text that is not UTF-8.
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();
   BatchClient batch(&harness);

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "tests/kv_manager/inference/service_harness.h"
 
-// The end of a call of Generate, when the client does not behave.
+// Tests the end of a call of Generate whose client behaves badly.
 
 namespace quire {
 namespace {
@@ -33,11 +33,11 @@ TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
     grpc::ClientContext context;
     const auto reader = harness.stub->Generate(&context, RequestOfTokens(max_tokens));
     harness.engine.WaitForRequests(1);
-    // The end goes out with the last token, or after a response that is not read; which, depends on the threads.
+    // The end is sent with the last token, or after a response that is not read. This depends on the threads.
     for (int i = 0; i < max_tokens; ++i) harness.engine.Step();
     const auto num_ended = [&](absl::StatusCode code) { return harness.counts().count(RpcMethod::kGenerate, code); };
     while (num_ended(absl::StatusCode::kOk) + num_ended(absl::StatusCode::kCancelled) == 0) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // Until it asks for the end it reads nothing.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // The client reads nothing until it asks for the end.
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED) << max_tokens;
     harness.engine.WaitUntilIdle();
   }
@@ -77,7 +77,7 @@ TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// An Abort finds the request as soon as it has a name, also before the engine has it.
+// An Abort finds the request as soon as it has a name, even before the engine has it.
 TEST(GenerateCallTest, AbortAtAnyTimeEndsTheCallOnce) {
   ServiceHarness harness(ToyModel());
   constexpr int kCalls = 300;

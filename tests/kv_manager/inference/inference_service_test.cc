@@ -175,7 +175,7 @@ TEST(InferenceServiceTest, DeadlineOfTheCallReachesTheEngine) {
   harness.Generate(TextRequest("a"));
 
   const std::vector<Request> requests = harness.engine.requests();
-  // The wire rounds the time that is left; an hour by minutes at the worst.
+  // gRPC rounds the remaining time, and rounds an hour by up to a minute.
   const double minutes_left = (requests[0].deadline_us - requests[0].arrival_us) / 60e6;
   EXPECT_NEAR(minutes_left, 60, 2);
   EXPECT_EQ(requests[1].deadline_us, std::numeric_limits<int64_t>::max());
@@ -288,7 +288,7 @@ TEST(InferenceServiceTest, AbortEndsTheStreamWithWhatIsThere) {
   harness.engine.script = Bytes("abcdef");
   v1::GenerateRequest request = TextRequest("a");
   request.set_request_id("victim");
-  request.mutable_stopping()->add_stop("bX");  // Holds "b" back.
+  request.mutable_stopping()->add_stop("bX");  // Delays "b".
   grpc::ClientContext context;
   auto reader = harness.stub->Generate(&context, request);
   harness.engine.WaitForRequests(1);
@@ -330,7 +330,7 @@ TEST(InferenceServiceTest, AbortBeforeTheSubmissionEndsTheRequestInTheEngine) {
     v1::AbortResponse aborted;
     EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
   };
-  v1::GenerateRequest request = TextRequest(std::string(50000, 'a'));  // Long: submitted on a thread that may wait.
+  v1::GenerateRequest request = TextRequest(std::string(50000, 'a'));  // Submitted on a thread that may wait.
   request.set_request_id("early");
   const ServiceHarness::Result result = harness.Generate(request);
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
@@ -356,7 +356,7 @@ TEST(InferenceServiceTest, NameOfARunningRequestIsTaken) {
   harness.engine.Step();
   v1::GenerateResponse response;
   ASSERT_TRUE(reader->Read(&response));
-  // The last response was read: the name is free again.
+  // The client has read the last response, so the name is free again.
   harness.engine.Step();
   while (response.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) ASSERT_TRUE(reader->Read(&response));
   EXPECT_TRUE(harness.Generate(request).status.ok());

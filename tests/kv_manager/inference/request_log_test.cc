@@ -60,7 +60,7 @@ Answer Generate(ServiceHarness* harness, const v1::GenerateRequest& request,
   return answer;
 }
 
-// Collects the log as JSON, even of lines that the level drops.
+// Collects the log as JSON. Also collects lines below the log level.
 class RequestLogTest : public testing::Test {
  protected:
   RequestLogTest() {

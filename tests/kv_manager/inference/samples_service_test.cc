@@ -75,8 +75,8 @@ TEST(SamplesServiceTest, StopStringsOfAllSamplesEndTheRequest) {
   harness.engine.WaitUntilIdle();
 }
 
-// Samples end by stop strings, which the stream finds, and by length, which the engine finds, and neither knows of the
-// other's ends in time.
+// Samples end by stop strings, which the stream finds, and by length, which the engine finds. The stream and
+// the engine learn of each other's ends with a delay.
 TEST(SamplesServiceTest, ManyCallsWithSamplesThatStopAnywhereEqualEachSampleAlone) {
   ServiceHarness harness(ToyModel());
   const auto request_of = [](uint64_t seed, uint32_t n) {

@@ -74,7 +74,7 @@ class ServiceHarness {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// The detail of one type that a status carries; a failure when there is none.
+// Returns the status detail of one type. Fails the test if there is none.
 template <typename Message>
 Message Detail(const grpc::Status& status) {
   google::rpc::Status details;

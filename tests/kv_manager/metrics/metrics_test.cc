@@ -27,7 +27,7 @@
 namespace quire {
 namespace {
 
-// Samples of a scrape, histograms left out, as "name{label=value,...}".
+// The samples of a scrape, without histograms, as "name{label=value,...}".
 std::map<std::string, double> Values(const std::vector<prometheus::MetricFamily>& families) {
   std::map<std::string, double> values;
   for (const prometheus::MetricFamily& family : families) {
@@ -148,7 +148,7 @@ TEST(MetricsTest, HelpIsOneLineOfPlainAscii) {
   }
 }
 
-// What promtool has to say about these metrics.
+// Returns the complaints of promtool about these metrics.
 std::string PromtoolSays(const std::vector<prometheus::MetricFamily>& families) {
   const std::string path = (std::filesystem::temp_directory_path() / absl::StrCat("quire_metrics_test.", getpid()));
   std::ofstream(path) << prometheus::TextSerializer().Serialize(families);

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Two workers in the middle of something.
+// A status with two workers that serve requests.
 inline ManagerStatus SomeStatus() {
   ManagerStatus status;
   status.now_us = 5'000'000;

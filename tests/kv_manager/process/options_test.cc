@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// Flags live as long as the process: each parse starts from the defaults.
+// Flags live as long as the process, so each parse first resets them to the defaults.
 absl::StatusOr<ManagerOptions> Parse(const std::vector<const char*>& args) {
   const absl::FlagSaver saver;
   absl::StatusOr<CommandLine<ManagerOptions>> line = ParseManagerCommandLine(args);

@@ -59,7 +59,7 @@ class ThreadedClient : public ResponseWriter, public std::enable_shared_from_thi
     ended_.NotifyAll();
   }
 
-  // From now on reads fail.
+  // Makes all later reads fail.
   void Leave() {
     has_left_ = true;
     request().Cancel();

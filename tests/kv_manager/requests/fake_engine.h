@@ -21,7 +21,7 @@ inline Finished LastSample(FinishReason reason) {
   return {.request = RequestId{0}, .sample_index = 0, .reason = reason, .ends_request = true};
 }
 
-// An engine without workers. Tokens are a function of prompt, seed and sample. They come on a thread of the engine, one
+// An engine without workers. Tokens are a function of prompt, seed and sample. A thread of the engine sends them, one
 // per step for each sample of each running request. A beam search is treated as its first num_return samples.
 // Thread-safe, but the settings must be made before the first Submit.
 class FakeEngine : public Engine {
@@ -30,13 +30,13 @@ class FakeEngine : public Engine {
   ~FakeEngine() override;
 
   // --- Settings.
-  absl::Status submit_status;          // Unless OK: Submit returns it.
-  absl::Status failure;                // Unless OK: every request ends with it instead of its first token.
+  absl::Status submit_status;          // If it is not OK, Submit returns it.
+  absl::Status failure;                // If it is not OK, every request ends with it before its first token.
   std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
-  std::optional<FinishReason> ending;  // How requests end when the script is out.
+  std::optional<FinishReason> ending;  // How requests end at the end of the script.
   std::function<void()> before_submit;
 
-  // From now on, only as many steps run as Step() is called.
+  // From now on, steps run only when Step() is called.
   void Hold();
   void Step(int num_steps = 1);
 
@@ -46,24 +46,24 @@ class FakeEngine : public Engine {
   void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override { return model_; }
 
-  // --- What happened.
-  std::vector<Request> requests() const;      // The submitted ones.
+  // --- Results.
+  std::vector<Request> requests() const;      // The submitted requests.
   std::vector<RequestId> cancelled() const;   // The requests that were cancelled while they ran.
-  void WaitUntilIdle();                       // Until no request runs.
-  void WaitForRequests(size_t num_requests);  // Until so many were submitted.
+  void WaitUntilIdle();                       // Waits until no request runs.
+  void WaitForRequests(size_t num_requests);  // Waits until this number was submitted.
 
  private:
   struct Live {
     Request request;
     std::shared_ptr<RequestSink> sink;
-    std::set<int> samples = {};  // The samples that go on. Guarded by the mutex of the engine.
-    int num_tokens = 0;          // How many tokens each of them has.
+    std::set<int> samples = {};  // The samples that have not ended. Guarded by the engine's mutex.
+    int num_tokens = 0;          // The number of tokens that each of them has.
   };
 
   void Run();
   bool MayStep() const QUIRE_REQUIRES(mutex_);
   bool IsLive(const std::shared_ptr<Live>& live) const;
-  // The next event of a request; true when it was the last. Called without the lock.
+  // Sends the next event of a request. Returns true if it was the last one. Called without the lock.
   bool Advance(Live* live);
   // The same for one sample.
   void AdvanceSample(Live* live, int sample_index);

@@ -21,7 +21,7 @@ namespace quire {
 
 inline constexpr RequestId kStreamId{7};
 
-// Notes what was cancelled.
+// Records what was cancelled.
 class CancelRecorder : public Engine {
  public:
   absl::Status Submit(Request, std::shared_ptr<RequestSink>) override { return absl::UnimplementedError("no"); }
@@ -36,11 +36,11 @@ class CancelRecorder : public Engine {
   std::shared_ptr<const ServedModel> model() const override { return nullptr; }
 
   std::vector<RequestId> cancelled;
-  std::vector<FinishReason> reasons;  // The reasons for these.
+  std::vector<FinishReason> reasons;  // The reasons for `cancelled`.
   std::vector<int> cancelled_samples;
 };
 
-// A client whose reading the test decides: a write stays under way until CompleteWrite.
+// A client for which the test decides when it reads: a write is in progress until CompleteWrite is called.
 class ManualWriter : public ResponseWriter {
  public:
   void WriteResponse(const v1::GenerateResponse* response) override {
@@ -62,7 +62,7 @@ class ManualWriter : public ResponseWriter {
     for (const auto& response : responses) text += response.index() == index ? response.text_delta() : "";
     return text;
   }
-  // The last one of a sample.
+  // The last response of a sample.
   const v1::GenerateResponse& last(uint32_t index) const {
     return *std::find_if(responses.rbegin(), responses.rend(), [&](const auto& r) { return r.index() == index; });
   }
@@ -78,7 +78,7 @@ class ManualWriter : public ResponseWriter {
   std::optional<absl::Status> status;
 };
 
-// One stream in a world of one thread: jobs wait until RunJobs.
+// Tests of one stream in one thread: jobs wait until RunJobs is called.
 class TokenStreamTest : public ::testing::Test {
  protected:
   TokenStreamTest() : model_(ToyModel()) { request_.set_text("p"); }

@@ -9,7 +9,7 @@
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
-// Streams of requests with several samples.
+// Tests streams of requests with several samples.
 
 namespace quire {
 namespace {
@@ -159,7 +159,7 @@ TEST_F(TokenStreamSamplesTest, OutboxCountsTokensOfAllSamples) {
   request_.set_n(2);
   MakeStream(/*max_outbox_tokens=*/4);
   Push("a", 0);
-  RunJobs();  // A write is under way.
+  RunJobs();  // A write is in progress.
   Push("bc", 0);
   Push("xy", 1);
   EXPECT_EQ(writer_.num_limits, 0);
@@ -342,7 +342,7 @@ TEST_F(TokenStreamBeamTest, TheBurstAtTheEndFitsIntoAnyOutbox) {
   EXPECT_EQ(writer_.text(1), "abcdefghijklmnop");
 }
 
-// Whatever order samples end in, and whatever the engine and the stream know of each other when.
+// Samples end in a random order, and the engine and the stream learn of each other's ends at random times.
 TEST_F(TokenStreamSamplesTest, AnyTimingGivesEachSampleItsTextAndOneUsage) {
   constexpr int kSamples = 4;
   request_.set_n(kSamples);

@@ -76,7 +76,7 @@ TEST_F(TokenStreamTest, ReaderThatLetsTheOutboxFillLosesItsRequest) {
   EXPECT_THAT(engine_.cancelled, IsEmpty());
   Push("e");
   RunJobs();
-  EXPECT_THAT(engine_.cancelled, ElementsAre(kStreamId));  // Though the reader still reads its first response.
+  EXPECT_THAT(engine_.cancelled, ElementsAre(kStreamId));  // The reader is still reading its first response.
   Push("f");
   CompleteWrite();
   RunJobs();

@@ -17,7 +17,7 @@
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
-// The output of a stream does not depend on when its threads run, nor on where its text is cut.
+// Tests that the output of a stream does not depend on when its threads run, or on where its text is divided.
 
 namespace quire {
 namespace {
@@ -26,7 +26,7 @@ using TokenStreamTimingTest = TokenStreamTest;
 
 constexpr TokenId kEos = ToyTokenizer::kEos;
 
-// A client on threads of its own.
+// A client that runs on other threads.
 class ThreadedWriter : public ResponseWriter {
  public:
   void WriteResponse(const v1::GenerateResponse* response) override {
@@ -36,7 +36,7 @@ class ThreadedWriter : public ResponseWriter {
   void LimitWrite() override {}
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
     if (response != nullptr) Note(response);
-    end.set_value(status);  // Throws when the call ends twice.
+    end.set_value(status);  // Throws an exception if the call ends twice.
   }
 
   std::shared_ptr<TokenStream> stream;
@@ -125,7 +125,7 @@ Expected Reference(const Tokenizer& tokenizer, const std::vector<TokenId>& token
   std::vector<TokenId> shown = tokens;
   if (has_eos && !include_stop) shown.pop_back();
   const std::string whole = tokenizer.Decode(shown, /*skip_special_tokens=*/true);
-  // ends[i]: bytes of text that the first i tokens complete.
+  // ends[i] is the number of bytes of text that the first i tokens complete.
   std::vector<size_t> ends = {0};
   std::string so_far;
   auto stream = tokenizer.NewDecodeStream(true);
@@ -136,7 +136,7 @@ Expected Reference(const Tokenizer& tokenizer, const std::vector<TokenId>& token
   if (shown.size() < tokens.size()) ends.push_back(so_far.size());
 
   for (size_t end = 1; end <= whole.size(); ++end) {
-    // The token that completes byte `end`, or the end of the sequence.
+    // The index of the token that completes byte `end`, or the end of the sequence.
     const size_t num_tokens =
         std::min<size_t>(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin(), tokens.size());
     if (static_cast<int>(num_tokens) < min_tokens) continue;

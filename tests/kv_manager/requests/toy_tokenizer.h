@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// A tokenizer that a reader can follow: token 0 is "<s>" and 1 is "</s>", both special; token 2 + b is the byte b;
+// A tokenizer that is easy to understand: token 0 is "<s>" and 1 is "</s>", both special; token 2 + b is the byte b;
 // from 258 on come the given pieces. Encoding takes the longest piece that fits, else a byte.
 class ToyTokenizer : public Tokenizer {
  public:

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// ".cusP": blocks as the page's letters.
+// Blocks as the letters of the page, for example ".cusP".
 std::string States(const std::string& letters) {
   std::string states;
   for (const char letter : letters) states.push_back(static_cast<char>(std::string(".cusP").find(letter) + 1));

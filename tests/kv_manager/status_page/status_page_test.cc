@@ -28,7 +28,7 @@ using ::testing::StartsWith;
 const HttpRequest kLocal{.is_local_user = true};
 const HttpRequest kRemote{.is_local_user = false};
 
-// A page over an engine with one worker, "w", of 16 blocks of 4 tokens. Its clock stands still unless told.
+// A page over an engine with one worker, "w", of 16 blocks of 4 tokens. Its clock advances only when a test says so.
 class StatusPageTest : public ::testing::Test {
  protected:
   StatusPageTest()
@@ -206,7 +206,7 @@ TEST_F(StatusPageTest, TellsHowOldItIs) {
     return std::string("none");
   };
   EXPECT_EQ(age(), "0");
-  // The worker's step loop is held up: what is shown is the last look.
+  // The worker's step loop is blocked, so the page shows the result of the last look.
   std::atomic<bool> is_held_up = true;
   std::atomic<bool> has_gone_on = false;
   engine_.AskWorker(

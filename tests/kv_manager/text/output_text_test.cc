@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kVocabularies[] = {
     "llama3", "qwen2", "mixed", "sp_bpe", "sp_unigram", "sp_bpe_prepend", "sp_bpe_metaspace", "sp_unigram_json"};
 
-// Any tokens, those of a text among them: half of them special, byte or rare ones would tell little.
+// Three of four tokens are those of a text. Most tokens of the vocabulary are special, rare or single bytes.
 std::vector<TokenId> RandomTokens(const Tokenizer& tokenizer, std::mt19937* random) {
   const auto words =
       tokenizer.Encode("the na\u00EFve worker said: hello \U0001F600 world", {.add_special_tokens = false});
@@ -63,7 +63,7 @@ TEST(OutputTextTest, StopStringCutsTheDecodedTextOfAnyVocabulary) {
       unstopped.Finish(&whole);
       if (whole.empty()) continue;
 
-      // Some bytes of the text; a stop string is bytes to the matcher.
+      // A part of the text. The matcher treats a stop string as bytes.
       const size_t begin = random() % whole.size();
       const std::string stop = whole.substr(begin, 1 + random() % 8);
       OutputOptions options;

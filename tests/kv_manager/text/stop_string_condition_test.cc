@@ -29,14 +29,14 @@ OutputOptions Stops(std::vector<std::string> stops, int min_tokens = 0) {
   return options;
 }
 
-// As the search asks: with the last tokens that the condition needs.
+// Asks in the same way as the search: with the last tokens that the condition needs.
 bool IsMet(const StopStringCondition& condition, absl::Span<const TokenId> tokens) {
   const size_t num_needed = condition.num_tokens_needed();
   return condition.IsMet(tokens.size() > num_needed ? tokens.last(num_needed) : tokens,
                          static_cast<int>(tokens.size()));
 }
 
-// How many tokens a hypothesis has when it ends; 0 when it does not.
+// Returns the number of tokens with which a hypothesis ends, or 0 if it does not end.
 size_t EndOf(const StopStringCondition& condition, const std::vector<TokenId>& tokens) {
   for (size_t i = 1; i <= tokens.size(); ++i) {
     if (IsMet(condition, absl::MakeConstSpan(tokens).first(i))) return i;
@@ -90,7 +90,7 @@ std::vector<TokenId> RandomTokens(const Tokenizer& tokenizer, int max_tokens, st
   return tokens;
 }
 
-// The condition decodes a few last tokens, OutputText all of them.
+// The condition decodes only the last few tokens, and OutputText decodes all of them.
 TEST(StopStringConditionTest, AgreesWithTheTextOfAnyVocabulary) {
   std::mt19937 random(5);
   for (const char* name :

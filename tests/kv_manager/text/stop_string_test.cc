@@ -70,7 +70,7 @@ TEST(StopStringMatcherTest, StringsCompletedTooEarlyAreOrdinaryText) {
   EXPECT_EQ(shown, "xa");
 }
 
-// The first stop string of a whole text, found the plain way.
+// Finds the first stop string of a whole text by trying all positions.
 std::optional<int> FirstStop(const std::string& text, const std::vector<std::string>& stops, std::string* shown) {
   for (size_t end = 1; end <= text.size(); ++end) {
     std::optional<int> match;
@@ -118,7 +118,7 @@ TEST(StopStringMatcherTest, AnyCutGivesTheResultOfTheWholeText) {
       const size_t size = 1 + random.Below(5);
       match = matcher.Append(std::string_view(text).substr(begin, size), true, &shown);
       begin += size;
-      // Nothing is shown that a stop string may still take back.
+      // No text is returned that may still become part of a stop string.
       ASSERT_EQ(shown, expected_shown.substr(0, shown.size())) << "seed " << seed;
     }
     if (!match.has_value()) shown += matcher.held_back();

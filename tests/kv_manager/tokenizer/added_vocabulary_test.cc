@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using Strings = std::vector<std::string>;
 
-// The pieces of a text; a token is written as #id.
+// Returns the pieces of a text. A token is written as #id.
 Strings Extract(const std::vector<AddedToken>& tokens, const std::string& text, bool parses_special = true,
                 const Normalizer* normalizer = nullptr) {
   const auto added = AddedVocabulary::Create(tokens, normalizer);

@@ -1,4 +1,4 @@
-// Tokenizer files come from whoever made the model. Whatever is wrong with them ends in a one-line status.
+// Tokenizer files come with the model and are not trusted. Every mistake in them gives a status of one line.
 
 #include <nlohmann/json.hpp>
 #include <random>

@@ -30,7 +30,7 @@ TEST(PostProcessorTest, ATemplateUsesThePromptOnce) {
               HasSubstr("post: \"single\" uses the prompt 0 times, not once"));
 }
 
-// What each token adds, and what the end adds.
+// The text that each token adds, and the text that the end adds.
 Strings Decode(const std::string& config, const Strings& tokens) {
   const json document = json::parse(config);
   const auto decoder = Decoder::Parse(JsonValue(document, "decoder"));

@@ -64,7 +64,7 @@ TEST(StreamingDetokenizerTest, AContinuationKeepsItsSpace) {
 
 TEST(StreamingDetokenizerTest, TheContextsOwnTextIsNotRepeated) {
   const auto tokenizer = LoadGolden("sp_bpe_prepend");
-  // A rare character becomes byte tokens, which this decoder settles only when the run ends.
+  // A rare character becomes byte tokens. This decoder converts them only at the end of their run.
   const std::vector<TokenId> prompt = Encode(*tokenizer, "a\u16A0");
   const std::vector<TokenId> next = {*tokenizer->TokenToId("<0xE1>"), *tokenizer->TokenToId("<0x9A>"),
                                      *tokenizer->TokenToId("<0xA1>"), *tokenizer->TokenToId("b")};

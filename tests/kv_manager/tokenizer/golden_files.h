@@ -7,13 +7,13 @@
 
 namespace quire {
 
-// The content of a file below the repository's root; empty when there is none.
+// Returns the content of a file, whose path begins at the repository's root. Empty if there is no file.
 std::string ReadRepositoryFile(const std::string& path);
 
 // The files of tests/golden/tokenizer/<name>.
 TokenizerFiles GoldenFiles(const std::string& name);
 
-// Ends the test program when the golden tokenizer does not load.
+// Ends the test program if the golden tokenizer cannot be loaded.
 std::unique_ptr<Tokenizer> LoadGolden(const std::string& name);
 
 }  // namespace quire

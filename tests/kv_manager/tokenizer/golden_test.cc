@@ -1,5 +1,5 @@
-// What the `tokenizers` and `sentencepiece` libraries make of the strings in tests/golden/tokenizer, which
-// tools/goldens/tokenizers.py wrote.
+// Compares with the results of the libraries `tokenizers` and `sentencepiece` for the strings in
+// tests/golden/tokenizer, which tools/goldens/tokenizers.py wrote.
 
 #include <nlohmann/json.hpp>
 
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, GoldenTest,
                                          "sp_symbols", "sp_unigram", "sp_unigram_json"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Both files of one model, on every golden string.
+// Compares both files of one model on every golden string.
 void ExpectSameTokens(const Tokenizer& from_json, const Tokenizer& from_model) {
   int num_equal = 0;
   for (const std::string& text : Strings()) {

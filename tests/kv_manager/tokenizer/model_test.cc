@@ -1,4 +1,4 @@
-// The parts that encode a word: Bpe, Unigram, SentencePieceBpe, and the tries below them.
+// Tests the parts that encode a word: Bpe, Unigram, SentencePieceBpe, and the tries below them.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-// Pieces get their place in the list as id.
+// The id of a piece is its index in the list.
 Vocabulary VocabularyOf(const std::vector<std::string>& pieces) {
   std::vector<std::pair<std::string, TokenId>> numbered;
   for (const std::string& piece : pieces) numbered.emplace_back(piece, static_cast<TokenId>(numbered.size()));
@@ -111,7 +111,7 @@ TEST(CharsmapTest, ABrokenBlobIsRefusedOrMatchesNothing) {
   EXPECT_FALSE(charsmap->FindLongest("a").has_value());
 }
 
-// Quadratic merging would not come to an end within the test's time limit.
+// Quadratic merging would not end within the time limit of the test.
 TEST(ModelTest, AMillionEqualCharactersAreNoProblem) {
   for (const char* name : {"llama3", "qwen2", "mixed", "sp_bpe", "sp_bpe_prepend", "sp_bpe_metaspace", "sp_symbols",
                            "sp_unigram", "sp_unigram_json"}) {

@@ -16,7 +16,7 @@ constexpr char kLlama3[] =
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
     "\\s+(?!\\S)|\\s+";
 
-// The matches; gaps are written in angle brackets.
+// Returns the matches. Text between matches is written in angle brackets.
 Strings FindAll(const std::string& pattern, const std::string& text) {
   const auto regex = Regex::Compile(pattern);
   if (!regex.ok()) return {regex.status().ToString()};

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Waits for what the client tells; one event of each kind at a time.
+// Waits for events of the client, one of each kind at a time.
 class Events : public WorkerClient::Listener {
  public:
   void OnDescribed(uint64_t epoch, WorkerDescription description) override {
@@ -213,7 +213,7 @@ TEST_F(GrpcWorkerClientTest, AWorkerThatEndsTheStreamIsLost) {
   Open();
   client_->Send(Plan(1));
   EXPECT_EQ(events_.Lost().second.message(), "the worker ended the session");
-  client_->Send(Plan(2));  // Nobody is there any more, which the caller learns from OnLost.
+  client_->Send(Plan(2));  // The worker has gone. The caller learns this from OnLost.
 }
 
 TEST_F(GrpcWorkerClientTest, AWorkerThatDrainsSaysSoAndStillAnswers) {

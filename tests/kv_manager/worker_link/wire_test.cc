@@ -23,7 +23,7 @@ std::vector<TokenId> Tokens(const Column& column) {
   return std::vector<TokenId>(column.begin(), column.end());
 }
 
-// What a worker makes of the message, read column by column.
+// Reads the message column by column, as a worker does.
 SamplingParams Read(const v1::RowSampling& in) {
   SamplingParams out;
   out.temperature = in.temperature();
@@ -164,7 +164,7 @@ ScoredToken RandomScore(Random* random, int num_logprobs) {
   return token;
 }
 
-// An answer that fits.
+// Returns a correct answer.
 StepResult RandomResult(Random* random, const ExpectedResult& expected) {
   StepResult result;
   result.step = expected.step;
@@ -199,7 +199,7 @@ void Write(const ScoredToken& token, v1::ScoreColumns* out) {
   }
 }
 
-// The message of a worker that answers with `result`.
+// Returns the message of a worker that answers with `result`.
 v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
   v1::StepResult out;
   out.set_step(Value(result.step));
@@ -237,7 +237,7 @@ TEST(WireTest, RandomPlansAndResultsSurviveTheRoundTrip) {
     SCOPED_TRACE(seed);
     Random random(seed);
     PlanEncoder encoder;
-    v1::StepPlan message;  // One for the session: what an earlier plan left in it must not show.
+    v1::StepPlan message;  // One message for the whole session. The contents of earlier plans must have no effect.
     for (uint64_t step = 1; step <= 5; ++step) {
       const StepPlan plan = RandomPlan(&random, step);
       const ExpectedResult expected = encoder.Encode(plan, &message);
@@ -262,7 +262,7 @@ TEST(WireTest, PromptScoresAreDueForPositionsInsideThePrompt) {
   v1::StepPlan message;
   PlanEncoder encoder;
   EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(2, 3, 4));
-  // The prompt's last token says something about position 5, which is not in the prompt any more.
+  // The last prompt token has a logprob for position 5, which is not in the prompt.
   plan.starts.clear();
   plan.slices = {{RowId{0}, 3, 2, 0, {}, true}};
   EXPECT_THAT(encoder.Encode(plan, &message).slices[0].prompt_tokens, ElementsAre(5));
@@ -306,7 +306,7 @@ class MalformedResultTest : public ::testing::Test {
     EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
   }
 
-  // The error after one change to a good answer.
+  // Returns the error after one change to a correct answer.
   std::string ErrorAfter(const std::function<void(v1::StepResult*)>& change) {
     v1::StepResult message = message_;
     change(&message);

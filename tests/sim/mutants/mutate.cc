@@ -16,7 +16,7 @@ std::string ReadFile(const char* path) {
   return text.str();
 }
 
-// What lies between two marks, without the line ends next to them.
+// Returns the text between two marks, without the line ends next to them.
 std::string Between(const std::string& text, size_t begin, const std::string& end_mark, size_t* end) {
   *end = std::min(text.find(end_mark, begin), text.size());
   std::string piece = text.substr(begin, *end - begin);

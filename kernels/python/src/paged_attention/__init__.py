@@ -8,20 +8,21 @@ __all__ = ["forward"]
 def forward(query, key_cache, value_cache, block_tables, context_lens, block_size, max_context_len, *, scale=None):
     """Returns softmax(scale * query K^T) V for the last token of every sequence.
 
-    query         [num_seqs, num_heads, head_dim] float32, bfloat16 or float16; no float32 on a GPU
+    query         [num_seqs, num_heads, head_dim] float32 (only on the CPU), bfloat16 or float16
     key_cache     [num_blocks, block_size, num_kv_heads, head_dim] of the same type
     value_cache   like key_cache
     block_tables  [num_seqs, max_blocks] int32: token t is in block block_tables[s, t // block_size]
     context_lens  [num_seqs] int32, at most max_context_len each; 0 gives zeros
     scale         1 / sqrt(head_dim) if None
 
-    The arrays are anything with __dlpack__ (NumPy, PyTorch, CuPy, ...), all on one device, the last dimension
-    contiguous. Query head h reads KV head h * num_kv_heads // num_heads. The result is a new array of the shape, the
-    type and the library of query; of a library other than these three it is an object with __dlpack__. It has no
-    gradient. On a GPU the work goes in the order of the library's current stream, and is done on return.
+    The arrays may be any objects with __dlpack__ (NumPy, PyTorch, CuPy, ...). All of them must be on one device, and
+    their last dimension must be contiguous. Query head h reads KV head h * num_kv_heads // num_heads. The result is a
+    new array with the shape, type and library of query. If the library is none of these three, the result is an object
+    with __dlpack__. The result has no gradient. On a GPU the work runs in the library's current stream, and it is
+    complete when the function returns.
 
-    Raises TypeError for what has a wrong type and ValueError for wrong shapes and values; the message names the
-    argument, its value and the limit.
+    Raises TypeError if an argument has a wrong type, and ValueError if it has a wrong shape or value. The message names
+    the argument, its value and the limit.
     """
     inputs = {
         "query": query,
@@ -40,7 +41,7 @@ def forward(query, key_cache, value_cache, block_tables, context_lens, block_siz
 
 
 def _new_output(query):
-    """An array like `query` without gaps, and the CUDA stream that its library works on (0: the default one)."""
+    """Returns a contiguous array like `query`, and the CUDA stream of its library (0: the default stream)."""
     library = type(query).__module__.partition(".")[0]
     if library == "torch":
         import torch
@@ -59,7 +60,7 @@ def _new_output(query):
 
 
 def _exported(array):
-    """`array` in a form that its library exports, and whether its 16-bit words are to be taken as bfloat16."""
+    """Returns `array` in a form that its library can export, and whether its 16-bit words are bfloat16."""
     if getattr(array, "requires_grad", False):
         return array.detach(), False
     if type(array).__module__ == "numpy" and array.dtype.name == "bfloat16":  # The package ml_dtypes defines this type.
