@@ -30,7 +30,7 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
                        .num_tokens = static_cast<int>(plan.slice_num_tokens(i)),
                        .first_token = first_token,
                        .last_token = first_token + static_cast<int>(plan.slice_num_tokens(i)) - 1,
-                       .samples = plan.slice_samples()[i] != 0});
+                       .is_sampling = plan.slice_samples()[i] != 0});
     first_token += slices_.back().num_tokens;
     if (slices_.back().num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
   }

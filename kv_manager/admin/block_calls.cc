@@ -8,8 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "base/status_reason.h"
 #include "kv_manager/admin/block_watch.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/admin/request_names.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 
@@ -48,7 +49,7 @@ void BlockCalls::DescribeBlock(const v1::DescribeBlockRequest& request, const Ad
   const auto answer = std::make_shared<Answer>();
   asker_->Ask(
       worker,
-      [answer, block = request.block()](const StepLoop::View& loop) {
+      [answer, block = request.block()](const LoopView& loop) {
         if (loop.blocks == nullptr) {
           answer->status =
               WithReason(absl::FailedPreconditionError(absl::StrCat("worker: ", loop.address, " has not joined yet")),

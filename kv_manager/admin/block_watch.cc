@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "quire/v1/inspect.pb.h"
@@ -49,7 +49,7 @@ void BlockWatch::Look() {
     // A loop that cannot be asked now is looked at the next time.
     worker.now.is_ready = false;
     asker_->engine()->AskWorker(
-        address, [now = &worker.now](const StepLoop::View& loop) { CopyBlocks(loop, now); },
+        address, [now = &worker.now](const LoopView& loop) { CopyBlocks(loop, now); },
         [round, is_only = !worker_.empty()](const absl::Status& status) {
           if (is_only && absl::IsNotFound(status)) round->status = status;
         });

@@ -83,7 +83,7 @@ void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const Admin
   }
   const auto report = std::make_shared<WaitReport>();
   engine_->AskAll(
-      [id = (*stream)->id(), report](const StepLoop::View& loop) {
+      [id = (*stream)->id(), report](const LoopView& loop) {
         // At most one loop has the request, so only one writes.
         if (std::optional<WaitReport> found = FindWait(id, loop); found.has_value()) *report = *std::move(found);
       },

@@ -56,7 +56,7 @@ class TableAuditor {
 
   // Calls `done` once: with the result of the next step that is planned, at `deadline_us` when no step is planned
   // before, when the worker is lost, or within this call when too many audits wait. `done` must be quick.
-  void Ask(int64_t deadline_us, bool repairs, Done done);
+  void Ask(int64_t deadline_us, bool is_repair_wanted, Done done);
 
   // A plan was made, and nothing has changed since. When an audit waits, this copies the tables of the plan's rows.
   void OnPlanned(const Scheduler& scheduler, const BlockManager& blocks, StepPlan* plan);
@@ -74,7 +74,7 @@ class TableAuditor {
  private:
   struct Asked {
     int64_t deadline_us;
-    bool repairs;
+    bool is_repair_wanted;
     Done done;
   };
   struct ExpectedRow {

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "base/ids.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/engine/manager_engine.h"
 
 // The JSON that the status page asks for. Pure functions.

@@ -13,7 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/status_page/status_json.h"
 #include "kv_manager/status_page/status_page_files.h"
 #include "security/digest.h"
@@ -151,7 +152,7 @@ std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
     const std::string& address = manager.workers[i]->address;
     environment_.engine->AskWorker(
         address,
-        [out, i, max_requests, clock = environment_.clock](const StepLoop::View& loop) {
+        [out, i, max_requests, clock = environment_.clock](const LoopView& loop) {
           const int64_t begin_us = clock->NowMicros();
           CopyBlocks(loop, &out->look.blocks[i]);
           ListRequests(loop, max_requests, &out->look.requests[i]);
@@ -218,7 +219,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
   const auto answer = std::make_shared<Answer>();
   environment_.engine->AskWorker(
       worker->second,
-      [answer, block, clock = environment_.clock](const StepLoop::View& loop) {
+      [answer, block, clock = environment_.clock](const LoopView& loop) {
         if (loop.blocks == nullptr) return;
         answer->num_blocks = loop.blocks->num_blocks();
         if (block >= static_cast<uint32_t>(answer->num_blocks)) return;

@@ -133,7 +133,7 @@ class AdminLookTest : public ::testing::Test {
   void Tamper(const std::function<void(PagedBlockManager*)>& tamper) {
     std::atomic<bool> is_done = false;
     engine_.AskWorker(
-        "a", [&](const StepLoop::View& loop) { tamper(loop.blocks); }, [&](const absl::Status&) { is_done = true; });
+        "a", [&](const LoopView& loop) { tamper(loop.blocks); }, [&](const absl::Status&) { is_done = true; });
     while (!is_done) std::this_thread::yield();
   }
 

@@ -28,7 +28,7 @@ class LoopInboxTest : public ::testing::Test {
   }
   // Publishes a load without requests.
   void Publish(const std::vector<RequestId>& ended) {
-    inbox_.Publish(WorkerLoad{.block_size = 4}, /*worker_drains=*/false, WorkerStatus(), ended);
+    inbox_.Publish(WorkerLoad{.block_size = 4}, /*is_drained_by_worker=*/false, WorkerStatus(), ended);
   }
   int NumCachedTokens() {
     Request request;
@@ -121,14 +121,14 @@ TEST_F(LoopInboxTest, ReadinessAndTheLastEndAreReasonsToTellOthers) {
 }
 
 TEST_F(LoopInboxTest, TheOperatorsDrainAndTheWorkersOwnAreToldTogether) {
-  inbox_.SetDraining(true);
+  inbox_.SetDrainedByOperator(true);
   EXPECT_TRUE(inbox_.status()->is_draining);
-  EXPECT_TRUE(inbox_.load().is_draining);
-  inbox_.Publish({}, /*worker_drains=*/true, WorkerStatus(), {});
-  inbox_.SetDraining(false);
+  EXPECT_TRUE(inbox_.load().is_drained_by_operator);
+  inbox_.Publish({}, /*is_drained_by_worker=*/true, WorkerStatus(), {});
+  inbox_.SetDrainedByOperator(false);
   EXPECT_TRUE(inbox_.status()->is_draining) << "by the worker";
-  EXPECT_FALSE(inbox_.load().is_draining);
-  inbox_.Publish({}, /*worker_drains=*/false, WorkerStatus(), {});
+  EXPECT_FALSE(inbox_.load().is_drained_by_operator);
+  inbox_.Publish({}, /*is_drained_by_worker=*/false, WorkerStatus(), {});
   EXPECT_FALSE(inbox_.status()->is_draining);
 }
 

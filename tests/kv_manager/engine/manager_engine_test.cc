@@ -384,12 +384,12 @@ TEST_F(ManagerEngineTest, AfterStopAWorkerIsUnavailableRatherThanUnknown) {
   absl::Status answer;
   const auto done = [&answer](const absl::Status& status) { answer = status; };
   engine_->AskWorker(
-      "nowhere", [](const StepLoop::View&) {}, done);
+      "nowhere", [](const LoopView&) {}, done);
   EXPECT_EQ(answer.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(engine_->SetWorkerDraining("nowhere", true).status().code(), absl::StatusCode::kNotFound);
   engine_->Stop();
   engine_->AskWorker(
-      "0", [](const StepLoop::View&) { FAIL() << "the loop has stopped"; }, done);
+      "0", [](const LoopView&) { FAIL() << "the loop has stopped"; }, done);
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(engine_->SetWorkerDraining("0", true).status().code(), absl::StatusCode::kUnavailable);
 }

@@ -211,7 +211,7 @@ TEST_F(StatusPageTest, TellsHowOldItIs) {
   std::atomic<bool> has_gone_on = false;
   engine_.AskWorker(
       "w",
-      [&](const StepLoop::View&) {
+      [&](const LoopView&) {
         while (is_held_up) std::this_thread::yield();
       },
       [&](const absl::Status&) { has_gone_on = true; });
