@@ -16,6 +16,15 @@ namespace {
 
 constexpr int kMaxOwners = 100;
 
+v1::BlockState EncodeState(BlockState state) {
+  static_assert(static_cast<int>(BlockState::kFree) == v1::BLOCK_STATE_FREE);
+  static_assert(static_cast<int>(BlockState::kEvictable) == v1::BLOCK_STATE_EVICTABLE);
+  static_assert(static_cast<int>(BlockState::kUsed) == v1::BLOCK_STATE_USED);
+  static_assert(static_cast<int>(BlockState::kShared) == v1::BLOCK_STATE_SHARED);
+  static_assert(static_cast<int>(BlockState::kPinned) == v1::BLOCK_STATE_PINNED);
+  return static_cast<v1::BlockState>(state);
+}
+
 // A set of the blocks of a pool.
 class BlockSet {
  public:
@@ -131,7 +140,7 @@ v1::RowDifference::Kind EncodeKind(RowDifference::Kind kind) {
 
 }  // namespace
 
-void CopyBlocks(const LoopView& loop, BlockLook* out) {
+void CopyBlocks(const LoopView& loop, PoolSnapshot* out) {
   out->is_ready = loop.blocks != nullptr && loop.link.is_ready();
   if (!out->is_ready) return;
   out->epoch = loop.link.epoch();
@@ -185,7 +194,7 @@ void DescribeBlock(const LoopView& loop, BlockId block, DescribedBlock* out) {
   description.set_block(Value(block));
   description.set_block_size(loop.blocks->block_size());
   const BlockHolders holders = loop.blocks->HoldersOf(block);
-  description.set_state(static_cast<v1::BlockState>(holders.state));
+  description.set_state(EncodeState(holders.state));
   description.set_references(holders.num_references);
   description.set_num_pins(holders.num_pins);
   description.set_num_copies(holders.num_copies);

@@ -29,7 +29,7 @@ void SetMoment(const LoopView& loop, Message* out) {
 }
 
 // Copies the states of all blocks, one byte each, and the moment. A worker that is not ready only clears is_ready.
-void CopyBlocks(const LoopView& loop, BlockLook* out);
+void CopyBlocks(const LoopView& loop, PoolSnapshot* out);
 
 // The answers of several step loops, each of which adds its own on its thread.
 template <typename T>

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/num_blocks.h"
 #include "base/status_reason.h"
 
 namespace quire {
@@ -32,7 +33,8 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of worker ", options_->address, " has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  const int wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), load_.block_size);
+  // For the prompt and the first token after it.
+  const int wanted_blocks = NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
   submitted_blocks_ += wanted_blocks;
   cancellable_.insert(request.id);

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "kv_manager/engine/step_loop.h"
-#include "scheduler/admission.h"
+#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {

@@ -23,9 +23,6 @@ struct WorkerLoad {
   int num_cached_tokens = 0;  // Cached tokens of the prompt of the request to be placed.
 };
 
-// The blocks that a request takes when it starts: for its prompt and the first token after it.
-int BlocksWanted(int num_prompt_tokens, int block_size);
-
 // The request to be placed.
 struct PlacementRequest {
   int num_prompt_tokens = 0;

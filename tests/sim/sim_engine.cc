@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/num_blocks.h"
 #include "base/status.h"
 #include "kv_manager/engine/table_audit.h"
 #include "tests/sim/violation.h"
@@ -349,7 +350,7 @@ void SimEngine::DropEnded() {
     }
     if (caller.WantsEnd()) wanting_end_.push_back(it->second.caller.get());
     if (!caller.has_started()) {
-      num_wanted_blocks_ += BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size);
+      num_wanted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, options_.block_size);
     }
     next_deadline_us_ = std::min(next_deadline_us_, request.deadline_us);
     ++it;

@@ -1,6 +1,7 @@
 #include "kv_manager/engine/loop_inbox.h"
 
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -13,10 +14,10 @@ namespace {
 
 class LoopInboxTest : public ::testing::Test {
  protected:
-  void Submit(uint64_t id) {
+  void Submit(uint64_t id, std::vector<TokenId> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     Request request;
     request.id = RequestId{id};
-    request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    request.prompt = std::move(prompt);
     PromptHashes hashes(request.cache_salt, request.prompt);
     ASSERT_TRUE(inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes).ok());
   }
@@ -84,6 +85,14 @@ TEST_F(LoopInboxTest, ASubmittedRequestIsLoadFromTheCallToTheNextPublish) {
   Publish({});
   EXPECT_EQ(inbox_.load().num_requests, 0);
   EXPECT_EQ(inbox_.load().wanted_blocks, 0);
+}
+
+TEST_F(LoopInboxTest, ARequestWantsBlocksForItsPromptAndOneToken) {
+  Publish({});
+  Submit(1, {1, 2, 3});
+  EXPECT_EQ(inbox_.load().wanted_blocks, 1);
+  Submit(2, {1, 2, 3, 4});
+  EXPECT_EQ(inbox_.load().wanted_blocks, 1 + 2);
 }
 
 TEST_F(LoopInboxTest, ThePromptOfASubmittedRequestIsExpectedInTheCacheUntilItHasEnded) {

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 #include "tests/kv_manager/engine/recording_sink.h"
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {

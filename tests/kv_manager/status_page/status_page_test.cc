@@ -173,10 +173,10 @@ TEST_F(StatusPageTest, BlocksAreNotDescribedFasterThanTheLimit) {
   EXPECT_EQ(Block("w", "0").code, 200);
 }
 
-TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInTheInterval) {
-  EXPECT_EQ(page_->num_looks(), 0) << "nobody looks";
+TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInThePause) {
+  EXPECT_EQ(page_->num_snapshots(), 0) << "nobody looks";
   page_->Page();
-  EXPECT_EQ(page_->num_looks(), 0);
+  EXPECT_EQ(page_->num_snapshots(), 0);
   const auto look_by_many = [this] {
     std::vector<std::thread> viewers;
     for (int i = 0; i < 20; ++i) {
@@ -189,12 +189,12 @@ TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInTheInterval) {
   };
   look_by_many();
   look_by_many();
-  EXPECT_EQ(page_->num_looks(), 1);
+  EXPECT_EQ(page_->num_snapshots(), 1);
   Begin();
   EXPECT_EQ(Status()["requests"].size(), 0u) << "what was seen is shown again";
-  clock_.Advance(StatusPage::kMinIntervalUs);
+  clock_.Advance(StatusPage::kMinPauseUs);
   EXPECT_EQ(Status()["requests"].size(), 1u);
-  EXPECT_EQ(page_->num_looks(), 2);
+  EXPECT_EQ(page_->num_snapshots(), 2);
 }
 
 TEST_F(StatusPageTest, TellsHowOldItIs) {
@@ -206,7 +206,7 @@ TEST_F(StatusPageTest, TellsHowOldItIs) {
     return std::string("none");
   };
   EXPECT_EQ(age(), "0");
-  // The worker's step loop is held up: what is shown is the last look.
+  // The worker's step loop is held up: what is shown is the last snapshot.
   std::atomic<bool> is_held_up = true;
   std::atomic<bool> has_gone_on = false;
   engine_.AskWorker(
