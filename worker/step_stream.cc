@@ -73,7 +73,7 @@ void StepStream::EndUnlessOpen(absl::Duration open_timeout) {
   const MutexLock lock(&mutex_);
   if (phase_ != Phase::kExpectsOpen) return;
   EndWith(absl::DeadlineExceededError(
-      absl::StrCat("no `open` came within ", absl::FormatDuration(open_timeout), ", the limit")));
+      absl::StrCat("no `open` came within the limit of ", absl::FormatDuration(open_timeout))));
 }
 
 void StepStream::EndWith(const absl::Status& status) {

@@ -21,7 +21,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* BlockCalls::WatchBlocks(grpc::Callba
   const uint32_t interval_ms = request.has_interval_ms() ? request.interval_ms() : kDefaultWatchIntervalMs;
   if (status.ok()) status = CheckRange("interval_ms", interval_ms, kMinWatchIntervalMs, kMaxWatchIntervalMs);
   if (num_watches_.fetch_add(1) >= kMaxWatches && status.ok()) {
-    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxWatches, " calls of WatchBlocks run, the limit")),
+    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                            kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
                         "TOO_MANY_WATCHES");
   }
   auto* const watch = new BlockWatch(asker_, &num_watches_, context, request.worker(), interval_ms);

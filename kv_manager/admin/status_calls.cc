@@ -77,7 +77,8 @@ void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const Admin
   if (num_explained_.fetch_add(1) >= kMaxExplained) {
     --num_explained_;
     return call.Finish(WithRetryDelay(
-        WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxExplained, " calls of ExplainWait run, the limit")),
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                       kMaxExplained, " calls of ExplainWait are running, and the limit is ", kMaxExplained)),
                    "TOO_MANY_EXPLAINED"),
         /*delay_ms=*/100));
   }

@@ -20,7 +20,8 @@ void TableAuditor::Ask(int64_t deadline_us, bool is_repair_wanted, Done done) {
   if (asked_.size() < kMaxAsked) {
     asked_.push_back({deadline_us, is_repair_wanted, std::move(done)});
   } else {
-    done({.not_compared = absl::ResourceExhaustedError(absl::StrCat(kMaxAsked, " audits wait for a step, the limit"))});
+    done({.not_compared = absl::ResourceExhaustedError(
+              absl::StrCat(kMaxAsked, " audits wait for a step, and the limit is ", kMaxAsked))});
   }
 }
 

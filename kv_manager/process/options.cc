@@ -67,7 +67,8 @@ ABSL_FLAG(int32_t, max_step_ms, 100,
           "has shown to compute in this time, so that running requests do not stall behind prompts. 0: no "
           "limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
-          "2: the next step is planned and sent while the worker still runs the last one. 1: only afterwards.");
+          "The number of plans that may be unanswered. With 2, the next step is sent while the worker runs the "
+          "last one. With 1, it is sent after the result.");
 ABSL_FLAG(std::string, policy, "fcfs",
           "Which request is served first: fcfs (by arrival), priority (by the request's priority, then by "
           "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; no request is "

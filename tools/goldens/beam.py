@@ -14,10 +14,6 @@ again with noise on the log-probabilities, and it has to find the same hypothese
 the files.
 """
 
-import sys
-
-sys.path.append(sys.path.pop(0))  # tokenizers.py beside this file has the name of a package that transformers imports.
-
 import argparse
 import itertools
 import json

@@ -462,7 +462,7 @@ TEST_F(AdminLookTest, WatchesAreBoundedAndCheckTheirFields) {
     ASSERT_TRUE(readers.back()->Read(&message));
   }
   EXPECT_EQ(error().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(error().error_message(), "16 calls of WatchBlocks run, the limit");
+  EXPECT_EQ(error().error_message(), "16 calls of WatchBlocks are running, and the limit is 16");
   for (int i = 0; i < kMaxWatches; ++i) {
     contexts[i]->TryCancel();
     readers[i]->Finish();

@@ -1,5 +1,5 @@
 // What the `tokenizers` and `sentencepiece` libraries make of the strings in tests/golden/tokenizer, which
-// tools/goldens/tokenizers.py wrote.
+// tools/goldens/tokenizer_goldens.py wrote.
 
 #include <nlohmann/json.hpp>
 

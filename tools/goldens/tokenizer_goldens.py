@@ -1,15 +1,11 @@
 """Small vocabularies for the tokenizer tests, what the reference libraries make of them, and a differential run.
 
-    tokenizers.py goldens                     rewrites tests/golden/tokenizer
-    tokenizers.py fuzz --binary B [--count N] compares B (tokenize_file) with the reference libraries on N strings
-    tokenizers.py unicode --binary B          compares every code point in a few surroundings
+    tokenizer_goldens.py goldens                     rewrites tests/golden/tokenizer
+    tokenizer_goldens.py fuzz --binary B [--count N] compares B (tokenize_file) with the reference libraries on N strings
+    tokenizer_goldens.py unicode --binary B          compares every code point in a few surroundings
 
 Needs the Python packages tokenizers and sentencepiece.
 """
-
-import sys
-
-sys.path.append(sys.path.pop(0))  # This file has the name of a package that it imports.
 
 import argparse
 import json
