@@ -53,7 +53,7 @@ class SessionLoop {
   void Stop();
 
  private:
-  // Only grows.
+  // The loop never returns to an earlier phase.
   enum class Phase {
     kServing,
     kDraining,  // Drain was called: the current session goes on, and no other is accepted.

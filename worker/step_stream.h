@@ -45,7 +45,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   enum class Phase {
     kExpectsOpen,  // No `open` was read yet.
     kOpen,
-    kEnding,  // `end_status_` is set. New answers are dropped; Finish follows those in the outbox.
+    kEnding,  // end_status_ is set. New answers are dropped. Finish is called after the outbox has been written.
   };
   // Which of gRPC's operations on answers is under way.
   enum class Output {

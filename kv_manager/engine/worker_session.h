@@ -80,9 +80,8 @@ class WorkerSession {
   // How far a drain that the worker wants has come. It ends with the session.
   enum class Drain {
     kNone,       // The worker takes new requests.
-    kAnnounced,  // The worker has announced its drain. Others do not know yet, so new requests may still be placed
-                 // here.
-    kPublished,  // Others know. The session ends as soon as no request and no plan is left.
+    kAnnounced,  // Only this loop knows of the drain, so new requests may still be placed here.
+    kPublished,  // load() tells it. The session ends as soon as no request and no plan is left.
   };
 
   void AdoptPool(const WorkerDescription& worker);

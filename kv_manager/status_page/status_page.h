@@ -17,7 +17,7 @@ namespace quire {
 
 // The status page for browsers, and the JSON that it fetches once a second. Read-only. The step loops are asked for a
 // snapshot only when somebody looks. After a snapshot that took t, none begins for 500 t, but at least 0.5 s and at
-// most 10 s, however many look. t is the time that it took the slowest loop. Thread-safe.
+// most 10 s, however many look. Here t is the time that the slowest step loop needed. Thread-safe.
 //
 // The port has no authentication. So single requests (their names, tenants, sizes and blocks) are shown only if three
 // conditions hold: the operator has allowed it, and knows that no proxy stands before the port; the reader is a local

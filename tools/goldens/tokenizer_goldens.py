@@ -1,7 +1,7 @@
 """Small vocabularies for the tokenizer tests, what the reference libraries make of them, and a differential run.
 
     tokenizer_goldens.py goldens                     rewrites tests/golden/tokenizer
-    tokenizer_goldens.py fuzz --binary B [--count N] compares B (tokenize_file) with the reference libraries on N strings
+    tokenizer_goldens.py fuzz --binary B [--count N] compares B (tokenize_file) with the libraries on N strings
     tokenizer_goldens.py unicode --binary B          compares every code point in a few surroundings
 
 Needs the Python packages tokenizers and sentencepiece.
