@@ -65,7 +65,7 @@ absl::Status CheckListeningOnUnix(const std::string& path) {
   sockaddr_un name;
   if (!MakeUnixName(path, &name)) {
     return absl::UnavailableError(
-        absl::StrCat("the path has ", path.size(), " characters, allowed are 1 to ", sizeof(name.sun_path) - 1));
+        absl::StrCat("the path has ", path.size(), " characters, it must have 1 to ", sizeof(name.sun_path) - 1));
   }
   const int error = TryListen(reinterpret_cast<const sockaddr*>(&name), sizeof(name));
   if (error == EADDRINUSE) {

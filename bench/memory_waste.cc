@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/num_blocks.h"
 #include "bench/null_worker.h"
 #include "bench/step_time.h"
 #include "kv_manager/blocks/paged_block_manager.h"

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "base/num_blocks.h"
 #include "bench/clocks.h"
 #include "bench/prompts.h"
 #include "kv_manager/blocks/paged_block_manager.h"

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/check.h"
+#include "base/num_blocks.h"
 #include "bench/clocks.h"
 #include "bench/null_worker.h"
 #include "kv_manager/blocks/paged_block_manager.h"

@@ -113,8 +113,9 @@ class AttentionPlanner {
     PartialPlace place;
   };
   struct OpenRange {
-    int32_t end;         // End of the range in the order of the sequences (exclusive).
-    int32_t num_tokens;  // End of the computed tokens; if the range is left out, what was computed before it.
+    int32_t end;  // End of the range in the order of the sequences (exclusive).
+    // The tokens before this position are computed. If is_left_out, this is the value before the range.
+    int32_t num_tokens;
     size_t num_segments_before;
     bool is_left_out;  // There is no room for its partial results, so the sequences compute it themselves.
   };

@@ -26,7 +26,7 @@ struct SharedRange {
 struct SharedPrefixes {
   // The sequences that were considered. Sequences with a common prefix are neighbours.
   std::vector<int32_t> order;
-  // Sorted by `first`, wider ranges first. A nested range lies within the range that ends at its begin.
+  // Sorted by `first`, wider ranges first. A nested range lies within the range that ends at its start.
   std::vector<SharedRange> ranges;
 };
 

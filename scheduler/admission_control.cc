@@ -6,7 +6,8 @@
 
 #include "absl/types/span.h"
 #include "base/check.h"
-#include "scheduler/admission.h"
+#include "base/num_blocks.h"
+#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {
@@ -25,6 +26,16 @@ bool MayStartCached(const Request& request) {
 }
 
 }  // namespace
+
+int WatermarkBlocks(double watermark, int num_blocks) {
+  // 0.07 of 100 blocks is 7, although the product of the doubles is a little more than 7.
+  constexpr double kRounding = 1e-6;
+  return static_cast<int>(std::ceil(watermark * num_blocks - kRounding));
+}
+
+bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {
+  return num_needed <= (is_idle ? num_free : num_free - watermark_blocks);
+}
 
 AdmissionControl::AdmissionControl(const SchedulerOptions& options, BlockManager* blocks, RunningSet* running,
                                    WaitingQueue* waiting)

@@ -14,6 +14,14 @@
 
 namespace quire {
 
+// The number of blocks that admission leaves free so that running sequences can grow: this share of the pool, rounded
+// up.
+int WatermarkBlocks(double watermark, int num_blocks);
+
+// Whether a group that wants to enter may take `num_needed` blocks. The watermark keeps room for running sequences. An
+// idle pool runs none, so there the group may take all free blocks.
+bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle);
+
 // Decides whether a waiting group may enter the running set, and moves those that enter: they take rows, and blocks for
 // their whole context. Owned by the step-loop thread.
 class AdmissionControl {

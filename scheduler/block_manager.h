@@ -11,11 +11,6 @@
 
 namespace quire {
 
-// The number of blocks that hold `num_tokens` tokens.
-constexpr int NumBlocksFor(int num_tokens, int block_size) {
-  return num_tokens / block_size + (num_tokens % block_size != 0);
-}
-
 // The first tokens of a sequence.
 struct SequenceExtent {
   SequenceId sequence;

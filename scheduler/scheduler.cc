@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "scheduler/admission.h"
 #include "scheduler/emission.h"
+#include "scheduler/request_size.h"
 #include "scheduler/stop.h"
 
 namespace quire {

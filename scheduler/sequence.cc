@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/num_blocks.h"
 #include "scheduler/block_manager.h"
 
 namespace quire {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 
-// Reports the state of the rows.
+// Returns the block tables of the rows in these slices.
 v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
   v1::RowTables tables;
   for (const BatchSlice& slice : slices) {

@@ -159,7 +159,7 @@ absl::Status PlanCheck::CheckSlices(const v1::StepPlan& plan) {
     }
     if (static_cast<uint8_t>(plan.slice_samples()[i]) > 1) {
       return InvalidArgument("slice_samples[", i, "] is ", static_cast<uint8_t>(plan.slice_samples()[i]),
-                             ", allowed are 0 and 1");
+                             ", it must be 0 or 1");
     }
   }
   for (int i = 0; i < num_slices; ++i) {

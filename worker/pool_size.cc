@@ -20,7 +20,7 @@ constexpr Unit kUnits[] = {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"Mi
 
 // Returns the number of blocks that the rows can fill when every sequence has the model's full context.
 int64_t UsefulBlocks(const WorkerLimits& limits) {
-  return int64_t{limits.max_sequences} * limits.BlocksFor(limits.max_context_tokens);
+  return int64_t{limits.max_sequences} * limits.NumBlocksFor(limits.max_context_tokens);
 }
 
 // Formats a size as in "2048 bytes (2.0 KiB)".

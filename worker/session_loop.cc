@@ -47,8 +47,8 @@ SessionLoop::~SessionLoop() {
 
 absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch) {
   const MutexLock lock(&mutex_);
-  if (is_stopping_) return absl::UnavailableError("the worker is stopping");
-  if (is_draining_) return absl::UnavailableError("the worker is draining");
+  if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
+  if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
   if (epoch <= last_epoch_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_,
@@ -104,13 +104,16 @@ bool SessionLoop::has_session() const {
 
 bool SessionLoop::is_draining() const {
   const MutexLock lock(&mutex_);
-  return is_draining_;
+  return phase_ != Phase::kServing;
 }
 
 bool SessionLoop::Drain(absl::Duration timeout) {
   const MutexLock lock(&mutex_);
-  // A session that is not greeted yet is told after its greeting.
-  if (!std::exchange(is_draining_, true) && served_ != nullptr && served_ == current_) served_->SendDraining();
+  if (phase_ == Phase::kServing) {
+    phase_ = Phase::kDraining;
+    // A session that is not greeted yet is told after its greeting.
+    if (served_ != nullptr && served_ == current_) served_->SendDraining();
+  }
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
   while (served_ != nullptr || current_ != nullptr) {
     if (!session_over_.WaitUntil(&mutex_, deadline)) return served_ == nullptr && current_ == nullptr;
@@ -121,7 +124,7 @@ bool SessionLoop::Drain(absl::Duration timeout) {
 void SessionLoop::Stop() {
   {
     const MutexLock lock(&mutex_);
-    is_stopping_ = true;
+    phase_ = Phase::kStopping;
   }
   wake_.NotifyOne();
   const MutexLock lock(&join_mutex_);
@@ -138,7 +141,7 @@ void SessionLoop::SetCurrent(std::shared_ptr<StepSession> session) {
 void SessionLoop::Run() {
   const MutexLock lock(&mutex_);
   while (true) {
-    const bool may_begin = !is_stopping_ && served_ == current_ && !plans_.empty();
+    const bool may_begin = phase_ != Phase::kStopping && served_ == current_ && !plans_.empty();
     if (may_begin && executor_->CanBegin(plans_.front())) {
       BeginPlan();
     } else if (!begun_.empty()) {
@@ -148,7 +151,7 @@ void SessionLoop::Run() {
       } else {
         wake_.WaitFor(&mutex_, kPollInterval);
       }
-    } else if (is_stopping_) {
+    } else if (phase_ == Phase::kStopping) {
       break;
     } else if (served_ != current_) {
       SwitchSession();
@@ -181,7 +184,7 @@ void SessionLoop::SwitchSession() {
   if (served_ != nullptr) {
     QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", last_epoch_) << " opened";
     served_->SendOpened(last_epoch_);
-    if (is_draining_) served_->SendDraining();
+    if (phase_ == Phase::kDraining) served_->SendDraining();
   } else {
     session_over_.NotifyAll();
   }

@@ -44,6 +44,7 @@ class SessionLoop {
   uint64_t last_epoch() const;
   // Whether a session is current, which then has the greatest epoch seen.
   bool has_session() const;
+  // Whether Drain or Stop was called, so that no new session is accepted.
   bool is_draining() const;
   // Refuses new sessions from now on and sends SendDraining to the current one, which goes on until its manager ends
   // it. Waits for that end, but no longer than `timeout`. Returns whether the session ended in time.
@@ -52,6 +53,13 @@ class SessionLoop {
   void Stop();
 
  private:
+  // The loop never returns to an earlier phase.
+  enum class Phase {
+    kServing,
+    kDraining,  // Drain was called: the current session goes on, and no other is accepted.
+    kStopping,  // Stop was called: the thread ends after the running step.
+  };
+
   void Run() QUIRE_EXCLUDES(mutex_);
   // Ends the session that was served, resets the executor and greets the current session.
   void SwitchSession() QUIRE_REQUIRES(mutex_);
@@ -78,9 +86,8 @@ class SessionLoop {
   uint64_t served_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
-  bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans.
-  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans: CloseAfterPlans.
+  Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kServing;
 
   // Plans of served_ that are begun and not finished, the oldest first. Used by the loop thread only.
   std::deque<v1::StepPlan> begun_;

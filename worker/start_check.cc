@@ -31,7 +31,7 @@ class Checker {
   // The condition is negated so that NaN is outside every range.
   absl::Status Range(absl::string_view field, float value, float low, float high) const {
     if (value >= low && value <= high) return absl::OkStatus();
-    return Bad(field, " is ", value, ", allowed are ", low, " to ", high);
+    return Bad(field, " is ", value, ", it must be ", low, " to ", high);
   }
 
   absl::Status AboveZero(absl::string_view field, float value, float high) const {
@@ -61,7 +61,7 @@ absl::Status CheckTokens(const v1::SequenceStart& start, const WorkerLimits& lim
                      limits.max_context_tokens);
   }
   if (start.prompt_length() < 1 || start.prompt_length() > static_cast<uint32_t>(start.token_ids_size())) {
-    return check.Bad("prompt_length is ", start.prompt_length(), ", allowed are 1 to the number of tokens, ",
+    return check.Bad("prompt_length is ", start.prompt_length(), ", it must be 1 to the number of tokens, ",
                      start.token_ids_size());
   }
   return check.Tokens("token_ids", start.token_ids());

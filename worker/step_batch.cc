@@ -30,7 +30,7 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
                        .num_tokens = static_cast<int>(plan.slice_num_tokens(i)),
                        .first_token = first_token,
                        .last_token = first_token + static_cast<int>(plan.slice_num_tokens(i)) - 1,
-                       .samples = plan.slice_samples()[i] != 0});
+                       .is_sampling = plan.slice_samples()[i] != 0});
     first_token += slices_.back().num_tokens;
     if (slices_.back().num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
   }
@@ -100,9 +100,9 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
     return InvalidArgument("the block table of slice ", index, " has ", new_length, " entries, the pool has ",
                            limits_.num_blocks, " blocks");
   }
-  if (new_length < limits_.BlocksFor(static_cast<int>(end))) {
+  if (new_length < limits_.NumBlocksFor(static_cast<int>(end))) {
     return InvalidArgument("the block table of slice ", index, " has ", new_length, " entries, ", end, " tokens need ",
-                           limits_.BlocksFor(static_cast<int>(end)));
+                           limits_.NumBlocksFor(static_cast<int>(end)));
   }
   return absl::OkStatus();
 }
@@ -110,7 +110,7 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
 absl::Status StepBatch::ClaimWrites(int index) {
   const BatchSlice& slice = slices_[index];
   const absl::Span<const uint32_t> table = slice.row->block_table();
-  const int end = limits_.BlocksFor(slice.end_position());
+  const int end = limits_.NumBlocksFor(slice.end_position());
   for (int i = slice.first_position / limits_.block_size; i < end; ++i) {
     if (!writers_.Mark(table[i], index)) {
       return InvalidArgument("block ", table[i], " is written by slice ", index, " and by slice ",
@@ -137,7 +137,7 @@ absl::Status StepBatch::Append(int index) {
                              writers_.Owner(table[i]));
     }
   }
-  block_tables_.insert(block_tables_.end(), table.begin(), table.begin() + limits_.BlocksFor(slice.end_position()));
+  block_tables_.insert(block_tables_.end(), table.begin(), table.begin() + limits_.NumBlocksFor(slice.end_position()));
   query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
   context_lens_.push_back(slice.end_position());
   table_starts_.push_back(static_cast<int32_t>(block_tables_.size()));

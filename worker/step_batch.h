@@ -22,7 +22,7 @@ struct BatchSlice {
   int num_tokens;
   int first_token;  // The index in the batch's token arrays at which the slice begins.
   int last_token;   // The token whose logits the slice samples from: its last one, or its parent's if it has none.
-  bool samples;
+  bool is_sampling;
 
   int end_position() const { return first_position + num_tokens; }
 };

@@ -42,23 +42,23 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
       // The logits at position p score the token at position p + 1.
       const int end = std::min(slice.end_position(), row.prompt_length() - 1);
       for (int position = slice.first_position; position < end; ++position) {
-        AddJob(slice, i, slice.first_token + position - slice.first_position, position, false,
+        AddJob(slice, i, slice.first_token + position - slice.first_position, position, /*is_sampling=*/false,
                row.sampling().Score(row.tokens()[position + 1]), step);
       }
     }
-    if (slice.samples) {
+    if (slice.is_sampling) {
       SamplingRow draw = row.sampling().Draw(row.tokens());
       if (draw.num_candidates == 0) {
         draw.drawn_place = slice.row_index;
         row.AppendPending();
       }
-      AddJob(slice, i, slice.last_token, slice.end_position() - 1, true, draw, step);
+      AddJob(slice, i, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);
       step->has_scores |= row.sampling().num_top() >= 0;
     }
   }
 }
 
-void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool samples,
+void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
                          const SamplingRow& row, Step* step) {
   step->jobs.push_back({.row = slice.row,
                         .sequence = slice.row->sequence(),
@@ -67,7 +67,7 @@ void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row
                         .position = position,
                         .num_top = row.num_top,
                         .num_candidates = row.num_candidates,
-                        .samples = samples});
+                        .is_sampling = is_sampling});
   step->max_top = std::max({step->max_top, row.num_top, row.num_candidates});
   rows_.push_back(row);
 }
@@ -103,7 +103,7 @@ absl::Status StepSampler::Finish(v1::StepResult* result) {
       return absl::InternalError(absl::StrCat("logits of sequence ", Value(job.sequence), " after position ",
                                               job.position, " are not finite"));
     }
-    if (!job.samples) {
+    if (!job.is_sampling) {
       AddPromptScore(step, i, result);
     } else if (job.num_candidates > 0) {
       AddCandidates(step, i, result);

@@ -50,7 +50,7 @@ class StepSampler {
     int position;   // The position of that token.
     int num_top;    // As in SamplingRow.
     int num_candidates;
-    bool samples;
+    bool is_sampling;  // Draws a token or lists candidates. If false, this is the score of a prompt token.
   };
   struct Step {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
@@ -63,7 +63,7 @@ class StepSampler {
   };
 
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
-  void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool samples,
+  void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
               const SamplingRow& row, Step* step);
   // Queues the jobs [begin, end).
   void Compute(const Step& step, int begin, int end);

@@ -54,40 +54,41 @@ void StepStream::SendDraining() {
 
 void StepStream::Send(v1::StepsResponse response) {
   const MutexLock lock(&mutex_);
-  if (is_ending_) return;
+  if (phase_ == Phase::kEnding) return;
   outbox_.push_back(std::move(response));
   if (outbox_.size() > kMaxUnread) {
-    is_ending_ = true;
-    end_status_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                               absl::StrCat(outbox_.size(), " answers are unread, the limit is ", kMaxUnread));
+    EndWith(absl::ResourceExhaustedError(
+        absl::StrCat(outbox_.size(), " answers are unread, and the limit is ", kMaxUnread)));
+  } else {
+    WriteNextOrFinish();
   }
-  WriteNextOrFinish();
 }
 
 void StepStream::End(const absl::Status& status) {
   const MutexLock lock(&mutex_);
-  if (is_ending_) return;
-  is_ending_ = true;
-  end_status_ = ToGrpc(status);
-  WriteNextOrFinish();
+  if (phase_ != Phase::kEnding) EndWith(status);
 }
 
 void StepStream::EndUnlessOpen(absl::Duration open_timeout) {
   const MutexLock lock(&mutex_);
-  if (is_open_ || is_ending_) return;
-  is_ending_ = true;
-  end_status_ = ToGrpc(absl::DeadlineExceededError(
-      absl::StrCat("no `open` came within ", absl::FormatDuration(open_timeout), ", the limit")));
+  if (phase_ != Phase::kExpectsOpen) return;
+  EndWith(absl::DeadlineExceededError(
+      absl::StrCat("no `open` came within the limit of ", absl::FormatDuration(open_timeout))));
+}
+
+void StepStream::EndWith(const absl::Status& status) {
+  phase_ = Phase::kEnding;
+  end_status_ = ToGrpc(status);
   WriteNextOrFinish();
 }
 
 void StepStream::WriteNextOrFinish() {
-  if (is_writing_ || is_finished_) return;
+  if (output_ != Output::kNone) return;
   if (!outbox_.empty()) {
-    is_writing_ = true;
+    output_ = Output::kWrite;
     StartWrite(&outbox_.front());
-  } else if (is_ending_) {
-    is_finished_ = true;
+  } else if (phase_ == Phase::kEnding) {
+    output_ = Output::kFinish;
     Finish(end_status_);
   }
 }
@@ -112,7 +113,7 @@ absl::Status StepStream::Handle(v1::StepsRequest* request) {
     case v1::StepsRequest::kOpen:
       return HandleOpen(request->open().epoch());
     case v1::StepsRequest::kPlan:
-      if (!IsOpen()) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
+      if (ExpectsOpen()) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
       return loop_->Submit(this, std::move(*request->mutable_plan()));
     case v1::StepsRequest::MESSAGE_NOT_SET:
       break;
@@ -120,18 +121,18 @@ absl::Status StepStream::Handle(v1::StepsRequest* request) {
   return absl::InvalidArgumentError("a message of the stream is neither `open` nor `plan`");
 }
 
-bool StepStream::IsOpen() {
+bool StepStream::ExpectsOpen() {
   const MutexLock lock(&mutex_);
-  return is_open_;
+  return phase_ == Phase::kExpectsOpen;
 }
 
 absl::Status StepStream::HandleOpen(uint64_t epoch) {
   {
     const MutexLock lock(&mutex_);
-    if (is_open_) return absl::InvalidArgumentError("a second `open` in one stream");
+    if (phase_ == Phase::kOpen) return absl::InvalidArgumentError("a second `open` in one stream");
     // An `open` that arrives too late must not take over from a live session.
-    if (is_ending_) return absl::DeadlineExceededError("`open` came too late");
-    is_open_ = true;
+    if (phase_ == Phase::kEnding) return absl::DeadlineExceededError("`open` came too late");
+    phase_ = Phase::kOpen;
   }
   open_alarm_.Cancel();
   return loop_->Open(self_, epoch);
@@ -139,7 +140,7 @@ absl::Status StepStream::HandleOpen(uint64_t epoch) {
 
 void StepStream::OnWriteDone(bool ok) {
   const MutexLock lock(&mutex_);
-  is_writing_ = false;
+  output_ = Output::kNone;
   outbox_.pop_front();
   if (!ok) outbox_.clear();  // The stream is broken; OnCancel ends it.
   WriteNextOrFinish();
@@ -148,7 +149,7 @@ void StepStream::OnWriteDone(bool ok) {
 void StepStream::OnCancel() {
   {
     const MutexLock lock(&mutex_);
-    if (is_writing_) {
+    if (output_ == Output::kWrite) {
       outbox_.resize(1);  // The write that is under way fails by itself.
     } else {
       outbox_.clear();

@@ -41,10 +41,24 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
 
   void EndUnlessOpen(absl::Duration open_timeout) QUIRE_EXCLUDES(mutex_);
 
+  // What the stream does with messages and answers that come now.
+  enum class Phase {
+    kExpectsOpen,  // No `open` was read yet.
+    kOpen,
+    kEnding,  // end_status_ is set. New answers are dropped. Finish is called after the outbox has been written.
+  };
+  // Which of gRPC's operations on answers is under way.
+  enum class Output {
+    kNone,
+    kWrite,   // The front of the outbox is being written.
+    kFinish,  // Finish was called, so no operation may start any more.
+  };
+
   absl::Status Handle(v1::StepsRequest* request);
-  bool IsOpen() QUIRE_EXCLUDES(mutex_);
+  bool ExpectsOpen() QUIRE_EXCLUDES(mutex_);
   absl::Status HandleOpen(uint64_t epoch) QUIRE_EXCLUDES(mutex_);
   void Send(v1::StepsResponse response) QUIRE_EXCLUDES(mutex_);
+  void EndWith(const absl::Status& status) QUIRE_REQUIRES(mutex_);
   void WriteNextOrFinish() QUIRE_REQUIRES(mutex_);
 
   SessionLoop* const loop_;
@@ -53,11 +67,9 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   grpc::Alarm open_alarm_;            // Rings when `open` has not arrived in time.
 
   Mutex mutex_;
-  bool is_open_ QUIRE_GUARDED_BY(mutex_) = false;                  // An `open` was read.
-  std::deque<v1::StepsResponse> outbox_ QUIRE_GUARDED_BY(mutex_);  // When is_writing_, the front is being written.
-  bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool is_finished_ QUIRE_GUARDED_BY(mutex_) = false;  // Finish was called, so no operation may start any more.
+  Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kExpectsOpen;
+  Output output_ QUIRE_GUARDED_BY(mutex_) = Output::kNone;
+  std::deque<v1::StepsResponse> outbox_ QUIRE_GUARDED_BY(mutex_);
   grpc::Status end_status_ QUIRE_GUARDED_BY(mutex_);
 };
 

@@ -35,8 +35,8 @@ v1::StepPlan StepOf(int num_tokens, uint64_t step, const WorkerLimits& limits) {
     plan.add_slice_first_positions(0);
     plan.add_slice_num_tokens(length);
     plan.add_slice_first_changed_blocks(0);
-    plan.add_slice_tail_lengths(limits.BlocksFor(length));
-    for (int i = 0; i < limits.BlocksFor(length); ++i) plan.add_block_tails(next_block++);
+    plan.add_slice_tail_lengths(limits.NumBlocksFor(length));
+    for (int i = 0; i < limits.NumBlocksFor(length); ++i) plan.add_block_tails(next_block++);
     plan.mutable_slice_samples()->push_back(1);
   }
   return plan;

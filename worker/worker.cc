@@ -158,7 +158,7 @@ absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, co
     pool.default_fraction = kGpuMemoryFraction;
   }
   QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(pool, layout, limits, pool_bytes));
-  const int full_context = limits.BlocksFor(limits.max_context_tokens);
+  const int full_context = limits.NumBlocksFor(limits.max_context_tokens);
   if (limits.num_blocks < static_cast<uint32_t>(full_context)) {
     QUIRE_LOG(kWarning) << "the pool has " << limits.num_blocks << " blocks; a sequence of the model's full context, "
                         << limits.max_context_tokens << " tokens, needs " << full_context;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/num_blocks.h"
+
 namespace quire {
 
 // The limits of a worker. They are constant while it runs, Describe reports them to the manager, and every plan is
@@ -17,7 +19,7 @@ struct WorkerLimits {
   uint32_t num_host_blocks = 0;  // Blocks of the host tier, or 0 if there is none.
 
   // The number of blocks that `num_tokens` tokens need.
-  int BlocksFor(int num_tokens) const { return (num_tokens + block_size - 1) / block_size; }
+  int NumBlocksFor(int num_tokens) const { return quire::NumBlocksFor(num_tokens, block_size); }
 };
 
 // The largest number of alternatives that a row may ask for with a logprob.

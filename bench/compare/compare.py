@@ -3,11 +3,11 @@
 
     compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
 
-For each model NAME, the folder --models has a checkpoint NAME/ and a file NAME.gguf with the same weights (see
-to_gguf.py). Every round runs Quire and then llama.cpp. The first round runs every mode of llama.cpp. Later rounds run
-only the mode that was best in the first figure of the row. The results are medians. A run is repeated when other
-processes took more than --max-foreign of the machine. With --reuse, the runs of llama.cpp are taken from the JSON of an
-earlier call.
+The folder of the models has for each NAME a checkpoint NAME/ and NAME.gguf with the same weights (see to_gguf.py).
+Every round runs Quire and then llama.cpp. The first round runs every mode of llama.cpp. The other rounds run only the
+mode that was best in the row's first figure. The table has the medians of all rounds. The foreign share of a run is the
+part of the machine's CPU time that other processes took meanwhile. A run whose foreign share exceeds --max-foreign is
+repeated. With --reuse the runs of llama.cpp are taken from the JSON of an earlier call.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def main():
     llama = Llama(options.llama_bin, options.models, options.threads, options.port)
     earlier = {row["row"]: row for row in json.loads(options.reuse.read_text())} if options.reuse else {}
     report = []
-    print("| row | figure | Quire [range] | llama.cpp [range] | ratio | mode of llama.cpp | foreign, most |\n"
+    print("| row | figure | Quire [range] | llama.cpp [range] | ratio | mode of llama.cpp | largest foreign share |\n"
           "|---|---|---:|---:|---:|---|---:|", flush=True)
     for row in rows(quire, llama):
         if not re.search(options.rows, row.name):

@@ -72,7 +72,7 @@ int RunDoctor(const DoctorCommandOptions& options, const CommandContext& context
   const bool has_color = DescribeTerminal().has_color;
   std::vector<Finding> findings;
   const DoctorOptions doctor = {
-      .client = context.client, .metrics = options.metrics, .generates = !options.no_generate};
+      .client = context.client, .metrics = options.metrics, .has_generation_check = !options.no_generate};
   const bool is_reached = Examine(doctor, [&](const Finding& finding) {
     if (context.format == OutputFormat::kText) PrintFinding(finding, has_color);
     findings.push_back(finding);

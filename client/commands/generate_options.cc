@@ -293,7 +293,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
   request.set_tenant(tenant);
   QUIRE_RETURN_IF_ERROR(SetSampling(*this, request.mutable_sampling()));
   SetStopping(*this, request.mutable_stopping());
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
+  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   return request;
 }
 

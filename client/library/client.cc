@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
-#include "client/library/token.h"
+#include "client/library/bearer_token.h"
 #include "client/library/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/client_interceptor.h"
@@ -112,7 +112,7 @@ bool IsConnectionError(const absl::Status& status) {
 
 GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
                                absl::Duration timeout) {
-  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+  if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
     finished_ = valid;
     return;
   }
@@ -137,7 +137,7 @@ absl::Status GenerateStream::Finish() {
 
 WatchBlocksStream::WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request,
                                      absl::Duration timeout) {
-  if (const absl::Status valid = CheckUtf8(request); !valid.ok()) {
+  if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
     finished_ = valid;
     return;
   }
@@ -179,7 +179,7 @@ std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
 template <typename Stub, typename Method, typename Request, typename Response>
 absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
+  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   grpc::ClientContext context;
   SetTimeout(&context, options_.timeout);
   return FromGrpcStatus((stub->*method)(&context, request, response));

@@ -18,7 +18,7 @@ GenerateBatchStream::~GenerateBatchStream() {
 }
 
 absl::Status GenerateBatchStream::Start(uint64_t tag, const v1::GenerateRequest& request, absl::Duration timeout) {
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(request));
+  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   v1::GenerateBatchRequest message;
   message.set_tag(tag);
   *message.mutable_start() = request;

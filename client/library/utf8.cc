@@ -41,7 +41,7 @@ absl::Status CheckMessage(const Message& message, const std::string& prefix) {
 
 }  // namespace
 
-absl::Status CheckUtf8(const Message& message) {
+absl::Status CheckUtf8Fields(const Message& message) {
   return CheckMessage(message, "");
 }
 

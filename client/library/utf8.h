@@ -10,7 +10,7 @@
 namespace quire {
 
 // INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path: "stopping.stop[0]".
-absl::Status CheckUtf8(const google::protobuf::Message& message);
+absl::Status CheckUtf8Fields(const google::protobuf::Message& message);
 
 }  // namespace quire
 

@@ -4,8 +4,8 @@
 #include "base/local_address.h"
 #include "base/status.h"
 #include "client/commands/option_range.h"
+#include "client/library/bearer_token.h"
 #include "client/library/endpoint.h"
-#include "client/library/token.h"
 #include "security/tls_files.h"
 
 namespace quire {

@@ -200,7 +200,7 @@ bool Examine(const DoctorOptions& options, const Tell& tell) {
   CheckHealth(client, tell);
   CheckModel(client, tell);
   CheckStatus(client, tell);
-  if (options.generates) CheckGeneration(client, options.client, tell);
+  if (options.has_generation_check) CheckGeneration(client, options.client, tell);
   if (!options.metrics.empty()) CheckMetrics(options.metrics, options.client.timeout, tell);
   return true;
 }

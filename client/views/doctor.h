@@ -22,8 +22,8 @@ struct Finding {
 
 struct DoctorOptions {
   ClientOptions client = {};
-  std::string metrics = "";  // host:port of the manager's metrics; empty: not looked at.
-  bool generates = true;
+  std::string metrics = "";          // host:port of the manager's metrics; empty: not looked at.
+  bool has_generation_check = true;  // Generates a token to see whether this works.
 };
 
 // Checks a manager from the outside in, and calls `tell` with each finding as it comes. What cannot be checked because

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/admin/request_names.h"
 #include "kv_manager/engine/table_audit.h"
 
@@ -58,14 +58,14 @@ void AuditCall::Audit(const v1::AuditRequest& request, const AdminCall& call) {
   };
   asker_->Ask(
       request.worker(),
-      [=, repair = request.repair()](const StepLoop::View& loop) {
-        v1::WorkerAudit audit = AuditBlocks(loop, repair);
+      [=, is_repair_wanted = request.repair()](const LoopView& loop) {
+        v1::WorkerAudit audit = AuditBlocks(loop, is_repair_wanted);
         const bool has_tables = loop.link.is_ready() && max_wait_ms > 0;
         if (!has_tables)
           audit.set_rows_not_compared(max_wait_ms == 0 ? "not asked for" : "the worker is not connected");
         run->AddAudit(loop.address, std::move(audit), has_tables);
         if (!has_tables) return;
-        loop.tables->Ask(loop.now_us + int64_t{1000} * max_wait_ms, repair,
+        loop.tables->Ask(loop.now_us + int64_t{1000} * max_wait_ms, is_repair_wanted,
                          [=, address = loop.address](const TableAudit& tables) { answer_worker(address, tables); });
       },
       [this, run, call](const absl::Status& status) {

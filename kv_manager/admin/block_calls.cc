@@ -8,8 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "base/status_reason.h"
 #include "kv_manager/admin/block_watch.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/admin/request_names.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 
@@ -20,7 +21,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* BlockCalls::WatchBlocks(grpc::Callba
   const uint32_t interval_ms = request.has_interval_ms() ? request.interval_ms() : kDefaultWatchIntervalMs;
   if (status.ok()) status = CheckRange("interval_ms", interval_ms, kMinWatchIntervalMs, kMaxWatchIntervalMs);
   if (num_watches_.fetch_add(1) >= kMaxWatches && status.ok()) {
-    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxWatches, " calls of WatchBlocks run, the limit")),
+    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                            kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
                         "TOO_MANY_WATCHES");
   }
   auto* const watch = new BlockWatch(asker_, &num_watches_, context, request.worker(), interval_ms);
@@ -48,7 +50,7 @@ void BlockCalls::DescribeBlock(const v1::DescribeBlockRequest& request, const Ad
   const auto answer = std::make_shared<Answer>();
   asker_->Ask(
       worker,
-      [answer, block = request.block()](const StepLoop::View& loop) {
+      [answer, block = request.block()](const LoopView& loop) {
         if (loop.blocks == nullptr) {
           answer->status =
               WithReason(absl::FailedPreconditionError(absl::StrCat("worker: ", loop.address, " has not joined yet")),

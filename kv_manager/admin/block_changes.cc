@@ -10,7 +10,7 @@ constexpr size_t kDeltaBytes = 5;
 
 }  // namespace
 
-std::optional<v1::WatchBlocksResponse> EncodeBlocks(const BlockLook& before, const BlockLook& now) {
+std::optional<v1::WatchBlocksResponse> EncodeBlocks(const PoolSnapshot& before, const PoolSnapshot& now) {
   if (!now.is_ready) return std::nullopt;
   const bool is_continued = before.is_ready && before.epoch == now.epoch && before.states.size() == now.states.size();
   if (is_continued && before.step == now.step && before.states == now.states) return std::nullopt;

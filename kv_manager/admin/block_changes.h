@@ -10,7 +10,7 @@
 namespace quire {
 
 // The blocks of one worker at one moment.
-struct BlockLook {
+struct PoolSnapshot {
   std::string worker = {};
   bool is_ready = false;  // If false, the other fields are not set.
   uint64_t epoch = 0;
@@ -21,7 +21,7 @@ struct BlockLook {
 
 // The message for a client that was told `before`: the changes since, or a snapshot when that is smaller or when the
 // session is another one. Empty when the worker is not ready or nothing has changed.
-std::optional<v1::WatchBlocksResponse> EncodeBlocks(const BlockLook& before, const BlockLook& now);
+std::optional<v1::WatchBlocksResponse> EncodeBlocks(const PoolSnapshot& before, const PoolSnapshot& now);
 
 }  // namespace quire
 

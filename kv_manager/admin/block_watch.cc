@@ -6,14 +6,14 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "quire/v1/inspect.pb.h"
 
 namespace quire {
 
-// Ends when the last step loop has released it. Each loop writes an entry of its own.
+// Shared by the step loops. The destructor schedules Tell. It runs when the last step loop has dropped its pointer.
 struct BlockWatch::Round {
   explicit Round(BlockWatch* watch) : watch(watch) {}
   ~Round() {
@@ -21,7 +21,7 @@ struct BlockWatch::Round {
   }
 
   BlockWatch* const watch;
-  absl::Status status;  // Not OK: the only worker that is watched does not exist.
+  absl::Status status;  // NOT_FOUND if one worker is watched and it does not exist.
 };
 
 BlockWatch::BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context,
@@ -33,10 +33,10 @@ BlockWatch::BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::Ca
       interval_ms_(interval_ms) {}
 
 void BlockWatch::Start() {
-  asker_->Schedule([this] { Look(); });
+  asker_->Schedule([this] { TakeSnapshot(); });
 }
 
-void BlockWatch::Look() {
+void BlockWatch::TakeSnapshot() {
   std::set<std::string> addresses;
   if (!worker_.empty()) addresses.insert(worker_);
   if (worker_.empty()) {
@@ -46,10 +46,10 @@ void BlockWatch::Look() {
   for (const std::string& address : addresses) workers_[address].now.worker = address;
   const auto round = std::make_shared<Round>(this);
   for (auto& [address, worker] : workers_) {
-    // A loop that cannot be asked now is looked at the next time.
+    // A loop that cannot be asked now is asked the next time.
     worker.now.is_ready = false;
     asker_->engine()->AskWorker(
-        address, [now = &worker.now](const StepLoop::View& loop) { CopyBlocks(loop, now); },
+        address, [now = &worker.now](const LoopView& loop) { CopyBlocks(loop, now); },
         [round, is_only = !worker_.empty()](const absl::Status& status) {
           if (is_only && absl::IsNotFound(status)) round->status = status;
         });
@@ -74,7 +74,7 @@ void BlockWatch::WriteOrSleep() {
     if (!is_cancelled_) {
       alarm_ = std::make_unique<grpc::Alarm>();
       alarm_->Set(absl::ToChronoTime(absl::Now() + absl::Milliseconds(interval_ms_)),
-                  [this](bool /*is_due*/) { asker_->Schedule([this] { Look(); }); });
+                  [this](bool /*is_due*/) { asker_->Schedule([this] { TakeSnapshot(); }); });
       return;
     }
   }

@@ -19,12 +19,14 @@
 
 namespace quire {
 
-// One call of WatchBlocks:
+// One call of WatchBlocks. It repeats these steps:
 //
-//   look: each step loop copies the states of its blocks -> tell: compare them with what was told last, on the thread
-//   of the asker -> write the messages one after the other -> sleep -> look
+//   1. TakeSnapshot: each step loop copies the states of its blocks.
+//   2. Tell: the copies are compared with what was told last. This runs on the thread of the asker.
+//   3. The messages are written one after the other.
+//   4. The call sleeps.
 //
-// One of these is under way at a time, so there is never more than one message per worker, however slow the reader. The
+// One step is under way at a time, so there is never more than one message per worker, however slow the reader is. The
 // call owns itself until gRPC is done with it.
 class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
@@ -33,7 +35,7 @@ class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context, std::string worker,
              int64_t interval_ms);
 
-  // Either of them is called once: begins, or ends the call instead.
+  // Call exactly one of these two, once. Start begins the watch. Refuse ends the call with an error.
   void Start();
   void Refuse(const absl::Status& status) { End(status); }
 
@@ -44,12 +46,12 @@ class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   struct Worker {
-    BlockLook told;  // By the last message.
-    BlockLook now;   // Written by its step loop during a look.
+    PoolSnapshot told;  // By the last message.
+    PoolSnapshot now;   // Written by its step loop during TakeSnapshot.
   };
-  struct Round;  // A look under way.
+  struct Round;  // A snapshot that is being taken.
 
-  void Look();
+  void TakeSnapshot();
   void Tell(const absl::Status& status);
   void WriteOrSleep();
   void End(const absl::Status& status);

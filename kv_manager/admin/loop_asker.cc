@@ -6,8 +6,7 @@
 
 namespace quire {
 
-void LoopAsker::Ask(const std::string& worker, StepLoop::Question question,
-                    std::function<void(const absl::Status&)> done) {
+void LoopAsker::Ask(const std::string& worker, LoopQuestion question, std::function<void(const absl::Status&)> done) {
   auto later = [this, done = std::move(done)](const absl::Status& status) {
     Schedule([done, status = WithWorkerReason(status)] { done(status); });
   };

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "base/thread_pool.h"
+#include "kv_manager/engine/loop_view.h"
 #include "kv_manager/engine/manager_engine.h"
-#include "kv_manager/engine/step_loop.h"
 
 namespace quire {
 
@@ -20,7 +20,7 @@ class LoopAsker {
 
   // Asks the step loop of the worker, or all of them when `worker` is empty (see ManagerEngine::AskAll). Then `done`
   // runs on the thread of this object, with NOT_FOUND when there is no such worker.
-  void Ask(const std::string& worker, StepLoop::Question question, std::function<void(const absl::Status&)> done);
+  void Ask(const std::string& worker, LoopQuestion question, std::function<void(const absl::Status&)> done);
 
   // Runs a job on the thread of this object.
   void Schedule(std::function<void()> job) { thread_.Schedule(std::move(job)); }

@@ -13,7 +13,8 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/status_reason.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/tenancy.h"
 #include "security/authorizer.h"
@@ -95,7 +96,7 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
   const auto pins = std::make_shared<Gathered<std::map<std::string, v1::WorkerPin>>>();
   engine_->AskAll(
-      [prompt, pins, ttl_us = ttl_seconds * int64_t{1'000'000}](const StepLoop::View& loop) {
+      [prompt, pins, ttl_us = ttl_seconds * int64_t{1'000'000}](const LoopView& loop) {
         v1::WorkerPin pin;
         pin.set_address(loop.address);
         if (loop.blocks != nullptr) {
@@ -120,7 +121,7 @@ void PinCalls::Unpin(const v1::UnpinPrefixRequest& request, const AdminCall& cal
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
   const auto num_workers = std::make_shared<std::atomic<int>>(0);
   engine_->AskAll(
-      [prompt, num_workers](const StepLoop::View& loop) {
+      [prompt, num_workers](const LoopView& loop) {
         if (loop.blocks != nullptr && loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
       },
       [prompt, num_workers, call](const absl::Status& status) {

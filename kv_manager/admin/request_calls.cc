@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/status_reason.h"
 #include "kv_manager/admin/fork_tree.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/admin/request_names.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/authorizer.h"
@@ -66,7 +66,7 @@ void RequestCalls::ListRequests(const v1::ListRequestsRequest& request, const Ad
   const auto listed = std::make_shared<Gathered<ListedRequests>>();
   asker_->Ask(
       request.worker(),
-      [listed, max_requests](const StepLoop::View& loop) {
+      [listed, max_requests](const LoopView& loop) {
         ListedRequests own;
         quire::ListRequests(loop, static_cast<int>(max_requests), &own);
         const MutexLock lock(&listed->mutex);
@@ -91,7 +91,7 @@ void RequestCalls::DescribeRequest(const v1::DescribeRequestRequest& request, co
   const auto answer = std::make_shared<Answer>();
   asker_->Ask(
       "",
-      [id = (*stream)->id(), answer](const StepLoop::View& loop) {  // At most one loop has the request.
+      [id = (*stream)->id(), answer](const LoopView& loop) {  // At most one loop has the request.
         DescribedRequest own;
         if (!quire::DescribeRequest(loop, id, &own)) return;
         answer->request = std::move(own);

@@ -77,13 +77,14 @@ void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const Admin
   if (num_explained_.fetch_add(1) >= kMaxExplained) {
     --num_explained_;
     return call.Finish(WithRetryDelay(
-        WithReason(absl::ResourceExhaustedError(absl::StrCat(kMaxExplained, " calls of ExplainWait run, the limit")),
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                       kMaxExplained, " calls of ExplainWait are running, and the limit is ", kMaxExplained)),
                    "TOO_MANY_EXPLAINED"),
         /*delay_ms=*/100));
   }
   const auto report = std::make_shared<WaitReport>();
   engine_->AskAll(
-      [id = (*stream)->id(), report](const StepLoop::View& loop) {
+      [id = (*stream)->id(), report](const LoopView& loop) {
         // At most one loop has the request, so only one writes.
         if (std::optional<WaitReport> found = FindWait(id, loop); found.has_value()) *report = *std::move(found);
       },

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/worker_link/worker_link.h"
 
 namespace quire {
 namespace {
@@ -85,7 +87,7 @@ std::string Explain(v1::WaitReason reason, const WaitReport& report) {
 
 }  // namespace
 
-std::optional<WaitReport> FindWait(RequestId request, const StepLoop::View& loop) {
+std::optional<WaitReport> FindWait(RequestId request, const LoopView& loop) {
   if (loop.scheduler == nullptr) return std::nullopt;
   const std::optional<WaitReason> reason = loop.scheduler->ExplainWait(request);
   if (!reason.has_value()) return std::nullopt;

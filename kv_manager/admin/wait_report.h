@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/ids.h"
-#include "kv_manager/engine/step_loop.h"
+#include "kv_manager/engine/loop_view.h"
 #include "quire/v1/admin.pb.h"
 #include "scheduler/scheduler.h"
 
@@ -21,7 +21,7 @@ struct WaitReport {
 };
 
 // Asks the step loop why the request waits. Empty when this loop does not have it.
-std::optional<WaitReport> FindWait(RequestId request, const StepLoop::View& loop);
+std::optional<WaitReport> FindWait(RequestId request, const LoopView& loop);
 
 // Writes the numbers and a sentence that explains them.
 void EncodeWait(const WaitReport& report, v1::ExplainWaitResponse* out);

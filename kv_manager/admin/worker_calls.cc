@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 
 namespace quire {
 namespace {
@@ -36,7 +37,7 @@ class WorkerCalls::Flush {
   }
 
   // From the step loop of a worker.
-  void FreeSlice(const StepLoop::View& loop) {
+  void FreeSlice(const LoopView& loop) {
     bool is_first;
     Worker* const flushed = WorkerOf(loop.address, &is_first);
     flushed->told.set_worker(loop.address);
@@ -105,7 +106,7 @@ void WorkerCalls::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request, c
 void WorkerCalls::FreeNextSlice(const std::shared_ptr<Flush>& flush) {
   flush->BeginRound();
   asker_->Ask(
-      flush->worker(), [flush](const StepLoop::View& loop) { flush->FreeSlice(loop); },
+      flush->worker(), [flush](const LoopView& loop) { flush->FreeSlice(loop); },
       [this, flush](const absl::Status& status) {
         if (!status.ok()) return flush->call().Finish(status);
         if (flush->has_more()) return FreeNextSlice(flush);

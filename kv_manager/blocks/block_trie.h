@@ -58,9 +58,10 @@ class BlockTrie {
   struct Node {
     uint32_t parent = kNone;
     uint32_t children = kNone;  // The top of the treap of the children.
-    uint32_t left = kNone;      // The top of the siblings below this one in its treap that have lesser tokens,
-    uint32_t right = kNone;     // and of those that have greater tokens.
-    uint32_t priority = 0;      // Smaller than that of the sibling above this one.
+    // The tops of the two treaps of siblings below this one: those with lesser tokens and those with greater tokens.
+    uint32_t left = kNone;
+    uint32_t right = kNone;
+    uint32_t priority = 0;  // Smaller than that of the sibling above this one.
   };
 
   bool IsLess(uint32_t a, uint32_t b) const;

@@ -143,8 +143,9 @@ class PagedBlockManager : public BlockManager {
     bool is_published = false;     // Its whole blocks enter the prefix cache as they are computed.
     std::string salt;              // Cache salt of a published sequence.
     int num_published_blocks = 0;  // This many first entries of `table` are blocks of the cache.
-    StepId published_in{0};        // The last use of these blocks, for the cache, until the sequence gives them up.
-    int num_lent_blocks = 0;       // Forks wait for what this sequence stores in this many first entries of `table`.
+    // The step in which the sequence last used these blocks. It is given to the cache when the sequence frees them.
+    StepId published_in{0};
+    int num_lent_blocks = 0;  // Forks wait for what this sequence stores in this many first entries of `table`.
   };
   struct SwapInFlight {
     StepId step;

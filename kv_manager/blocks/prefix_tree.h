@@ -34,7 +34,7 @@ class PrefixTree {
     std::optional<BlockId> partial_block;  // A child of the last of `blocks` that agrees in part.
     int num_partial_tokens = 0;            // How many tokens of partial_block agree.
     int num_tokens = 0;                    // How many tokens the cached prefix has.
-    int num_evictable = 0;  // How many of these blocks are evictable, which ends when a sequence holds them.
+    int num_evictable = 0;                 // How many of these blocks are evictable now.
   };
 
   // `pool` outlives the tree.

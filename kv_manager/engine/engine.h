@@ -27,7 +27,8 @@ class Engine {
   // kCancelled, or kStopToken when the caller has found a stop string in its tokens.
   virtual void Cancel(RequestId request, FinishReason reason) = 0;
 
-  // The same for one sample of the request, while other samples go on. Not for beams.
+  // The same for one sample of the request, while other samples go on. Not for beams. REQUIRES: called at most once for
+  // each sample.
   virtual void CancelSample(RequestId request, int sample_index) = 0;
 
   // Null until the first worker has joined; never changes afterwards.

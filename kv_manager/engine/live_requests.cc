@@ -38,8 +38,8 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
 }
 
 void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
-  if (entry->started) return;
-  entry->started = true;
+  if (entry->has_started) return;
+  entry->has_started = true;
   wanted_blocks_ -= entry->wanted_blocks;
   stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
   stats_->started_tokens += entry->num_prompt_tokens;
@@ -92,7 +92,7 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
     const auto it = entries_.find(deadlines_.begin()->second);
     ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
     it->second.sink->OnFailed(absl::DeadlineExceededError(
-        absl::StrCat("the call's deadline passed ", it->second.started ? "while it ran" : "before it could run")));
+        absl::StrCat("the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run")));
     expired.push_back(it->first);
     Remove(it);
   }
@@ -125,7 +125,7 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
 
 void LiveRequests::Remove(Entries::iterator it) {
   if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
-  if (!it->second.started) wanted_blocks_ -= it->second.wanted_blocks;
+  if (!it->second.has_started) wanted_blocks_ -= it->second.wanted_blocks;
   ended_.push_back(it->first);
   entries_.erase(it);
 }

@@ -34,7 +34,7 @@ class LiveRequests {
     int64_t start_us = 0;  // The time when its first plan was sent.
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
-    bool started = false;
+    bool has_started = false;
   };
 
   // `stats` is borrowed. The list of tenants there grows when a request of a new tenant comes.

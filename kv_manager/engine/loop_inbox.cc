@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/num_blocks.h"
 #include "base/status_reason.h"
 
 namespace quire {
@@ -27,12 +28,13 @@ absl::Status LoopInbox::Submit(Request request, std::shared_ptr<RequestSink> sin
 
 absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink> sink) {
   const MutexLock lock(&mutex_);
-  if (stopping_) return ShuttingDownError();
+  if (is_stopped_) return ShuttingDownError();
   if (num_submitted_ >= options_->max_inbox_requests) {
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of worker ", options_->address, " has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  const int wanted_blocks = BlocksWanted(static_cast<int>(request.prompt.size()), load_.block_size);
+  // For the prompt and the first token after it.
+  const int wanted_blocks = NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
   submitted_blocks_ += wanted_blocks;
   cancellable_.insert(request.id);
@@ -57,7 +59,7 @@ void LoopInbox::CancelSample(RequestId request, int sample_index) {
 
 absl::Status LoopInbox::Ask(LoopQuestion question) {
   const MutexLock lock(&mutex_);
-  if (stopping_) return ShuttingDownError();
+  if (is_stopped_) return ShuttingDownError();
   if (static_cast<int>(questions_.size()) >= options_->max_questions) {
     return absl::ResourceExhaustedError(absl::StrCat("worker ", options_->address, " has ", questions_.size(),
                                                      " questions to answer, the limit is ", options_->max_questions));
@@ -67,11 +69,11 @@ absl::Status LoopInbox::Ask(LoopQuestion question) {
   return absl::OkStatus();
 }
 
-void LoopInbox::SetDraining(bool is_draining) {
+void LoopInbox::SetDrainedByOperator(bool is_drained) {
   const MutexLock lock(&mutex_);
-  is_draining_ = is_draining;
+  is_drained_by_operator_ = is_drained;
   auto status = std::make_shared<WorkerStatus>(*status_);
-  status->is_draining = is_draining || worker_drains_;
+  status->is_draining = is_drained || is_drained_by_worker_;
   status_ = std::move(status);
 }
 
@@ -83,7 +85,7 @@ std::shared_ptr<const WorkerStatus> LoopInbox::status() const {
 WorkerLoad LoopInbox::load() const {
   const MutexLock lock(&mutex_);
   WorkerLoad load = load_;
-  load.is_draining = is_draining_;
+  load.is_drained_by_operator = is_drained_by_operator_;
   load.num_requests += num_submitted_;
   load.wanted_blocks += submitted_blocks_;
   return load;
@@ -130,13 +132,13 @@ void LoopInbox::Post(LoopEvent event) {
 
 void LoopInbox::Stop() {
   const MutexLock lock(&mutex_);
-  stopping_ = true;
+  is_stopped_ = true;
   changed_.NotifyOne();
 }
 
 bool LoopInbox::Wait(int64_t wake_us) {
   const MutexLock lock(&mutex_);
-  while (!stopping_ && events_.empty() && questions_.empty()) {
+  while (!is_stopped_ && events_.empty() && questions_.empty()) {
     if (wake_us == kNever) {
       changed_.Wait(&mutex_);
       continue;
@@ -144,7 +146,7 @@ bool LoopInbox::Wait(int64_t wake_us) {
     const int64_t left_us = wake_us - clock_->NowMicros();
     if (left_us <= 0 || !changed_.WaitFor(&mutex_, std::chrono::microseconds(left_us))) break;
   }
-  return !stopping_;
+  return !is_stopped_;
 }
 
 void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) {
@@ -162,7 +164,7 @@ void LoopInbox::SetPrefixIndex(std::shared_ptr<PrefixIndex> index) {
   prefix_index_ = std::move(index);
 }
 
-bool LoopInbox::Publish(const WorkerLoad& load, bool worker_drains, const WorkerStatus& status,
+bool LoopInbox::Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                         const std::vector<RequestId>& ended) {
   // Statuses are large: both are allocated and freed without the lock.
   auto made = std::make_shared<WorkerStatus>(status);
@@ -170,8 +172,8 @@ bool LoopInbox::Publish(const WorkerLoad& load, bool worker_drains, const Worker
   const MutexLock lock(&mutex_);
   const bool has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
   load_ = load;
-  worker_drains_ = worker_drains;
-  made->is_draining = is_draining_ || worker_drains;
+  is_drained_by_worker_ = is_drained_by_worker;
+  made->is_draining = is_drained_by_operator_ || is_drained_by_worker;
   replaced = std::exchange(status_, std::move(made));
   for (const RequestId request : ended) {
     cancellable_.erase(request);

@@ -75,14 +75,15 @@ class LoopInbox : public WorkerClient::Listener {
   // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
   // full, UNAVAILABLE after Stop(); then nothing has changed.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
-  // Both are dropped unless the request was submitted here and has not ended. A request is cancelled once: the inbox
-  // and the loop together never have more cancels than requests, however slow the loop is.
+  // Both are dropped when the request was not submitted here, was cancelled or has ended. The inbox and the loop
+  // together never have more cancels than the requests have samples, however slow the loop is: Cancel counts once for a
+  // request, and TokenStream calls CancelSample once for a sample, because a sample ends once.
   void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
   void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
   absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
   // Sets the operator's wish that the worker gets no new requests. load() and status() tell it at once.
-  void SetDraining(bool is_draining) QUIRE_EXCLUDES(mutex_);
+  void SetDrainedByOperator(bool is_drained) QUIRE_EXCLUDES(mutex_);
 
   // The status as of the last Publish(). Never null.
   std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
@@ -110,9 +111,9 @@ class LoopInbox : public WorkerClient::Listener {
   void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
-  // Replaces what readers see and forgets the requests that have ended. `worker_drains` is the worker's own wish.
-  // Returns whether on_change is due: readiness has changed, or the last request has ended.
-  bool Publish(const WorkerLoad& load, bool worker_drains, const WorkerStatus& status,
+  // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` is the worker's own
+  // wish. Returns whether on_change is due: readiness has changed, or the last request has ended.
+  bool Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
 
  private:
@@ -131,10 +132,10 @@ class LoopInbox : public WorkerClient::Listener {
   int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // RequestSubmitted events in events_.
   int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
-  bool stopping_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;    // The operator's wish.
-  bool worker_drains_ QUIRE_GUARDED_BY(mutex_) = false;  // The worker's own wish.
-  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);             // Without the requests in events_.
+  bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
+  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<PrefixIndex> prefix_index_ QUIRE_GUARDED_BY(mutex_);
 };

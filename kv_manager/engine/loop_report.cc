@@ -43,7 +43,8 @@ void LoopReport::EndPool(const WorkerPool& pool) {
 void LoopReport::Update(const WorkerSession& session) {
   const WorkerLink& link = session.link();
   status_.is_ready = link.is_ready();
-  status_.last_error = link.is_draining() ? "the worker is draining" : std::string(link.last_error().message());
+  status_.last_error =
+      session.is_drained_by_worker() ? "the worker is draining" : std::string(link.last_error().message());
   status_.epoch = link.epoch();
   status_.steps = link.num_steps();
   status_.num_plans_in_flight = link.num_plans_in_flight();
@@ -63,7 +64,7 @@ void LoopReport::Update(const WorkerSession& session) {
 }
 
 WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const {
-  WorkerLoad load{.is_ready = session.link().is_ready() && !session.link().is_draining(),
+  WorkerLoad load{.is_ready = session.is_ready() && !session.is_drained_by_worker(),
                   .may_return = session.MayReturn(now_us),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size()};

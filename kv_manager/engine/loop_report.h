@@ -24,7 +24,7 @@ class LoopReport {
 
   // A plan was made in this time and is about to be sent.
   void CountPlan(const StepPlan& plan, int64_t duration_us);
-  // A result has arrived so long after its plan was sent; the worker was busy with it for `worker_us`.
+  // Counts a result that arrived `step_us` after its plan was sent. The worker needed `worker_us` for it.
   void CountResult(int64_t step_us, int64_t worker_us);
   // Adds what scheduler and blocks of the pool have counted since the last call.
   void CountPool(const WorkerPool& pool);

@@ -12,7 +12,8 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/status_reason.h"
-#include "scheduler/admission.h"
+#include "kv_manager/engine/step_loop.h"
+#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {
@@ -21,18 +22,18 @@ namespace {
 // dropped. Thread-safe.
 class QuestionRound {
  public:
-  QuestionRound(StepLoop::Question question, std::function<void(const absl::Status&)> done)
+  QuestionRound(LoopQuestion question, std::function<void(const absl::Status&)> done)
       : question_(std::move(question)), done_(std::move(done)) {}
   ~QuestionRound() { done_(status_); }
 
-  void Ask(const StepLoop::View& view) const { question_(view); }
+  void Ask(const LoopView& view) const { question_(view); }
   void Fail(const absl::Status& status) {
     const MutexLock lock(&mutex_);
     status_.Update(status);
   }
 
  private:
-  const StepLoop::Question question_;
+  const LoopQuestion question_;
   const std::function<void(const absl::Status&)> done_;
   Mutex mutex_;
   absl::Status status_ QUIRE_GUARDED_BY(mutex_);  // The first error.
@@ -90,8 +91,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
   StepLoopOptions options = options_;
   options.address = address;
   options.tenants = &tenants_;
-  StepLoop::Hooks hooks{.admit_worker = [this](const WorkerDescription& worker) { return registry_.Admit(worker); },
-                        .on_change = [this] { OnLoopChange(); }};
+  StepLoopHooks hooks{.admit_worker = [this](const WorkerDescription& worker) { return registry_.Admit(worker); },
+                      .on_change = [this] { OnLoopChange(); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -172,21 +173,21 @@ void ManagerEngine::Stop() {
   for (const Worker& worker : workers) worker.loop->Stop();
 }
 
-void ManagerEngine::AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done) {
+void ManagerEngine::AskAll(LoopQuestion question, std::function<void(const absl::Status&)> done) {
   const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
   const MutexLock lock(&mutex_);
   for (const Worker& worker : workers_) {
-    round->Fail(worker.loop->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
+    round->Fail(worker.loop->Ask([round](const LoopView& view) { round->Ask(view); }));
   }
 }
 
-void ManagerEngine::AskWorker(const std::string& address, StepLoop::Question question,
+void ManagerEngine::AskWorker(const std::string& address, LoopQuestion question,
                               std::function<void(const absl::Status&)> done) {
   const auto round = std::make_shared<QuestionRound>(std::move(question), std::move(done));
   const MutexLock lock(&mutex_);
   const absl::StatusOr<StepLoop*> loop = FindLoop(address);
   if (!loop.ok()) return round->Fail(loop.status());
-  round->Fail((*loop)->Ask([round](const StepLoop::View& view) { round->Ask(view); }));
+  round->Fail((*loop)->Ask([round](const LoopView& view) { round->Ask(view); }));
 }
 
 absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining) {
@@ -194,7 +195,7 @@ absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address,
   {
     const MutexLock lock(&mutex_);
     QUIRE_ASSIGN_OR_RETURN(StepLoop* const loop, FindLoop(address));
-    loop->SetDraining(is_draining);
+    loop->SetDrainedByOperator(is_draining);
     num_requests = loop->load().num_requests;
   }
   OnLoopChange();
@@ -223,7 +224,7 @@ ManagerStatus ManagerEngine::status() const {
 bool ManagerEngine::HasReadyWorker() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
     const WorkerLoad load = worker.loop->load();
-    return load.is_ready && !load.is_draining;
+    return load.is_ready && !load.is_drained_by_operator;
   });
 }
 

@@ -15,16 +15,20 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "kv_manager/engine/engine.h"
+#include "kv_manager/engine/loop_view.h"
 #include "kv_manager/engine/model_registry.h"
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/served_model.h"
-#include "kv_manager/engine/step_loop.h"
+#include "kv_manager/engine/step_loop_options.h"
+#include "kv_manager/engine/tenant_labels.h"
 #include "kv_manager/engine/worker_status.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/request.h"
 
 namespace quire {
+
+class StepLoop;
 
 // The numbers of requests that Submit has refused, by reason.
 struct SubmitRefusals {
@@ -88,10 +92,9 @@ class ManagerEngine : public Engine {
   // for each other, because that would hold up steps. Then calls `done` once, on the thread of the last loop or within
   // this call. `done` sees everything that the questions have written, and gets the first error of a loop that cannot
   // be asked.
-  void AskAll(StepLoop::Question question, std::function<void(const absl::Status&)> done);
+  void AskAll(LoopQuestion question, std::function<void(const absl::Status&)> done);
   // The same for the loop of one worker. NOT_FOUND when no worker has this address, UNAVAILABLE after Stop().
-  void AskWorker(const std::string& address, StepLoop::Question question,
-                 std::function<void(const absl::Status&)> done);
+  void AskWorker(const std::string& address, LoopQuestion question, std::function<void(const absl::Status&)> done);
 
   // From now on the worker gets no new requests, or gets them again. Returns how many requests it has. Errors as for
   // AskWorker.

@@ -37,14 +37,10 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
 
 }  // namespace
 
-int BlocksWanted(int num_prompt_tokens, int block_size) {
-  return num_prompt_tokens / block_size + 1;
-}
-
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {
   std::optional<int> best;
   for (int i = 0; i < static_cast<int>(workers.size()); ++i) {
-    if (workers[i].is_draining || (!workers[i].is_ready && !workers[i].may_return)) continue;
+    if (workers[i].is_drained_by_operator || (!workers[i].is_ready && !workers[i].may_return)) continue;
     if (!best.has_value() || IsBetter(workers[i], workers[*best], request)) best = i;
   }
   return best;

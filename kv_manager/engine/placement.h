@@ -11,20 +11,17 @@ namespace quire {
 
 // What placement knows about one worker.
 struct WorkerLoad {
-  bool is_ready = false;
-  bool may_return = false;   // It is lost, and requests still wait for it to return.
-  bool is_draining = false;  // It gets no new requests.
-  int block_size = 1;        // Tokens per block.
-  int num_blocks = 0;        // Blocks of the pool.
+  bool is_ready = false;                // A session is open, and the worker itself does not drain.
+  bool may_return = false;              // It is lost, and requests still wait for it to return.
+  bool is_drained_by_operator = false;  // It gets no new requests.
+  int block_size = 1;                   // Tokens per block.
+  int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;  // Blocks for the requests that were placed there and have not started yet.
   int num_requests = 0;       // Requests that were placed there and have not ended.
   int max_sequences = 0;      // Rows; 0: unknown.
   int num_cached_tokens = 0;  // Cached tokens of the prompt of the request to be placed.
 };
-
-// The blocks that a request takes when it starts: for its prompt and the first token after it.
-int BlocksWanted(int num_prompt_tokens, int block_size);
 
 // The request to be placed.
 struct PlacementRequest {

@@ -20,7 +20,7 @@ class RequestSink {
   virtual void OnStarted(int num_cached_tokens) = 0;
   // Logprobs of the prompt tokens at positions first_position, first_position + 1, ... They come before any token.
   virtual void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) = 0;
-  // The next token of a sample. `position` counts from the begin of the prompt. The positions of a sample are
+  // The next token of a sample. `position` counts from the start of the prompt. The positions of a sample are
   // consecutive.
   virtual void OnToken(int sample_index, int position, ScoredToken token) = 0;
   // A sample has ended. With finished.ends_request the whole request has ended.

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, Hooks hooks,
+StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, StepLoopHooks hooks,
                    const Clock* clock)
     : options_(options),
       hooks_(std::move(hooks)),
@@ -148,7 +148,7 @@ void StepLoop::AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks) 
 
 void StepLoop::Publish() {
   report_.Update(session_);
-  const bool is_change_due = inbox_.Publish(report_.Load(session_, live_, now_us_), session_.link().is_draining(),
+  const bool is_change_due = inbox_.Publish(report_.Load(session_, live_, now_us_), session_.is_drained_by_worker(),
                                             report_.status(), live_.TakeEnded());
   if (is_change_due) hooks_.on_change();
   session_.OnPublished();

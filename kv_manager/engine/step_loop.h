@@ -31,12 +31,9 @@ namespace quire {
 // on with the same tokens.
 class StepLoop {
  public:
-  using Hooks = StepLoopHooks;
-  using View = LoopView;
-  using Question = LoopQuestion;
-
   // `clock` is borrowed.
-  StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, Hooks hooks, const Clock* clock);
+  StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, StepLoopHooks hooks,
+           const Clock* clock);
   ~StepLoop();  // Stops.
   StepLoop(const StepLoop&) = delete;
   StepLoop& operator=(const StepLoop&) = delete;
@@ -59,9 +56,9 @@ class StepLoop {
   // The loop calls `question` once: at the end of its next round, after it has planned, with everything that was
   // submitted before. When the loop stops, Stop() calls it. It must be quick. RESOURCE_EXHAUSTED when too many
   // questions wait, UNAVAILABLE when the loop has stopped; then it is not called.
-  absl::Status Ask(Question question) { return inbox_.Ask(std::move(question)); }
+  absl::Status Ask(LoopQuestion question) { return inbox_.Ask(std::move(question)); }
   // From now on load() says that the worker gets no new requests and status() that it drains, or no longer.
-  void SetDraining(bool is_draining) { inbox_.SetDraining(is_draining); }
+  void SetDrainedByOperator(bool is_drained) { inbox_.SetDrainedByOperator(is_drained); }
   // The status at the end of the loop's last round, as one consistent value. Never null.
   std::shared_ptr<const WorkerStatus> status() const { return inbox_.status(); }
   // The load at the end of the loop's last round, with the requests that were submitted since.
@@ -94,7 +91,7 @@ class StepLoop {
   void ThreadMain();
 
   const StepLoopOptions options_;
-  const Hooks hooks_;
+  const StepLoopHooks hooks_;
   const Clock* const clock_;
   LoopInbox inbox_;
 

@@ -16,11 +16,12 @@ bool IsInTheTable(const RowDifference& difference) {
 
 }  // namespace
 
-void TableAuditor::Ask(int64_t deadline_us, bool repairs, Done done) {
+void TableAuditor::Ask(int64_t deadline_us, bool is_repair_wanted, Done done) {
   if (asked_.size() < kMaxAsked) {
-    asked_.push_back({deadline_us, repairs, std::move(done)});
+    asked_.push_back({deadline_us, is_repair_wanted, std::move(done)});
   } else {
-    done({.not_compared = absl::ResourceExhaustedError(absl::StrCat(kMaxAsked, " audits wait for a step, the limit"))});
+    done({.not_compared = absl::ResourceExhaustedError(
+              absl::StrCat(kMaxAsked, " audits wait for a step, and the limit is ", kMaxAsked))});
   }
 }
 
@@ -55,8 +56,8 @@ absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* schedul
   Comparison comparison = std::move(comparisons_.front());
   comparisons_.pop_front();
   QUIRE_CHECK_EQ(comparison.rows.size(), result.tables.size());
-  const bool repairs =
-      std::any_of(comparison.asked.begin(), comparison.asked.end(), [](const Asked& asked) { return asked.repairs; });
+  const bool is_repair_wanted = std::any_of(comparison.asked.begin(), comparison.asked.end(),
+                                            [](const Asked& asked) { return asked.is_repair_wanted; });
   absl::Status status;
   TableAudit audit{.num_rows = static_cast<int>(comparison.rows.size())};
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
@@ -65,7 +66,7 @@ absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* schedul
     if (!Differs(expected, result.tables[i], &difference)) continue;
     ++audit.num_differences;
     if (audit.differences.size() < TableAudit::kMaxDifferences) audit.differences.push_back(difference);
-    if (!repairs) continue;
+    if (!is_repair_wanted) continue;
     if (IsInTheTable(difference)) {
       scheduler->SendTableAgain(expected.row, expected.table.sequence);
     } else {
@@ -73,7 +74,7 @@ absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* schedul
                                                 " holds what it should not; the session begins anew"));
     }
   }
-  audit.is_repaired = repairs && audit.num_differences > 0;
+  audit.is_repaired = is_repair_wanted && audit.num_differences > 0;
   Answer(&comparison.asked, audit);
   return status;
 }
@@ -131,7 +132,7 @@ bool TableAuditor::Differs(const ExpectedRow& expected, const RowTable& found, R
 void TableAuditor::Answer(std::vector<Asked>* asked, const TableAudit& audit) {
   for (const Asked& one : std::exchange(*asked, {})) {
     TableAudit told = audit;
-    told.is_repaired = audit.is_repaired && one.repairs;
+    told.is_repaired = audit.is_repaired && one.is_repair_wanted;
     one.done(told);
   }
 }

@@ -54,15 +54,22 @@ class TableAuditor {
   using Done = std::function<void(const TableAudit&)>;
   static constexpr size_t kMaxAsked = 64;
 
-  // Calls `done` once: with the result of the next step that is planned, at `deadline_us` when no step is planned
-  // before, when the worker is lost, or within this call when too many audits wait. `done` must be quick.
-  void Ask(int64_t deadline_us, bool repairs, Done done);
+  // Calls `done` exactly once. There are five cases:
+  //
+  //   - A step is planned: with its result, or at once if its tables are too large for a message.
+  //   - No request is running: at the end of the round.
+  //   - No step has been planned before `deadline_us`: at that time.
+  //   - The worker is lost: at once.
+  //   - Too many audits wait: within this call.
+  //
+  // `done` must be quick. With `is_repair_wanted`, differences are repaired as OnResult says.
+  void Ask(int64_t deadline_us, bool is_repair_wanted, Done done);
 
   // A plan was made, and nothing has changed since. When an audit waits, this copies the tables of the plan's rows.
   void OnPlanned(const Scheduler& scheduler, const BlockManager& blocks, StepPlan* plan);
-  // A result has come and is not committed yet. With repair, a table that differs is sent again with the next slice of
-  // its row. An error means that this is not enough: a row belongs to another sequence or has computed another number
-  // of tokens. Then the session must end, so that everything is computed again in the next one.
+  // A result has come and is not committed yet. If a repair is wanted, a table that differs is sent again with the next
+  // slice of its row. An error means that this is not enough: a row belongs to another sequence or has computed another
+  // number of tokens. Then the session must end, so that everything is computed again in the next one.
   absl::Status OnResult(const StepResult& result, Scheduler* scheduler);
   // Called in every round. Without running requests there is nothing to compare.
   void OnRound(int64_t now_us, int num_running);
@@ -74,7 +81,7 @@ class TableAuditor {
  private:
   struct Asked {
     int64_t deadline_us;
-    bool repairs;
+    bool is_repair_wanted;
     Done done;
   };
   struct ExpectedRow {

@@ -14,6 +14,12 @@ constexpr int kMaxFruitlessSessions = 3;
 // A worker that takes longer than this to come up is worth a warning.
 constexpr int64_t kQuietStartUs = 10'000'000;
 
+// A link needs a client that has its listener.
+std::unique_ptr<WorkerClient> WithListener(std::unique_ptr<WorkerClient> client, WorkerClient::Listener* listener) {
+  client->SetListener(listener);
+  return client;
+}
+
 }  // namespace
 
 WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks* hooks,
@@ -25,7 +31,7 @@ WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks
       live_(live),
       report_(report),
       lost_since_us_(now_us),
-      link_(options->link, (client->SetListener(inbox), std::move(client))) {}
+      link_(options->link, WithListener(std::move(client), inbox)) {}
 
 void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
@@ -65,7 +71,7 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
 
 void WorkerSession::OnDraining(const WorkerDraining& event) {
   if (!link_.is_current(event.epoch)) return;
-  link_.OnDraining();
+  if (drain_ == Drain::kNone) drain_ = Drain::kAnnounced;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " drains; it still has " << live_->size()
                    << " requests to finish";
 }
@@ -100,16 +106,16 @@ void WorkerSession::Poll(int64_t now_us) {
 // whoever places a request does so under the lock that on_change waits for. Therefore the session ends no earlier than
 // in the round after the one that published the drain.
 void WorkerSession::EndIfDrained(int64_t now_us) {
-  if (!drain_is_public_ || !link_.is_draining() || live_->size() > 0 || link_.num_plans_in_flight() > 0) return;
+  if (drain_ != Drain::kPublished || live_->size() > 0 || link_.num_plans_in_flight() > 0) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " has drained; its session ends";
   lost_since_us_ = now_us;
   if (HasGivenTokens()) num_fruitless_sessions_ = 0;
   pool_->scheduler()->AbandonAll();
-  link_.Lose(absl::UnavailableError("the worker has drained"), now_us);
+  EndAttemptOrSession(absl::UnavailableError("the worker has drained"), now_us);
 }
 
 int64_t WorkerSession::next_wake_us(int64_t now_us) const {
-  if (link_.is_draining() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
+  if (is_drained_by_worker() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
   if (link_.is_ready() || live_->size() == 0) return link_.next_poll_us();
   return std::min(link_.next_poll_us(), lost_since_us_ + options_->worker_grace_us);
 }
@@ -117,7 +123,7 @@ int64_t WorkerSession::next_wake_us(int64_t now_us) const {
 void WorkerSession::Stop(int64_t now_us) {
   if (link_.is_ready()) {
     pool_->scheduler()->AbandonAll();
-    link_.Lose(ShuttingDownError(), now_us);
+    EndAttemptOrSession(ShuttingDownError(), now_us);
   }
   FailAll(ShuttingDownError());
 }
@@ -140,6 +146,11 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us) {
   } else {
     LogFailedAttempt(reason, now_us);
   }
+  EndAttemptOrSession(std::move(reason), now_us);
+}
+
+void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {
+  drain_ = Drain::kNone;
   link_.Lose(std::move(reason), now_us);
 }
 

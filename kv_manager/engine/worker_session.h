@@ -18,10 +18,15 @@ namespace quire {
 
 class LoopReport;
 
-// The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While it is
-// lost they wait, up to the grace; when it is back they are recomputed in the new session. All of them fail when the
-// grace has passed, when the worker comes back with another pool, or when sessions end again and again before they
-// give a token. Owned by the step-loop thread.
+// The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While the
+// worker is lost, the requests wait. When it has come back, they are recomputed in the new session. All requests fail
+// in one of these cases:
+//
+//   - The worker stays away for longer than the grace.
+//   - The worker comes back with another pool.
+//   - Several sessions in a row are lost before they give a token.
+//
+// Owned by the step-loop thread.
 class WorkerSession {
  public:
   // All pointers are borrowed. The listener of `client` is `inbox`, which passes the client's events on to here.
@@ -43,7 +48,9 @@ class WorkerSession {
   // Once per round, after planning: ends the session of a worker that drains, when nothing is left to do.
   void EndIfDrained(int64_t now_us);
   // Once per round: the load that others see now tells whether the worker drains.
-  void OnPublished() { drain_is_public_ = link_.is_draining(); }
+  void OnPublished() {
+    if (drain_ == Drain::kAnnounced) drain_ = Drain::kPublished;
+  }
   // When Poll or EndIfDrained has something to do, if nothing else happens before.
   int64_t next_wake_us(int64_t now_us) const;
 
@@ -51,12 +58,14 @@ class WorkerSession {
   void Stop(int64_t now_us);
 
   bool is_ready() const { return link_.is_ready(); }
-  // Whether the worker is lost, but not for so long that requests do not wait for it.
+  // Whether the worker wants no new requests until the end of the session. Implies is_ready().
+  bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
+  // Whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
   // REQUIRES: is_ready().
   void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
   const WorkerLink& link() const { return link_; }
-  // The time of the last result, or of the begin of the session. 0: there was no session.
+  // The time of the last result, or of the start of the session. 0: there was no session.
   int64_t last_step_us() const { return last_step_us_; }
 
   // Null until the worker has joined for the first time.
@@ -68,8 +77,16 @@ class WorkerSession {
   const TableAuditor& tables() const { return tables_; }
 
  private:
+  // How far a drain that the worker wants has come. It ends with the session.
+  enum class Drain {
+    kNone,       // The worker takes new requests.
+    kAnnounced,  // Only this loop knows of the drain, so new requests may still be placed here.
+    kPublished,  // load() tells it. The session ends as soon as no request and no plan is left.
+  };
+
   void AdoptPool(const WorkerDescription& worker);
   void Lose(absl::Status reason, int64_t now_us);
+  void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
   // Whether a token was emitted in this session.
   bool HasGivenTokens() const;
@@ -86,8 +103,8 @@ class WorkerSession {
   std::unique_ptr<WorkerPool> pool_;
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
-  int64_t lost_since_us_;            // While no session is open.
-  bool drain_is_public_ = false;     // See OnPublished().
+  int64_t lost_since_us_;  // While no session is open.
+  Drain drain_ = Drain::kNone;
   int64_t tokens_at_open_ = 0;       // stats()->generated_tokens when the session was opened.
   int num_fruitless_sessions_ = 0;   // Sessions in a row that were lost with plans in flight and gave no token.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.

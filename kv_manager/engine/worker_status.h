@@ -67,12 +67,12 @@ struct StepLoopStats {
 struct WorkerStatus {
   std::string address;
   bool is_ready = false;     // A session is open.
-  bool is_draining = false;  // It gets no new requests, because the operator or the worker itself wants this.
+  bool is_draining = false;  // It gets no new requests: it is drained by the operator, by the worker itself, or both.
   std::string last_error;    // The reason why it is not ready or gets no new requests.
   uint64_t epoch = 0;
   uint64_t steps = 0;  // Steps that were committed in this session.
   int num_plans_in_flight = 0;
-  // Both in time of the step loop's clock. The last result, or the begin of this session; 0: there was no session.
+  // Both in time of the step loop's clock. The last result, or the start of this session; 0: there was no session.
   int64_t last_step_us = 0;
   // The last result, or the last plan that was sent when no other was in flight; 0: there was none.
   int64_t progress_us = 0;

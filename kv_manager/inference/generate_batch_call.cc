@@ -27,10 +27,11 @@ absl::Status TagRunning(uint64_t tag) {
 }
 
 absl::Status TooManyRequests(size_t limit) {
-  return WithRetryDelay(
-      WithReason(absl::ResourceExhaustedError(absl::StrCat(limit, " requests of the stream run, the limit")),
-                 "TOO_MANY_BATCH_REQUESTS", {{"max_batch_requests", absl::StrCat(limit)}}),
-      /*delay_ms=*/500);
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
+                                       absl::StrCat(limit, " requests of the stream are running, and the limit is ",
+                                                    limit, " (--max-batch-requests)")),
+                                   "TOO_MANY_BATCH_REQUESTS", {{"max_batch_requests", absl::StrCat(limit)}}),
+                        /*delay_ms=*/500);
 }
 
 absl::Status NoTag() {

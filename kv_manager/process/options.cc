@@ -69,8 +69,8 @@ ABSL_FLAG(int32_t, max_step_ms, 100,
           "worker can compute in this time, judging by earlier steps, so that prompts do not delay running requests "
           "for long. 0 means no limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
-          "Largest number of steps that are sent and not yet answered: 1 or 2. With 2, the next step is planned and "
-          "sent while the worker runs the current one. With 1, it is planned when the worker has answered.");
+          "Number of plans that may be unanswered: 1 or 2. With 2, the next step is sent while the worker runs the "
+          "current one. With 1, it is sent after the result.");
 ABSL_FLAG(std::string, policy, "fcfs",
           "Order in which requests are served: fcfs (by arrival), priority (by the request's priority, then by "
           "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "

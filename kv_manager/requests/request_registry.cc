@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> RequestRegistry::
   }
   if (streams_.size() >= max_requests_) {
     return WithRetryDelay(
-        WithReason(absl::ResourceExhaustedError(absl::StrCat(max_requests_, " requests run, the limit")),
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(max_requests_, " requests are running, and the limit is ",
+                                                             max_requests_, " (--max-requests)")),
                    "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
         /*delay_ms=*/500);
   }

@@ -67,8 +67,7 @@ bool ResponseSet::are_all_finished() const {
 }
 
 void ResponseSet::End(bool is_whole) {
-  has_ended_ = true;
-  is_whole_ = is_whole;
+  phase_ = is_whole ? Phase::kWhole : Phase::kBrokenOff;
   if (!is_whole) return;
   // A search may return fewer hypotheses than asked for, when masks leave no token; an aborted one returns the best.
   const int num_owed = is_beam_search_ ? 1 : num_samples();
@@ -94,9 +93,9 @@ void ResponseSet::PickBest() {
 bool ResponseSet::MaySend(int sample_index) const {
   const Sample& sample = samples_[sample_index];
   if (!sample.builder.has_news()) return false;
-  if (!is_beam_search_) return !picks_best() || is_whole_;
+  if (!is_beam_search_) return !picks_best() || phase_ == Phase::kWhole;
   // A hypothesis that a stop string has finished waits for its score.
-  return sample.is_ranked || (sample_index == 0 && (!sample.builder.is_finished() || has_ended_));
+  return sample.is_ranked || (sample_index == 0 && (!sample.builder.is_finished() || phase_ != Phase::kRunning));
 }
 
 std::optional<int> ResponseSet::FindNext(int first) const {
@@ -108,7 +107,7 @@ std::optional<int> ResponseSet::FindNext(int first) const {
 
 bool ResponseSet::is_last() const {
   const std::optional<int> next = FindNext();
-  return has_ended_ && next.has_value() && !FindNext(*next + 1).has_value();
+  return phase_ != Phase::kRunning && next.has_value() && !FindNext(*next + 1).has_value();
 }
 
 const v1::GenerateResponse* ResponseSet::Next() {
@@ -118,7 +117,7 @@ const v1::GenerateResponse* ResponseSet::Next() {
   response->set_request_id(name_);
   response->set_index(index);
   if (!std::exchange(sample.is_sent, true)) BeginSample(index, order_[index]);
-  if (!is_last() || !is_whole_) return response;
+  if (!is_last() || phase_ != Phase::kWhole) return response;
   v1::Usage* usage = response->mutable_usage();
   usage->set_prompt_tokens(num_prompt_tokens_);
   usage->set_cached_tokens(num_cached_tokens_);

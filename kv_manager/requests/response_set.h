@@ -69,6 +69,12 @@ class ResponseSet {
     bool is_ranked = false;  // In a beam search: the rank of the hypothesis is final.
   };
 
+  enum class Phase {
+    kRunning,
+    kWhole,      // The request has ended, and its samples with it.
+    kBrokenOff,  // The request has ended before its samples.
+  };
+
   bool picks_best() const { return num_returned_ < num_samples(); }
   // The index in order_ of the next sample that may send, from `first` on.
   std::optional<int> FindNext(int first = 0) const;
@@ -88,8 +94,7 @@ class ResponseSet {
   google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;  // Empty, or one entry per prompt token.
   std::vector<Sample> samples_;
   std::vector<int> order_;  // Indices into samples_ by GenerateResponse.index.
-  bool has_ended_ = false;
-  bool is_whole_ = false;
+  Phase phase_ = Phase::kRunning;
 };
 
 }  // namespace quire

@@ -23,8 +23,9 @@ absl::Status TextThreads::RunInput(size_t num_bytes, std::function<void()> job) 
   }
   if (input_.TrySchedule(std::move(job), max_waiting_texts_)) return absl::OkStatus();
   counts_->Count(RpcRefusal::kTooManyLongTexts);
-  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
-                                       absl::StrCat(max_waiting_texts_, " long texts wait to be tokenized, the limit")),
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                                       max_waiting_texts_, " long texts wait to be tokenized, and the limit is ",
+                                       max_waiting_texts_, " (--max-waiting-texts)")),
                                    "TOO_MANY_LONG_TEXTS", {{"max_waiting_texts", absl::StrCat(max_waiting_texts_)}}),
                         /*delay_ms=*/500);
 }

@@ -11,7 +11,8 @@ namespace {
 
 absl::Status SlowReader(size_t limit) {
   return WithReason(absl::ResourceExhaustedError(absl::StrCat("the client reads too slowly: ", limit,
-                                                              " tokens wait for it, the limit; the request is over")),
+                                                              " tokens wait for it, and the limit is ", limit,
+                                                              " (--max-outbox-tokens); the request is over")),
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 

@@ -50,9 +50,9 @@ struct StreamEnd {
 // gather in the outbox, so a slow reader gets fewer and larger responses. A reader so slow that the outbox fills loses
 // its request.
 //
-// A stop string ends its sample here, and the stream tells the engine. Samples end in any order, and the engine may not
-// know yet of an end that was found here when it reports another one. The stream is over when all samples have ended by
-// its own account, or when the engine says so. Thread-safe.
+// A stop string ends its sample here, and the stream tells the engine. Samples end in any order. The engine learns
+// later that a stop string has ended a sample. Until then its events may still count this sample. The stream is over
+// when all samples have ended by its own account, or when the engine says so. Thread-safe.
 class TokenStream : public RequestSink, public std::enable_shared_from_this<TokenStream> {
  public:
   struct Environment {

@@ -55,17 +55,17 @@ const char* StateName(v1::RequestState state) {
   }
 }
 
-Json EncodeMap(const BlockLook& look, int max_cells) {
-  const MapCells cells = DrawMapCells(look.states, max_cells);
-  return {{"epoch", look.epoch},
-          {"step", look.step},
-          {"num_blocks", look.states.size()},
+Json EncodeMap(const PoolSnapshot& snapshot, int max_cells) {
+  const MapCells cells = DrawMapCells(snapshot.states, max_cells);
+  return {{"epoch", snapshot.epoch},
+          {"step", snapshot.step},
+          {"num_blocks", snapshot.states.size()},
           {"blocks_per_cell", cells.blocks_per_cell},
           {"counts", cells.counts},
           {"cells", cells.letters}};
 }
 
-Json EncodeWorker(const WorkerStatus& worker, const BlockLook& look, int max_cells, bool has_names) {
+Json EncodeWorker(const WorkerStatus& worker, const PoolSnapshot& snapshot, int max_cells, bool has_names) {
   Json out = {{"address", worker.address},
               {"state", StateName(worker)},
               {"device", worker.device},
@@ -80,7 +80,7 @@ Json EncodeWorker(const WorkerStatus& worker, const BlockLook& look, int max_cel
               {"host_used", worker.blocks.host_used}};
   // Left out for remote readers, because it may name hosts and files.
   if (has_names) out["error"] = worker.last_error;
-  if (look.is_ready && !look.states.empty()) out["map"] = EncodeMap(look, max_cells);
+  if (snapshot.is_ready && !snapshot.states.empty()) out["map"] = EncodeMap(snapshot, max_cells);
   return out;
 }
 
@@ -98,10 +98,10 @@ Json EncodeRequest(RequestId id, const v1::RequestSummary& request, const ShownN
           {"shared_blocks", request.shared_blocks()}};
 }
 
-Json EncodeRequests(const StatusLook& look, const ShownNames& names) {
+Json EncodeRequests(const StatusSnapshot& snapshot, const ShownNames& names) {
   Json out = Json::array();
   if (!names.why_not.empty()) return out;
-  for (const ListedRequests& listed : look.requests) {
+  for (const ListedRequests& listed : snapshot.requests) {
     for (const auto& [id, summary] : listed.requests) {
       if (out.size() < kMaxShownRequests) out.push_back(EncodeRequest(id, summary, names));
     }
@@ -127,8 +127,8 @@ MapCells DrawMapCells(absl::string_view states, int max_cells) {
   return map;
 }
 
-std::string EncodeStatusJson(const StatusLook& look, const ShownNames& names) {
-  const ManagerStatus& manager = look.manager;
+std::string EncodeStatusJson(const StatusSnapshot& snapshot, const ShownNames& names) {
+  const ManagerStatus& manager = snapshot.manager;
   const StepLoopStats& totals = manager.totals;
   Json out = {{"version", kVersion},
               {"time_us", manager.now_us},
@@ -148,15 +148,15 @@ std::string EncodeStatusJson(const StatusLook& look, const ShownNames& names) {
               {"queue", EncodeHistogram(totals.queue_seconds)},
               {"num_workers", manager.workers.size()},
               {"workers", Json::array()}};
-  const int num_shown = static_cast<int>(look.blocks.size());
+  const int num_shown = static_cast<int>(snapshot.blocks.size());
   const int max_cells = std::min(kMaxMapCells / std::max(num_shown, 1), kMaxMapCells / 4);
   for (int i = 0; i < num_shown; ++i) {
-    out["workers"].push_back(EncodeWorker(*manager.workers[i], look.blocks[i], max_cells, names.why_not.empty()));
+    out["workers"].push_back(EncodeWorker(*manager.workers[i], snapshot.blocks[i], max_cells, names.why_not.empty()));
   }
   int num_requests = 0;
-  for (const ListedRequests& listed : look.requests) num_requests += listed.num_requests;
+  for (const ListedRequests& listed : snapshot.requests) num_requests += listed.num_requests;
   out["num_requests"] = num_requests;
-  out["requests"] = EncodeRequests(look, names);
+  out["requests"] = EncodeRequests(snapshot, names);
   return Text(out);
 }
 

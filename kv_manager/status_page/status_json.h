@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "base/ids.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/engine/manager_engine.h"
 
 // The JSON that the status page asks for. Pure functions.
@@ -21,9 +21,9 @@ inline constexpr int kMaxShownRequests = 200;
 inline constexpr int kMaxMapCells = 16'384;  // For all workers together. One worker has at most a quarter of them.
 
 // The state of the manager and of its workers at one moment.
-struct StatusLook {
+struct StatusSnapshot {
   ManagerStatus manager;
-  std::vector<BlockLook> blocks;         // By worker: the first kMaxShownWorkers of `manager`.
+  std::vector<PoolSnapshot> blocks;      // By worker: the first kMaxShownWorkers of `manager`.
   std::vector<ListedRequests> requests;  // By the same workers.
 };
 
@@ -43,7 +43,7 @@ struct MapCells {
 };
 MapCells DrawMapCells(absl::string_view states, int max_cells);
 
-std::string EncodeStatusJson(const StatusLook& look, const ShownNames& names);
+std::string EncodeStatusJson(const StatusSnapshot& snapshot, const ShownNames& names);
 
 // One block, with the names of its owners.
 std::string EncodeBlockJson(const DescribedBlock& block, const ShownNames& names);

@@ -13,7 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/status_page/status_json.h"
 #include "kv_manager/status_page/status_page_files.h"
 #include "security/digest.h"
@@ -21,11 +22,10 @@
 namespace quire {
 namespace {
 
-// A step loop answers in its next round. A reader that has waited this long gets the previous look.
+// A step loop answers in its next round. A reader that has waited this long gets the previous snapshot.
 constexpr auto kMaxWait = std::chrono::milliseconds(500);
 // How many threads of the server may wait. The others are for scrapes.
 constexpr int kMaxWaiting = 4;
-constexpr int64_t kMaxIntervalUs = 10'000'000;
 
 std::string SourceHash(absl::string_view text) {
   const std::array<uint8_t, 32> digest = Sha256(text);
@@ -80,23 +80,23 @@ class Countdown {
 
 }  // namespace
 
-// A look that is under way or over. Each step loop writes entries of its own, and may do so after all waiting threads
+// A snapshot that is being taken. Each step loop writes entries of its own, and may do so after all waiting threads
 // have given up.
-struct StatusPage::Look {
-  explicit Look(int num_workers) : loop_us(num_workers), rest(num_workers) {
-    look.blocks.resize(num_workers);
-    look.requests.resize(num_workers);
+struct StatusPage::SnapshotUnderWay {
+  explicit SnapshotUnderWay(int num_workers) : loop_us(num_workers), unanswered(num_workers) {
+    snapshot.blocks.resize(num_workers);
+    snapshot.requests.resize(num_workers);
   }
 
-  StatusLook look;
+  StatusSnapshot snapshot;
   int64_t begin_us = 0;
-  std::vector<int64_t> loop_us;  // By worker: how much time of its step loop the look took.
-  Countdown rest;
+  std::vector<int64_t> loop_us;  // By worker: how much time of its step loop the snapshot took.
+  Countdown unanswered;          // The step loops that have not answered.
 };
 
-struct StatusPage::Shown {
-  StatusLook look;
-  int64_t look_us = 0;                            // When the look began.
+struct StatusPage::ShownSnapshot {
+  StatusSnapshot snapshot;
+  int64_t begin_us = 0;
   std::map<std::string, std::string> texts = {};  // JSON by WhyNoNames; encoded when it is first asked for.
 };
 
@@ -122,69 +122,70 @@ std::string StatusPage::WhyNoNames(const HttpRequest& request) const {
 }
 
 HttpResponse StatusPage::Status(const HttpRequest& request) {
-  const std::shared_ptr<Shown> shown = CurrentLook();
+  const std::shared_ptr<ShownSnapshot> shown = CurrentSnapshot();
   if (shown == nullptr) return Refuse(503, "The step loops have not answered yet.");
   const std::string why_not = WhyNoNames(request);
   ShownNames names{.why_not = why_not};
   if (why_not.empty()) names.names = environment_.request_names();
   const MutexLock lock(&mutex_);
   std::string& text = shown->texts[why_not];
-  if (text.empty()) text = EncodeStatusJson(shown->look, names);
+  if (text.empty()) text = EncodeStatusJson(shown->snapshot, names);
   HttpResponse response = JsonResponse(text);
-  const int64_t age_us = environment_.clock->NowMicros() - shown->look_us;
+  const int64_t age_us = environment_.clock->NowMicros() - shown->begin_us;
   response.headers.emplace_back("Age", absl::StrCat(age_us / 1'000'000));
   return response;
 }
 
-int64_t StatusPage::num_looks() const {
+int64_t StatusPage::num_snapshots() const {
   const MutexLock lock(&mutex_);
-  return num_looks_;
+  return num_snapshots_;
 }
 
-std::shared_ptr<StatusPage::Look> StatusPage::StartLook() {
+std::shared_ptr<StatusPage::SnapshotUnderWay> StatusPage::StartSnapshot() {
   ManagerStatus manager = environment_.engine->status();
   const int num_workers = std::min<int>(static_cast<int>(manager.workers.size()), kMaxShownWorkers);
-  const auto out = std::make_shared<Look>(num_workers);
+  const auto out = std::make_shared<SnapshotUnderWay>(num_workers);
   out->begin_us = environment_.clock->NowMicros();
   const int max_requests = environment_.has_names && environment_.has_open_calls ? kMaxShownRequests : 0;
   for (int i = 0; i < num_workers; ++i) {
     const std::string& address = manager.workers[i]->address;
     environment_.engine->AskWorker(
         address,
-        [out, i, max_requests, clock = environment_.clock](const StepLoop::View& loop) {
+        [out, i, max_requests, clock = environment_.clock](const LoopView& loop) {
           const int64_t begin_us = clock->NowMicros();
-          CopyBlocks(loop, &out->look.blocks[i]);
-          ListRequests(loop, max_requests, &out->look.requests[i]);
+          CopyBlocks(loop, &out->snapshot.blocks[i]);
+          ListRequests(loop, max_requests, &out->snapshot.requests[i]);
           out->loop_us[i] = clock->NowMicros() - begin_us;
         },
-        [out](const absl::Status&) { out->rest.Down(); });
+        [out](const absl::Status&) { out->unanswered.Down(); });
   }
-  out->look.manager = std::move(manager);
+  out->snapshot.manager = std::move(manager);
   return out;
 }
 
-std::shared_ptr<StatusPage::Look> StatusPage::JoinLook() {
+std::shared_ptr<StatusPage::SnapshotUnderWay> StatusPage::JoinSnapshot() {
   const MutexLock lock(&mutex_);
-  if (under_way_ == nullptr && environment_.clock->NowMicros() >= next_look_us_) {
-    under_way_ = StartLook();
-    ++num_looks_;
+  if (under_way_ == nullptr && environment_.clock->NowMicros() >= next_snapshot_us_) {
+    under_way_ = StartSnapshot();
+    ++num_snapshots_;
   }
   if (under_way_ == nullptr || num_waiting_ >= kMaxWaiting) return nullptr;
   ++num_waiting_;
   return under_way_;
 }
 
-std::shared_ptr<StatusPage::Shown> StatusPage::CurrentLook() {
-  const std::shared_ptr<Look> look = JoinLook();
-  const bool is_over = look != nullptr && look->rest.Wait(kMaxWait);
+std::shared_ptr<StatusPage::ShownSnapshot> StatusPage::CurrentSnapshot() {
+  const std::shared_ptr<SnapshotUnderWay> joined = JoinSnapshot();
+  const bool is_complete = joined != nullptr && joined->unanswered.Wait(kMaxWait);
   const MutexLock lock(&mutex_);
-  if (look != nullptr) --num_waiting_;
-  if (!is_over || under_way_ != look) return shown_;
+  if (joined != nullptr) --num_waiting_;
+  if (!is_complete || under_way_ != joined) return shown_;
   under_way_ = nullptr;
   int64_t loop_us = 0;
-  for (const int64_t us : look->loop_us) loop_us = std::max(loop_us, us);
-  next_look_us_ = environment_.clock->NowMicros() + std::clamp(kLoopShare * loop_us, kMinIntervalUs, kMaxIntervalUs);
-  shown_ = std::make_shared<Shown>(Shown{.look = std::move(look->look), .look_us = look->begin_us});
+  for (const int64_t us : joined->loop_us) loop_us = std::max(loop_us, us);
+  next_snapshot_us_ = environment_.clock->NowMicros() + std::clamp(kPauseFactor * loop_us, kMinPauseUs, kMaxPauseUs);
+  shown_ = std::make_shared<ShownSnapshot>(
+      ShownSnapshot{.snapshot = std::move(joined->snapshot), .begin_us = joined->begin_us});
   return shown_;
 }
 
@@ -209,7 +210,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
   }
   if (!MayDescribeBlock()) return Refuse(429, "too many blocks are asked for at once; try again");
   struct Answer {
-    Countdown rest{1};
+    Countdown unanswered{1};
     absl::Status status;
     std::optional<DescribedBlock> block;
     int num_blocks = 0;
@@ -218,7 +219,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
   const auto answer = std::make_shared<Answer>();
   environment_.engine->AskWorker(
       worker->second,
-      [answer, block, clock = environment_.clock](const StepLoop::View& loop) {
+      [answer, block, clock = environment_.clock](const LoopView& loop) {
         if (loop.blocks == nullptr) return;
         answer->num_blocks = loop.blocks->num_blocks();
         if (block >= static_cast<uint32_t>(answer->num_blocks)) return;
@@ -228,14 +229,14 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
       },
       [answer](const absl::Status& status) {
         answer->status = status;
-        answer->rest.Down();
+        answer->unanswered.Down();
       });
-  const bool is_over = answer->rest.Wait(kMaxWait);
+  const bool is_over = answer->unanswered.Wait(kMaxWait);
   {
     const MutexLock lock(&mutex_);
     --num_waiting_;
-    const int64_t rest_us = is_over ? std::min(kLoopShare * answer->loop_us, kMaxIntervalUs) : kMaxIntervalUs;
-    next_block_us_ = std::max(next_block_us_, environment_.clock->NowMicros() + rest_us);
+    const int64_t pause_us = is_over ? std::min(kPauseFactor * answer->loop_us, kMaxPauseUs) : kMaxPauseUs;
+    next_block_us_ = std::max(next_block_us_, environment_.clock->NowMicros() + pause_us);
   }
   if (!is_over) return Refuse(503, "the worker's step loop has not answered yet");
   if (!answer->status.ok()) {

@@ -15,9 +15,9 @@
 
 namespace quire {
 
-// The status page for browsers, and the JSON that it fetches once a second. Read-only. The step loops are asked only
-// when somebody looks. However many look, this takes at most 1/kLoopShare of the time of the loops; when one look takes
-// more than 20 ms, the looks are ten seconds apart. Thread-safe.
+// The status page for browsers, and the JSON that it fetches once a second. Read-only. The step loops are asked for a
+// snapshot only when somebody looks. After a snapshot that took t, none begins for 500 t, but at least 0.5 s and at
+// most 10 s, however many look. Here t is the time that the slowest step loop needed. Thread-safe.
 //
 // The port has no authentication. So single requests (their names, tenants, sizes and blocks) are shown only if three
 // conditions hold: the operator has allowed it, and knows that no proxy stands before the port; the reader is a local
@@ -25,8 +25,10 @@ namespace quire {
 // the map of blocks.
 class StatusPage {
  public:
-  static constexpr int64_t kMinIntervalUs = 500'000;  // Between two looks.
-  static constexpr int64_t kLoopShare = 500;
+  // The pause after a snapshot, as a multiple of the time that it took, and the least and longest pause.
+  static constexpr int64_t kPauseFactor = 500;
+  static constexpr int64_t kMinPauseUs = 500'000;
+  static constexpr int64_t kMaxPauseUs = 10'000'000;
   static constexpr int64_t kMinBlockIntervalUs = 50'000;  // Between two blocks described.
 
   struct Environment {
@@ -46,17 +48,19 @@ class StatusPage {
   // One block, by the parameters "worker=ADDRESS&block=N".
   HttpResponse Block(const HttpRequest& request);
 
-  int64_t num_looks() const;  // How often the step loops were asked.
+  int64_t num_snapshots() const;  // How many were begun. For tests.
 
  private:
-  struct Look;
-  struct Shown;
+  struct SnapshotUnderWay;
+  struct ShownSnapshot;
 
   std::string WhyNoNames(const HttpRequest& request) const;
-  std::shared_ptr<Look> StartLook();
-  std::shared_ptr<Shown> CurrentLook();
-  // The look under way, after beginning one when it is time; null when there is none or too many threads wait already.
-  std::shared_ptr<Look> JoinLook();
+  std::shared_ptr<SnapshotUnderWay> StartSnapshot();
+  // The newest snapshot; null when there is none yet.
+  std::shared_ptr<ShownSnapshot> CurrentSnapshot();
+  // The snapshot under way, which begins here when it is time. Null when none is under way or too many threads wait
+  // already.
+  std::shared_ptr<SnapshotUnderWay> JoinSnapshot();
   bool MayDescribeBlock();
 
   const Environment environment_;
@@ -64,12 +68,12 @@ class StatusPage {
   const std::string policy_;  // Content-Security-Policy of the document.
 
   mutable Mutex mutex_;
-  std::shared_ptr<Look> under_way_ QUIRE_GUARDED_BY(mutex_);
-  std::shared_ptr<Shown> shown_ QUIRE_GUARDED_BY(mutex_);  // The last look that has ended.
-  int64_t next_look_us_ QUIRE_GUARDED_BY(mutex_) = 0;      // No look begins earlier.
-  int64_t next_block_us_ QUIRE_GUARDED_BY(mutex_) = 0;     // No block is described earlier.
-  int num_waiting_ QUIRE_GUARDED_BY(mutex_) = 0;           // Threads that wait for step loops.
-  int64_t num_looks_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<SnapshotUnderWay> under_way_ QUIRE_GUARDED_BY(mutex_);
+  std::shared_ptr<ShownSnapshot> shown_ QUIRE_GUARDED_BY(mutex_);  // The last snapshot that is complete.
+  int64_t next_snapshot_us_ QUIRE_GUARDED_BY(mutex_) = 0;          // No snapshot begins earlier.
+  int64_t next_block_us_ QUIRE_GUARDED_BY(mutex_) = 0;             // No block is described earlier.
+  int num_waiting_ QUIRE_GUARDED_BY(mutex_) = 0;                   // Threads that wait for step loops.
+  int64_t num_snapshots_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace quire

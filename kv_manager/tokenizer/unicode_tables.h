@@ -6,7 +6,7 @@
 
 // The differences between the Unicode versions of the references and those of utf8proc 2.8 (15.0) and PCRE2 10.42
 // (14.0). Each table is sorted and has the property that the listed characters have for the reference.
-// `tools/goldens/tokenizers.py unicode` prints the differences that are left.
+// `tools/goldens/tokenizer_goldens.py unicode` prints the differences that are left.
 
 namespace quire {
 

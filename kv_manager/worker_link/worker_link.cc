@@ -68,7 +68,6 @@ void WorkerLink::OnOpened() {
 void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   client_->Close();
   state_ = State::kWaiting;
-  is_draining_ = false;
   last_error_ = std::move(reason);
   num_in_flight_ = 0;
   next_attempt_us_ = now_us + backoff_us_;

@@ -16,8 +16,9 @@ struct WorkerLinkOptions {
   uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
   int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
-  int64_t min_backoff_us = 100'000;         // The wait after the first failed attempt. It doubles with each further
-  int64_t max_backoff_us = 5'000'000;       // failure, up to max_backoff_us.
+  // The wait after the first failed attempt. It doubles with each further failure, up to max_backoff_us.
+  int64_t min_backoff_us = 100'000;
+  int64_t max_backoff_us = 5'000'000;
 };
 
 // Keeps one worker connected. It makes attempts with growing epochs and a backoff, and notices a worker that does not
@@ -42,8 +43,6 @@ class WorkerLink {
   // is not raised, and the worker refuses it.
   void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
-  // The worker wants no new requests until the end of the session. REQUIRES: is_ready().
-  void OnDraining() { is_draining_ = true; }
   // Ends the attempt or session. The next attempt starts after the backoff, with the next epoch.
   void Lose(absl::Status reason, int64_t now_us);
 
@@ -56,7 +55,6 @@ class WorkerLink {
   SentPlan OnResult(int64_t now_us);
 
   bool is_ready() const { return state_ == State::kReady; }
-  bool is_draining() const { return is_draining_; }  // Implies is_ready().
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
   int num_plans_in_flight() const { return num_in_flight_; }
@@ -74,7 +72,6 @@ class WorkerLink {
   State state_ = State::kWaiting;
   uint64_t epoch_;
   bool has_been_ready_ = false;
-  bool is_draining_ = false;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;

@@ -99,7 +99,7 @@ TEST_F(ConfigurationTest, TheCommandLineGoesBeforeTheEnvironmentBeforeTheFileBef
   EXPECT_EQ(line->options.patience, absl::Seconds(3));
 }
 
-TEST_F(ConfigurationTest, AnEmptyNameOnTheCommandLineLeavesTheFileOfTheEnvironmentOut) {
+TEST_F(ConfigurationTest, EmptyConfigFlagIgnoresTheFileOfTheEnvironment) {
   const auto line = Read("max_step_ms: 1\nnonsense: 1\n", {"--config="});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->options.max_step_ms, Read(nullptr)->options.max_step_ms);

@@ -128,7 +128,7 @@ TEST(ListenAddressTest, EveryReasonIsToldApart) {
   EXPECT_EQ(reason("192.0.2.1:1"), "192.0.2.1 is not an address of this machine");
   EXPECT_EQ(reason("unix:/nonexistent/a"), "No such file or directory");
   EXPECT_EQ(reason("unix:/dev/null"), "/dev/null exists and is not a socket that may be replaced");
-  EXPECT_EQ(reason("unix:" + std::string(108, 'a')), "the path has 108 characters, allowed are 1 to 107");
+  EXPECT_EQ(reason("unix:" + std::string(108, 'a')), "the path has 108 characters, it must have 1 to 107");
 }
 
 TEST(ListenAddressTest, OnlyASocketThatSomebodyListensOnIsInUse) {

@@ -30,7 +30,7 @@ TEST_F(MemoryWasteTest, BlocksOf16HoldTokensInMoreThan96PercentOfAllocatedMemory
   EXPECT_GT(BlocksOf(16).live_of_allocated(), 0.96);
 }
 
-TEST_F(MemoryWasteTest, SharesMakeOne) {
+TEST_F(MemoryWasteTest, SharesAddUpToOne) {
   for (const SlotUse& use : {BlocksOf(16), Contiguous(Reservation::kPowerOfTwo)}) {
     EXPECT_NEAR(use.live + use.later + use.never + use.outside, 1, 1e-9);
     EXPECT_GE(use.later, 0);

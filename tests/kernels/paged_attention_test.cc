@@ -66,7 +66,8 @@ TEST(PagedAttentionTest, BitsDoNotDependOnPlacesBlockSizesStridesOrOtherSequence
     const size_t row = alone.out_bytes() / lens.size();
     const std::vector<char> out = Forward(alone);
     EXPECT_TRUE(std::equal(out.begin() + 2 * row, out.begin() + 3 * row, expected.begin() + 2 * row));
-    EXPECT_EQ(std::count(out.begin(), out.begin() + 2 * row, 0), std::ptrdiff_t(2 * row)) << "no context, no zeros";
+    EXPECT_EQ(std::count(out.begin(), out.begin() + 2 * row, 0), std::ptrdiff_t(2 * row))
+        << "a sequence without context must give zeros";
   }
 }
 
@@ -79,7 +80,6 @@ TEST(PagedAttentionTest, SequencesMayShareBlocks) {
   ExpectClose(paged);
 }
 
-// Unwritten tokens of the caches are NaN, and table entries beyond a context are not valid blocks.
 TEST(PagedAttentionTest, ScaleIsAnArgument) {
   PagedCase paged({.scale = 0.5}, {20, 300}, 7);
   ExpectClose(paged);

@@ -117,15 +117,17 @@ TEST_F(SchedulerPipelineTest, TokenOfAPreemptedRequestInFlightIsKept) {
   EXPECT_EQ(Shape(Plan()), "0:0+5*");
 }
 
-TEST_F(SchedulerPipelineTest, RequestWithItsLastTokenInFlightIsPreemptedForNothing) {
+TEST_F(SchedulerPipelineTest, PreemptedRequestWithItsLastTokenInFlightLosesNoWork) {
   Make(3, TwoPlans());
   Submit(1, 4, 1);
   Submit(2, 8, 3);
   EXPECT_EQ(Shape(Plan()), "0:0+4* 1:0+8*");
   EXPECT_EQ(Shape(Plan()), "1:8+1*");  // Request 2 has the block of request 1, which does not need it any more.
+  EXPECT_EQ(scheduler_->counts().preemptions, 1);
   EXPECT_THAT(Commit().finished, ElementsAre(Finished{RequestId{1}, 0, FinishReason::kLength, true}));
   EXPECT_EQ(Emitted(1), Solo(1));
   EXPECT_EQ(scheduler_->counts().waiting, 0);
+  EXPECT_EQ(scheduler_->counts().recomputed_tokens, 0);
 }
 
 TEST_F(SchedulerPipelineTest, PreemptedRequestWaitsForItsResultsInFlight) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scheduler/admission.h"
+#include "scheduler/request_size.h"
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace quire {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/num_blocks.h"
 #include "base/status.h"
 
 namespace quire {

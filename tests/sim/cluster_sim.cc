@@ -15,7 +15,7 @@ namespace {
 
 // Whether placement may choose the worker.
 bool IsCandidate(const WorkerLoad& load) {
-  return !load.is_draining && (load.is_ready || load.may_return);
+  return !load.is_drained_by_operator && (load.is_ready || load.may_return);
 }
 
 }  // namespace

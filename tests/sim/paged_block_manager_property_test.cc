@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kv_manager/blocks/paged_block_manager.h"
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {

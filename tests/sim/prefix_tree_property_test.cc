@@ -12,7 +12,7 @@
 #include "kv_manager/blocks/prefix_pins.h"
 #include "kv_manager/blocks/prefix_promises.h"
 #include "kv_manager/blocks/prefix_tree.h"
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {

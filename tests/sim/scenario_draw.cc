@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {

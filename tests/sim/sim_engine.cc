@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/num_blocks.h"
 #include "base/status.h"
 #include "kv_manager/engine/table_audit.h"
 #include "tests/sim/violation.h"
@@ -35,9 +36,9 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
                 .on_plan = [this](const StepPlan& plan) { OnPlan(plan); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
-      StepLoop::Hooks{.admit_worker = [](const WorkerDescription&) { return absl::OkStatus(); },
-                      .on_change = [] {},
-                      .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
+      StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return absl::OkStatus(); },
+                    .on_change = [] {},
+                    .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
   for (int i = 0; i < kRoundsToJoin; ++i) status_.Update(RunRound());
   if (!loop_->status()->is_ready) Complain("the worker has not joined");
@@ -129,9 +130,10 @@ void SimEngine::PostWantedEnd(SimCaller* caller) {
 }
 
 absl::Status SimEngine::SetDraining(bool is_draining) {
-  operator_drains_ = is_draining;
-  loop_->SetDraining(is_draining);
-  if (loop_->load().is_draining != is_draining) return Violation("the load says is_draining: ", !is_draining);
+  is_drained_by_operator_ = is_draining;
+  loop_->SetDrainedByOperator(is_draining);
+  if (loop_->load().is_drained_by_operator != is_draining)
+    return Violation("the load says is_drained_by_operator: ", !is_draining);
   if (is_draining && !loop_->status()->is_draining) return Violation("the status does not tell of the drain");
   return absl::OkStatus();
 }
@@ -348,7 +350,7 @@ void SimEngine::DropEnded() {
     }
     if (caller.WantsEnd()) wanting_end_.push_back(it->second.caller.get());
     if (!caller.has_started()) {
-      num_wanted_blocks_ += BlocksWanted(static_cast<int>(request.prompt.size()), options_.block_size);
+      num_wanted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, options_.block_size);
     }
     next_deadline_us_ = std::min(next_deadline_us_, request.deadline_us);
     ++it;
@@ -395,7 +397,7 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
     return Violation("the load has ", load.num_free_blocks, " free blocks of ", load.num_blocks, ", the pool ",
                      blocks_->num_free_blocks(), " of ", options_.blocks);
   }
-  if (status.is_draining != (operator_drains_ || oracle_.is_worker_draining())) {
+  if (status.is_draining != (is_drained_by_operator_ || oracle_.is_worker_draining())) {
     return Violation("the status says is_draining: ", status.is_draining);
   }
   if (scheduler_ == nullptr) return absl::OkStatus();

@@ -147,7 +147,7 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t num_tokens_of_ended_ = 0;
   bool has_news_ = true;  // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
-  bool operator_drains_ = false;
+  bool is_drained_by_operator_ = false;
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;

@@ -24,7 +24,7 @@ void Collect(const v1::StepResult& result, Generation* out) {
 Generation Generate(TestWorker* worker, const GenerationRequest& request) {
   worker->executor().Reset();
   const int prompt_length = static_cast<int>(request.prompt.size());
-  const int num_blocks = worker->limits().BlocksFor(prompt_length + request.num_tokens);
+  const int num_blocks = worker->limits().NumBlocksFor(prompt_length + request.num_tokens);
   std::vector<int> chunks = request.chunks;
   if (chunks.empty()) chunks.push_back(prompt_length);
   Generation out;

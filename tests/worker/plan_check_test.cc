@@ -130,7 +130,7 @@ const std::vector<BadPlan>& BadPlans() {
       {"slice_first_changed_blocks has 3 entries", [](auto* p) { p->add_slice_first_changed_blocks(1); }},
       {"slice_tail_lengths has 1 entries", [](auto* p) { p->mutable_slice_tail_lengths()->RemoveLast(); }},
       {"slice_samples has 3 entries, slice_rows has 2", [](auto* p) { p->mutable_slice_samples()->push_back(1); }},
-      {"slice_samples[0] is 2, allowed are 0 and 1", [](auto* p) { (*p->mutable_slice_samples())[0] = 2; }},
+      {"slice_samples[0] is 2, it must be 0 or 1", [](auto* p) { (*p->mutable_slice_samples())[0] = 2; }},
       {"slice_rows[0] is 4, it must be below 4", [](auto* p) { p->set_slice_rows(0, 4); }},
       {"slice_rows[1] is 0, which an earlier slice", [](auto* p) { p->set_slice_rows(1, 0); }},
       {"slice_rows[0] is 3, which no sequence has taken", [](auto* p) { p->set_slice_rows(0, 3); }},

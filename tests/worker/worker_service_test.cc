@@ -378,7 +378,7 @@ TEST_F(WorkerServiceTest, AStreamThatNeverOpensEndsAtTheTimeoutAndAnOpenOneGoesO
   SessionClient silent(stub.get());
   const grpc::Status status = silent.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(status.error_message(), "no `open` came within 50ms, the limit");
+  EXPECT_EQ(status.error_message(), "no `open` came within the limit of 50ms");
   // The open session continues, although it is older than the stream that timed out.
   session->Send(FirstPlan());
   EXPECT_EQ(session->Receive().result().step(), 1u);

@@ -14,10 +14,6 @@ hypotheses, two candidates were almost equal; such a case is replaced by a new o
 describes the files.
 """
 
-import sys
-
-sys.path.append(sys.path.pop(0))  # tokenizers.py beside this file has the name of a package that transformers imports.
-
 import argparse
 import itertools
 import json

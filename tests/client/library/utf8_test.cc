@@ -15,11 +15,11 @@ TEST(Utf8Test, NestedAndRepeatedStringsAreNamedByTheirPath) {
   v1::GenerateRequest request;
   request.set_text("fine");
   request.mutable_stopping()->add_stop("fine");
-  EXPECT_TRUE(CheckUtf8(request).ok());
+  EXPECT_TRUE(CheckUtf8Fields(request).ok());
   request.mutable_stopping()->add_stop("\xFF");
-  EXPECT_THAT(std::string(CheckUtf8(request).message()), HasSubstr("stopping.stop[1]: is not valid UTF-8"));
+  EXPECT_THAT(std::string(CheckUtf8Fields(request).message()), HasSubstr("stopping.stop[1]: is not valid UTF-8"));
   request.set_text("\xFF");
-  EXPECT_THAT(std::string(CheckUtf8(request).message()), HasSubstr("text: is not valid UTF-8"));
+  EXPECT_THAT(std::string(CheckUtf8Fields(request).message()), HasSubstr("text: is not valid UTF-8"));
 }
 
 }  // namespace

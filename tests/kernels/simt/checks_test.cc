@@ -28,7 +28,7 @@ TEST(DivergenceTest, LanesInDifferentCollectivesEndTheLaunch) {
   EXPECT_THAT(report.problems[0].text, HasSubstr("lanes 16-31 in Ballot at checks_test.cc:"));
 }
 
-TEST(DivergenceTest, LanesThatHaveExitedAreMissed) {
+TEST(DivergenceTest, LanesThatHaveExitedDivergeFromTheOthers) {
   const LaunchReport report = Launch(TwoWarps(), [] {
     if (LaneIndex() < 8) return;
     ShuffleXor(1.0f, 1);

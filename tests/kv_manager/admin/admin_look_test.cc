@@ -133,7 +133,7 @@ class AdminLookTest : public ::testing::Test {
   void Tamper(const std::function<void(PagedBlockManager*)>& tamper) {
     std::atomic<bool> is_done = false;
     engine_.AskWorker(
-        "a", [&](const StepLoop::View& loop) { tamper(loop.blocks); }, [&](const absl::Status&) { is_done = true; });
+        "a", [&](const LoopView& loop) { tamper(loop.blocks); }, [&](const absl::Status&) { is_done = true; });
     while (!is_done) std::this_thread::yield();
   }
 
@@ -462,7 +462,7 @@ TEST_F(AdminLookTest, WatchesAreBoundedAndCheckTheirFields) {
     ASSERT_TRUE(readers.back()->Read(&message));
   }
   EXPECT_EQ(error().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(error().error_message(), "16 calls of WatchBlocks run, the limit");
+  EXPECT_EQ(error().error_message(), "16 calls of WatchBlocks are running, and the limit is 16");
   for (int i = 0; i < kMaxWatches; ++i) {
     contexts[i]->TryCancel();
     readers[i]->Finish();

@@ -12,17 +12,17 @@
 
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "tests/kv_manager/admin/block_map.h"
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {
 
-BlockLook LookAt(std::string states, uint64_t epoch = 1, uint64_t step = 1) {
+PoolSnapshot SnapshotOf(std::string states, uint64_t epoch = 1, uint64_t step = 1) {
   return {.worker = "w", .is_ready = true, .epoch = epoch, .step = step, .block_size = 4, .states = std::move(states)};
 }
 
 TEST(BlockChangesTest, TheFirstMessageIsASnapshot) {
-  const auto message = EncodeBlocks({}, LookAt("\1\3"));
+  const auto message = EncodeBlocks({}, SnapshotOf("\1\3"));
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->snapshot().states(), "\1\3");
   EXPECT_EQ(message->snapshot().block_size(), 4u);
@@ -31,9 +31,9 @@ TEST(BlockChangesTest, TheFirstMessageIsASnapshot) {
 
 TEST(BlockChangesTest, FewChangesAreADelta) {
   std::string states(20, '\1');
-  const BlockLook before = LookAt(states);
+  const PoolSnapshot before = SnapshotOf(states);
   states[7] = '\3';
-  const auto message = EncodeBlocks(before, LookAt(states, 1, 2));
+  const auto message = EncodeBlocks(before, SnapshotOf(states, 1, 2));
   ASSERT_TRUE(message.has_value());
   ASSERT_TRUE(message->has_delta());
   EXPECT_THAT(message->delta().blocks(), ::testing::ElementsAre(7));
@@ -42,18 +42,18 @@ TEST(BlockChangesTest, FewChangesAreADelta) {
 }
 
 TEST(BlockChangesTest, ManyChangesAreASnapshotBecauseItIsSmaller) {
-  const auto message = EncodeBlocks(LookAt(std::string(20, '\1')), LookAt(std::string(20, '\3')));
+  const auto message = EncodeBlocks(SnapshotOf(std::string(20, '\1')), SnapshotOf(std::string(20, '\3')));
   EXPECT_TRUE(message->has_snapshot());
 }
 
 TEST(BlockChangesTest, ANewSessionBeginsWithASnapshot) {
-  EXPECT_TRUE(EncodeBlocks(LookAt("\1", 1), LookAt("\1", 2))->has_snapshot());
+  EXPECT_TRUE(EncodeBlocks(SnapshotOf("\1", 1), SnapshotOf("\1", 2))->has_snapshot());
 }
 
 TEST(BlockChangesTest, AStepThatChangesNothingIsToldAndNothingNewIsNot) {
-  EXPECT_EQ(EncodeBlocks(LookAt("\1", 1, 1), LookAt("\1", 1, 2))->delta().blocks_size(), 0);
-  EXPECT_EQ(EncodeBlocks(LookAt("\1"), LookAt("\1")).has_value(), false);
-  EXPECT_EQ(EncodeBlocks(LookAt("\1"), BlockLook()).has_value(), false) << "a lost worker";
+  EXPECT_EQ(EncodeBlocks(SnapshotOf("\1", 1, 1), SnapshotOf("\1", 1, 2))->delta().blocks_size(), 0);
+  EXPECT_EQ(EncodeBlocks(SnapshotOf("\1"), SnapshotOf("\1")).has_value(), false);
+  EXPECT_EQ(EncodeBlocks(SnapshotOf("\1"), PoolSnapshot()).has_value(), false) << "a lost worker";
 }
 
 TEST(BlockMapTest, WhatDoesNotFollowIsRefused) {
@@ -94,10 +94,10 @@ class RandomPool {
     ++epoch_;
   }
 
-  BlockLook Look() const {
-    BlockLook look = LookAt("", epoch_, step_);
-    blocks_.CopyStates(&look.states);
-    return look;
+  PoolSnapshot Snapshot() const {
+    PoolSnapshot snapshot = SnapshotOf("", epoch_, step_);
+    blocks_.CopyStates(&snapshot.states);
+    return snapshot;
   }
 
   // Derives the state of each block from its definition.
@@ -160,12 +160,12 @@ TEST(BlockChangesTest, SnapshotAndChangesAreTheNextSnapshotWhateverHappens) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     RandomPool pool(seed);
     Random random(seed + 1000);
-    BlockLook told;
+    PoolSnapshot told;
     BlockMap map;
     for (int i = 0; i < 200; ++i) {
       pool.Step();
       if (!random.OneIn(2)) continue;  // A slow reader.
-      const BlockLook now = pool.Look();
+      const PoolSnapshot now = pool.Snapshot();
       ASSERT_EQ(now.states, pool.StatesOneByOne()) << "seed " << seed;
       for (const char state : now.states) seen[state] = 'x';
       const std::optional<v1::WatchBlocksResponse> message = EncodeBlocks(told, now);
@@ -175,7 +175,7 @@ TEST(BlockChangesTest, SnapshotAndChangesAreTheNextSnapshotWhateverHappens) {
       }
       ++(message->has_snapshot() ? num_snapshots : num_deltas);
       ASSERT_TRUE(map.Apply(*message).ok()) << "seed " << seed;
-      ASSERT_EQ(map.states(), now.states) << "seed " << seed << ", look " << i;
+      ASSERT_EQ(map.states(), now.states) << "seed " << seed << ", snapshot " << i;
       ASSERT_EQ(map.step(), now.step);
       ASSERT_EQ(map.epoch(), now.epoch);
       told = now;

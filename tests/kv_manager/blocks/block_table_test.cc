@@ -11,14 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(BlockTableTest, BlocksForTokensRoundsUp) {
-  EXPECT_EQ(NumBlocksFor(0, 4), 0);
-  EXPECT_EQ(NumBlocksFor(1, 4), 1);
-  EXPECT_EQ(NumBlocksFor(4, 4), 1);
-  EXPECT_EQ(NumBlocksFor(5, 4), 2);
-  EXPECT_EQ(NumBlocksFor(2147483647, 16), 134217728);
-}
-
 TEST(BlockTableTest, BlocksAreInTheOrderOfTheTokensAndHaveASlotForEach) {
   BlockPool pool(8);
   BlockTable table(4);

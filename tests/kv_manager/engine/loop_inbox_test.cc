@@ -1,6 +1,7 @@
 #include "kv_manager/engine/loop_inbox.h"
 
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -13,10 +14,10 @@ namespace {
 
 class LoopInboxTest : public ::testing::Test {
  protected:
-  void Submit(uint64_t id) {
+  void Submit(uint64_t id, std::vector<TokenId> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     Request request;
     request.id = RequestId{id};
-    request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    request.prompt = std::move(prompt);
     PromptHashes hashes(request.cache_salt, request.prompt);
     ASSERT_TRUE(inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes).ok());
   }
@@ -28,7 +29,7 @@ class LoopInboxTest : public ::testing::Test {
   }
   // Publishes a load without requests.
   void Publish(const std::vector<RequestId>& ended) {
-    inbox_.Publish(WorkerLoad{.block_size = 4}, /*worker_drains=*/false, WorkerStatus(), ended);
+    inbox_.Publish(WorkerLoad{.block_size = 4}, /*is_drained_by_worker=*/false, WorkerStatus(), ended);
   }
   int NumCachedTokens() {
     Request request;
@@ -86,6 +87,14 @@ TEST_F(LoopInboxTest, ASubmittedRequestIsLoadFromTheCallToTheNextPublish) {
   EXPECT_EQ(inbox_.load().wanted_blocks, 0);
 }
 
+TEST_F(LoopInboxTest, ARequestWantsBlocksForItsPromptAndOneToken) {
+  Publish({});
+  Submit(1, {1, 2, 3});
+  EXPECT_EQ(inbox_.load().wanted_blocks, 1);
+  Submit(2, {1, 2, 3, 4});
+  EXPECT_EQ(inbox_.load().wanted_blocks, 1 + 2);
+}
+
 TEST_F(LoopInboxTest, ThePromptOfASubmittedRequestIsExpectedInTheCacheUntilItHasEnded) {
   inbox_.SetPrefixIndex(std::make_shared<PrefixIndex>(/*block_size=*/4));
   EXPECT_EQ(NumCachedTokens(), 0);
@@ -121,14 +130,14 @@ TEST_F(LoopInboxTest, ReadinessAndTheLastEndAreReasonsToTellOthers) {
 }
 
 TEST_F(LoopInboxTest, TheOperatorsDrainAndTheWorkersOwnAreToldTogether) {
-  inbox_.SetDraining(true);
+  inbox_.SetDrainedByOperator(true);
   EXPECT_TRUE(inbox_.status()->is_draining);
-  EXPECT_TRUE(inbox_.load().is_draining);
-  inbox_.Publish({}, /*worker_drains=*/true, WorkerStatus(), {});
-  inbox_.SetDraining(false);
+  EXPECT_TRUE(inbox_.load().is_drained_by_operator);
+  inbox_.Publish({}, /*is_drained_by_worker=*/true, WorkerStatus(), {});
+  inbox_.SetDrainedByOperator(false);
   EXPECT_TRUE(inbox_.status()->is_draining) << "by the worker";
-  EXPECT_FALSE(inbox_.load().is_draining);
-  inbox_.Publish({}, /*worker_drains=*/false, WorkerStatus(), {});
+  EXPECT_FALSE(inbox_.load().is_drained_by_operator);
+  inbox_.Publish({}, /*is_drained_by_worker=*/false, WorkerStatus(), {});
   EXPECT_FALSE(inbox_.status()->is_draining);
 }
 

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 #include "tests/kv_manager/engine/recording_sink.h"
-#include "tests/sim/random.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {
@@ -385,12 +385,12 @@ TEST_F(ManagerEngineTest, AfterStopAWorkerIsUnavailableRatherThanUnknown) {
   absl::Status answer;
   const auto done = [&answer](const absl::Status& status) { answer = status; };
   engine_->AskWorker(
-      "nowhere", [](const StepLoop::View&) {}, done);
+      "nowhere", [](const LoopView&) {}, done);
   EXPECT_EQ(answer.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(engine_->SetWorkerDraining("nowhere", true).status().code(), absl::StatusCode::kNotFound);
   engine_->Stop();
   engine_->AskWorker(
-      "0", [](const StepLoop::View&) { FAIL() << "the loop has stopped"; }, done);
+      "0", [](const LoopView&) { FAIL() << "the loop has stopped"; }, done);
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(engine_->SetWorkerDraining("0", true).status().code(), absl::StatusCode::kUnavailable);
 }

@@ -72,12 +72,6 @@ TEST(PlacementTest, ARequestGoesWhereThePoolCanHoldIt) {
   EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 1000), 1) << "the largest refuses it";
 }
 
-TEST(PlacementTest, ARequestWantsItsPromptAndOneToken) {
-  EXPECT_EQ(BlocksWanted(1, 16), 1);
-  EXPECT_EQ(BlocksWanted(15, 16), 1);
-  EXPECT_EQ(BlocksWanted(16, 16), 2);
-}
-
 TEST(PlacementTest, AWholeCachedPromptIsWorthAWholeWorker) {
   WorkerLoad cached = Ready(30);
   cached.num_cached_tokens = 80;

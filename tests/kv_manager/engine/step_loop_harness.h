@@ -32,12 +32,12 @@ class StepLoopTest : public ::testing::Test {
   void Make(const StepLoopOptions& options = Options()) {
     loop_ = std::make_unique<StepLoop>(
         options, worker_.NewClient(),
-        StepLoop::Hooks{.admit_worker = [this](const WorkerDescription&) { return admission_; },
-                        .on_change =
-                            [this] {
-                              ++num_changes_;
-                              if (on_change_) on_change_();
-                            }},
+        StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return admission_; },
+                      .on_change =
+                          [this] {
+                            ++num_changes_;
+                            if (on_change_) on_change_();
+                          }},
         &clock_);
   }
   void Join(const StepLoopOptions& options = Options()) {

@@ -17,10 +17,10 @@ using Kind = WaitReason::Kind;
 class StepLoopQuestionsTest : public StepLoopTest {
  protected:
   // Asks a question and runs one round.
-  void Ask(StepLoop::Question question) {
+  void Ask(LoopQuestion question) {
     bool is_answered = false;
     ASSERT_TRUE(loop_
-                    ->Ask([&](const StepLoop::View& view) {
+                    ->Ask([&](const LoopView& view) {
                       is_answered = true;
                       question(view);
                     })
@@ -33,7 +33,7 @@ class StepLoopQuestionsTest : public StepLoopTest {
   // How many tokens of a prompt of this length are pinned now.
   int Pin(int prompt_length, int64_t ttl_us) {
     int num_tokens = -1;
-    Ask([&](const StepLoop::View& view) {
+    Ask([&](const LoopView& view) {
       num_tokens = view.blocks->Pin("", MakeRequest(prompt_length, 1).prompt, view.now_us + ttl_us).value();
     });
     return num_tokens;
@@ -46,7 +46,7 @@ TEST_F(StepLoopQuestionsTest, AQuestionIsBehindWhatWasSubmittedBefore) {
   worker_.HoldBack();
   const Request request = MakeRequest(5, 20);
   const auto sink = Submit(request);
-  Ask([&](const StepLoop::View& view) {
+  Ask([&](const LoopView& view) {
     EXPECT_EQ(view.address, "worker:1");
     EXPECT_TRUE(view.link.is_ready());
     EXPECT_EQ(view.scheduler->ExplainWait(request.id)->kind, Kind::kRuns);
@@ -57,7 +57,7 @@ TEST_F(StepLoopQuestionsTest, AQuestionIsBehindWhatWasSubmittedBefore) {
 TEST_F(StepLoopQuestionsTest, BeforeTheWorkerHasJoinedThereIsNothingToSee) {
   worker_.Kill();
   Make();
-  Ask([](const StepLoop::View& view) {
+  Ask([](const LoopView& view) {
     EXPECT_EQ(view.scheduler, nullptr);
     EXPECT_EQ(view.blocks, nullptr);
   });
@@ -67,26 +67,26 @@ TEST_F(StepLoopQuestionsTest, StopAnswersWhatIsAskedAndRefusesTheRest) {
   Join();
   int num_answers = 0;
   ASSERT_TRUE(loop_
-                  ->Ask([&](const StepLoop::View& view) {
+                  ->Ask([&](const LoopView& view) {
                     ++num_answers;
                     EXPECT_EQ(view.scheduler, nullptr);
                   })
                   .ok());
   loop_->Stop();
   EXPECT_EQ(num_answers, 1);
-  EXPECT_EQ(loop_->Ask([](const StepLoop::View&) {}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(loop_->Ask([](const LoopView&) {}).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(StepLoopQuestionsTest, QuestionsAreBounded) {
   StepLoopOptions options = Options();
   options.max_questions = 1;
   Join(options);
-  EXPECT_TRUE(loop_->Ask([](const StepLoop::View&) {}).ok());
-  const absl::Status status = loop_->Ask([](const StepLoop::View&) {});
+  EXPECT_TRUE(loop_->Ask([](const LoopView&) {}).ok());
+  const absl::Status status = loop_->Ask([](const LoopView&) {});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker:1 has 1 questions to answer, the limit is 1"));
   loop_->RunOnce();
-  EXPECT_TRUE(loop_->Ask([](const StepLoop::View&) {}).ok());
+  EXPECT_TRUE(loop_->Ask([](const LoopView&) {}).ok());
 }
 
 TEST_F(StepLoopQuestionsTest, APinHoldsWhatIsCachedUntilItExpires) {

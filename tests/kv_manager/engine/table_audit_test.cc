@@ -37,9 +37,9 @@ class TableAuditorTest : public ::testing::Test {
     request.num_samples = num_samples;
     ASSERT_TRUE(scheduler_.Submit(request).ok());
   }
-  void Ask(bool repairs = false, int64_t deadline_us = 1000) {
+  void Ask(bool is_repair_wanted = false, int64_t deadline_us = 1000) {
     audit_.reset();
-    auditor_.Ask(deadline_us, repairs, [this](const TableAudit& audit) { audit_ = audit; });
+    auditor_.Ask(deadline_us, is_repair_wanted, [this](const TableAudit& audit) { audit_ = audit; });
   }
   StepPlan Plan() {
     StepPlan plan = scheduler_.Plan();
@@ -115,7 +115,7 @@ TEST_F(TableAuditorTest, ARepairSendsTheWholeTableOfThatRowAgain) {
   Submit(1, 9);
   Submit(2, 6);
   Step();
-  Ask(/*repairs=*/true);
+  Ask(/*is_repair_wanted=*/true);
   StepResult result = Execute(Plan());
   const size_t num_blocks = result.tables[0].blocks.size();
   result.tables[0].blocks[0] = BlockId{31};
@@ -133,7 +133,7 @@ TEST_F(TableAuditorTest, ARepairSendsTheWholeTableOfThatRowAgain) {
 TEST_F(TableAuditorTest, WhatNoTableMendsEndsTheSession) {
   Submit(1, 9);
   Step();
-  Ask(/*repairs=*/true);
+  Ask(/*is_repair_wanted=*/true);
   StepResult result = Execute(Plan());
   result.tables[0].sequence = SequenceId{77};
   const absl::Status status = auditor_.OnResult(result, &scheduler_);

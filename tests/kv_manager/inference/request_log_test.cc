@@ -162,11 +162,16 @@ TEST_F(RequestLogTest, RequestsOfABatchHaveSpansOfTheirOwnInTheStreamsTrace) {
   EXPECT_NE(lines[0]["span_id"], lines[1]["span_id"]);
 }
 
-TEST_F(RequestLogTest, WhatBreaksOffHasTheNameOfItsStatusAndWhatIsRefusedNoLine) {
+TEST_F(RequestLogTest, RefusedRequestHasNoLine) {
   ServiceHarness harness(ToyModel(), Logged());
   const Answer refused = Generate(&harness, NamedRequest("refused", /*max_tokens=*/0), {kTraceparent});
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.traceparents, IsEmpty()) << "a call with nothing but a status may be tried again by gRPC";
+  EXPECT_THAT(Lines(), IsEmpty());
+}
+
+TEST_F(RequestLogTest, FailedRequestEndsWithTheNameOfItsStatus) {
+  ServiceHarness harness(ToyModel(), Logged());
   harness.engine.failure = absl::UnavailableError("secret: the worker is gone");
   const Answer failed = Generate(&harness, NamedRequest("failed"));
   EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::UNAVAILABLE);

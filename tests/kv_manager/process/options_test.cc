@@ -102,7 +102,7 @@ TEST(OptionsTest, TenantWeightsAreChecked) {
   EXPECT_EQ(Error({"--tenant-weights=a=2"}), "--tenant-weights is set, it needs --policy=fair-share");
 }
 
-TEST(OptionsTest, TheBoundsForClientsAreTheServices) {
+TEST(OptionsTest, ClientLimitsReachTheService) {
   const InferenceServiceOptions defaults;
   absl::StatusOr<ManagerOptions> options = Parse({});
   ASSERT_TRUE(options.ok()) << options.status();

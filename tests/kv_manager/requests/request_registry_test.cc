@@ -66,9 +66,11 @@ TEST(RequestRegistryTest, RequestsOfAllOwnersCountForTheLimit) {
   const auto second = registry.Register("y", "a", Stream(RequestId{2}));
   ASSERT_TRUE(first.ok() && second.ok());
   const absl::Status status = registry.Register("z", "a", Stream(RequestId{3})).status();
-  EXPECT_EQ(status, WithRetryDelay(WithReason(absl::ResourceExhaustedError("2 requests run, the limit"),
-                                              "TOO_MANY_REQUESTS", {{"max_requests", "2"}}),
-                                   500));
+  EXPECT_EQ(status,
+            WithRetryDelay(
+                WithReason(absl::ResourceExhaustedError("2 requests are running, and the limit is 2 (--max-requests)"),
+                           "TOO_MANY_REQUESTS", {{"max_requests", "2"}}),
+                500));
 }
 
 TEST(RequestRegistryTest, OperatorsFindTheRequestsOfAnyOwner) {

@@ -176,7 +176,7 @@ TEST_F(RequestValidationTest, BeamsMayHaveNeutralSamplingAndLogprobsOfTheirOwn) 
   EXPECT_EQ(Valid().request.sampling.num_logprobs, 0);
 }
 
-TEST_F(RequestValidationTest, WhatARequestHasToDoWithOthersArrives) {
+TEST_F(RequestValidationTest, TenantCacheSaltAndCacheBypassReachTheEngine) {
   request_.set_tenant("team-a");
   request_.set_cache_salt("p\n");
   request_.set_bypass_prefix_cache(true);

@@ -242,7 +242,7 @@ TEST_F(TokenStreamSamplesTest, BestOfSendsTheBestByMeanLogprobAtTheEnd) {
   EXPECT_EQ(writer_.responses.back().usage().completion_tokens(), 4u);
 }
 
-TEST_F(TokenStreamSamplesTest, BestOfThatIsNRanksNothing) {
+TEST_F(TokenStreamSamplesTest, BestOfEqualToNStreamsAtOnceWithoutScores) {
   request_.set_n(2);
   request_.set_best_of(2);
   MakeStream();

@@ -84,7 +84,8 @@ TEST_F(TokenStreamTest, ReaderThatLetsTheOutboxFillLosesItsRequest) {
   ASSERT_TRUE(writer_.status.has_value());
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(writer_.status->message(),
-            "the client reads too slowly: 3 tokens wait for it, the limit; the request is over");
+            "the client reads too slowly: 3 tokens wait for it, and the limit is 3 (--max-outbox-tokens); the request "
+            "is over");
   EXPECT_EQ(RetryDelayMs(*writer_.status), std::nullopt);
   EXPECT_EQ(num_ends_, 1);
 }

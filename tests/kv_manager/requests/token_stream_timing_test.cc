@@ -5,7 +5,6 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "tests/kv_manager/requests/fake_engine.h"
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
+#include "tests/random.h"
 
 // Tests that the output of a stream does not depend on when its threads run, or on where its text is divided.
 
@@ -102,16 +102,6 @@ TEST_F(TokenStreamTimingTest, ThreadsMayMeetInAnyOrder) {
   }
 }
 
-class Random {
- public:
-  explicit Random(int seed) : engine_(seed) {}
-  int Below(int n) { return static_cast<int>(engine_() % n); }
-  bool Flip() { return Below(2) == 0; }
-
- private:
-  std::mt19937 engine_;
-};
-
 // The expected output of a request: decode everything, then look for the first stop string.
 struct Expected {
   std::string text;
@@ -165,9 +155,9 @@ TEST_F(TokenStreamTimingTest, AnyTimingGivesTheTextOfTheReference) {
       for (int j = random.Below(4); j >= 0; --j) stop += alphabet[random.Below(4)];
       stops.push_back(stop);
     }
-    const int min_tokens = random.Flip() ? 0 : random.Below(8);
-    const bool include_stop = random.Flip();
-    const bool ends_by_eos = random.Flip();
+    const int min_tokens = random.OneIn(2) ? 0 : random.Below(8);
+    const bool include_stop = random.OneIn(2);
+    const bool ends_by_eos = random.OneIn(2);
     std::vector<TokenId> tokens;
     const std::vector<TokenId> choice = {ToyTokenizer::Byte('a'),
                                          ToyTokenizer::Byte('b'),
@@ -193,8 +183,8 @@ TEST_F(TokenStreamTimingTest, AnyTimingGivesTheTextOfTheReference) {
     num_ends_ = 0;
     MakeStream();
     const auto let_time_pass = [&] {
-      if (random.Flip()) RunJobs();
-      if (writer_.is_writing && random.Flip()) CompleteWrite();
+      if (random.OneIn(2)) RunJobs();
+      if (writer_.is_writing && random.OneIn(2)) CompleteWrite();
       ASSERT_EQ(writer_.text(), expected.text.substr(0, writer_.text().size()));
     };
     for (TokenId token : tokens) {

@@ -24,21 +24,21 @@ std::string States(const std::string& letters) {
 }
 
 // SomeStatus with the blocks of its first worker, which has one running request.
-StatusLook SomeLook(const std::string& letters) {
-  StatusLook look{.manager = SomeStatus(), .blocks = std::vector<BlockLook>(2), .requests = {{}, {}}};
-  look.blocks[0] = {.worker = "worker:0", .is_ready = true, .epoch = 7, .step = 12, .states = States(letters)};
+StatusSnapshot SomeSnapshot(const std::string& letters) {
+  StatusSnapshot snapshot{.manager = SomeStatus(), .blocks = std::vector<PoolSnapshot>(2), .requests = {{}, {}}};
+  snapshot.blocks[0] = {.worker = "worker:0", .is_ready = true, .epoch = 7, .step = 12, .states = States(letters)};
   v1::RequestSummary summary;
   summary.set_worker("worker:0");
   summary.set_state(v1::REQUEST_STATE_RUNNING);
   summary.set_tenant("blue \"sky\"");
   summary.set_generated_tokens(17);
   summary.set_blocks(3);
-  look.requests[0] = {.requests = {{RequestId{5}, summary}}, .num_requests = 4};
-  return look;
+  snapshot.requests[0] = {.requests = {{RequestId{5}, summary}}, .num_requests = 4};
+  return snapshot;
 }
 
-nlohmann::json Encode(const StatusLook& look, const ShownNames& names) {
-  return nlohmann::json::parse(EncodeStatusJson(look, names));
+nlohmann::json Encode(const StatusSnapshot& snapshot, const ShownNames& names) {
+  return nlohmann::json::parse(EncodeStatusJson(snapshot, names));
 }
 
 TEST(MapCellsTest, UpToTheLimitEachBlockHasALetter) {
@@ -60,7 +60,7 @@ TEST(MapCellsTest, NoBlocksAreNoCells) {
 }
 
 TEST(StatusJsonTest, TellsWorkersBlocksAndRequests) {
-  const nlohmann::json status = Encode(SomeLook("uuc.s"), {.names = {{RequestId{5}, "five"}}});
+  const nlohmann::json status = Encode(SomeSnapshot("uuc.s"), {.names = {{RequestId{5}, "five"}}});
   EXPECT_EQ(status["model"], "story \"quoted\"");
   EXPECT_EQ(status["totals"]["generated_tokens"], 200);
   EXPECT_EQ(status["ttft"]["counts"].size(), status["ttft"]["bounds"].size() + 1);
@@ -83,11 +83,11 @@ TEST(StatusJsonTest, TellsWorkersBlocksAndRequests) {
 }
 
 TEST(StatusJsonTest, WithoutNamesNothingOfASingleRequestIsTold) {
-  StatusLook look = SomeLook("uu");
-  auto failed = std::make_shared<WorkerStatus>(*look.manager.workers[1]);
+  StatusSnapshot snapshot = SomeSnapshot("uu");
+  auto failed = std::make_shared<WorkerStatus>(*snapshot.manager.workers[1]);
   failed->last_error = "cannot open /secret/model";
-  look.manager.workers[1] = failed;
-  const std::string text = EncodeStatusJson(look, {.names = {{RequestId{5}, "five"}}, .why_not = "from afar"});
+  snapshot.manager.workers[1] = failed;
+  const std::string text = EncodeStatusJson(snapshot, {.names = {{RequestId{5}, "five"}}, .why_not = "from afar"});
   const nlohmann::json status = nlohmann::json::parse(text);
   EXPECT_FALSE(status["has_names"]);
   EXPECT_EQ(status["why_no_names"], "from afar");
@@ -99,23 +99,23 @@ TEST(StatusJsonTest, WithoutNamesNothingOfASingleRequestIsTold) {
 
 TEST(StatusJsonTest, NamesMayHoldAnything) {
   const std::string name = "</script><script>alert('\"\\\n\x01')</script>";
-  StatusLook look = SomeLook("u");
-  look.manager.model_name = "bad \xff byte";
-  const nlohmann::json status = Encode(look, {.names = {{RequestId{5}, name}}});
+  StatusSnapshot snapshot = SomeSnapshot("u");
+  snapshot.manager.model_name = "bad \xff byte";
+  const nlohmann::json status = Encode(snapshot, {.names = {{RequestId{5}, name}}});
   EXPECT_EQ(status["requests"][0]["id"], name);
   EXPECT_EQ(status["model"], "bad \xef\xbf\xbd byte");
-  EXPECT_EQ(Encode(look, {})["requests"][0]["id"], "#5") << "a request that has just ended has no name";
+  EXPECT_EQ(Encode(snapshot, {})["requests"][0]["id"], "#5") << "a request that has just ended has no name";
 }
 
 TEST(StatusJsonTest, IsBoundedForPoolsOfAMillionBlocksAndManyWorkersAndRequests) {
   const auto size_with = [](int num_workers) {
-    StatusLook look = SomeLook("");
-    const auto worker = look.manager.workers[0];
-    look.manager.workers.assign(num_workers, worker);
-    look.blocks.assign(num_workers, {.is_ready = true, .states = std::string(1'000'000, '\3')});
-    look.requests[0].requests.resize(1000, look.requests[0].requests[0]);
-    look.requests.resize(num_workers, look.requests[0]);
-    return EncodeStatusJson(look, {.names = {{RequestId{5}, std::string(128, 'x')}}}).size();
+    StatusSnapshot snapshot = SomeSnapshot("");
+    const auto worker = snapshot.manager.workers[0];
+    snapshot.manager.workers.assign(num_workers, worker);
+    snapshot.blocks.assign(num_workers, {.is_ready = true, .states = std::string(1'000'000, '\3')});
+    snapshot.requests[0].requests.resize(1000, snapshot.requests[0].requests[0]);
+    snapshot.requests.resize(num_workers, snapshot.requests[0]);
+    return EncodeStatusJson(snapshot, {.names = {{RequestId{5}, std::string(128, 'x')}}}).size();
   };
   EXPECT_LT(size_with(1), 100'000u);
   EXPECT_LT(size_with(kMaxShownWorkers), 150'000u);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -27,6 +28,18 @@ using ::testing::StartsWith;
 
 const HttpRequest kLocal{.is_local_user = true};
 const HttpRequest kRemote{.is_local_user = false};
+
+// A clock that advances by `tick_us` whenever somebody reads it, so what takes place between two readings takes a tick.
+class TickingClock : public Clock {
+ public:
+  explicit TickingClock(int64_t tick_us) : tick_us_(tick_us) {}
+  int64_t NowMicros() const override { return now_us_ += tick_us_; }
+  void Advance(int64_t us) { now_us_ += us; }
+
+ private:
+  const int64_t tick_us_;
+  mutable std::atomic<int64_t> now_us_{0};
+};
 
 // A page over an engine with one worker, "w", of 16 blocks of 4 tokens. Its clock advances only when a test says so.
 class StatusPageTest : public ::testing::Test {
@@ -173,10 +186,10 @@ TEST_F(StatusPageTest, BlocksAreNotDescribedFasterThanTheLimit) {
   EXPECT_EQ(Block("w", "0").code, 200);
 }
 
-TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInTheInterval) {
-  EXPECT_EQ(page_->num_looks(), 0) << "nobody looks";
+TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInThePause) {
+  EXPECT_EQ(page_->num_snapshots(), 0) << "nobody looks";
   page_->Page();
-  EXPECT_EQ(page_->num_looks(), 0);
+  EXPECT_EQ(page_->num_snapshots(), 0);
   const auto look_by_many = [this] {
     std::vector<std::thread> viewers;
     for (int i = 0; i < 20; ++i) {
@@ -189,12 +202,29 @@ TEST_F(StatusPageTest, HoweverManyLookTheStepLoopsAreAskedOnceInTheInterval) {
   };
   look_by_many();
   look_by_many();
-  EXPECT_EQ(page_->num_looks(), 1);
+  EXPECT_EQ(page_->num_snapshots(), 1);
   Begin();
   EXPECT_EQ(Status()["requests"].size(), 0u) << "what was seen is shown again";
-  clock_.Advance(StatusPage::kMinIntervalUs);
+  clock_.Advance(StatusPage::kMinPauseUs);
   EXPECT_EQ(Status()["requests"].size(), 1u);
-  EXPECT_EQ(page_->num_looks(), 2);
+  EXPECT_EQ(page_->num_snapshots(), 2);
+}
+
+TEST_F(StatusPageTest, APauseFollowsOf500TimesTheDurationOfASnapshotWithinItsBounds) {
+  const std::pair<int64_t, int64_t> ticks_and_pauses_us[] = {
+      {100, 500'000}, {2'000, 1'000'000}, {15'000, 7'500'000}, {100'000, 10'000'000}};
+  for (const auto& [tick_us, pause_us] : ticks_and_pauses_us) {
+    TickingClock clock(tick_us);
+    StatusPage page({.engine = &engine_, .request_names = nullptr, .clock = &clock});
+    page.Status(kLocal);
+    EXPECT_EQ(page.num_snapshots(), 1);
+    clock.Advance(pause_us - 10 * tick_us);
+    page.Status(kLocal);
+    EXPECT_EQ(page.num_snapshots(), 1) << tick_us;
+    clock.Advance(10 * tick_us);
+    page.Status(kLocal);
+    EXPECT_EQ(page.num_snapshots(), 2) << tick_us;
+  }
 }
 
 TEST_F(StatusPageTest, TellsHowOldItIs) {
@@ -206,12 +236,12 @@ TEST_F(StatusPageTest, TellsHowOldItIs) {
     return std::string("none");
   };
   EXPECT_EQ(age(), "0");
-  // The worker's step loop is blocked, so the page shows the result of the last look.
+  // The worker's step loop is blocked, so the page shows the last snapshot.
   std::atomic<bool> is_held_up = true;
   std::atomic<bool> has_gone_on = false;
   engine_.AskWorker(
       "w",
-      [&](const StepLoop::View&) {
+      [&](const LoopView&) {
         while (is_held_up) std::this_thread::yield();
       },
       [&](const absl::Status&) { has_gone_on = true; });

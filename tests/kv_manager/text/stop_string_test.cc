@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "kv_manager/text/stop_string_matcher.h"
+#include "tests/random.h"
 
 namespace quire {
 namespace {
@@ -87,27 +87,19 @@ std::optional<int> FirstStop(const std::string& text, const std::vector<std::str
   return std::nullopt;
 }
 
-class Random {
- public:
-  explicit Random(int seed) : engine_(seed) {}
-  int Below(int n) { return static_cast<int>(engine_() % n); }
-  std::string Text(int length) {
-    std::string text;
-    for (int i = 0; i < length; ++i) text += static_cast<char>('a' + Below(3));
-    return text;
-  }
-
- private:
-  std::mt19937 engine_;
-};
+std::string Text(Random* random, int length) {
+  std::string text;
+  for (int i = 0; i < length; ++i) text += static_cast<char>('a' + random->Below(3));
+  return text;
+}
 
 TEST(StopStringMatcherTest, AnyCutGivesTheResultOfTheWholeText) {
   int num_matches = 0;
   for (int seed = 0; seed < 5000; ++seed) {
     Random random(seed);
     std::vector<std::string> stops;
-    for (int i = random.Below(4); i >= 0; --i) stops.push_back(random.Text(1 + random.Below(6)));
-    const std::string text = random.Text(random.Below(40));
+    for (int i = random.Below(4); i >= 0; --i) stops.push_back(Text(&random, 1 + random.Below(6)));
+    const std::string text = Text(&random, random.Below(40));
     std::string expected_shown;
     const std::optional<int> expected = FirstStop(text, stops, &expected_shown);
 

@@ -1,5 +1,5 @@
 // Compares with the results of the libraries `tokenizers` and `sentencepiece` for the strings in
-// tests/golden/tokenizer, which tools/goldens/tokenizers.py wrote.
+// tests/golden/tokenizer, which tools/goldens/tokenizer_goldens.py wrote.
 
 #include <nlohmann/json.hpp>
 

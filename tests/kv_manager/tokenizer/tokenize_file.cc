@@ -1,4 +1,5 @@
-// The other side of `tools/goldens/tokenizers.py fuzz`: encodes and decodes a file of cases and writes what came out.
+// The other side of `tools/goldens/tokenizer_goldens.py fuzz`: encodes and decodes a file of cases and writes what came
+// out.
 //
 //   tokenize_file encode DIRECTORY IN OUT   IN: strings. OUT per string: tokens (all special tokens), tokens (none
 //                                           added), tokens (none added, none parsed); an error is one token -1

@@ -1,5 +1,5 @@
-// The places where Unicode versions and libraries differ. `tools/goldens/tokenizers.py unicode` compares all code
-// points.
+// The places where Unicode versions and libraries differ. `tools/goldens/tokenizer_goldens.py unicode` compares all
+// code points.
 
 #include "kv_manager/tokenizer/unicode.h"
 

@@ -1,6 +1,5 @@
-#include "scheduler/admission.h"
+#include "scheduler/request_size.h"
 
-#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -59,16 +58,6 @@ int64_t MaxBlocks(const Request& request, int block_size) {
   const int64_t num_shared = num_prompt_tokens / block_size;
   const int64_t num_slots = num_prompt_tokens + request.max_tokens - 1;
   return num_shared + NumRows(request) * ((num_slots + block_size - 1) / block_size - num_shared);
-}
-
-int WatermarkBlocks(double watermark, int num_blocks) {
-  // 0.07 of 100 blocks is 7, although the product of the doubles is a little more than 7.
-  constexpr double kRounding = 1e-6;
-  return static_cast<int>(std::ceil(watermark * num_blocks - kRounding));
-}
-
-bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {
-  return num_needed <= (is_idle ? num_free : num_free - watermark_blocks);
 }
 
 int64_t NumStartTokens(const Request& request, int num_tokens) {

@@ -1,16 +1,12 @@
 """Writes small vocabularies for the tokenizer tests, with the results of the reference libraries. Also compares our
 results with those of the libraries on random text.
 
-    tokenizers.py goldens                     rewrites tests/golden/tokenizer
-    tokenizers.py fuzz --binary B [--count N] compares B (tokenize_file) with the reference libraries on N strings
-    tokenizers.py unicode --binary B          compares every code point in a few contexts
+    tokenizer_goldens.py goldens                     rewrites tests/golden/tokenizer
+    tokenizer_goldens.py fuzz --binary B [--count N] compares B (tokenize_file) with the libraries on N strings
+    tokenizer_goldens.py unicode --binary B          compares every code point in a few contexts
 
 Needs the Python packages tokenizers and sentencepiece.
 """
-
-import sys
-
-sys.path.append(sys.path.pop(0))  # This file has the name of a package that it imports.
 
 import argparse
 import json

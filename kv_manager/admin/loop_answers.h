@@ -1,5 +1,5 @@
-#ifndef QUIRE_KV_MANAGER_ADMIN_LOOP_LOOK_H_
-#define QUIRE_KV_MANAGER_ADMIN_LOOP_LOOK_H_
+#ifndef QUIRE_KV_MANAGER_ADMIN_LOOP_ANSWERS_H_
+#define QUIRE_KV_MANAGER_ADMIN_LOOP_ANSWERS_H_
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,9 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "kv_manager/admin/block_changes.h"
-#include "kv_manager/engine/step_loop.h"
+#include "kv_manager/engine/loop_view.h"
 #include "kv_manager/engine/table_audit.h"
+#include "kv_manager/worker_link/worker_link.h"
 #include "quire/v1/inspect.pb.h"
 
 // Functions that answer an operator's question on the thread of a step loop. They only copy what is quick to copy; the
@@ -21,14 +22,14 @@ namespace quire {
 
 // Sets the worker, its session and the last plan of that session. Works for every message with these fields.
 template <typename Message>
-void SetMoment(const StepLoop::View& loop, Message* out) {
+void SetMoment(const LoopView& loop, Message* out) {
   out->set_worker(loop.address);
   out->set_epoch(loop.link.epoch());
   out->set_step(loop.link.num_steps() + loop.link.num_plans_in_flight());
 }
 
 // Copies the states of all blocks, one byte each, and the moment. A worker that is not ready only clears is_ready.
-void CopyBlocks(const StepLoop::View& loop, BlockLook* out);
+void CopyBlocks(const LoopView& loop, PoolSnapshot* out);
 
 // The answers of several step loops, each of which adds its own on its thread.
 template <typename T>
@@ -50,7 +51,7 @@ struct ListedRequests {
 };
 
 // Adds at most `max_requests`. Takes about half a microsecond per request and two nanoseconds per block.
-void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* out);
+void ListRequests(const LoopView& loop, int max_requests, ListedRequests* out);
 
 // One request without names and without its fork tree.
 struct DescribedRequest {
@@ -60,7 +61,7 @@ struct DescribedRequest {
 };
 
 // Returns false when this loop does not have the request.
-bool DescribeRequest(const StepLoop::View& loop, RequestId request, DescribedRequest* out);
+bool DescribeRequest(const LoopView& loop, RequestId request, DescribedRequest* out);
 
 // One block without the names of its owners.
 struct DescribedBlock {
@@ -69,14 +70,14 @@ struct DescribedBlock {
 };
 
 // REQUIRES: the worker has joined and its pool has `block`.
-void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* out);
+void DescribeBlock(const LoopView& loop, BlockId block, DescribedBlock* out);
 
-// Compares the reference counts with the references that exist, and corrects the counts if `repair` is true.
-v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair);
+// Compares the reference counts with the references that exist, and corrects the counts if `is_repair_wanted` is true.
+v1::WorkerAudit AuditBlocks(const LoopView& loop, bool is_repair_wanted);
 
 // Adds the differences between the block tables of the worker and of the manager to the worker's audit.
 void AddTableAudit(const TableAudit& tables, absl::FunctionRef<std::string(RequestId)> name_of, v1::WorkerAudit* audit);
 
 }  // namespace quire
 
-#endif  // QUIRE_KV_MANAGER_ADMIN_LOOP_LOOK_H_
+#endif  // QUIRE_KV_MANAGER_ADMIN_LOOP_ANSWERS_H_

@@ -1,15 +1,29 @@
-#include "kv_manager/admin/loop_look.h"
+#include "kv_manager/admin/loop_answers.h"
 
 #include <algorithm>
 #include <memory>
 
 #include "absl/types/span.h"
 #include "kv_manager/blocks/block_audit.h"
+#include "kv_manager/blocks/block_state.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/sequence.h"
+#include "scheduler/sequence_group.h"
 
 namespace quire {
 namespace {
 
 constexpr int kMaxOwners = 100;
+
+v1::BlockState EncodeState(BlockState state) {
+  static_assert(static_cast<int>(BlockState::kFree) == v1::BLOCK_STATE_FREE);
+  static_assert(static_cast<int>(BlockState::kEvictable) == v1::BLOCK_STATE_EVICTABLE);
+  static_assert(static_cast<int>(BlockState::kUsed) == v1::BLOCK_STATE_USED);
+  static_assert(static_cast<int>(BlockState::kShared) == v1::BLOCK_STATE_SHARED);
+  static_assert(static_cast<int>(BlockState::kPinned) == v1::BLOCK_STATE_PINNED);
+  return static_cast<v1::BlockState>(state);
+}
 
 // A set of the blocks of a pool.
 class BlockSet {
@@ -29,7 +43,7 @@ class BlockSet {
   std::vector<bool> has_;
 };
 
-absl::Span<const BlockId> TableOf(const SequenceGroup& group, const Sequence& sequence, const StepLoop::View& loop) {
+absl::Span<const BlockId> TableOf(const SequenceGroup& group, const Sequence& sequence, const LoopView& loop) {
   return group.is_swapped() ? loop.blocks->HostTable(sequence.id()) : loop.blocks->Table(sequence.id());
 }
 
@@ -39,7 +53,7 @@ v1::RequestState StateOf(const SequenceGroup& group) {
 }
 
 // `seen` is scratch space for the blocks of the pool and of the host tier. It is empty before and after.
-void Summarize(const SequenceGroup& group, const StepLoop::View& loop, BlockSet* seen, v1::RequestSummary* out) {
+void Summarize(const SequenceGroup& group, const LoopView& loop, BlockSet* seen, v1::RequestSummary* out) {
   const Request& request = group.request();
   out->set_worker(loop.address);
   out->set_state(StateOf(group));
@@ -68,13 +82,13 @@ void Summarize(const SequenceGroup& group, const StepLoop::View& loop, BlockSet*
   out->set_shared_blocks(num_shared);
 }
 
-BlockSet RoomForAll(const StepLoop::View& loop) {
+BlockSet RoomForAll(const LoopView& loop) {
   return BlockSet(std::max(loop.blocks->num_blocks(), loop.blocks->counts().host_total));
 }
 
 // The other requests that hold blocks of these tables.
 std::vector<std::pair<RequestId, int>> FindSharers(const std::vector<std::vector<BlockId>>& tables, RequestId request,
-                                                   const StepLoop::View& loop) {
+                                                   const LoopView& loop) {
   BlockSet own = RoomForAll(loop);
   for (const auto& table : tables) {
     for (const BlockId block : table) own.Add(block);
@@ -126,7 +140,7 @@ v1::RowDifference::Kind EncodeKind(RowDifference::Kind kind) {
 
 }  // namespace
 
-void CopyBlocks(const StepLoop::View& loop, BlockLook* out) {
+void CopyBlocks(const LoopView& loop, PoolSnapshot* out) {
   out->is_ready = loop.blocks != nullptr && loop.link.is_ready();
   if (!out->is_ready) return;
   out->epoch = loop.link.epoch();
@@ -135,7 +149,7 @@ void CopyBlocks(const StepLoop::View& loop, BlockLook* out) {
   loop.blocks->CopyStates(&out->states);
 }
 
-void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* out) {
+void ListRequests(const LoopView& loop, int max_requests, ListedRequests* out) {
   if (loop.scheduler == nullptr) return;
   BlockSet seen = RoomForAll(loop);
   int num_left = max_requests;
@@ -148,7 +162,7 @@ void ListRequests(const StepLoop::View& loop, int max_requests, ListedRequests* 
   });
 }
 
-bool DescribeRequest(const StepLoop::View& loop, RequestId request, DescribedRequest* out) {
+bool DescribeRequest(const LoopView& loop, RequestId request, DescribedRequest* out) {
   if (loop.scheduler == nullptr) return false;
   const SequenceGroup* const group = loop.scheduler->FindGroup(request);
   if (group == nullptr) return false;
@@ -174,13 +188,13 @@ bool DescribeRequest(const StepLoop::View& loop, RequestId request, DescribedReq
   return true;
 }
 
-void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* out) {
+void DescribeBlock(const LoopView& loop, BlockId block, DescribedBlock* out) {
   v1::DescribeBlockResponse& description = out->description;
   SetMoment(loop, &description);
   description.set_block(Value(block));
   description.set_block_size(loop.blocks->block_size());
   const BlockHolders holders = loop.blocks->HoldersOf(block);
-  description.set_state(static_cast<v1::BlockState>(holders.state));
+  description.set_state(EncodeState(holders.state));
   description.set_references(holders.num_references);
   description.set_num_pins(holders.num_pins);
   description.set_num_copies(holders.num_copies);
@@ -205,11 +219,11 @@ void DescribeBlock(const StepLoop::View& loop, BlockId block, DescribedBlock* ou
   description.set_num_owners(num_owners);
 }
 
-v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair) {
+v1::WorkerAudit AuditBlocks(const LoopView& loop, bool is_repair_wanted) {
   v1::WorkerAudit out;
   SetMoment(loop, &out);
   if (loop.blocks == nullptr) return out;
-  const BlockAudit audit = repair ? loop.blocks->Repair() : loop.blocks->Audit();
+  const BlockAudit audit = is_repair_wanted ? loop.blocks->Repair() : loop.blocks->Audit();
   out.set_num_blocks(audit.num_blocks);
   out.set_num_references(audit.num_references);
   out.set_num_differences(audit.num_differences);
@@ -221,7 +235,7 @@ v1::WorkerAudit AuditBlocks(const StepLoop::View& loop, bool repair) {
     told->set_recomputed(difference.recomputed);
   }
   out.set_contradiction(std::string(audit.contradiction.message()));
-  out.set_is_repaired(repair && !audit.is_clean() && loop.blocks->Audit().is_clean());
+  out.set_is_repaired(is_repair_wanted && !audit.is_clean() && loop.blocks->Audit().is_clean());
   return out;
 }
 

@@ -1,5 +1,5 @@
-#ifndef QUIRE_CLIENT_LIBRARY_TOKEN_H_
-#define QUIRE_CLIENT_LIBRARY_TOKEN_H_
+#ifndef QUIRE_CLIENT_LIBRARY_BEARER_TOKEN_H_
+#define QUIRE_CLIENT_LIBRARY_BEARER_TOKEN_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ absl::StatusOr<std::string> HeaderToken(absl::string_view token);
 
 }  // namespace quire
 
-#endif  // QUIRE_CLIENT_LIBRARY_TOKEN_H_
+#endif  // QUIRE_CLIENT_LIBRARY_BEARER_TOKEN_H_

@@ -1,5 +1,5 @@
-#ifndef QUIRE_TESTS_SIM_RANDOM_H_
-#define QUIRE_TESTS_SIM_RANDOM_H_
+#ifndef QUIRE_TESTS_RANDOM_H_
+#define QUIRE_TESTS_RANDOM_H_
 
 #include <cstdint>
 
@@ -20,6 +20,9 @@ class Random {
   // Uniform in [low, high].
   int Between(int low, int high) { return low + static_cast<int>(Next() % (high - low + 1)); }
 
+  // Uniform in [0, n).
+  int Below(int n) { return static_cast<int>(Next() % n); }
+
   bool OneIn(int n) { return Next() % n == 0; }
 
  private:
@@ -28,4 +31,4 @@ class Random {
 
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_SIM_RANDOM_H_
+#endif  // QUIRE_TESTS_RANDOM_H_

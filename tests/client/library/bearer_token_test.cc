@@ -1,4 +1,4 @@
-#include "client/library/token.h"
+#include "client/library/bearer_token.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

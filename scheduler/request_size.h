@@ -1,5 +1,5 @@
-#ifndef QUIRE_SCHEDULER_ADMISSION_H_
-#define QUIRE_SCHEDULER_ADMISSION_H_
+#ifndef QUIRE_SCHEDULER_REQUEST_SIZE_H_
+#define QUIRE_SCHEDULER_REQUEST_SIZE_H_
 
 #include <cstdint>
 
@@ -19,14 +19,6 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
 // prompt, and each has the remaining blocks for itself.
 int64_t MaxBlocks(const Request& request, int block_size);
 
-// The number of blocks that admission leaves free so that running sequences can grow: this share of the pool, rounded
-// up.
-int WatermarkBlocks(double watermark, int num_blocks);
-
-// Whether a group that wants to enter may take `num_needed` blocks. The watermark keeps room for running sequences. An
-// idle pool runs none, so there the group may take all free blocks.
-bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle);
-
 // The sequence starts of one plan hold at most this many numbers, which are 16 MiB. That is far below the largest
 // message to a worker.
 constexpr int64_t kMaxStartTokens = 4 << 20;
@@ -37,4 +29,4 @@ int64_t NumStartTokens(const Request& request, int num_tokens);
 
 }  // namespace quire
 
-#endif  // QUIRE_SCHEDULER_ADMISSION_H_
+#endif  // QUIRE_SCHEDULER_REQUEST_SIZE_H_

@@ -1,4 +1,4 @@
-#include "scheduler/admission.h"
+#include "scheduler/request_size.h"
 
 #include <limits>
 
@@ -22,49 +22,31 @@ absl::Status Check(int prompt_length, int max_tokens) {
   return CheckCanEverFit(request, options, PagedBlockManager(4, 4));
 }
 
-TEST(AdmissionTest, EmptyPromptIsInvalid) {
+TEST(RequestSizeTest, EmptyPromptIsInvalid) {
   EXPECT_EQ(Check(0, 1).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(AdmissionTest, AtLeastOneTokenMustBeAskedFor) {
+TEST(RequestSizeTest, AtLeastOneTokenMustBeAskedFor) {
   EXPECT_EQ(Check(1, 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Check(1, -3).message(), HasSubstr("max_tokens is -3"));
 }
 
-TEST(AdmissionTest, LastTokenNeedsNoSlot) {
+TEST(RequestSizeTest, LastTokenNeedsNoSlot) {
   EXPECT_EQ(Check(16, 1), absl::OkStatus());
   EXPECT_EQ(Check(9, 8), absl::OkStatus());
 }
 
-TEST(AdmissionTest, RequestBeyondThePoolCanNeverFit) {
+TEST(RequestSizeTest, RequestBeyondThePoolCanNeverFit) {
   const absl::Status status = Check(17, 1);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("5 KV blocks of 4 tokens, the pool has 4"));
 }
 
-TEST(AdmissionTest, RequestBeyondTheContextIsInvalid) {
+TEST(RequestSizeTest, RequestBeyondTheContextIsInvalid) {
   const absl::Status status = Check(1, 20);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("together 21; the context has at most 20"));
   EXPECT_EQ(Check(5, std::numeric_limits<int>::max()).code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(AdmissionTest, WatermarkIsRoundedUp) {
-  EXPECT_EQ(WatermarkBlocks(0, 100), 0);
-  EXPECT_EQ(WatermarkBlocks(0.25, 8), 2);
-  EXPECT_EQ(WatermarkBlocks(0.01, 50), 1);
-  for (int percent = 0; percent <= 100; ++percent) {
-    for (const int num_blocks : {1, 7, 20, 100, 4096, 100'000}) {
-      EXPECT_EQ(WatermarkBlocks(0.01 * percent, num_blocks), (percent * num_blocks + 99) / 100) << percent;
-    }
-  }
-}
-
-TEST(AdmissionTest, NewcomersLeaveTheWatermarkFreeUnlessThePoolIsIdle) {
-  EXPECT_TRUE(HasRoom(6, 8, 2, false));
-  EXPECT_FALSE(HasRoom(7, 8, 2, false));
-  EXPECT_TRUE(HasRoom(8, 8, 2, true));
-  EXPECT_FALSE(HasRoom(9, 8, 2, true));
 }
 
 }  // namespace
