@@ -1,17 +1,29 @@
 #include "tests/test_device.h"
 
 #include <cstdlib>
-#include <string>
 
 #include "base/check.h"
 
 namespace quire {
+namespace {
 
-bool IsGpuEmulated() {
-  const char* const value = std::getenv("QUIRE_TEST_DEVICE");
-  const std::string device = value == nullptr ? "" : value;
-  QUIRE_CHECK(device.empty() || device == "emulated") << "QUIRE_TEST_DEVICE is " << device << ", it must be emulated";
-  return !device.empty();
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+TestDevice DeviceOfTests() {
+  const std::string device = Variable("QUIRE_TEST_DEVICE");
+  if (device == "emulated") return TestDevice::kEmulatedGpu;
+  if (device == "gpu") return TestDevice::kGpu;
+  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be emulated or gpu";
+  return TestDevice::kCpu;
+}
+
+std::string GpuLibraryOfTests() {
+  return Variable("QUIRE_TEST_GPU_LIBRARY");
 }
 
 }  // namespace quire

@@ -1,12 +1,27 @@
 #ifndef QUIRE_TESTS_TEST_DEVICE_H_
 #define QUIRE_TESTS_TEST_DEVICE_H_
 
+#include <string>
+
 namespace quire {
 
-// Whether the environment has QUIRE_TEST_DEVICE=emulated: tests of the executor and of whole clusters then compute with
-// the backend for GPUs, exact, on the emulated device, a thousand times slower. On the CPU without the variable;
-// another value ends the program.
-bool IsGpuEmulated();
+// What the tests of the executor and of whole clusters compute with.
+enum class TestDevice {
+  kCpu,
+  kEmulatedGpu,  // The backend for GPUs, exact, on the emulated device, a thousand times slower.
+  kGpu,          // The backend for GPUs, exact, on the first GPU.
+};
+
+// Reads QUIRE_TEST_DEVICE: emulated, gpu, or nothing for the CPU. Another value ends the program.
+TestDevice DeviceOfTests();
+
+// Whether the backend for GPUs computes.
+inline bool TestsGpuBackend() {
+  return DeviceOfTests() != TestDevice::kCpu;
+}
+
+// The library of kGpu, from QUIRE_TEST_GPU_LIBRARY. Empty: the one beside the program.
+std::string GpuLibraryOfTests();
 
 }  // namespace quire
 

@@ -13,6 +13,7 @@
 #include "base/configuration.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
+#include "kernels/cuda/device_options.h"
 
 ABSL_FLAG(
     std::string, model, "",
@@ -76,6 +77,18 @@ ABSL_FLAG(
     std::string, gpu_tuning_cache, "",
     "File that stores the fastest matrix multiplication for each shape on this GPU, so that later starts need not "
     "search again. If empty, nothing is stored.");
+ABSL_FLAG(std::string, gpu_library, "",
+          "Library with the code for NVIDIA GPUs. If empty, it is libquire_cuda.so in the folder of the program.");
+ABSL_FLAG(bool, gpu_graphs, true,
+          "On a GPU, record the layers of a decode step as a CUDA graph and repeat it. Without graphs, a debugger or a "
+          "sanitizer sees every kernel by itself.");
+ABSL_FLAG(
+    bool, gpu_overlap, false,
+    "On a GPU of sm_90 or newer, set up each kernel while the one before it ends (programmatic dependent launch).");
+ABSL_FLAG(
+    absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
+    "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
+    "--step-timeout, for a GPU under a debugger or a sanitizer.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
@@ -194,6 +207,10 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
+  options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
+  options.gpu_graphs = absl::GetFlag(FLAGS_gpu_graphs);
+  options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
+  QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
@@ -214,9 +231,10 @@ const ProgramFlags& WorkerFlags() {
         "GPU), or less if --max-sequences sequences of the model's full context cannot fill it:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
-       {"Device:", {"device", "threads", "bind_threads", "cpu_kernels", "exact_gpu", "gpu_tuning_cache"}},
+       {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
+       {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout", "gpu_timeout"}},
        LogFlagGroup(),
        ConfigurationFlagGroup()},
       {"manager_names"}};

@@ -35,6 +35,10 @@ struct WorkerOptions {
   std::optional<int> gpu;           // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
   bool exact_gpu = false;           // Whether a row's result must be independent of the other rows of the step.
   std::string gpu_tuning_cache;     // The path of a file, or empty.
+  std::string gpu_library;          // The path of libquire_cuda.so. If empty, it is beside the program.
+  bool gpu_graphs = true;           // Whether to record the layers of decode steps and repeat them.
+  bool gpu_overlap = false;         // Whether to set up each kernel while the one before it ends.
+  absl::Duration gpu_timeout;       // Work on the GPU that takes longer ends the worker.
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0 means one per core.

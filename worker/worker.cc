@@ -56,15 +56,21 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
     return absl::InvalidArgumentError("--kv-type is float32, on a GPU it must be bfloat16 or float16");
   }
   std::string why_not;
-  std::unique_ptr<cuda::Device> device = open_device(
-      {.ordinal = *options.gpu, .exact = options.exact_gpu, .tuning_cache = options.gpu_tuning_cache}, &why_not);
+  std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
+                                                     {.ordinal = *options.gpu,
+                                                      .exact = options.exact_gpu,
+                                                      .tuning_cache = options.gpu_tuning_cache,
+                                                      .overlaps_launches = options.gpu_overlap,
+                                                      .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
+                                                     &why_not);
   if (device == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--device=cuda:", *options.gpu, ": ", why_not));
   }
   return std::make_unique<cuda::CudaBackend>(
       std::move(device),
       cuda::CudaBackendOptions{.element = type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
-                               .exact = options.exact_gpu});
+                               .exact = options.exact_gpu,
+                               .graphs = options.gpu_graphs});
 }
 
 KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {

@@ -21,7 +21,7 @@
 namespace quire {
 
 // The type of cuda::OpenDevice, and of functions that replace it in tests.
-using DeviceOpener = std::unique_ptr<cuda::Device> (*)(const cuda::DeviceOptions& options, std::string* why_not);
+using DeviceOpener = decltype(&cuda::OpenDevice);
 
 // A worker in this process. It consists of model, pool, executor, service and metrics, as the options say.
 class Worker {

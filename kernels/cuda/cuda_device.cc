@@ -18,7 +18,6 @@ constexpr int kPtxWithWait = 90;                // Code for older devices has no
 constexpr int kBatchCopyVersion = 12080;        // Required version of toolkit and driver.
 
 // Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls.
-constexpr std::chrono::seconds kMostWaiting(45);  // The manager gives up a step after 60 s.
 constexpr std::chrono::milliseconds kBusyWaiting(2);
 constexpr std::chrono::microseconds kSleep(20);
 
@@ -48,7 +47,7 @@ std::string Explain(cudaError_t error) {
 
 }  // namespace
 
-std::unique_ptr<CudaDevice> CudaDevice::Create(const CudaDeviceOptions& options, std::string* reason) {
+std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std::string* reason) {
   int driver = 0, num_devices = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     *reason = "no NVIDIA driver is installed";
@@ -79,7 +78,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const CudaDeviceOptions& options,
   return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
 }
 
-CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties)
+CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
     : options_(options), properties_(properties) {
   int driver = 0;
   CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
@@ -229,8 +228,10 @@ void CudaDevice::Wait(uint64_t mark) {
   const Clock::time_point start = Clock::now();
   while (!IsDone(mark)) {
     const Clock::duration waited = Clock::now() - start;
-    if (waited > kMostWaiting)
-      Fatal("%s has not finished its work in %d s", properties_.name, int(kMostWaiting.count()));
+    if (waited > options_.longest_wait) {
+      Fatal("%s has not finished its work in %lld ms", properties_.name,
+            static_cast<long long>(options_.longest_wait.count()));
+    }
     if (waited > kBusyWaiting) std::this_thread::sleep_for(kSleep);
   }
 }

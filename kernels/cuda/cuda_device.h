@@ -9,22 +9,16 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_options.h"
 #include "kernels/cuda/matmul.h"
 
 namespace quire::cuda {
-
-struct CudaDeviceOptions {
-  int ordinal = 0;                 // Index among the GPUs that the process sees.
-  bool exact = false;              // Use one algorithm for any number of rows; see matmul.h for the guarantee.
-  std::string tuning_cache;        // File with the fastest algorithms found so far; empty means none.
-  bool overlaps_launches = false;  // See LaunchKernel in cuda_device.cc.
-};
 
 // An NVIDIA GPU, sm_80 or newer.
 class CudaDevice : public Device {
  public:
   // Returns null, and sets the reason, if there is no driver, no such GPU, or the GPU is too old.
-  static std::unique_ptr<CudaDevice> Create(const CudaDeviceOptions& options, std::string* reason);
+  static std::unique_ptr<CudaDevice> Create(const DeviceOptions& options, std::string* reason);
   ~CudaDevice() override;
 
   std::string Description() const override;
@@ -60,7 +54,7 @@ class CudaDevice : public Device {
                     int num_blocks) override;
 
  private:
-  CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties);
+  CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
 
   void MakeCurrent() const;
   // Does the preparations that a kernel needs once. Returns whether the kernel contains WaitForPriorGrid().
@@ -71,7 +65,7 @@ class CudaDevice : public Device {
 
   static constexpr int kNumEvents = 16;
 
-  const CudaDeviceOptions options_;
+  const DeviceOptions options_;
   const cudaDeviceProp properties_;
   bool has_batch_copies_ = false;
   bool is_recording_ = false;

@@ -8,8 +8,7 @@ namespace quire::cuda {
 extern "C" OpenCudaDeviceFunction quire_open_cuda_device;
 
 std::unique_ptr<Device> quire_open_cuda_device(const DeviceOptions& options, std::string* why_not) {
-  return CudaDevice::Create({.ordinal = options.ordinal, .exact = options.exact, .tuning_cache = options.tuning_cache},
-                            why_not);
+  return CudaDevice::Create(options, why_not);
 }
 
 }  // namespace quire::cuda

@@ -18,15 +18,16 @@ std::string ProgramFolder() {
 
 }  // namespace
 
-std::unique_ptr<Device> OpenDevice(const DeviceOptions& options, std::string* why_not) {
-  const std::string path = ProgramFolder() + kLibrary;
+std::unique_ptr<Device> OpenDevice(const std::string& library, const DeviceOptions& options, std::string* why_not) {
+  const std::string path = library.empty() ? ProgramFolder() + kLibrary : library;
   if (access(path.c_str(), F_OK) != 0) {
-    *why_not = "this program was built without CUDA: there is no " + path;
+    *why_not = "there is no " + path;
+    if (library.empty()) *why_not = "this program was built without CUDA: " + *why_not;
     return nullptr;
   }
   // The library is never closed, because it lives as long as the process.
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* const open = library != nullptr ? dlsym(library, kOpenCudaDevice) : nullptr;
+  void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const open = loaded != nullptr ? dlsym(loaded, kOpenCudaDevice) : nullptr;
   if (open == nullptr) {
     *why_not = dlerror();
     return nullptr;

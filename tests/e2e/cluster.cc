@@ -49,11 +49,15 @@ Cluster::~Cluster() {
 }
 
 std::vector<std::string> Cluster::WorkerCommand(int i) const {
+  const bool is_emulated = DeviceOfTests() == TestDevice::kEmulatedGpu;
   std::vector<std::string> command = {
-      IsGpuEmulated() ? BinaryPath("tests/quire-worker-emulated-gpu") : Binary("quire-worker"),
+      is_emulated ? BinaryPath("tests/quire-worker-emulated-gpu") : Binary("quire-worker"),
       absl::StrCat("--model=", options_.model), absl::StrCat("--listen=", worker_endpoint(i)),
       "--metrics-listen=", "--threads=1"};
-  if (IsGpuEmulated()) command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64"});
+  if (TestsGpuBackend()) {
+    command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64", "--gpu-timeout=1h",
+                                   absl::StrCat("--gpu-library=", GpuLibraryOfTests())});
+  }
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

@@ -10,9 +10,10 @@ namespace {
 
 struct EmulatedGpuWorker {
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options) {
-    return Worker::Start(options, [](const cuda::DeviceOptions&, std::string*) -> std::unique_ptr<cuda::Device> {
-      return std::make_unique<cuda::EmulatedDevice>();
-    });
+    return Worker::Start(
+        options, [](const std::string&, const cuda::DeviceOptions&, std::string*) -> std::unique_ptr<cuda::Device> {
+          return std::make_unique<cuda::EmulatedDevice>();
+        });
   }
 };
 

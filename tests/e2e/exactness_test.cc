@@ -30,7 +30,7 @@ v1::GenerateRequest MixedRequest(int i) {
   if (i % 4 == 2) sampling->set_top_k(20);
   if (i % 5 == 3) sampling->set_repetition_penalty(1.2f);
   if (i % 5 == 4) sampling->set_frequency_penalty(0.5f);
-  request.mutable_stopping()->set_max_tokens(4 + random() % (IsGpuEmulated() ? 32 : 60));
+  request.mutable_stopping()->set_max_tokens(4 + random() % (TestsGpuBackend() ? 32 : 60));
   request.mutable_stopping()->set_ignore_eos(true);
   request.set_logprobs(i % 2);
   if (i % 8 == 0) request.set_prompt_logprobs(1);
@@ -71,7 +71,7 @@ void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generat
 }
 
 TEST(ExactnessTest, SixtyFourStreamsOverTwoWorkersEqualEachRequestAlone) {
-  const int num_requests = IsGpuEmulated() ? 6 : 64;
+  const int num_requests = TestsGpuBackend() ? 6 : 64;
   Cluster alone({.model = BundledModel()});
   const std::vector<Generation> expected = RunAlone(alone.client(), num_requests);
   Cluster cluster({.model = BundledModel(), .num_workers = 2});
@@ -83,13 +83,13 @@ TEST(ExactnessTest, SixtyFourStreamsOverTwoWorkersEqualEachRequestAlone) {
 }
 
 TEST(ExactnessTest, ChunkSizeAndBlockSizeChangeNoBit) {
-  const int num_requests = IsGpuEmulated() ? 3 : 24;
+  const int num_requests = TestsGpuBackend() ? 3 : 24;
   Cluster reference({.model = BundledModel()});
   const std::vector<Generation> expected = RunAlone(reference.client(), num_requests);
   const std::vector<std::pair<int, int>> chunk_and_block = {{1, 16}, {7, 16},  {64, 16}, {64, 1},
                                                             {7, 8},  {64, 32}, {7, 64}};
   for (const auto& [chunk, block] : chunk_and_block) {
-    if (IsGpuEmulated() && chunk != 7) continue;
+    if (TestsGpuBackend() && chunk != 7) continue;
     SCOPED_TRACE(absl::StrCat("chunk ", chunk, ", block ", block));
     Cluster cluster({.model = BundledModel(),
                      .worker_flags = {absl::StrCat("--block-size=", block)},
@@ -99,11 +99,11 @@ TEST(ExactnessTest, ChunkSizeAndBlockSizeChangeNoBit) {
 }
 
 TEST(ExactnessTest, AScarcePoolPreemptsAndChangesNoBit) {
-  const int num_requests = IsGpuEmulated() ? 6 : 24;
+  const int num_requests = TestsGpuBackend() ? 6 : 24;
   Cluster reference({.model = BundledModel()});
   const std::vector<Generation> expected = RunAlone(reference.client(), num_requests);
   Cluster cluster({.model = BundledModel(),
-                   .worker_flags = {"--block-size=16", IsGpuEmulated() ? "--num-blocks=7" : "--num-blocks=24"}});
+                   .worker_flags = {"--block-size=16", TestsGpuBackend() ? "--num-blocks=7" : "--num-blocks=24"}});
   ExpectSame(RunTogether(cluster.client(), num_requests), expected);
   const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
   ASSERT_TRUE(status.ok());

@@ -171,7 +171,7 @@ v1::GenerateRequest LongStory() {
   v1::GenerateRequest request;
   request.set_text("Once upon a time");
   request.mutable_sampling()->set_seed(3);
-  request.mutable_stopping()->set_max_tokens(IsGpuEmulated() ? 24 : 400);
+  request.mutable_stopping()->set_max_tokens(TestsGpuBackend() ? 24 : 400);
   request.mutable_stopping()->set_ignore_eos(true);
   return request;
 }
@@ -198,7 +198,7 @@ TEST(CutOffTest, SamplesAndBeamsGoOnTheSameAfterTheirWorkerWasKilledAndStartedAg
   std::thread searching([&] { search = GenerateAll(cluster.client(), LongSearch()); });
   const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(LongSamples(), absl::Seconds(120));
   // The worker is killed when every sample has tokens in a block of its own and many are still to come.
-  const size_t num_before_kill = IsGpuEmulated() ? 8 : 20;
+  const size_t num_before_kill = TestsGpuBackend() ? 8 : 20;
   std::vector<std::vector<uint32_t>> tokens(4);
   v1::GenerateResponse response;
   bool is_killed = false;
@@ -259,7 +259,7 @@ v1::GenerateRequest MixedRequest(int i) {
   std::mt19937 random(static_cast<uint32_t>(i));
   v1::GenerateRequest request;
   request.set_text(std::string(kStory).substr(0, 20 + random() % (sizeof kStory - 21)));
-  request.mutable_stopping()->set_max_tokens(4 + random() % (IsGpuEmulated() ? 16 : 40));
+  request.mutable_stopping()->set_max_tokens(4 + random() % (TestsGpuBackend() ? 16 : 40));
   if (i % 5 == 1) request.mutable_stopping()->add_stop(" the");
   request.set_logprobs(0);
   if (i % 8 == 4 || i % 8 == 5) request.set_prompt_logprobs(1);
@@ -288,7 +288,7 @@ v1::GenerateRequest MixedRequest(int i) {
 
 // The requests are beams, samples, greedy and sampled ones in turn.
 int NumMixed() {
-  return IsGpuEmulated() ? 6 : 32;
+  return TestsGpuBackend() ? 6 : 32;
 }
 
 std::vector<Generations> RunMixedAlone() {
@@ -312,10 +312,10 @@ TEST(MixedTest, BeamsAndSamplesInAScarcePoolEqualEachRequestAlone) {
   const std::vector<Generations> alone = RunMixedAlone();
   for (const char* swap_bytes : {"0", "64MiB"}) {
     Cluster cluster({.model = BundledModel(),
-                     .worker_flags = {"--block-size=8", IsGpuEmulated() ? "--num-blocks=32" : "--num-blocks=56",
+                     .worker_flags = {"--block-size=8", TestsGpuBackend() ? "--num-blocks=32" : "--num-blocks=56",
                                       absl::StrCat("--swap-bytes=", swap_bytes)},
                      .manager_flags = {"--max-chunk-tokens=13"}});
-    for (int round = 0; round < (IsGpuEmulated() ? 1 : 2); ++round) {
+    for (int round = 0; round < (TestsGpuBackend() ? 1 : 2); ++round) {
       SCOPED_TRACE(absl::StrCat("swap bytes ", swap_bytes, ", round ", round));
       const std::vector<Generations> together = RunMixedTogether(cluster.client());
       for (int i = 0; i < NumMixed(); ++i) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/open_device.h"
 #include "tests/test_paths.h"
 
 namespace quire {
@@ -19,15 +20,25 @@ T ValueOrDie(absl::StatusOr<T> value) {
 }  // namespace
 
 std::unique_ptr<Backend> TestWorker::MakeBackend(bool repeats_layers) {
-  if (!IsGpuEmulated()) return MakeCpuBackend(1);
-  auto device = std::make_unique<cuda::EmulatedDevice>();
-  device_ = device.get();
-  return std::make_unique<cuda::CudaBackend>(std::move(device),
+  if (DeviceOfTests() == TestDevice::kCpu) return MakeCpuBackend(1);
+  return std::make_unique<cuda::CudaBackend>(MakeGpu(),
                                              cuda::CudaBackendOptions{.exact = true, .graphs = repeats_layers});
 }
 
+std::unique_ptr<cuda::Device> TestWorker::MakeGpu() {
+  if (DeviceOfTests() == TestDevice::kEmulatedGpu) {
+    auto device = std::make_unique<cuda::EmulatedDevice>();
+    device_ = device.get();
+    return device;
+  }
+  std::string why_not;
+  auto device = cuda::OpenDevice(GpuLibraryOfTests(), {.exact = true, .longest_wait = std::chrono::hours(1)}, &why_not);
+  QUIRE_CHECK(device != nullptr) << why_not;
+  return device;
+}
+
 TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options.repeats_layers)) {
-  const std::string default_model = IsGpuEmulated() ? "yarn" : "llama2";
+  const std::string default_model = TestsGpuBackend() ? "yarn" : "llama2";
   const std::string directory =
       SourcePath("tests/golden/models/" + (options.model.empty() ? default_model : options.model));
   model_ = ValueOrDie(LoadModel(directory, &backend_));

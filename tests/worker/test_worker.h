@@ -17,7 +17,7 @@ namespace quire {
 
 struct TestWorkerOptions {
   // The name of a model in tests/golden/models. These have 2 layers, a vocabulary of 96 tokens, a context of 256 and
-  // float32 weights. If empty, it is "llama2", or "yarn" on the emulated GPU, which has no kernels for heads of 8.
+  // float32 weights. If empty, it is "llama2", or "yarn" on a GPU, which has no kernels for heads of 8.
   std::string model = "";
   int block_size = 4;
   uint32_t num_blocks = 64;
@@ -37,7 +37,7 @@ class TestWorker {
   absl::StatusOr<v1::StepResult> Run(const v1::StepPlan& plan);
 
   GatedBackend& backend() { return backend_; }
-  // The emulated GPU, or null if the CPU computes.
+  // The emulated GPU, or null if another device computes.
   const cuda::EmulatedDevice* device() const { return device_; }
   const Model& model() const { return *model_; }
   const KvLayout& layout() const { return storage_->layout(); }
@@ -45,7 +45,8 @@ class TestWorker {
   Executor& executor() { return *executor_; }
 
  private:
-  std::unique_ptr<Backend> MakeBackend(bool repeats_layers);  // Sets device_.
+  std::unique_ptr<Backend> MakeBackend(bool repeats_layers);
+  std::unique_ptr<cuda::Device> MakeGpu();  // Sets device_ if the GPU is the emulated one.
 
   const cuda::EmulatedDevice* device_ = nullptr;  // Owned by the backend.
   GatedBackend backend_;

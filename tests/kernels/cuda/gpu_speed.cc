@@ -289,7 +289,7 @@ void Measurement::Multiplications() {
 }
 
 int Main(int argc, char** argv) {
-  CudaDeviceOptions options;
+  DeviceOptions options;
   std::string json;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];

@@ -16,9 +16,10 @@ constexpr int kNoGpu = 77;
 }  // namespace
 
 std::unique_ptr<Device> MakeDeviceUnderTest(std::string* reason) {
-  CudaDeviceOptions options;
+  DeviceOptions options;
   options.exact = std::getenv("QUIRE_GPU_EXACT") != nullptr;
   options.overlaps_launches = std::getenv("QUIRE_GPU_OVERLAP") != nullptr;
+  options.longest_wait = std::chrono::hours(1);  // Who runs the tests limits their time.
   std::unique_ptr<Device> device = CudaDevice::Create(options, reason);
   if (device == nullptr && std::getenv("QUIRE_GPU_REQUIRED") != nullptr) {
     std::fprintf(stderr, "no GPU here: %s\n", reason->c_str());

@@ -1,0 +1,23 @@
+#ifndef QUIRE_KERNELS_CUDA_DEVICE_OPTIONS_H_
+#define QUIRE_KERNELS_CUDA_DEVICE_OPTIONS_H_
+
+#include <chrono>
+#include <string>
+
+namespace quire::cuda {
+
+// The options of a GPU.
+struct DeviceOptions {
+  int ordinal = 0;           // Index among the GPUs that the process sees, in the order of CUDA.
+  bool exact = false;        // Use one way to multiply for every number of rows; see matmul.h for the guarantee.
+  std::string tuning_cache;  // File that keeps the results of tuning between starts. Empty: none.
+  // Set up each kernel while the one before it ends; see LaunchKernel in cuda_device.cc.
+  bool overlaps_launches = false;
+  // Work that is not finished in this time ends the process. The manager gives up a step after its --step-timeout,
+  // 60 s by default, so that the worker's line, which names the GPU, comes first.
+  std::chrono::milliseconds longest_wait{45'000};
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_DEVICE_OPTIONS_H_
