@@ -82,6 +82,8 @@ class Device {
   void Launch(const Kernel<Args>& kernel, const Args& args, int num_blocks) {
     LaunchKernel(kernel.entry, kernel.num_threads, kernel.shared_bytes, &args, sizeof(Args), num_blocks);
   }
+  // Whether the kernel with this entry has been launched or recorded.
+  virtual bool HasLaunched(const void* entry) const = 0;
   // Queues a multiplication.
   virtual void Multiply(const MatmulArgs& args) = 0;
 
