@@ -107,6 +107,7 @@ class BlockSelect {
 
  private:
   static constexpr int kWarps = kThreads / simt::kWarpSize, kBins = SelectMemory::kBins;
+  static constexpr int kSegment = 2 * simt::kWarpSize;  // Entries of the list that a warp sorts in registers.
   static_assert(kThreads <= kListCapacity && kThreads % simt::kWarpSize == 0 && kWarps <= simt::kWarpSize, "");
 
   // The position at which the sum of weights reaches a limit.
@@ -179,16 +180,19 @@ class BlockSelect {
     return FindCrossing(size, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
   }
 
-  // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Up to a distance of 32
-  // a warp compares within its own 64 entries, so it need not wait for others.
+  // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Entry i is compared
+  // with entry i ^ distance. At distances of up to 32 a warp keeps 64 entries in registers, two per lane, because in
+  // shared memory the entries of such pairs share banks.
   static QUIRE_DEVICE void Sort(int size) {
     uint64_t* const list = Memory()->list;
-    int padded = 1;
+    int padded = kSegment;
     while (padded < size) padded *= 2;
     for (int i = size + simt::ThreadIndex(); i < padded; i += kThreads) simt::StoreShared(list + i, 0);
     simt::SyncBlock();
-    for (int run = 2; run <= padded; run *= 2) {
-      for (int distance = run / 2; distance > 0; distance /= 2) {
+    SortSegments(padded, 2, kSegment);
+    simt::SyncBlock();
+    for (int run = 2 * kSegment; run <= padded; run *= 2) {
+      for (int distance = run / 2; distance >= kSegment; distance /= 2) {
         QUIRE_NO_UNROLL for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
           const int i = 2 * pair - (pair & (distance - 1));
           const uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + i + distance);
@@ -197,15 +201,40 @@ class BlockSelect {
             simt::StoreShared(list + i + distance, a);
           }
         }
-        const int next_distance = distance > 1 ? distance / 2 : run;
-        if (distance > simt::kWarpSize || next_distance > simt::kWarpSize) {
-          simt::SyncBlock();
-        } else {
-          simt::SyncWarp();
+        simt::SyncBlock();
+      }
+      SortSegments(padded, run, run);
+      simt::SyncBlock();
+    }
+  }
+
+  // Runs the steps of the sort at distances below kSegment, for the lengths of runs from `first_run` to `last_run`.
+  static QUIRE_DEVICE void SortSegments(int padded, int first_run, int last_run) {
+    QUIRE_NO_UNROLL for (int begin = kSegment * simt::WarpIndex(); begin < padded; begin += kSegment * kWarps) {
+      const int i = begin + simt::LaneIndex(), j = i + simt::kWarpSize;
+      uint64_t* const list = Memory()->list;
+      uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + j);
+      QUIRE_NO_UNROLL for (int run = first_run; run <= last_run; run *= 2) {
+        if (run >= kSegment && (a < b) == ((i & run) == 0)) {
+          const uint64_t former = a;
+          a = b;
+          b = former;
+        }
+        QUIRE_NO_UNROLL for (int distance = run < kSegment ? run / 2 : simt::kWarpSize / 2; distance > 0;
+                             distance /= 2) {
+          a = LargerOrSmaller(a, distance, ((i & distance) == 0) == ((i & run) == 0));
+          b = LargerOrSmaller(b, distance, ((j & distance) == 0) == ((j & run) == 0));
         }
       }
+      simt::StoreShared(list + i, a);
+      simt::StoreShared(list + j, b);
     }
-    simt::SyncBlock();
+  }
+
+  // Returns the larger or the smaller of the values of this lane and of the lane at that distance.
+  static QUIRE_DEVICE uint64_t LargerOrSmaller(uint64_t value, int distance, bool wants_larger) {
+    const uint64_t other = simt::ShuffleXor(value, distance);
+    return (value < other) == wants_larger ? other : value;
   }
 
   // Returns the rank-th largest of the values of all threads, but at least kLowestRankKey.
