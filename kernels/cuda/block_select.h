@@ -107,7 +107,6 @@ class BlockSelect {
 
  private:
   static constexpr int kWarps = kThreads / simt::kWarpSize, kBins = SelectMemory::kBins;
-  static constexpr int kSegment = 2 * simt::kWarpSize;  // Entries of the list that a warp sorts in registers.
   static_assert(kThreads <= kListCapacity && kThreads % simt::kWarpSize == 0 && kWarps <= simt::kWarpSize, "");
 
   // The position at which the sum of weights reaches a limit.
@@ -181,18 +180,17 @@ class BlockSelect {
   }
 
   // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Entry i is compared
-  // with entry i ^ distance. At distances of up to 32 a warp keeps 64 entries in registers, two per lane, because in
-  // shared memory the entries of such pairs share banks.
+  // with entry i ^ distance. At distances below 32 a warp holds 32 entries in registers, because in shared memory the
+  // entries of such pairs share banks.
   static QUIRE_DEVICE void Sort(int size) {
     uint64_t* const list = Memory()->list;
-    int padded = kSegment;
+    int padded = simt::kWarpSize;
     while (padded < size) padded *= 2;
     for (int i = size + simt::ThreadIndex(); i < padded; i += kThreads) simt::StoreShared(list + i, 0);
     simt::SyncBlock();
-    SortSegments(padded, 2, kSegment);
-    simt::SyncBlock();
-    for (int run = 2 * kSegment; run <= padded; run *= 2) {
-      for (int distance = run / 2; distance >= kSegment; distance /= 2) {
+    SortWithinWarps(padded, 2, simt::kWarpSize);
+    for (int run = 2 * simt::kWarpSize; run <= padded; run *= 2) {
+      for (int distance = run / 2; distance >= simt::kWarpSize; distance /= 2) {
         QUIRE_NO_UNROLL for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
           const int i = 2 * pair - (pair & (distance - 1));
           const uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + i + distance);
@@ -203,38 +201,27 @@ class BlockSelect {
         }
         simt::SyncBlock();
       }
-      SortSegments(padded, run, run);
-      simt::SyncBlock();
+      SortWithinWarps(padded, run, run);
     }
   }
 
-  // Runs the steps of the sort at distances below kSegment, for the lengths of runs from `first_run` to `last_run`.
-  static QUIRE_DEVICE void SortSegments(int padded, int first_run, int last_run) {
-    QUIRE_NO_UNROLL for (int begin = kSegment * simt::WarpIndex(); begin < padded; begin += kSegment * kWarps) {
-      const int i = begin + simt::LaneIndex(), j = i + simt::kWarpSize;
-      uint64_t* const list = Memory()->list;
-      uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + j);
+  // Takes the steps of the sort at distances below 32, for runs from `first_run` to `last_run`. `padded` is a multiple
+  // of 32.
+  static QUIRE_DEVICE void SortWithinWarps(int padded, int first_run, int last_run) {
+    QUIRE_NO_UNROLL for (int i = simt::ThreadIndex(); i < padded; i += kThreads) {
+      uint64_t* const entry = Memory()->list + i;
+      uint64_t value = simt::LoadShared(entry);
       QUIRE_NO_UNROLL for (int run = first_run; run <= last_run; run *= 2) {
-        if (run >= kSegment && (a < b) == ((i & run) == 0)) {
-          const uint64_t former = a;
-          a = b;
-          b = former;
-        }
-        QUIRE_NO_UNROLL for (int distance = run < kSegment ? run / 2 : simt::kWarpSize / 2; distance > 0;
-                             distance /= 2) {
-          a = LargerOrSmaller(a, distance, ((i & distance) == 0) == ((i & run) == 0));
-          b = LargerOrSmaller(b, distance, ((j & distance) == 0) == ((j & run) == 0));
+        int distance = run < simt::kWarpSize ? run / 2 : simt::kWarpSize / 2;
+        QUIRE_NO_UNROLL for (; distance > 0; distance /= 2) {
+          const uint64_t other = simt::ShuffleXor(value, distance);
+          const bool wants_larger = ((i & distance) == 0) == ((i & run) == 0);
+          value = (value < other) == wants_larger ? other : value;
         }
       }
-      simt::StoreShared(list + i, a);
-      simt::StoreShared(list + j, b);
+      simt::StoreShared(entry, value);
     }
-  }
-
-  // Returns the larger or the smaller of the values of this lane and of the lane at that distance.
-  static QUIRE_DEVICE uint64_t LargerOrSmaller(uint64_t value, int distance, bool wants_larger) {
-    const uint64_t other = simt::ShuffleXor(value, distance);
-    return (value < other) == wants_larger ? other : value;
+    simt::SyncBlock();
   }
 
   // Returns the rank-th largest of the values of all threads, but at least kLowestRankKey.
