@@ -308,6 +308,7 @@ TEST_F(DeviceKernelsTest, ARecordingDoesTheSameEachTimeItIsReplayed) {
   device()->BeginRecording();
   run();
   const std::unique_ptr<Graph> graph = device()->EndRecording();
+  ASSERT_NE(graph, nullptr);
   EXPECT_EQ(z.Download(), untouched);
   for (int i = 0; i < 3; ++i) {
     x.Upload(AllBits(random.Normals(x.size()), kType));
