@@ -14,8 +14,9 @@ class LayerRecorder {
   // caller must run them and then call EndLayers. `model` identifies the caller. Its operations and their addresses may
   // depend on the number of tokens, but on nothing else of the batch.
   virtual bool ReplayLayers(const void* model) = 0;
-  // Ends the recording if ReplayLayers has begun one.
-  virtual void EndLayers() = 0;
+  // Ends the recording if ReplayLayers has begun one. When it returns false, there was no memory for the recording, and
+  // the operations have not been queued: the caller must run them once more, without a call of EndLayers.
+  virtual bool EndLayers() = 0;
 };
 
 }  // namespace quire

@@ -220,14 +220,14 @@ bool CudaBackend::ReplayLayers(const void* model) {
   const std::string launches = attention_.PlanForRecording();
   for (const auto& table : rotary_tables_) table->Get(num_positions_);
   if (graphs_.ReplayOrRecord({model, batch_.num_tokens, launches}, attention_.num_moves())) return true;
-  attention_.set_is_recording(true);
+  attention_.set_is_recording(graphs_.is_recording());
   return false;
 }
 
-void CudaBackend::EndLayers() {
-  if (!graphs_.is_recording()) return;
+bool CudaBackend::EndLayers() {
+  if (!graphs_.is_recording()) return true;
   attention_.set_is_recording(false);
-  graphs_.EndRecording();
+  return graphs_.EndRecording();
 }
 
 void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {

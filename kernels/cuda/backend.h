@@ -71,7 +71,7 @@ class CudaBackend : public Backend, private LayerRecorder {
 
  private:
   bool ReplayLayers(const void* model) override;
-  void EndLayers() override;
+  bool EndLayers() override;
 
   // Returns the kernels for a layout of K and V. REQUIRES: CheckLayout is OK.
   const KernelTable& KernelsFor(const KvLayout& layout) const;

@@ -179,16 +179,18 @@ class BlockSelect {
     return FindCrossing(size, limit, [&](int i) { return weight.Of(ScoreOf(Listed(i))); });
   }
 
-  // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Up to a distance of 32
-  // a warp compares within its own 64 entries, so it need not wait for others.
+  // Sorts the first `size` entries of the list, the largest first (bitonic sort, Batcher 1968). Entry i is compared
+  // with entry i ^ distance. At distances below 32 a warp holds 32 entries in registers, because in shared memory the
+  // entries of such pairs share banks.
   static QUIRE_DEVICE void Sort(int size) {
     uint64_t* const list = Memory()->list;
-    int padded = 1;
+    int padded = simt::kWarpSize;
     while (padded < size) padded *= 2;
     for (int i = size + simt::ThreadIndex(); i < padded; i += kThreads) simt::StoreShared(list + i, 0);
     simt::SyncBlock();
-    for (int run = 2; run <= padded; run *= 2) {
-      for (int distance = run / 2; distance > 0; distance /= 2) {
+    SortWithinWarps(padded, 2, simt::kWarpSize);
+    for (int run = 2 * simt::kWarpSize; run <= padded; run *= 2) {
+      for (int distance = run / 2; distance >= simt::kWarpSize; distance /= 2) {
         QUIRE_NO_UNROLL for (int pair = simt::ThreadIndex(); pair < padded / 2; pair += kThreads) {
           const int i = 2 * pair - (pair & (distance - 1));
           const uint64_t a = simt::LoadShared(list + i), b = simt::LoadShared(list + i + distance);
@@ -197,13 +199,27 @@ class BlockSelect {
             simt::StoreShared(list + i + distance, a);
           }
         }
-        const int next_distance = distance > 1 ? distance / 2 : run;
-        if (distance > simt::kWarpSize || next_distance > simt::kWarpSize) {
-          simt::SyncBlock();
-        } else {
-          simt::SyncWarp();
+        simt::SyncBlock();
+      }
+      SortWithinWarps(padded, run, run);
+    }
+  }
+
+  // Takes the steps of the sort at distances below 32, for runs from `first_run` to `last_run`. `padded` is a multiple
+  // of 32.
+  static QUIRE_DEVICE void SortWithinWarps(int padded, int first_run, int last_run) {
+    QUIRE_NO_UNROLL for (int i = simt::ThreadIndex(); i < padded; i += kThreads) {
+      uint64_t* const entry = Memory()->list + i;
+      uint64_t value = simt::LoadShared(entry);
+      QUIRE_NO_UNROLL for (int run = first_run; run <= last_run; run *= 2) {
+        int distance = run < simt::kWarpSize ? run / 2 : simt::kWarpSize / 2;
+        QUIRE_NO_UNROLL for (; distance > 0; distance /= 2) {
+          const uint64_t other = simt::ShuffleXor(value, distance);
+          const bool wants_larger = ((i & distance) == 0) == ((i & run) == 0);
+          value = (value < other) == wants_larger ? other : value;
         }
       }
+      simt::StoreShared(entry, value);
     }
     simt::SyncBlock();
   }

@@ -311,8 +311,13 @@ std::unique_ptr<Graph> CudaDevice::EndRecording() {
   cudaGraph_t recorded = nullptr;
   CheckCuda(cudaStreamEndCapture(stream_, &recorded), "cudaStreamEndCapture");
   cudaGraphExec_t graph = nullptr;
-  CheckCuda(cudaGraphInstantiate(&graph, recorded, 0), "cudaGraphInstantiate");
+  const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
   CheckCuda(cudaGraphDestroy(recorded), "cudaGraphDestroy");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // Clears the error.
+    return nullptr;
+  }
+  CheckCuda(error, "cudaGraphInstantiate");
   return std::make_unique<CudaGraph>(graph);
 }
 

@@ -39,6 +39,7 @@ class CudaDevice : public Device {
   void Wait(uint64_t mark) override;
 
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+  bool HasLaunched(const void* entry) const override { return kernel_waits_.contains(entry); }
   void Multiply(const MatmulArgs& args) override;
 
   void BeginRecording() override;

@@ -42,7 +42,8 @@ class Graph {
 // real GPU. EmulatedDevice runs the same kernels on the CPU, in the emulator of simt/. Used by one thread.
 //
 // The process cannot recover from failures here (an illegal address, a lost device). A failure ends the process with
-// one line that names the call and the device's error. The worker's sequences are then recomputed on another worker.
+// one line that names the call and the device's error. The requests of the worker wait for it to come back. They fail
+// when it has not come back after the manager's --worker-grace.
 class Device {
  public:
   virtual ~Device() = default;
@@ -82,10 +83,13 @@ class Device {
   void Launch(const Kernel<Args>& kernel, const Args& args, int num_blocks) {
     LaunchKernel(kernel.entry, kernel.num_threads, kernel.shared_bytes, &args, sizeof(Args), num_blocks);
   }
+  // Whether the kernel with this entry has been launched or recorded.
+  virtual bool HasLaunched(const void* entry) const = 0;
   // Queues a multiplication.
   virtual void Multiply(const MatmulArgs& args) = 0;
 
-  // Launches and multiplications between these two calls are recorded and not executed.
+  // Launches and multiplications between these two calls are recorded and not executed. EndRecording returns null, and
+  // forgets them, when there is not enough memory for the graph.
   virtual void BeginRecording() = 0;
   virtual std::unique_ptr<Graph> EndRecording() = 0;
   // Queues the recorded work. The graph must outlive that work.

@@ -168,6 +168,7 @@ void EmulatedDevice::Replay(const Graph& graph) {
 
 void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                                   size_t args_bytes, int num_blocks) {
+  launched_.insert(entry);
   const char* const data = static_cast<const char*>(args);
   Queue([=, this, kept = std::vector<char>(data, data + args_bytes)] {
     LaunchNow(entry, num_threads, shared_bytes, kept.data(), num_blocks);

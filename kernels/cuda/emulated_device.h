@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class EmulatedDevice : public Device {
 
   // Supports both element types, heads of 16, 32, 64 and 128, and blocks of all sizes.
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+  bool HasLaunched(const void* entry) const override { return launched_.contains(entry); }
   void Multiply(const MatmulArgs& args) override;
 
   void BeginRecording() override;
@@ -73,6 +75,7 @@ class EmulatedDevice : public Device {
   std::deque<std::function<void()>> queue_;        // Work that is not done yet.
   uint64_t num_queued_ = 0, num_done_ = 0;         // Counted since construction.
   uint64_t num_launches_ = 0;
+  std::set<const void*> launched_;  // The entries of LaunchKernel.
   int num_replays_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/layer_graphs.h"
 
 #include <bit>
+#include <cstdio>
 
 namespace quire::cuda {
 
@@ -19,6 +20,7 @@ bool LayerGraphs::ReplayOrRecord(Key key, int64_t num_moves) {
     device_->Replay(*found->second);
     return true;
   }
+  if (is_full_) return false;
   if (graphs_.size() == kMaxGraphs) Clear();
   recorded_key_ = std::move(key);
   is_recording_ = true;
@@ -26,11 +28,20 @@ bool LayerGraphs::ReplayOrRecord(Key key, int64_t num_moves) {
   return false;
 }
 
-void LayerGraphs::EndRecording() {
+bool LayerGraphs::EndRecording() {
   is_recording_ = false;
-  std::unique_ptr<Graph>& graph = graphs_[std::move(recorded_key_)];
-  graph = device_->EndRecording();
+  std::unique_ptr<Graph> graph = device_->EndRecording();
+  if (graph == nullptr) {
+    is_full_ = true;
+    if (!has_complained_) {
+      std::fprintf(stderr, "GPU: no memory to record the layers of a step; they are launched one by one\n");
+    }
+    has_complained_ = true;
+    return false;
+  }
   device_->Replay(*graph);
+  graphs_[std::move(recorded_key_)] = std::move(graph);
+  return true;
 }
 
 void LayerGraphs::Reset() {
@@ -39,6 +50,7 @@ void LayerGraphs::Reset() {
 }
 
 void LayerGraphs::Clear() {
+  is_full_ = false;
   if (graphs_.empty()) return;
   device_->Synchronize();  // A graph may be running.
   graphs_.clear();

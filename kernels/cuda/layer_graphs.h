@@ -41,11 +41,13 @@ class LayerGraphs {
   void AddRun(const void* model, int num_tokens) { runs_.emplace(model, num_tokens); }
 
   // Repeats the layers and returns true if they were recorded and nothing has moved since. Otherwise begins to record
-  // them and returns false. `num_moves` and Device::num_frees count moves.
+  // them, unless a recording has found no memory, and returns false. `num_moves` and Device::num_frees count moves.
   bool ReplayOrRecord(Key key, int64_t num_moves);
   bool is_recording() const { return is_recording_; }
-  // Ends the recording, and queues the recorded layers. REQUIRES: is_recording().
-  void EndRecording();
+  // Ends the recording, and queues the recorded layers. When there is no memory for the recording, it queues nothing
+  // and returns false. Then nothing more is recorded until the older recordings are forgotten. REQUIRES:
+  // is_recording().
+  bool EndRecording();
 
   // Forgets all recordings and runs, because a model may be gone.
   void Reset();
@@ -58,6 +60,8 @@ class LayerGraphs {
   std::set<std::pair<const void*, int>> runs_;
   std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;
+  bool is_full_ = false;         // Whether there was no memory for a recording.
+  bool has_complained_ = false;  // Of no memory.
   Key recorded_key_ = {};
 };
 

@@ -93,6 +93,8 @@ std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shap
   const Trial trial(shape, std::max<size_t>(2 * l2_bytes_, 1));
   if (!trial.has_memory()) return std::nullopt;
   FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
+  // The products may be added to y.
+  CheckCuda(cudaMemsetAsync(trial.y.data(), 0, YBytes(shape), stream_), "cudaMemsetAsync");
   const cublasLtMatmulAlgo_t* best = nullptr;
   double best_seconds = std::numeric_limits<double>::infinity();
   for (const cublasLtMatmulAlgo_t& candidate : candidates) {
@@ -128,13 +130,17 @@ double MatmulTuner::Time(MatmulProblem* problem, const cublasLtMatmulAlgo_t& alg
 std::optional<cublasLtMatmulAlgo_t> MatmulTuner::IndependentOfRows(MatmulShape shape, const void* w) const {
   shape.num_rows = kGuessedRows;
   const std::vector<cublasLtMatmulAlgo_t> candidates = MatmulProblem(shape).Candidates(handle_, kCandidates, false);
-  const size_t row_bytes = size_t(shape.num_columns) * SizeOf(shape.y_type);
-  shape.num_rows = int(std::clamp<size_t>(kTrialBytes / row_bytes, 2 * kGuessedRows, 1024));
-  const Trial trial(shape, 1);
+  // Rounding to 16 bits hides most differences between two orders of summation.
+  MatmulShape in_float32 = shape;
+  in_float32.y_type = DataType::kFloat32;
+  const size_t row_bytes = size_t(shape.num_columns) * sizeof(float);
+  shape.num_rows = in_float32.num_rows = int(std::clamp<size_t>(kTrialBytes / row_bytes, 2 * kGuessedRows, 1024));
+  const Trial trial(in_float32, 1);
   if (!trial.has_memory()) return std::nullopt;
   FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
   for (const cublasLtMatmulAlgo_t& candidate : candidates) {
-    if (IsIndependentOfRows(shape, candidate, w, trial)) return candidate;
+    const bool has_float32 = MatmulProblem(in_float32).Fits(handle_, candidate);
+    if (IsIndependentOfRows(has_float32 ? in_float32 : shape, candidate, w, trial)) return candidate;
   }
   return std::nullopt;
 }

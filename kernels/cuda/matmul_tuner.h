@@ -22,8 +22,8 @@ class MatmulTuner {
   std::optional<cublasLtMatmulAlgo_t> Fastest(const MatmulShape& shape, const void* w) const;
 
   // Returns the first of the library's suggestions for few rows whose results, in a trial with this w, depend neither
-  // on the number of rows nor on the place of a row among them. `shape.num_rows` is ignored. Returns nothing when there
-  // is none.
+  // on the number of rows nor on the place of a row among them. The trial is in float32, or in the type of y for an
+  // algorithm that has no results in float32. `shape.num_rows` is ignored. Returns nothing when there is none.
   std::optional<cublasLtMatmulAlgo_t> IndependentOfRows(MatmulShape shape, const void* w) const;
 
  private:

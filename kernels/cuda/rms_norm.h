@@ -10,7 +10,7 @@ namespace quire::cuda {
 // y = x / sqrt(mean(x^2) + epsilon) * weight over rows of `dim`, in float32.
 struct RmsNormKernelArgs {
   const uint16_t* x;    // [num_rows, dim]
-  const float* weight;  // [dim]
+  const float* weight;  // [dim], aligned to 16 bytes.
   uint16_t* y;          // [num_rows, dim]; may be x.
   int32_t num_rows;
   int32_t dim;  // A multiple of 8.
@@ -43,7 +43,10 @@ class RmsNormKernel {
     const float factor = simt::ReciprocalSqrt(BlockSum(squares) / float(args.dim) + args.epsilon);
     for (int d = 8 * simt::ThreadIndex(); d < args.dim; d += 8 * kThreads) {
       Vector8<Element> v = Vector8<Element>::Load(x + d);  // The data is still in the first-level cache.
-      QUIRE_UNROLL for (int i = 0; i < 8; ++i) v.x[i] *= factor * simt::LoadReadOnly(args.weight + d + i);
+      QUIRE_UNROLL for (int i = 0; i < 8; i += 4) {
+        const Floats4 weights = Floats4::LoadReadOnly(args.weight + d + i);
+        QUIRE_UNROLL for (int j = 0; j < 4; ++j) v.x[i + j] *= factor * weights.x[j];
+      }
       v.Store(y + d);
     }
   }

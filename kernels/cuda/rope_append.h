@@ -11,9 +11,10 @@ namespace quire::cuda {
 // The operation of rope.h on a GPU: for each head of Q and K an optional RMS norm and the rotation, then K and V go to
 // their slots.
 struct RopeAppendKernelArgs {
-  uint16_t* qkv;              // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
-  const int32_t* positions;   // [num_tokens]
-  const int64_t* slots;       // [num_tokens]; for negative slots K and V are not stored.
+  uint16_t* qkv;             // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
+  const int32_t* positions;  // [num_tokens]
+  const int64_t* slots;      // [num_tokens]; for negative slots K and V are not stored.
+  // The next three are aligned to 16 bytes.
   const float* rotary_table;  // [positions][2][head_dim / 2]: cosines, then sines, scaled.
   const float* q_norm;        // [head_dim] or null.
   const float* k_norm;        // [head_dim] or null.
@@ -86,20 +87,26 @@ class RopeAppendKernel {
     QUIRE_UNROLL for (int i = 0; i < 8; ++i) squares += low->x[i] * low->x[i] + high->x[i] * high->x[i];
     const float factor = simt::ReciprocalSqrt(WarpSum(squares) / kHeadDim + epsilon);
     if (chunk >= kHalfChunks) return;
-    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
-      low->x[i] *= factor * simt::LoadReadOnly(weight + 8 * chunk + i);
-      high->x[i] *= factor * simt::LoadReadOnly(weight + kHalf + 8 * chunk + i);
+    QUIRE_UNROLL for (int i = 0; i < 8; i += 4) {
+      const Floats4 low_weights = Floats4::LoadReadOnly(weight + 8 * chunk + i);
+      const Floats4 high_weights = Floats4::LoadReadOnly(weight + kHalf + 8 * chunk + i);
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+        low->x[i + j] *= factor * low_weights.x[j];
+        high->x[i + j] *= factor * high_weights.x[j];
+      }
     }
   }
 
   static QUIRE_DEVICE void Rotate(const RopeAppendKernelArgs& args, int position, int chunk, Vector8<Element>* low,
                                   Vector8<Element>* high) {
     const float* const cosines = args.rotary_table + int64_t{position} * kHeadDim + 8 * chunk;
-    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
-      const float cosine = simt::LoadReadOnly(cosines + i), sine = simt::LoadReadOnly(cosines + kHalf + i);
-      const float a = low->x[i], b = high->x[i];
-      low->x[i] = a * cosine - b * sine;
-      high->x[i] = b * cosine + a * sine;
+    QUIRE_UNROLL for (int i = 0; i < 8; i += 4) {
+      const Floats4 cosine = Floats4::LoadReadOnly(cosines + i), sine = Floats4::LoadReadOnly(cosines + kHalf + i);
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+        const float a = low->x[i + j], b = high->x[i + j];
+        low->x[i + j] = a * cosine.x[j] - b * sine.x[j];
+        high->x[i + j] = b * cosine.x[j] + a * sine.x[j];
+      }
     }
   }
 

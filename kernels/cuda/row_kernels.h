@@ -47,7 +47,7 @@ class GatherRowsKernel {
 // y[i, :] += bias.
 struct AddBiasArgs {
   uint16_t* y;        // [num_rows, dim]
-  const float* bias;  // [dim]
+  const float* bias;  // [dim], aligned to 16 bytes.
   int32_t num_rows;
   int32_t dim;  // A multiple of 8.
 };
@@ -66,7 +66,10 @@ class AddBiasKernel {
          i += int64_t{simt::GridSize()} * kThreads) {
       const int64_t d = i % chunks_per_row * 8;
       Vector8<Element> y = Vector8<Element>::Load(args.y + 8 * i);
-      QUIRE_UNROLL for (int j = 0; j < 8; ++j) y.x[j] += simt::LoadReadOnly(args.bias + d + j);
+      QUIRE_UNROLL for (int j = 0; j < 8; j += 4) {
+        const Floats4 bias = Floats4::LoadReadOnly(args.bias + d + j);
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) y.x[j + k] += bias.x[k];
+      }
       y.Store(args.y + 8 * i);
     }
     simt::TriggerNextGrid();

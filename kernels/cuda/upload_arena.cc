@@ -6,25 +6,34 @@
 
 namespace quire::cuda {
 
+bool UploadArena::AllocateMemory(size_t bytes) {
+  on_device_ = static_cast<char*>(device_->Allocate(bytes));
+  for (Side& side : sides_) side.host = static_cast<char*>(device_->AllocateHost(bytes));
+  capacity_ = bytes;
+  if (on_device_ != nullptr && sides_[0].host != nullptr && sides_[1].host != nullptr) return true;
+  FreeMemory();
+  return false;
+}
+
 void UploadArena::FreeMemory() {
-  if (on_device_ == nullptr) return;
-  device_->Synchronize();
+  if (capacity_ == 0) return;
+  device_->Synchronize();  // Queued work may still use the memory.
   for (Side& side : sides_) {
-    device_->FreeHost(side.host);
+    if (side.host != nullptr) device_->FreeHost(side.host);
     side = {};
   }
-  device_->Free(on_device_);
+  if (on_device_ != nullptr) device_->Free(on_device_);
+  on_device_ = nullptr;
+  capacity_ = 0;
 }
 
 void UploadArena::Begin(size_t bytes) {
   size_ = 0;
   if (bytes > capacity_) {
+    const size_t with_spare_room = std::max(bytes, 2 * capacity_);
     FreeMemory();
-    capacity_ = std::max(bytes, 2 * capacity_);
-    on_device_ = static_cast<char*>(device_->Allocate(capacity_));
-    for (Side& side : sides_) side.host = static_cast<char*>(device_->AllocateHost(capacity_));
-    if (on_device_ == nullptr || sides_[0].host == nullptr || sides_[1].host == nullptr) {
-      Fatal("no memory for the arrays of a step: %zu bytes", capacity_);
+    if (!AllocateMemory(with_spare_room) && !AllocateMemory(bytes)) {
+      Fatal("no memory for the arrays of a step: %zu bytes", bytes);
     }
   }
   side_ = 1 - side_;

@@ -61,6 +61,8 @@ class UploadArena {
   };
 
   size_t Take(size_t bytes);  // Returns the offset of the room.
+  // Returns false, and has no memory, when there is not enough. REQUIRES: there is no memory.
+  bool AllocateMemory(size_t bytes);
   void FreeMemory();
 
   Device* const device_;

@@ -116,6 +116,15 @@ TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
   EXPECT_GE(repeating.device()->num_replays(), kNumSteps / 2);
 }
 
+TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {
+  TestWorker launching({.repeats_layers = false});
+  TestWorker failing({.can_record = false});
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  EXPECT_EQ(RunOneByOne(&failing, plans), RunOneByOne(&launching, plans));
+  if (failing.device() == nullptr) return;
+  EXPECT_EQ(failing.device()->num_replays(), 0);
+}
+
 TEST(PipelineTest, ResetForgetsPlansThatWereBegun) {
   TestWorker worker;
   const std::vector<v1::StepPlan> plans = Session(Greedy());

@@ -6,7 +6,9 @@
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/open_device.h"
-#include "tests/test_paths.h"
+#include "tests/worker/model/model_files.h"
+#include "tools/make_model/model_shape.h"
+#include "tools/make_model/safetensors_writer.h"
 
 namespace quire {
 namespace {
@@ -17,31 +19,63 @@ T ValueOrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-}  // namespace
+class DeviceWithoutGraphs : public cuda::EmulatedDevice {
+ public:
+  std::unique_ptr<cuda::Graph> EndRecording() override {
+    EmulatedDevice::EndRecording();
+    return nullptr;
+  }
+};
 
-std::unique_ptr<Backend> TestWorker::MakeBackend(bool repeats_layers) {
-  if (DeviceOfTests() == TestDevice::kCpu) return MakeCpuBackend(1);
-  return std::make_unique<cuda::CudaBackend>(MakeGpu(),
-                                             cuda::CudaBackendOptions{.exact = true, .graphs = repeats_layers});
+// Returns the directory of a random model like those of tests/golden/models, but with heads of 32. It is removed when
+// the program ends.
+const std::string& ModelForGpu() {
+  static const TestDirectory directory;
+  static const absl::Status status = [] {
+    make_model::ModelShape shape;
+    shape.head_dim = 32;
+    shape.vocab = 96;
+    shape.context = 256;
+    directory.Write("config.json", make_model::ConfigJson(shape, Name(DataType::kFloat32)));
+    return make_model::WriteRandomTensors(make_model::TensorsOf(shape), DataType::kFloat32, 1,
+                                          directory.path() + "/model.safetensors");
+  }();
+  QUIRE_CHECK(status.ok()) << status;
+  return directory.path();
 }
 
-std::unique_ptr<cuda::Device> TestWorker::MakeGpu() {
+std::string DirectoryOf(const std::string& model) {
+  if (!model.empty()) return GoldenModel(model);
+  if (DeviceOfTests() == TestDevice::kGpu) return ModelForGpu();
+  return GoldenModel(TestsGpuBackend() ? "yarn" : "llama2");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& options) {
+  if (DeviceOfTests() == TestDevice::kCpu) return MakeCpuBackend(1);
+  return std::make_unique<cuda::CudaBackend>(MakeGpu(options.can_record),
+                                             cuda::CudaBackendOptions{.exact = true, .graphs = options.repeats_layers});
+}
+
+std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {
   if (DeviceOfTests() == TestDevice::kEmulatedGpu) {
     auto device = std::make_unique<cuda::EmulatedDevice>();
+    if (!can_record) device = std::make_unique<DeviceWithoutGraphs>();
     device_ = device.get();
     return device;
   }
   std::string why_not;
-  auto device = cuda::OpenDevice(GpuLibraryOfTests(), {.exact = true, .longest_wait = std::chrono::hours(1)}, &why_not);
+  cuda::DeviceOptions device_options;
+  device_options.exact = true;
+  device_options.longest_wait = std::chrono::hours(1);
+  auto device = cuda::OpenDevice(GpuLibraryOfTests(), device_options, &why_not);
   QUIRE_CHECK(device != nullptr) << why_not;
   return device;
 }
 
-TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options.repeats_layers)) {
-  const std::string default_model = TestsGpuBackend() ? "yarn" : "llama2";
-  const std::string directory =
-      SourcePath("tests/golden/models/" + (options.model.empty() ? default_model : options.model));
-  model_ = ValueOrDie(LoadModel(directory, &backend_));
+TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options)) {
+  model_ = ValueOrDie(LoadModel(DirectoryOf(options.model), &backend_));
   const ModelConfig& config = model_->config;
   limits_ = {.max_sequences = options.max_sequences,
              .max_tokens_per_step = options.max_tokens_per_step,
@@ -55,6 +89,8 @@ TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
                         .type = backend_.ActivationType()};
+  const BackendStatus supported = backend_.CheckLayout(layout, config.num_heads);
+  QUIRE_CHECK(supported.ok()) << supported.message();
   storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, options.num_host_blocks, false));
   executor_ = ValueOrDie(Executor::Create(&backend_, model_.get(), storage_.get(), limits_, options.max_logit_rows));
 }

@@ -51,13 +51,17 @@ void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, v
   const BatchView& batch = backend_->PrepareBatch(host_batch, limits_.max_tokens);
   LayerRecorder* const recorder = backend_->layer_recorder();
   if (recorder != nullptr && recorder->ReplayLayers(this)) return;
+  RunLayers(batch, layout, kv_pools);
+  if (recorder != nullptr && !recorder->EndLayers()) RunLayers(batch, layout, kv_pools);
+}
+
+void Transformer::RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {
   backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
     RunAttention(batch, layer, config_.sliding_windows[i], layout, kv_pools[i]);
     RunMlp(layer, batch.num_tokens);
   }
-  if (recorder != nullptr) recorder->EndLayers();
 }
 
 const float* Transformer::Logits(const int32_t* rows, int num_rows) {

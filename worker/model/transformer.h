@@ -41,6 +41,8 @@ class Transformer {
       : config_(*config), weights_(*weights), backend_(backend), limits_(limits) {}
 
   absl::Status AllocateScratch();
+  // Queues the operations from the embedding to the last layer.
+  void RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools);
   void RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
                     void* kv_pool);
   void RunMlp(const LayerWeights& layer, int num_tokens);

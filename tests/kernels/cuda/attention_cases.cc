@@ -15,6 +15,8 @@ uint16_t Bits(float value, DataType type) {
 
 int Place(int head_dim, int unit_tokens, int token, int chunk) {
   switch (head_dim) {
+    case 16:
+      return KvUnit<16>{unit_tokens}.Place(token, chunk);
     case 32:
       return KvUnit<32>{unit_tokens}.Place(token, chunk);
     case 80:

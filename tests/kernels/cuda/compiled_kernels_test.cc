@@ -212,9 +212,20 @@ TEST(CompiledKernelsTest, AttentionMultipliesTilesAndCopiesAsynchronously) {
             [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, head_dim > 128 ? 2 : 4); });
 }
 
+// Weights and tables are read like the rows: a lane that read its eight floats one by one would touch the sectors of
+// all of them eight times.
+TEST(CompiledKernelsTest, RowsAndTheirWeightsAreReadSixteenBytesAtATime) {
+  for (const char* kind : {"RmsNormKernel", "SiluMulKernel", "AddBiasKernel"}) {
+    ForEachOf(kind, [](const MachineCode& code, int) { EXPECT_EQ(code.Count(kLdg), code.Count(kLdg, 16)); });
+  }
+  // A position and a slot are single numbers.
+  ForEachOf("RopeAppendKernel",
+            [](const MachineCode& code, int) { EXPECT_LE(code.Count(kLdg) - code.Count(kLdg, 16), 2); });
+}
+
 TEST(CompiledKernelsTest, RowsAreReadAndWrittenSixteenBytesAtATime) {
-  for (const char* kind :
-       {"RmsNormKernel", "SiluMulKernel", "GatherRowsKernel", "CopyBlocksKernel", "RopeAppendKernel"}) {
+  for (const char* kind : {"RmsNormKernel", "SiluMulKernel", "AddBiasKernel", "GatherRowsKernel", "CopyBlocksKernel",
+                           "RopeAppendKernel"}) {
     ForEachOf(kind, [](const MachineCode& code, int) {
       EXPECT_GT(code.Count(kLdg, 16), 0);
       EXPECT_GT(code.Count(kStg), 0);

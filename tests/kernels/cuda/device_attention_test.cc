@@ -18,20 +18,31 @@ constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloa
 
 using DeviceAttentionTest = DeviceTest;
 
+void ExpectFloat64(Device* device, const AttentionCase& c) {
+  SCOPED_TRACE(ToString(c.shape));
+  Random random(7);
+  PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
+  std::vector<Sequence> sequences;
+  const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
+  const DeviceAttentionResult result = AttendOnDevice(device, c.shape, slices, &pool);
+  EXPECT_LT(RelativeError(result.out, ReferenceAttention(c.shape, slices)), kTolerance);
+}
+
 TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   int num_cases = 0;
   for (const AttentionCase& c : AttentionCases()) {
-    SCOPED_TRACE(ToString(c.shape));
     if (device()->FindKernels(c.shape.type, c.shape.head_dim, c.shape.block_size) == nullptr) continue;
     ++num_cases;
-    Random random(7);
-    PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
-    std::vector<Sequence> sequences;
-    const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
-    const DeviceAttentionResult result = AttendOnDevice(device(), c.shape, slices, &pool);
-    EXPECT_LT(RelativeError(result.out, ReferenceAttention(c.shape, slices)), kTolerance);
+    ExpectFloat64(device(), c);
   }
   EXPECT_GE(num_cases, 10);
+}
+
+// A decode over two splits, which are merged, and a prompt, which has too many rows for the kernel of decodes.
+TEST_F(DeviceAttentionTest, EveryShapeOfTheTablesAgreesWithFloat64) {
+  ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
+    ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}}});
+  });
 }
 
 // An overflow must not become a number on its way. The result must be NaN or infinite, so that it is noticed.

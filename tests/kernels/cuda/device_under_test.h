@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/cuda/device.h"
+#include "tests/kernels/cuda/launched_kernels.h"
 
 namespace quire::cuda {
 
@@ -21,6 +22,9 @@ class DeviceTest : public testing::Test {
     std::string reason;
     device_ = MakeDeviceUnderTest(&reason);
     if (device_ == nullptr) GTEST_SKIP() << reason;
+  }
+  void TearDown() override {
+    if (device_ != nullptr) NoteLaunchedKernels(*device_);
   }
 
   Device* device() const { return device_.get(); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/fatal.h"
 
 namespace quire::cuda {
 namespace {
@@ -56,7 +57,9 @@ double GpuTimer::Seconds(const std::function<void()>& work) {
 std::unique_ptr<Graph> GpuTimer::Record(const std::function<void(int)>& call, int num_calls) {
   device_->BeginRecording();
   for (int i = 0; i < num_calls; ++i) call(i);
-  return device_->EndRecording();
+  std::unique_ptr<Graph> graph = device_->EndRecording();
+  if (graph == nullptr) Fatal("no memory for a recording of %d calls", num_calls);
+  return graph;
 }
 
 GpuTime GpuTimer::Time(const std::function<void(int)>& call) {

@@ -7,16 +7,29 @@
 namespace quire::cuda {
 namespace {
 
+// A device that has no memory for recordings while `is_full`.
+class FullDevice : public EmulatedDevice {
+ public:
+  std::unique_ptr<Graph> EndRecording() override {
+    std::unique_ptr<Graph> graph = EmulatedDevice::EndRecording();
+    return is_full ? nullptr : std::move(graph);
+  }
+
+  bool is_full = false;
+};
+
 class LayerGraphsTest : public ::testing::Test {
  protected:
   // Runs one step and returns whether its layers were repeated.
   bool Step(int num_tokens, const char* attention = "d", int64_t num_moves = 0) {
     const bool is_repeated = graphs_.ReplayOrRecord({this, num_tokens, attention}, num_moves);
-    if (graphs_.is_recording()) graphs_.EndRecording();
+    if (graphs_.is_recording()) {
+      EXPECT_NE(graphs_.EndRecording(), device_.is_full);
+    }
     return is_repeated;
   }
 
-  EmulatedDevice device_;
+  FullDevice device_;
   LayerGraphs graphs_{&device_};
 };
 
@@ -57,6 +70,28 @@ TEST_F(LayerGraphsTest, LayersAreRecordedAnewAfterAMove) {
   EXPECT_FALSE(Step(8, "d", 1));
   graphs_.Reset();
   EXPECT_FALSE(Step(8, "d", 1));
+}
+
+TEST_F(LayerGraphsTest, WithoutMemoryNothingIsRecordedUntilRecordingsAreForgotten) {
+  EXPECT_FALSE(Step(8));
+  device_.is_full = true;
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(Step(16));
+  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, "d"}, 0));
+  EXPECT_FALSE(graphs_.is_recording());
+  EXPECT_TRUE(Step(8)) << "what was recorded before";
+  EXPECT_EQ(device_.num_replays(), 2);
+  device_.Free(device_.Allocate(1));
+  EXPECT_FALSE(Step(16)) << "tries again, in vain";
+  device_.is_full = false;
+  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, "d"}, 0));
+  EXPECT_FALSE(graphs_.is_recording());
+  device_.Free(device_.Allocate(1));
+  EXPECT_FALSE(Step(16));
+  EXPECT_TRUE(Step(16));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "GPU: no memory to record the layers of a step; they are launched one by one\n")
+      << "once";
 }
 
 TEST_F(LayerGraphsTest, AFullStoreGoesOnRepeatingWhatItHas) {

@@ -13,25 +13,22 @@
 
 namespace quire::cuda {
 
-// Some tokens whose queries, keys and values a kernel rotates and stores in one layer's pool, in bfloat16, and the
-// check of the result. The kernel may run in the emulator or on a device.
+// Some tokens whose queries, keys and values a kernel rotates and stores in one layer's pool, in bfloat16 or float16,
+// and the check of the result. The kernel may run in the emulator or on a device.
 template <int kHeadDim>
 class RopeAppendCase {
  public:
   static constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
 
-  RopeAppendCase(int block_size, bool has_norm)
-      : layout({.num_layers = 1,
-                .num_kv_heads = kKvHeads,
-                .head_dim = kHeadDim,
-                .block_size = block_size,
-                .type = DataType::kBFloat16}),
+  RopeAppendCase(int block_size, bool has_norm, DataType type = DataType::kBFloat16)
+      : layout(
+            {.num_layers = 1, .num_kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size, .type = type}),
         num_blocks(2 * kTokens),
         has_norm_(has_norm) {
     Random random(17);
     for (const float value : random.Normals(size_t(kTokens) * kAllHeads * kHeadDim)) {
-      qkv.push_back(ToBFloat16(value).bits);
-      before_.push_back(double{ToFloat(BFloat16{qkv.back()})});
+      qkv.push_back(type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits);
+      before_.push_back(double{Value(qkv.back())});
     }
     std::vector<int64_t> all_slots(int64_t{num_blocks} * block_size);
     for (size_t i = 0; i < all_slots.size(); ++i) all_slots[i] = int64_t(i);
@@ -54,7 +51,7 @@ class RopeAppendCase {
 
   const KvLayout layout;
   const int num_blocks;               // In the pool.
-  std::vector<uint16_t> qkv;          // [kTokens, kAllHeads, kHeadDim] bfloat16
+  std::vector<uint16_t> qkv;          // [kTokens, kAllHeads, kHeadDim] bfloat16 or float16
   std::vector<int32_t> positions;     // [kTokens]
   std::vector<int64_t> slots;         // [kTokens]
   std::vector<float> rotary_table;    // [kPositions, kHeadDim]
@@ -94,7 +91,7 @@ class RopeAppendCase {
         for (int d = 0; d < kHeadDim; ++d) {
           const uint16_t bits = is_query ? qkv_after[(token * kAllHeads + head) * kHeadDim + d]
                                          : pool[PoolIndex(slots[token], (head - kHeads) % kKvHeads, is_value, d)];
-          actual.push_back(ToFloat(BFloat16{bits}));
+          actual.push_back(Value(bits));
         }
       }
     }
@@ -102,6 +99,9 @@ class RopeAppendCase {
   }
 
  private:
+  float Value(uint16_t bits) const {
+    return layout.type == DataType::kBFloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+  }
   size_t PoolIndex(int64_t slot, int kv_head, bool is_value, int d) const {
     const int offset = int(slot % layout.block_size);
     const size_t unit = layout.unit_start(uint32_t(slot / layout.block_size), kv_head, offset);

@@ -22,7 +22,10 @@ class CudaSamplingTest : public DeviceTest {
     sampler_ = std::make_unique<Sampler>(device(), device()->FindKernels(DataType::kBFloat16, 64, 16));
     cpu_ = cpu::MakeCpuBackend(1, cpu::SupportedIsas().back());
   }
-  void TearDown() override { sampler_.reset(); }
+  void TearDown() override {
+    sampler_.reset();
+    DeviceTest::TearDown();
+  }
 
   // Row i reads the row logit_rows[i] of the logits, or row i if there are no logit_rows.
   Sampled Sample(const std::vector<SamplingRow>& rows, const std::vector<float>& logits, int vocab_size,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/block_select.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/rms_norm.h"
@@ -145,6 +146,52 @@ TEST(CudaKernelsTest, GatheredRowsAreTheSame) {
   for (int i = 0; i < 30; ++i) {
     EXPECT_EQ(0, memcmp(y.data() + i * kDim, x.data() + rows[i] * kDim, kDim * 2)) << i;
   }
+}
+
+// Lists all tokens of a row, best first.
+template <int kBlockThreads>
+struct ListKernel {
+  struct Args {
+    ScoreRow row;
+    uint64_t* keys;  // [row.size]
+  };
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kSharedBytes = sizeof(SelectMemory);
+
+  static void Run(const Args& args) {
+    simt::WaitForPriorGrid();
+    BlockSelect<kThreads>::List(args.row, kLowestRankKey, ~uint64_t{0});
+    for (int i = simt::ThreadIndex(); i < args.row.size; i += kThreads) {
+      simt::StoreGlobal(args.keys + i, BlockSelect<kThreads>::Listed(i));
+    }
+  }
+};
+
+template <int kThreads>
+void CheckList(int num_tokens) {
+  SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << kThreads << " threads");
+  Random random(num_tokens);
+  const std::vector<float> scores = random.Normals(num_tokens);
+  std::vector<uint64_t> keys(num_tokens), expected;
+  for (int i = 0; i < num_tokens; ++i) expected.push_back(RankKey(scores[i], i));
+  std::sort(expected.rbegin(), expected.rend());
+  using Kernel = ListKernel<kThreads>;
+  const typename Kernel::Args args = {ScoreRow::Raw(scores.data(), num_tokens), keys.data()};
+  simt::LaunchConfig config;
+  config.num_threads = kThreads;
+  config.shared_bytes = Kernel::kSharedBytes;
+  config.buffers = {ReadOnlyBuffer("scores", scores.data(), scores.size()),
+                    WritableBuffer("keys", keys.data(), keys.size())};
+  const simt::LaunchReport report = simt::Launch(config, [&] { Kernel::Run(args); });
+  EXPECT_TRUE(report.ok()) << report.ToString();
+  EXPECT_EQ(keys, expected);
+  // The sort has none. Before it, threads write the keys to the list in the order in which they come.
+  EXPECT_LE(report.counters.shared_conflicts, num_tokens);
+}
+
+TEST(CudaKernelsTest, TokensAreSortedWithFewBankConflicts) {
+  for (const int num_tokens : {1, 63, 64, 65, 1000, 2048}) CheckList<512>(num_tokens);
+  for (const int num_tokens : {2, 200, 2047}) CheckList<32>(num_tokens);
 }
 
 template <UnitSize kSize, int kHeadDim>

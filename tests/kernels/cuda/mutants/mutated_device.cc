@@ -15,6 +15,7 @@ KernelTable RowKernels() {
   table.rope_append = MakeKernel<EmulatedEntry, RopeAppendKernel<Element, UnitSize::kFull, kHeadDim>>();
   table.rms_norm = MakeKernel<EmulatedEntry, RmsNormKernel<Element>>();
   table.silu_mul = MakeKernel<EmulatedEntry, SiluMulKernel<Element>>();
+  table.add_bias = MakeKernel<EmulatedEntry, AddBiasKernel<Element>>();
   table.gather_rows = MakeKernel<EmulatedEntry, GatherRowsKernel>();
   table.copy_blocks = MakeKernel<EmulatedEntry, CopyBlocksKernel>();
   return table;
