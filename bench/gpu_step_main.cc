@@ -42,6 +42,7 @@ const ProgramFlags& Flags() {
 absl::StatusOr<std::unique_ptr<cuda::Device>> Open() {
   std::string why_not;
   std::unique_ptr<cuda::Device> device = cuda::OpenDevice(
+      /*library=*/"",
       {.ordinal = absl::GetFlag(FLAGS_gpu), .exact = false, .tuning_cache = absl::GetFlag(FLAGS_tuning_cache)},
       &why_not);
   if (device == nullptr) return absl::UnavailableError(absl::StrCat("no GPU here: ", why_not));
