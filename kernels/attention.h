@@ -15,7 +15,7 @@ struct AttentionArgs {
   int q_stride;   // Distance in elements from one token's queries to the next token's.
   void* out;      // [num_tokens, num_heads * head_dim] in out_type.
   int num_heads;  // A multiple of layout->num_kv_heads; query head h reads KV head h * num_kv_heads / num_heads.
-  float scale;    // Usually 1 / sqrt(head_dim).
+  float scale;    // Usually 1 / sqrt(head_dim). Positive.
   int window;     // Sliding window in tokens; 0 means none.
   const KvLayout* layout;
   const void* kv_pool;                     // The pool of this layer.

@@ -41,7 +41,7 @@ struct PagedAttentionArgs {
   int64_t num_kv_heads;
   int64_t max_blocks;
   int64_t max_context_len;  // Upper bound on context_lens.
-  double scale;             // Usually 1 / sqrt(head_dim).
+  double scale;             // Usually 1 / sqrt(head_dim); on a GPU it must be positive.
 };
 
 struct PagedAttentionStatus {

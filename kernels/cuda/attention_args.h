@@ -37,7 +37,7 @@ struct AttentionArgs {
   int32_t group_size;  // Query heads per KV head.
   int32_t block_size;
   int32_t window;    // 0 means none.
-  float scale_log2;  // Factor on scores: scale / ln(2).
+  float scale_log2;  // Factor on scores: scale / ln(2). Positive.
 };
 
 }  // namespace quire::cuda

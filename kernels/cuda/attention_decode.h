@@ -1,6 +1,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_DECODE_H_
 #define QUIRE_KERNELS_CUDA_ATTENTION_DECODE_H_
 
+#include "kernels/cuda/attention_copy.h"
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/attention_tile.h"
 
@@ -35,11 +36,12 @@ class AttentionDecode {
     // This warp takes the units whose index in the context is `warp` modulo four.
     const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
     int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
+    const UnitCopier<kSize, kHeadDim, simt::kWarpSize> copier(rows);
     const auto copy = [&](int u, int stage) {
-      CopyUnit<kSize, kHeadDim>(rows, u, stages + stage * kUnitBytes, simt::LaneIndex(), simt::kWarpSize);
+      if (u < end_unit) copier.Start(u, stages + stage * kUnitBytes);
       simt::CommitCopies();
     };
-    for (int s = 0; s < kStages - 1; ++s) copy(unit + s * kWarps, s);
+    QUIRE_NO_UNROLL for (int s = 0; s < kStages - 1; ++s) copy(unit + s * kWarps, s);
     for (int stage = 0; unit < end_unit; unit += kWarps) {
       simt::WaitCopies<kStages - 2>();
       simt::SyncWarp();
@@ -56,54 +58,53 @@ class AttentionDecode {
     simt::SyncBlock();
   }
 
-  // Sums of all warps in shared memory: values [kWarps][16][kHeadDim], then states [kWarps][16].
+  // Sums of all warps in shared memory: values [kWarps][16][kRowFloats], of which the last of a row are not used, then
+  // states [kWarps][16]. With rows of this length, lanes of different rows store to different banks.
+  static constexpr int kRowFloats = kHeadDim + 8;
   static QUIRE_DEVICE float* SharedValues(int warp, int row) {
-    return reinterpret_cast<float*>(simt::SharedMemory()) + (warp * kTileRows + row) * kHeadDim;
+    return reinterpret_cast<float*>(simt::SharedMemory()) + (warp * kTileRows + row) * kRowFloats;
   }
   static QUIRE_DEVICE SoftmaxState* SharedState(int warp, int row) {
     return reinterpret_cast<SoftmaxState*>(SharedValues(kWarps, 0)) + warp * kTileRows + row;
   }
-  static_assert(kWarps * kTileRows * (kHeadDim * sizeof(float) + sizeof(SoftmaxState)) <= kSharedBytes);
+  static_assert(kWarps * kTileRows * (kRowFloats * sizeof(float) + sizeof(SoftmaxState)) <= kSharedBytes);
 
   static QUIRE_DEVICE void StoreSums(const ItemRows& rows, const Accumulator<Element, kHeadDim>& sums) {
     const int warp = simt::WarpIndex(), t = simt::LaneIndex() % 4;
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       const int row = simt::LaneIndex() / 4 + 8 * h;
       if (row >= rows.count()) continue;
+      auto* const to = reinterpret_cast<Floats<2>*>(SharedValues(warp, row)) + t;
       QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
-        simt::StoreShared(SharedValues(warp, row) + 8 * n + 2 * t, sums.values[n][2 * h]);
-        simt::StoreShared(SharedValues(warp, row) + 8 * n + 2 * t + 1, sums.values[n][2 * h + 1]);
+        simt::StoreShared(to + 4 * n, {sums.values[n][2 * h], sums.values[n][2 * h + 1]});
       }
-      if (t == 0) simt::StoreShared(SharedState(warp, row), SoftmaxState{sums.max[h], sums.sum[h]});
+      if (t == 0) simt::StoreShared(SharedState(warp, row), {sums.max[h], sums.sum[h]});
     }
   }
 
-  // Joins the warps. Writes a partial result, or joins the earlier splits and writes the output. A thread handles pairs
-  // of elements.
+  // Joins the warps. Writes a partial result, or joins the earlier splits and writes the output. A thread handles four
+  // elements at a time.
   static QUIRE_DEVICE void WriteRows(const ItemRows& rows) {
     const AttentionArgs& args = rows.args;
-    for (int i = 2 * simt::ThreadIndex(); i < rows.count() * kHeadDim; i += 2 * kThreads) {
-      const int row = i / kHeadDim, d = i % kHeadDim;
-      JoinedElement split[2], all[2];
+    constexpr int kRowQuads = kHeadDim / 4;
+    for (int i = simt::ThreadIndex(); i < rows.count() * kRowQuads; i += kThreads) {
+      const int row = i / kRowQuads, d = i % kRowQuads * 4;
+      JoinedElements<4> split, all;
       QUIRE_UNROLL for (int warp = 0; warp < kWarps; ++warp) {
-        const SoftmaxState state = simt::LoadShared(SharedState(warp, row));
-        QUIRE_UNROLL for (int e = 0; e < 2; ++e) split[e].Join(state,
-                                                               simt::LoadShared(SharedValues(warp, row) + d + e));
+        split.Join(simt::LoadShared(SharedState(warp, row)),
+                   simt::LoadShared(reinterpret_cast<const Floats<4>*>(SharedValues(warp, row) + d)));
       }
       if (rows.item.partial.first >= 0) {
         const int index = rows.Partial(rows.item.partial, row);
-        QUIRE_UNROLL for (int e = 0; e < 2; ++e) {
-          simt::StoreGlobal(args.partial_values + int64_t{index} * kHeadDim + d + e, split[e].value);
-        }
-        if (d == 0) simt::StoreGlobal(args.partial_states + index, split[0].state);
+        float* const to = args.partial_values + int64_t{index} * kHeadDim + d;
+        simt::StoreGlobal(reinterpret_cast<Floats<4>*>(to), split.values);
+        if (d == 0) simt::StoreGlobal(args.partial_states + index, split.state);
         continue;
       }
-      for (int p = 0; p < rows.item.num_places; ++p) {
-        const int index = rows.Partial(simt::LoadReadOnly(args.places + rows.item.first_place + p), row);
-        QUIRE_UNROLL for (int e = 0; e < 2; ++e) all[e].template JoinPartial<kHeadDim>(args, index, d + e);
-      }
-      QUIRE_UNROLL for (int e = 0; e < 2; ++e) all[e].Join(split[e].state, split[e].value);
-      StoreOutput<Element, kHeadDim>(rows, row, d, all[0].Output(), all[1].Output());
+      all.template JoinPlaces<kHeadDim>(rows, rows.item.first_place, rows.item.num_places, row,
+                                        [&](const float* values) { return LoadFour(values + d); });
+      all.Join(split.state, split.values);
+      StoreFour<Element, kHeadDim>(rows, row, d, all);
     }
   }
 };

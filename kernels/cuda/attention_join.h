@@ -5,40 +5,73 @@
 
 namespace quire::cuda {
 
-// One element of a row's output, to which partial results are joined in ascending order of their tokens.
-struct JoinedElement {
-  SoftmaxState state = {kMinusInfinity, 0};
-  float value = 0;
+// Some elements of a row. A thread loads and stores 2 or 4 consecutive ones at once.
+template <int kCount>
+struct alignas(kCount <= 4 ? kCount * sizeof(float) : sizeof(float)) Floats {
+  float x[kCount];
+};
 
-  QUIRE_DEVICE void Join(SoftmaxState from, float from_value) {
+// The softmax state of a row and some of its elements, which are not yet divided by state.sum. Partial results are
+// joined to them in ascending order of their tokens.
+template <int kCount>
+struct JoinedElements {
+  SoftmaxState state = {kMinusInfinity, 0};
+  Floats<kCount> values = {};
+
+  QUIRE_DEVICE void Join(SoftmaxState from, const Floats<kCount>& from_values) {
     if (from.sum == 0) return;
     // Same formula as Merge() of softmax_state.h, but with fixed rounding: kernels that join the same parts get the
     // same bits.
     const float max = state.max > from.max ? state.max : from.max;
     const float into = simt::Exp2(state.max - max), weight = simt::Exp2(from.max - max);
     state = {max, __builtin_fmaf(state.sum, into, from.sum * weight)};
-    value = __builtin_fmaf(value, into, from_value * weight);
+    QUIRE_UNROLL for (int i = 0; i < kCount; ++i) {
+      values.x[i] = __builtin_fmaf(values.x[i], into, from_values.x[i] * weight);
+    }
   }
 
-  // Joins element d of partial result `index` of `args`.
-  template <int kHeadDim>
-  QUIRE_DEVICE void JoinPartial(const AttentionArgs& args, int index, int d) {
-    const SoftmaxState from = {simt::LoadGlobal(&args.partial_states[index].max),
-                               simt::LoadGlobal(&args.partial_states[index].sum)};
-    Join(from, simt::LoadGlobal(args.partial_values + int64_t{index} * kHeadDim + d));
+  // Joins the row's partial results at the places [first, first + count). load(values) returns the elements, where
+  // `values` are all elements of a partial result.
+  template <int kHeadDim, typename F>
+  QUIRE_DEVICE void JoinPlaces(const ItemRows& rows, int first, int count, int row, F load) {
+    const AttentionArgs& args = rows.args;
+    QUIRE_NO_UNROLL for (int p = first; p < first + count; ++p) {
+      const int index = rows.Partial(LoadWords(args.places + p), row);
+      Join(simt::LoadGlobal(args.partial_states + index), load(args.partial_values + int64_t{index} * kHeadDim));
+    }
   }
-
-  // Rows that saw no token give 0. NaN stays NaN, so that it is noticed.
-  QUIRE_DEVICE float Output() const { return state.sum == 0 ? 0 : value / state.sum; }
 };
 
-// Stores the output elements d and d + 1 of a row, which are `low` and `high`.
+// Loads four consecutive elements.
+QUIRE_DEVICE Floats<4> LoadFour(const float* from) {
+  return simt::LoadGlobal(reinterpret_cast<const Floats<4>*>(from));
+}
+
+// Returns the factor that makes an output of joined values. It is 0 for rows that saw no token. NaN stays NaN, so that
+// it is noticed. All kernels multiply by it, and so they get the same bits.
+QUIRE_DEVICE float OutputFactor(SoftmaxState state) {
+  return state.sum == 0 ? 0 : 1 / state.sum;
+}
+
+// Returns the output of a row.
+template <int kHeadDim>
+QUIRE_DEVICE uint16_t* OutputRow(const ItemRows& rows, int row) {
+  const int64_t num_heads = int64_t{rows.args.num_kv_heads} * rows.args.group_size;
+  return rows.args.out + (rows.Token(row) * num_heads + rows.Head(row)) * kHeadDim;
+}
+
+template <typename Element>
+QUIRE_DEVICE void StorePair(uint16_t* to, float low, float high) {
+  simt::StoreGlobal(reinterpret_cast<uint32_t*>(to), Element::Pack(low, high));
+}
+
+// Stores four consecutive elements of a row's output, of which only the pairs are aligned.
 template <typename Element, int kHeadDim>
-QUIRE_DEVICE void StoreOutput(const ItemRows& rows, int row, int d, float low, float high) {
-  const AttentionArgs& args = rows.args;
-  const int64_t num_heads = int64_t{args.num_kv_heads} * args.group_size;
-  uint16_t* out = args.out + (rows.Token(row) * num_heads + rows.Head(row)) * kHeadDim + d;
-  simt::StoreGlobal(reinterpret_cast<uint32_t*>(out), Element::Pack(low, high));
+QUIRE_DEVICE void StoreFour(const ItemRows& rows, int row, int d, const JoinedElements<4>& joined) {
+  uint16_t* const out = OutputRow<kHeadDim>(rows, row) + d;
+  const float factor = OutputFactor(joined.state);
+  StorePair<Element>(out, joined.values.x[0] * factor, joined.values.x[1] * factor);
+  StorePair<Element>(out + 2, joined.values.x[2] * factor, joined.values.x[3] * factor);
 }
 
 }  // namespace quire::cuda

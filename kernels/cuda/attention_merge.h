@@ -5,8 +5,8 @@
 
 namespace quire::cuda {
 
-// Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. A warp
-// handles one row of a KV head at a time, and a lane handles pairs of elements.
+// Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. A
+// thread handles four elements of a row at a time.
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
  public:
@@ -24,18 +24,14 @@ class AttentionMergeKernel {
     item.first_row = merge.first_row;
     item.num_rows = merge.num_rows;
     const ItemRows rows = {args, item, kv_head};
-    for (int row = simt::WarpIndex(); row < rows.count(); row += kThreads / simt::kWarpSize) {
-      for (int d = 2 * simt::LaneIndex(); d < kHeadDim; d += 2 * simt::kWarpSize) MergePair(rows, merge, row, d);
+    constexpr int kRowQuads = kHeadDim / 4;
+    for (int i = simt::ThreadIndex(); i < rows.count() * kRowQuads; i += kThreads) {
+      const int row = i / kRowQuads, d = i % kRowQuads * 4;
+      JoinedElements<4> joined;
+      joined.template JoinPlaces<kHeadDim>(rows, merge.first_place, merge.num_places, row,
+                                           [&](const float* values) { return LoadFour(values + d); });
+      StoreFour<Element, kHeadDim>(rows, row, d, joined);
     }
-  }
-
-  static QUIRE_DEVICE void MergePair(const ItemRows& rows, const AttentionMerge& merge, int row, int d) {
-    JoinedElement joined[2];
-    for (int p = 0; p < merge.num_places; ++p) {
-      const int index = rows.Partial(simt::LoadReadOnly(rows.args.places + merge.first_place + p), row);
-      QUIRE_UNROLL for (int e = 0; e < 2; ++e) joined[e].template JoinPartial<kHeadDim>(rows.args, index, d + e);
-    }
-    StoreOutput<Element, kHeadDim>(rows, row, d, joined[0].Output(), joined[1].Output());
   }
 };
 

@@ -1,6 +1,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_PREFILL_H_
 #define QUIRE_KERNELS_CUDA_ATTENTION_PREFILL_H_
 
+#include "kernels/cuda/attention_copy.h"
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/attention_tile.h"
 
@@ -19,42 +20,48 @@ class AttentionPrefill {
   static constexpr int kSharedBytes = kStages * kTileUnits * KvUnit<kHeadDim>{kUnitTokens}.bytes();
 
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
-    ForEachInRange(args, [&](int item, int kv_head) { RunItem({args, LoadWords(args.items + item), kv_head}); });
+    ForEachInRange(args, [&](int item, int kv_head) { RunItem(args, item, kv_head); });
   }
 
  private:
   static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
   static constexpr int kTileTokens = kTileUnits * kUnitTokens;
   static constexpr int kTileBytes = kTileUnits * kUnitBytes;
+  static constexpr int kUnitThreads = kThreads / kTileUnits;  // Threads that copy a unit of a tile.
 
-  static QUIRE_DEVICE void RunItem(const ItemRows& rows) {
+  static QUIRE_DEVICE void RunItem(const AttentionArgs& args, int item, int kv_head) {
+    const ItemRows rows = {args, LoadWords(args.items + item), kv_head};
     const int first_row = simt::WarpIndex() * kTileRows;
+    const bool has_rows = first_row < rows.count();
     const Queries<kHeadDim> queries(rows, first_row);
     const Visible visible(rows, first_row);
     Accumulator<Element, kHeadDim> sums;
 
     const int first_tile = rows.item.begin / kTileTokens, end_tile = (rows.item.end + kTileTokens - 1) / kTileTokens;
-    for (int s = 0; s < kStages - 1; ++s) CopyTile(rows, first_tile + s, s);
+    // The threads of a unit copy that unit of every tile.
+    const UnitCopier<kSize, kHeadDim, kUnitThreads> copier(rows);
+    const int copied_unit = simt::ThreadIndex() / kUnitThreads;
+    const auto copy = [&](int tile, int stage) {
+      char* const to = simt::SharedMemory() + stage * kTileBytes + copied_unit * kUnitBytes;
+      if (tile < end_tile) copier.Start(tile * kTileUnits + copied_unit, to);
+      simt::CommitCopies();
+    };
+    for (int s = 0; s < kStages - 1; ++s) copy(first_tile + s, s);
     for (int tile = first_tile, stage = 0; tile < end_tile; ++tile) {
       simt::WaitCopies<kStages - 2>();
       simt::SyncBlock();
-      CopyTile(rows, tile + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
-      sums.template Attend<kTileUnits>(queries, visible, simt::SharedMemory() + stage * kTileBytes, tile * kTileTokens,
-                                       rows.args.scale_log2);
+      copy(tile + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
+      if (has_rows) {
+        sums.template Attend<kTileUnits>(queries, visible, simt::SharedMemory() + stage * kTileBytes,
+                                         tile * kTileTokens, rows.args.scale_log2);
+      }
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     simt::WaitCopies<0>();
     sums.JoinLanes();
-    WriteRows(rows, first_row, sums);
+    // The item is loaded again, because the loop has no registers to spare.
+    WriteRows({args, LoadWords(args.items + simt::Opaque(item)), kv_head}, first_row, sums);
     simt::SyncBlock();  // The buffers are free.
-  }
-
-  static QUIRE_DEVICE void CopyTile(const ItemRows& rows, int tile, int stage) {
-    char* const to = simt::SharedMemory() + stage * kTileBytes;
-    for (int u = 0; u < kTileUnits; ++u) {
-      CopyUnit<kSize, kHeadDim>(rows, tile * kTileUnits + u, to + u * kUnitBytes, simt::ThreadIndex(), kThreads);
-    }
-    simt::CommitCopies();
   }
 
   static QUIRE_DEVICE void WriteRows(const ItemRows& rows, int first_row, const Accumulator<Element, kHeadDim>& sums) {
@@ -63,25 +70,37 @@ class AttentionPrefill {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       const int row = first_row + simt::LaneIndex() / 4 + 8 * h;
       if (row >= rows.count()) continue;
-      const SoftmaxState state = {sums.max[h], sums.sum[h]};
-      const bool is_partial = rows.item.partial.first >= 0;
-      const int partial = is_partial ? rows.Partial(rows.item.partial, row) : 0;
-      if (is_partial && t == 0) simt::StoreGlobal(args.partial_states + partial, state);
+      // The lane has pair t of every 8 elements of the row.
+      JoinedElements<kHeadDim / 4> own{{sums.max[h], sums.sum[h]}};
+      QUIRE_UNROLL for (int i = 0; i < kHeadDim / 4; ++i) own.values.x[i] = sums.values[i / 2][2 * h + i % 2];
+      if (rows.item.partial.first >= 0) {
+        const int index = rows.Partial(rows.item.partial, row);
+        auto* const to = reinterpret_cast<Floats<2>*>(args.partial_values + int64_t{index} * kHeadDim) + t;
+        QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
+          simt::StoreGlobal(to + 4 * n, {own.values.x[2 * n], own.values.x[2 * n + 1]});
+        }
+        if (t == 0) simt::StoreGlobal(args.partial_states + index, own.state);
+        continue;
+      }
+      if (rows.item.num_places > 0) {
+        JoinedElements<kHeadDim / 4> all;
+        all.template JoinPlaces<kHeadDim>(
+            rows, rows.item.first_place, rows.item.num_places, row, [&](const float* values) {
+              Floats<kHeadDim / 4> pairs;
+              QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
+                const auto pair = simt::LoadGlobal(reinterpret_cast<const Floats<2>*>(values) + 4 * n + t);
+                pairs.x[2 * n] = pair.x[0];
+                pairs.x[2 * n + 1] = pair.x[1];
+              }
+              return pairs;
+            });
+        all.Join(own.state, own.values);
+        own = all;
+      }
+      uint16_t* const out = OutputRow<kHeadDim>(rows, row) + 2 * t;
+      const float factor = OutputFactor(own.state);
       QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
-        const int d = 8 * n + 2 * t;
-        if (is_partial) {
-          float* const to = args.partial_values + int64_t{partial} * kHeadDim + d;
-          simt::StoreGlobal(to, sums.values[n][2 * h]);
-          simt::StoreGlobal(to + 1, sums.values[n][2 * h + 1]);
-          continue;
-        }
-        JoinedElement joined[2];
-        for (int p = 0; p < rows.item.num_places; ++p) {
-          const int index = rows.Partial(simt::LoadReadOnly(args.places + rows.item.first_place + p), row);
-          QUIRE_UNROLL for (int e = 0; e < 2; ++e) joined[e].template JoinPartial<kHeadDim>(args, index, d + e);
-        }
-        QUIRE_UNROLL for (int e = 0; e < 2; ++e) joined[e].Join(state, sums.values[n][2 * h + e]);
-        StoreOutput<Element, kHeadDim>(rows, row, d, joined[0].Output(), joined[1].Output());
+        StorePair<Element>(out + 8 * n, own.values.x[2 * n] * factor, own.values.x[2 * n + 1] * factor);
       }
     }
   }

@@ -38,8 +38,10 @@ QUIRE_DEVICE T LoadWords(const T* p) {
 template <typename F>
 QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
   simt::WaitForPriorGrid();
-  const int first = simt::LoadReadOnly(args.range), end = simt::LoadReadOnly(args.range + 1);
-  for (int i = simt::BlockIndex(); i < (end - first) * args.num_kv_heads; i += simt::GridSize()) {
+  for (int i = simt::BlockIndex();; i += simt::GridSize()) {
+    // The range is loaded for every item, because the kernels have no registers to spare.
+    const int first = simt::LoadGlobal(args.range), end = simt::LoadGlobal(args.range + 1);
+    if (i >= (end - first) * args.num_kv_heads) break;
     do_one(first + i / args.num_kv_heads, i % args.num_kv_heads);
   }
   simt::TriggerNextGrid();
@@ -63,7 +65,8 @@ struct ItemRows {
   }
 };
 
-// The range [begin, end) of context tokens that each of a lane's two rows sees. It is empty for rows beyond the item.
+// The range [begin, end) of context tokens that each of a lane's two rows sees. Rows beyond the item see the whole
+// item, because masks would cost time and their results are not used.
 struct Visible {
   int begin[2];
   int end[2];
@@ -71,17 +74,23 @@ struct Visible {
   QUIRE_DEVICE Visible(const ItemRows& rows, int first_row) {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       const int row = first_row + simt::LaneIndex() / 4 + 8 * h;
-      begin[h] = end[h] = 0;
+      begin[h] = rows.item.begin;
+      end[h] = rows.item.end;
       if (row >= rows.count()) continue;
       const int position = simt::LoadReadOnly(rows.args.positions + rows.Token(row));
       const int window = rows.args.window;
-      begin[h] = window > 0 && position >= window ? position - window + 1 : 0;
-      if (begin[h] < rows.item.begin) begin[h] = rows.item.begin;
-      end[h] = position + 1 < rows.item.end ? position + 1 : rows.item.end;
+      const int first = window > 0 && position >= window ? position - window + 1 : 0;
+      if (begin[h] < first) begin[h] = first;
+      if (end[h] > position + 1) end[h] = position + 1;
     }
   }
 
   QUIRE_DEVICE bool Sees(int h, int token) const { return token >= begin[h] && token < end[h]; }
+  // Whether both rows see all of these tokens.
+  QUIRE_DEVICE bool SeesAll(int first_token, int num_tokens) const {
+    return first_token >= begin[0] && first_token >= begin[1] && first_token + num_tokens <= end[0] &&
+           first_token + num_tokens <= end[1];
+  }
 };
 
 // The rows first_row to first_row + 15 of the item. Rows beyond the item are zero.
@@ -93,46 +102,81 @@ struct Queries {
     const int t = simt::LaneIndex() % 4;
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       const int row = first_row + simt::LaneIndex() / 4 + 8 * h;
-      const bool exists = row < rows.count();
-      const uint16_t* q = rows.args.q;
-      if (exists) q += int64_t{rows.Token(row)} * rows.args.q_stride + rows.Head(row) * kHeadDim + 2 * t;
+      QUIRE_UNROLL for (int k = 0; k < kHeadDim / 16; ++k) a[k][h] = a[k][h + 2] = 0;
+      if (row >= rows.count()) continue;
+      const uint16_t* const q =
+          rows.args.q + int64_t{rows.Token(row)} * rows.args.q_stride + rows.Head(row) * kHeadDim + 2 * t;
       QUIRE_UNROLL for (int k = 0; k < kHeadDim / 16; ++k) {
-        QUIRE_UNROLL for (int half = 0; half < 2; ++half) {
-          const uint32_t* pair = reinterpret_cast<const uint32_t*>(q + 16 * k + 8 * half);
-          a[k][h + 2 * half] = exists ? simt::LoadGlobal(pair) : 0u;
-        }
+        a[k][h] = simt::LoadGlobal(reinterpret_cast<const uint32_t*>(q + 16 * k));
+        a[k][h + 2] = simt::LoadGlobal(reinterpret_cast<const uint32_t*>(q + 16 * k + 8));
       }
     }
   }
 };
 
+// Where a lane finds its row for LoadMatrix4 of 16 tokens by 16 elements of K or V in shared memory. The matrices 0 and
+// 1 have the tokens 0 to 7, and 2 and 3 have the tokens 8 to 15. The matrices 0 and 2 have the first 8 elements.
+//
+// The row for the elements 16 * k to 16 * k + 15 is at Address(matrix, k) + kPanelStart<k>. The addresses are the same
+// in all full panels, and in a panel row the places of chunks differ by an exclusive or (KvUnit).
+template <int kHeadDim>
+class LaneRows {
+ public:
+  QUIRE_DEVICE LaneRows() {
+    const int lane = simt::LaneIndex(), token = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+    wide_ = Unit{kUnitTokens}.Place(token, chunk) * Unit::kChunkBytes;
+    narrow_ = Unit{kUnitTokens}.Place(token, kFullPanels * Unit::kPanelChunks + chunk) * Unit::kChunkBytes -
+              kFullPanels * kPanelBytes;
+  }
+
+  QUIRE_DEVICE const char* Address(const char* matrix, int k) const {
+    const int distance = 2 * k % Unit::kPanelChunks * Unit::kChunkBytes;
+    return matrix + ((2 * k / Unit::kPanelChunks < kFullPanels ? wide_ : narrow_) ^ distance);
+  }
+
+  template <int k>
+  static constexpr int kPanelStart =
+      2 * k /
+      KvUnit<kHeadDim>::kPanelChunks* KvUnit<kHeadDim>::kPanelChunks* kUnitTokens* KvUnit<kHeadDim>::kChunkBytes;
+
+ private:
+  using Unit = KvUnit<kHeadDim>;
+  static constexpr int kFullPanels = Unit::kRowChunks / Unit::kPanelChunks;
+  static constexpr int kPanelBytes = Unit::kPanelChunks * kUnitTokens * Unit::kChunkBytes;
+
+  int wide_;    // The lane's row for the first 16 elements of a full panel, in bytes from its start.
+  int narrow_;  // The same for the narrow last panel.
+};
+
 // The running softmax of 16 rows and its product with V. Until JoinLanes, `sum` covers only the lane's own tokens.
 template <typename Element, int kHeadDim>
-struct Accumulator {
-  using Unit = KvUnit<kHeadDim>;
-  static constexpr int kUnitBytes = Unit{kUnitTokens}.bytes();
-
+class Accumulator {
+ public:
+  // Weights are 2^(score - max). For a row that has seen no token, max is -inf. Otherwise max is one of the largest
+  // scores so far: none of the others is larger by more than kSlack.
   float max[2] = {kMinusInfinity, kMinusInfinity};
   float sum[2] = {0, 0};
   float values[kHeadDim / 8][4] = {};
 
   // Attends to kUnits consecutive units in shared memory, each with K and then V. `first_token` is the position of
-  // their first token in the context.
+  // their first token in the context. `scale_log2` is positive.
   template <int kUnits>
   QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
                            float scale_log2) {
     float scores[kUnits][8] = {};
-    QUIRE_UNROLL for (int k = 0; k < kHeadDim / 16; ++k) {
-      QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+    simt::Repeat<kHeadDim / 16>([&](auto k) {
+      constexpr int kPanelStart = LaneRows<kHeadDim>::template kPanelStart<k>;
+      const char* const row = lane_rows_.Address(units, k);
+      simt::Repeat<kUnits>([&](auto u) {
         uint32_t keys[4];
-        const int lane = simt::LaneIndex(), token = lane / 16 * 8 + lane % 8, chunk = 2 * k + lane / 8 % 2;
-        simt::LoadMatrix4(keys, units + u * kUnitBytes + Unit{kUnitTokens}.Place(token, chunk) * Unit::kChunkBytes);
+        simt::LoadMatrix4<kPanelStart + u * kUnitBytes>(keys, row);
         Multiply(scores[u], 0, queries.a[k], keys[0], keys[1]);
         Multiply(scores[u], 4, queries.a[k], keys[2], keys[3]);
-      }
-    }
-    QUIRE_UNROLL for (int h = 0; h < 2; ++h) SoftMax(visible, h, first_token, scale_log2, scores);
-    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) AddValues(scores[u], units + u * kUnitBytes + kUnitBytes / 2);
+      });
+    });
+    if (!simt::All(visible.SeesAll(first_token, kUnits * kUnitTokens))) Hide(visible, first_token, scores);
+    SoftMax(scale_log2, scores);
+    simt::Repeat<kUnits>([&](auto u) { AddValues<u * kUnitBytes + kUnitBytes / 2>(scores[u], units); });
   }
 
   // Gives every lane the sums of its rows.
@@ -144,6 +188,12 @@ struct Accumulator {
   }
 
  private:
+  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  // The sums are scaled to a new max only when the scores have grown by this much, in powers of two, which is rare.
+  // Until then the weights are larger than 1, but not too large for float16.
+  static constexpr float kSlack = 8;
+  static constexpr float kLowest = -3.402823466e38f;
+
   // Computes four of the eight scores of a unit.
   static QUIRE_DEVICE void Multiply(float (&scores)[8], int at, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     float c[4] = {scores[at], scores[at + 1], scores[at + 2], scores[at + 3]};
@@ -151,88 +201,80 @@ struct Accumulator {
     QUIRE_UNROLL for (int i = 0; i < 4; ++i) scores[at + i] = c[i];
   }
 
-  // Turns the scores of a lane's row into weights 2^(score - max), and scales the previous sums to the new max.
+  // Returns score i (0 to 3) of a unit for the lane's row h. It is that of token i / 2 * 8 + 2t + i % 2.
+  static QUIRE_DEVICE float& Score(float (&unit)[8], int h, int i) { return unit[i / 2 * 4 + 2 * h + i % 2]; }
+
+  // Makes the scores of invisible tokens -inf.
   template <int kUnits>
-  QUIRE_DEVICE void SoftMax(const Visible& visible, int h, int first_token, float scale_log2,
-                            float (&scores)[kUnits][8]) {
-    float largest = max[h];
+  static QUIRE_DEVICE void Hide(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
+    const int first = first_token + simt::LaneIndex() % 4 * 2;
     QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
       QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-        float& score = scores[u][i / 2 * 4 + 2 * h + i % 2];
-        const int token = first_token + u * kUnitTokens + i / 2 * 8 + simt::LaneIndex() % 4 * 2 + i % 2;
-        score = visible.Sees(h, token) ? score * scale_log2 : kMinusInfinity;
-        largest = fmaxf(largest, score);
+        QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+          if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = kMinusInfinity;
+        }
       }
-    }
-    largest = fmaxf(largest, simt::ShuffleXor(largest, 1));
-    largest = fmaxf(largest, simt::ShuffleXor(largest, 2));
-    // A row that has seen no token yet would compute -inf - -inf, which is NaN.
-    const float offset = largest == kMinusInfinity ? 0 : largest;
-    const float shrink = simt::Exp2(max[h] - offset);
-    max[h] = largest;
-    sum[h] *= shrink;
-    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
-      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-        float& score = scores[u][i / 2 * 4 + 2 * h + i % 2];
-        score = simt::Exp2(score - offset);
-        sum[h] += score;
-      }
-    }
-    QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
-      values[n][2 * h] *= shrink;
-      values[n][2 * h + 1] *= shrink;
     }
   }
 
-  // The weights are in the layout of a result, which becomes the layout of an input when they are rounded.
-  QUIRE_DEVICE void AddValues(const float (&weights)[8], const char* v) {
+  // Turns scores into weights and adds them to the sums.
+  template <int kUnits>
+  QUIRE_DEVICE void SoftMax(float scale_log2, float (&scores)[kUnits][8]) {
+    float largest[2];
+    QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+      largest[h] = Score(scores[0], h, 0);
+      QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+        QUIRE_UNROLL for (int i = 0; i < 4; ++i) largest[h] = fmaxf(largest[h], Score(scores[u], h, i));
+      }
+      largest[h] *= scale_log2;
+      largest[h] = fmaxf(largest[h], simt::ShuffleXor(largest[h], 1));
+      largest[h] = fmaxf(largest[h], simt::ShuffleXor(largest[h], 2));
+    }
+    if (simt::Any(largest[0] > max[0] + kSlack || largest[1] > max[1] + kSlack)) Rescale(largest);
+    QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+      // A row that has seen no token yet would compute -inf - -inf, which is NaN.
+      const float offset = fmaxf(max[h], kLowest);
+      QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+        QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+          float& score = Score(scores[u], h, i);
+          score = simt::Exp2(__builtin_fmaf(score, scale_log2, -offset));
+          sum[h] += score;
+        }
+      }
+    }
+  }
+
+  // Scales the sums of the rows whose scores have grown to their new max. The sums of other rows keep their bits.
+  QUIRE_DEVICE void Rescale(const float (&largest)[2]) {
+    QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+      const float old_max = max[h];
+      if (largest[h] > old_max + kSlack) max[h] = largest[h];
+      const float shrink = simt::Exp2(old_max - fmaxf(max[h], kLowest));
+      sum[h] *= shrink;
+      QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
+        values[n][2 * h] *= shrink;
+        values[n][2 * h + 1] *= shrink;
+      }
+    }
+  }
+
+  // Adds the product of weights and V, which is kOffset bytes behind `units`. The weights are in the layout of a
+  // result, which becomes the layout of an input when they are rounded.
+  template <int kOffset>
+  QUIRE_DEVICE void AddValues(const float (&weights)[8], const char* units) {
     const uint32_t a[4] = {Element::Pack(weights[0], weights[1]), Element::Pack(weights[2], weights[3]),
                            Element::Pack(weights[4], weights[5]), Element::Pack(weights[6], weights[7])};
-    QUIRE_UNROLL for (int n = 0; n < kHeadDim / 16; ++n) {
+    simt::Repeat<kHeadDim / 16>([&](auto n) {
       uint32_t rows[4];
-      const int lane = simt::LaneIndex(), token = lane / 8 % 2 * 8 + lane % 8, chunk = 2 * n + lane / 16;
-      simt::LoadMatrix4Transposed(rows, v + Unit{kUnitTokens}.Place(token, chunk) * Unit::kChunkBytes);
-      Element::Mma(values[2 * n], a, rows[0], rows[1]);
-      Element::Mma(values[2 * n + 1], a, rows[2], rows[3]);
-    }
+      simt::LoadMatrix4Transposed<kOffset + LaneRows<kHeadDim>::template kPanelStart<n>>(rows,
+                                                                                         lane_rows_.Address(units, n));
+      Element::Mma(values[2 * n], a, rows[0], rows[2]);
+      Element::Mma(values[2 * n + 1], a, rows[1], rows[3]);
+    });
   }
-};
 
-// Starts to copy unit `unit` of the item's context (tokens from 16 * unit on) to shared memory. The caller is lane
-// `thread` of `num_threads`. Tokens that no row of the item can see become zeros, whatever their slots contain, because
-// even weight 0 would not suppress a NaN. A unit behind the item's end becomes all zeros.
-template <UnitSize kSize, int kHeadDim>
-QUIRE_DEVICE void CopyUnit(const ItemRows& rows, int unit, char* to, int thread, int num_threads) {
-  using Unit = KvUnit<kHeadDim>;
-  constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
-  const AttentionArgs& args = rows.args;
-  // These values depend on the size of small blocks and are recomputed for every unit. If they were kept in registers,
-  // the kernels of the largest heads would spill.
-  const int block_size = kSize == UnitSize::kSmall ? simt::Opaque(args.block_size) : args.block_size;
-  const Unit stored = {UnitTokens<kSize>(block_size)};
-  const uint32_t* table = args.block_tables + simt::LoadReadOnly(args.table_starts + rows.item.sequence);
-  const int units_per_block = UnitsPerBlock<kSize>(block_size);
-  const char* source = nullptr;
-  for (int i = thread; i < 2 * kMatrixChunks; i += num_threads) {
-    const bool is_value = i >= kMatrixChunks;
-    const int place = is_value ? i - kMatrixChunks : i;
-    const int token = unit * kUnitTokens + Unit{kUnitTokens}.TokenAt(place);
-    const bool exists = token < rows.item.end;
-    // A full unit is copied unchanged from one place. With small units, each token comes from its own place.
-    if (exists && (kSize == UnitSize::kSmall || source == nullptr)) {
-      const int index = UnitIndex<kSize>(token, block_size);
-      const uint32_t block = simt::LoadReadOnly(table + index / units_per_block);
-      source = args.kv_pool +
-               ((int64_t{block} * args.num_kv_heads + rows.kv_head) * units_per_block + index % units_per_block) *
-                   stored.bytes();
-    }
-    const int from =
-        (is_value ? stored.matrix_chunks() : 0) +
-        (kSize == UnitSize::kFull ? place
-                                  : stored.Place(token & (stored.num_tokens - 1), Unit{kUnitTokens}.ChunkAt(place)));
-    simt::CopyAsync16(to + i * Unit::kChunkBytes, exists ? source + from * Unit::kChunkBytes : args.kv_pool, exists);
-  }
-}
+  LaneRows<kHeadDim> lane_rows_;
+};
 
 }  // namespace quire::cuda
 

@@ -87,7 +87,7 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaBackend::NumericsFingerprint() const {
-  return "cuda 1 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
+  return "cuda 2 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
 }
 
 BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) const {

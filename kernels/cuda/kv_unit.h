@@ -48,6 +48,7 @@ struct KvUnit {
   static constexpr int kChunkElements = 8;
   static constexpr int kChunkBytes = 16;
   static constexpr int kRowChunks = kHeadDim / kChunkElements;
+  static constexpr int kPanelChunks = 8;
 
   int num_tokens;  // 1, 2, 4, 8 or 16.
 
@@ -63,8 +64,8 @@ struct KvUnit {
   }
   // The inverse of Place.
   QUIRE_HOST_DEVICE constexpr int TokenAt(int place) const {
-    const int panel = place / (kPanelChunks * num_tokens);
-    return place % (kPanelChunks * num_tokens) / Width(panel);
+    const int panel = place / (kPanelChunks * num_tokens), rest = place % (kPanelChunks * num_tokens);
+    return IsNarrow(panel) ? rest / kNarrowDivisor : rest / kPanelChunks;
   }
   QUIRE_HOST_DEVICE constexpr int ChunkAt(int place) const {
     const int panel = place / (kPanelChunks * num_tokens), width = Width(panel);
@@ -72,12 +73,15 @@ struct KvUnit {
   }
 
  private:
-  static constexpr int kPanelChunks = 8;
+  static constexpr int kNarrowChunks =
+      kRowChunks % kPanelChunks;  // Width of the narrow last panel; 0 if there is none.
+  // Widths that the compiler knows make shifts of the divisions.
+  static constexpr int kNarrowDivisor = kNarrowChunks == 0 ? 1 : kNarrowChunks;
 
-  QUIRE_HOST_DEVICE static constexpr int Width(int panel) {
-    const int left = kRowChunks - panel * kPanelChunks;
-    return left < kPanelChunks ? left : kPanelChunks;
+  QUIRE_HOST_DEVICE static constexpr bool IsNarrow(int panel) {
+    return kNarrowChunks != 0 && panel == kRowChunks / kPanelChunks;
   }
+  QUIRE_HOST_DEVICE static constexpr int Width(int panel) { return IsNarrow(panel) ? kNarrowChunks : kPanelChunks; }
   // A row has `width` chunks: 8, 4 or 2. All banks have been used once after 1, 2 or 4 tokens, and after that many
   // tokens the place changes.
   QUIRE_HOST_DEVICE static constexpr int Mixed(int token, int chunk, int width) {

@@ -86,6 +86,7 @@ class PagedAttentionRun {
   static constexpr int64_t kMaxGrid = 1 << 16;  // A larger grid is not needed, because kernels loop over the work.
 
   int group_size() const { return int(args_.num_heads / args_.num_kv_heads); }
+  float scale_log2() const { return float(args_.scale / std::log(2.0)); }
   int64_t row_elements() const { return args_.num_heads * args_.head_dim; }
 
   PagedAttentionStatus CheckLimits() {
@@ -104,6 +105,9 @@ class PagedAttentionRun {
       return PagedAttentionStatus::Invalid("num_heads is " + std::to_string(args_.num_heads) + ", must be at most " +
                                            std::to_string(kPrefillRows) + " times num_kv_heads " +
                                            std::to_string(args_.num_kv_heads) + " on a GPU");
+    }
+    if (!(scale_log2() > 0)) {
+      return PagedAttentionStatus::Invalid("scale is " + std::to_string(args_.scale) + ", must be positive on a GPU");
     }
     return {};
   }
@@ -192,7 +196,7 @@ class PagedAttentionRun {
     attention.group_size = group_size();
     attention.block_size = int32_t(args_.block_size);
     attention.window = 0;
-    attention.scale_log2 = float(args_.scale / std::log(2.0));
+    attention.scale_log2 = scale_log2();
     return attention;
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/simt/repeat.h"
 #include "kernels/simt/types.h"
 
 // The device half of simt.h, which documents each function. It needs sm_80 or newer. Copies, waits and ldmatrix have a
@@ -174,6 +175,17 @@ QUIRE_DEVICE void CopyAsync16(void* shared, const void* global, bool predicate) 
                "l"(__cvta_generic_to_global(global)), "r"(bytes_read)
                : "memory");
 }
+template <int kOffset>
+QUIRE_DEVICE void CopyAsync16At(uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0 + %2], [%1 + %2], 16;" ::"r"(shared), "l"(global), "n"(kOffset)
+               : "memory");
+}
+template <int kCount, int kStride>
+QUIRE_DEVICE void CopyAsync16Times(void* shared, const void* global) {
+  const uint32_t to = SharedAddress(shared);
+  const void* const from = reinterpret_cast<const void*>(__cvta_generic_to_global(global));
+  Repeat<kCount>([&](auto i) { CopyAsync16At<i * kStride>(to, from); });
+}
 QUIRE_DEVICE void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -184,16 +196,18 @@ QUIRE_DEVICE void WaitCopies() {
 
 // --- Matrices
 
+template <int kOffset = 0>
 QUIRE_DEVICE void LoadMatrix4(uint32_t (&r)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4 + %5];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(SharedAddress(row))
+               : "r"(SharedAddress(row)), "n"(kOffset)
                : "memory");
 }
+template <int kOffset = 0>
 QUIRE_DEVICE void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4 + %5];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(SharedAddress(row))
+               : "r"(SharedAddress(row)), "n"(kOffset)
                : "memory");
 }
 QUIRE_DEVICE void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

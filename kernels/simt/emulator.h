@@ -9,6 +9,7 @@
 
 #include "kernels/half_float.h"
 #include "kernels/simt/grid_emulator.h"
+#include "kernels/simt/repeat.h"
 #include "kernels/simt/types.h"
 #include "kernels/simt/warp_operations.h"
 
@@ -165,6 +166,12 @@ inline uint32_t TakeTicket(uint32_t* p, uint32_t num_tickets, Place place = Plac
 inline void CopyAsync16(void* shared, const void* global, bool predicate, Place place = Place::current()) {
   GridEmulator::Current().CopyAsync16(shared, global, predicate, place);
 }
+template <int kCount, int kStride>
+void CopyAsync16Times(void* shared, const void* global, Place place = Place::current()) {
+  for (int i = 0; i < kCount; ++i) {
+    CopyAsync16(static_cast<char*>(shared) + i * kStride, static_cast<const char*>(global) + i * kStride, true, place);
+  }
+}
 inline void CommitCopies() {
   GridEmulator::Current().CommitCopies();
 }
@@ -175,11 +182,14 @@ void WaitCopies(Place place = Place::current()) {
 
 // --- Matrices
 
-inline void LoadMatrix4(uint32_t (&r)[4], const void* row, Place place = Place::current()) {
-  GridEmulator::Current().Collective(Operation::kLoadMatrix4, row, r, place);
+template <int kOffset = 0>
+void LoadMatrix4(uint32_t (&r)[4], const void* row, Place place = Place::current()) {
+  GridEmulator::Current().Collective(Operation::kLoadMatrix4, static_cast<const char*>(row) + kOffset, r, place);
 }
-inline void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row, Place place = Place::current()) {
-  GridEmulator::Current().Collective(Operation::kLoadMatrix4Transposed, row, r, place);
+template <int kOffset = 0>
+void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row, Place place = Place::current()) {
+  GridEmulator::Current().Collective(Operation::kLoadMatrix4Transposed, static_cast<const char*>(row) + kOffset, r,
+                                     place);
 }
 inline void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Place place = Place::current()) {
   const MmaInput in = {a, b0, b1};

@@ -43,6 +43,8 @@
 //   void CopyAsync16(void* shared, const void* global, bool pred)
 //                             cp.async.cg: do not access `shared` before the wait; if pred is false, it writes zeros
 //                             and does not read `global`
+//   void CopyAsync16Times<N, kStride>(void* shared, const void* global)
+//                             N copies. Both addresses of each are kStride bytes behind those of the one before.
 //   void CommitCopies()       cp.async.commit_group: my copies since the last commit become a group (may be empty)
 //   void WaitCopies<N>()      cp.async.wait_group: waits until all of my groups except the latest N have landed. I see
 //                             them then; other threads see them after the next barrier.
@@ -50,8 +52,9 @@
 // Matrices                    all 32 lanes, at the same instruction
 //   void LoadMatrix4(uint32_t (&r)[4], const void* row)
 //                             ldmatrix.x4: four 8x8 matrices of 16-bit elements. Lane i gives the address of row i % 8
-//                             of matrix i / 8: 16 bytes, aligned. r[m] becomes the pair (g, 2t), (g, 2t+1) of matrix m,
-//                             where g = lane / 4 and t = lane % 4 here and below.
+//                             of matrix i / 8: 16 bytes, aligned. LoadMatrix4<kOffset> adds a constant to the address,
+//                             for which a GPU needs no instruction. r[m] becomes the pair (g, 2t), (g, 2t+1) of matrix
+//                             m, where g = lane / 4 and t = lane % 4 here and below.
 //   void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row)
 //                             ldmatrix.x4.trans: the same, with transposed matrices
 //   void MmaBf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -65,6 +68,7 @@
 //   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
 //   uint32_t PackBf16(float low, float high), PackF16(low, high)   rounds to nearest even
 //   float LowBf16(uint32_t), HighBf16(uint32_t), LowF16(uint32_t), HighF16(uint32_t)
+//   void Repeat<N>(f)         calls f(i) for i = 0 to N - 1, where i can be a template argument (repeat.h)
 //   int Opaque(int x)         returns x, but the compiler does not know that: it keeps dependent code inside loops
 //
 // Programmatic dependent launch (sm_90; nothing on older devices)
@@ -74,10 +78,12 @@
 #if defined(__CUDACC__)
 #define QUIRE_DEVICE __device__ __forceinline__
 #define QUIRE_UNROLL _Pragma("unroll")
+#define QUIRE_NO_UNROLL _Pragma("unroll 1")
 #include "kernels/simt/device.h"
 #else
 #define QUIRE_DEVICE inline
 #define QUIRE_UNROLL
+#define QUIRE_NO_UNROLL
 #include "kernels/simt/emulator.h"
 #endif
 

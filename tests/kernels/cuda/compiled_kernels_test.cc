@@ -98,11 +98,16 @@ int BlocksPerMultiprocessor(const BlockShape& shape, int registers, int architec
 }
 
 std::string TableLine(const std::string& name, const BlockShape& shape) {
-  char line[200];
-  const int sm_80 = Compiled().at({name, 80}).registers, sm_90 = Compiled().at({name, 90}).registers;
-  std::snprintf(line, sizeof(line), "%-42s %4d %7d %5d %3d %5d %3d", name.c_str(), shape.num_threads,
-                int(shape.shared_bytes), sm_80, BlocksPerMultiprocessor(shape, sm_80, 80), sm_90,
-                BlocksPerMultiprocessor(shape, sm_90, 90));
+  char start[100];
+  std::snprintf(start, sizeof(start), "%-42s %4d %7d", name.c_str(), shape.num_threads, int(shape.shared_bytes));
+  std::string line = start;
+  for (const int architecture : {80, 90}) {
+    const MachineCode& code = Compiled().at({name, architecture});
+    char numbers[100];
+    std::snprintf(numbers, sizeof(numbers), " %5d %3d %5d", code.registers,
+                  BlocksPerMultiprocessor(shape, code.registers, architecture), code.num_instructions());
+    line += numbers;
+  }
   return line;
 }
 
@@ -111,7 +116,7 @@ void WriteTable() {
   file << "# What nvcc " << QUIRE_NVCC_RELEASE << " makes of the GPU kernels; made by kernels_cuda_compiled_test with "
        << "QUIRE_UPDATE_GOLDEN=1.\n# Threads and bytes of shared memory of a block; for sm_80, then for sm_90, "
           "registers "
-       << "of a thread and blocks\n# that a multiprocessor holds.\n";
+       << "of a thread, blocks\n# that a multiprocessor holds, and instructions of the machine code.\n";
   for (const auto& [name, shape] : Shapes()) file << TableLine(name, shape) << "\n";
 }
 
@@ -145,7 +150,7 @@ TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
 }
 
 // Other releases of nvcc give other numbers.
-TEST(CompiledKernelsTest, RegistersAndSharedMemoryAreThoseOfTheTable) {
+TEST(CompiledKernelsTest, RegistersAndInstructionsAreThoseOfTheTable) {
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) WriteTable();
   std::ifstream file(kTable);
   std::string line;
@@ -161,12 +166,17 @@ TEST(CompiledKernelsTest, RegistersAndSharedMemoryAreThoseOfTheTable) {
     const auto shape = Shapes().find(name);
     ASSERT_TRUE(shape != Shapes().end()) << "no kernel any more: " << line;
     std::istringstream numbers(line.substr(line.find("  ")));
-    int threads, shared, sm_80, sm_90, blocks;
-    numbers >> threads >> shared >> sm_80 >> blocks >> sm_90;
+    int threads, shared;
+    numbers >> threads >> shared;
     EXPECT_EQ(shape->second.num_threads, threads) << name;
     EXPECT_EQ(int(shape->second.shared_bytes), shared) << name;
-    EXPECT_LE(Compiled().at({name, 80}).registers, sm_80) << name << " on sm_80";
-    EXPECT_LE(Compiled().at({name, 90}).registers, sm_90) << name << " on sm_90";
+    for (const int architecture : {80, 90}) {
+      int registers, blocks, instructions;
+      numbers >> registers >> blocks >> instructions;
+      const MachineCode& code = Compiled().at({name, architecture});
+      EXPECT_LE(code.registers, registers) << name << " on sm_" << architecture;
+      EXPECT_LE(code.num_instructions(), instructions) << name << " on sm_" << architecture;
+    }
   }
   for (const auto& [name, shape] : Shapes()) EXPECT_TRUE(listed.contains(name)) << "not in the table: " << name;
 }

@@ -100,6 +100,12 @@ int MachineCode::Count(Opcode opcode) const {
   return count;
 }
 
+int MachineCode::num_instructions() const {
+  int count = 0;
+  for (const auto& [key, number] : counts) count += number;
+  return count;
+}
+
 int MachineCode::Count(Opcode opcode, int bytes) const {
   const auto it = counts.find({opcode, bytes});
   return it == counts.end() ? 0 : it->second;

@@ -31,6 +31,7 @@ struct MachineCode {
 
   int Count(Opcode opcode) const;
   int Count(Opcode opcode, int bytes) const;
+  int num_instructions() const;
 };
 
 // Returns all kernels of an object, library or program whose device code is not compressed. cuobjdump would show the

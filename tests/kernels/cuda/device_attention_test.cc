@@ -112,5 +112,29 @@ TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
   }
 }
 
+// Scores grow from tile to tile by more than the kernels ignore, so that earlier sums are scaled, of some rows only.
+TEST_F(DeviceAttentionTest, GrowingScoresAgreeWithFloat64) {
+  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
+  for (const int num_beams : {4, 12}) {  // 16 rows of a KV head, and 48.
+    SCOPED_TRACE(num_beams);
+    Beams beams(shape, num_beams);
+    for (int i = 0; i < num_beams; ++i) {
+      Sequence& beam = beams.sequences[i];
+      const size_t row_size = beam.k.size() / beam.num_tokens;
+      for (size_t at = 0; at < beam.k.size(); ++at) beam.k[at] *= 1 + float(at / row_size) / 8;
+      StoreTokens(shape, {{&beam, beams.slices[i].table, 0, beam.num_tokens}}, &beams.pool);
+    }
+    const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
+    EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
+    if (together.num_prefill_items > 0) continue;
+    auto row = together.out.begin();
+    for (const Slice& slice : beams.slices) {
+      const DeviceAttentionResult alone = AttendOnDevice(device(), shape, {slice}, &beams.pool);
+      EXPECT_TRUE(std::equal(alone.out.begin(), alone.out.end(), row)) << "scaling one row changes no bit of others";
+      row += int64_t(alone.out.size());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::cuda

@@ -112,6 +112,8 @@ TEST(CudaPagedAttentionTest, MistakesAreNamedWithTheirLimit) {
       {[](PagedAttentionArgs* args) { args->head_dim = 48; }, "head_dim is 48, must be 32, 64, 80, 96, 128 or 256"},
       {[](PagedAttentionArgs* args) { args->num_heads = 200; },
        "num_heads is 200, must be at most 64 times num_kv_heads 2 on a GPU"},
+      {[](PagedAttentionArgs* args) { args->scale = 0; }, "scale is 0.000000, must be positive on a GPU"},
+      {[](PagedAttentionArgs* args) { args->scale = -0.5; }, "scale is -0.500000, must be positive on a GPU"},
       {[](PagedAttentionArgs* args) { args->max_context_len = 39; }, "context_lens[1] is 40, above max_context_len 39"},
       {[](PagedAttentionArgs* args) { args->num_blocks = 1; }, "must be in [0, 1), the blocks of key_cache"},
   };

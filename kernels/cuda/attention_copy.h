@@ -1,0 +1,99 @@
+#ifndef QUIRE_KERNELS_CUDA_ATTENTION_COPY_H_
+#define QUIRE_KERNELS_CUDA_ATTENTION_COPY_H_
+
+#include "kernels/cuda/attention_tile.h"
+
+namespace quire::cuda {
+
+// Copies units of an item's context to shared memory, asynchronously. kThreads consecutive threads, which are whole
+// warps, copy a unit together. Each of them has a copier. A unit in shared memory has 16 tokens.
+template <UnitSize kSize, int kHeadDim, int kThreads>
+class UnitCopier {
+ public:
+  // `rows` must outlive the copier.
+  explicit QUIRE_DEVICE UnitCopier(const ItemRows& rows)
+      : rows_(rows), table_(rows.args.block_tables + simt::LoadReadOnly(rows.args.table_starts + rows.item.sequence)) {}
+
+  // Starts to copy unit `unit` of the context (tokens from 16 * unit on). Tokens that no row of the item can see become
+  // zeros, whatever their slots contain, because even weight 0 would not suppress a NaN. So a unit behind the item's
+  // end becomes all zeros.
+  QUIRE_DEVICE void Start(int unit, char* to) const {
+    const int num_tokens = rows_.item.end - unit * kUnitTokens;
+    if (kSize == UnitSize::kSmall) {
+      CopyTokens(unit, num_tokens, to);
+    } else if (num_tokens >= kUnitTokens) {
+      CopyWholeUnit(Source(unit), to);
+    } else {
+      CopyBeginOfUnit(num_tokens > 0 ? Source(unit) : rows_.args.kv_pool, num_tokens, to);
+    }
+  }
+
+ private:
+  using Unit = KvUnit<kHeadDim>;
+  static constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
+  static_assert(kMatrixChunks % kThreads == 0);
+
+  // Returns the first chunk of a unit that this thread copies. It is computed for every unit, like other values below,
+  // because the kernels of the largest heads have no registers to spare.
+  static QUIRE_DEVICE int FirstChunk() { return int(uint32_t(simt::Opaque(simt::ThreadIndex())) % kThreads); }
+
+  // Returns the address of a full unit in the pool.
+  QUIRE_DEVICE const char* Source(int unit) const {
+    const AttentionArgs& args = rows_.args;
+    const uint32_t units_per_block = uint32_t(args.block_size) / kUnitTokens;
+    uint32_t index = uint32_t(unit), offset = 0;
+    if (units_per_block != 1) {
+      offset = index % units_per_block;
+      index /= units_per_block;
+    }
+    const uint32_t block = simt::LoadReadOnly(table_ + index);
+    const uint32_t stored = (block * uint32_t(args.num_kv_heads) + uint32_t(rows_.kv_head)) * units_per_block + offset;
+    return args.kv_pool + uint64_t{stored} * Unit{kUnitTokens}.bytes();
+  }
+
+  static QUIRE_DEVICE void CopyWholeUnit(const char* from, char* to) {
+    const int start = FirstChunk() * Unit::kChunkBytes;
+    simt::CopyAsync16Times<2 * kMatrixChunks / kThreads, kThreads * Unit::kChunkBytes>(to + start, from + start);
+  }
+
+  static QUIRE_DEVICE void CopyBeginOfUnit(const char* from, int num_tokens, char* to) {
+    QUIRE_NO_UNROLL for (int place = FirstChunk(); place < kMatrixChunks; place += kThreads) {
+      const bool exists = Unit{kUnitTokens}.TokenAt(place) < num_tokens;
+      const char* const source = from + place * Unit::kChunkBytes;
+      simt::CopyAsync16(to + place * Unit::kChunkBytes, source, exists);
+      simt::CopyAsync16(to + (kMatrixChunks + place) * Unit::kChunkBytes, source + Unit{kUnitTokens}.matrix_bytes(),
+                        exists);
+    }
+  }
+
+  // Copies tokens that come from small units, each from its own place. A lane looks up the block of one token, and all
+  // lanes of the warp get it from there.
+  QUIRE_DEVICE void CopyTokens(int unit, int num_tokens, char* to) const {
+    const AttentionArgs& args = rows_.args;
+    const int block_size = simt::Opaque(args.block_size);
+    const Unit stored = {block_size};
+    const int lane_token = simt::LaneIndex() % kUnitTokens;
+    uint32_t lane_block = 0;
+    if (lane_token < num_tokens) {
+      lane_block = simt::LoadReadOnly(table_ + UnitIndex<kSize>(unit * kUnitTokens + lane_token, block_size));
+    }
+    QUIRE_NO_UNROLL for (int place = FirstChunk(); place < kMatrixChunks; place += kThreads) {
+      const int token = Unit{kUnitTokens}.TokenAt(place);
+      const bool exists = token < num_tokens;
+      const uint32_t block = simt::Shuffle(lane_block, token);
+      const uint32_t stored_unit = block * uint32_t(args.num_kv_heads) + uint32_t(rows_.kv_head);
+      const char* const source =
+          args.kv_pool + uint64_t{stored_unit} * uint32_t(stored.bytes()) +
+          stored.Place(token & (block_size - 1), Unit{kUnitTokens}.ChunkAt(place)) * Unit::kChunkBytes;
+      simt::CopyAsync16(to + place * Unit::kChunkBytes, source, exists);
+      simt::CopyAsync16(to + (kMatrixChunks + place) * Unit::kChunkBytes, source + stored.matrix_bytes(), exists);
+    }
+  }
+
+  const ItemRows& rows_;
+  const uint32_t* const table_;  // The block table of the item's sequence.
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_ATTENTION_COPY_H_
