@@ -5,7 +5,8 @@ function(run name)
     message(FATAL_ERROR "${FOLDER}/${name} was not built")
   endif()
   execute_process(
-    COMMAND ${FOLDER}/${name} --gtest_brief=1 --gtest_filter=-*EveryShape*:*Multiply*:*ExactProducts*:*CopiesReach*:*NewMemory*
+    COMMAND ${FOLDER}/${name} --gtest_brief=1
+            --gtest_filter=-*EveryShape*:*Multiply*:*ExactProducts*:*CopiesReach*:*NewMemory*
     TIMEOUT 60 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   set(result "${result}" PARENT_SCOPE)
   set(output "${output}" PARENT_SCOPE)
