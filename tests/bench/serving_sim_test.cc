@@ -68,7 +68,7 @@ TEST(ServingSimTest, ChunksBoundTheGapsBetweenTokens) {
   EXPECT_LE(chunked, kHeavySteps.Seconds({.tokens = 256}) + 1e-9);
 }
 
-// The pool has 30 % of the blocks that all rows could hold.
+// The pool has 30 % of the most blocks that the requests use in a large pool.
 class SmallPoolTest : public ::testing::Test {
  protected:
   ServingReport Serve(bool swaps) const {
