@@ -166,7 +166,7 @@ absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag) {
   return address;
 }
 
-absl::StatusOr<std::string> OptionalPortFlag(const absl::Flag<std::string>& flag) {
+absl::StatusOr<std::string> OptionalTcpAddressFlag(const absl::Flag<std::string>& flag) {
   std::string address = absl::GetFlag(flag);
   const bool is_tcp = IsListenAddress(address) && !absl::StartsWith(address, "unix:");
   if (!address.empty() && !is_tcp) return NotAllowed(flag, "host:port, or empty for none");

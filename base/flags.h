@@ -21,8 +21,8 @@ namespace quire {
 
 // Reads command lines into absl::flags. We do not use absl::ParseCommandLine, because on an error it ends the process
 // with several lines and an exit code of its own. A flag is --name=value or --name value; names may have dashes or
-// underscores. A boolean flag is --name, --name=true or --name=false. Every error is INVALID_ARGUMENT with one line
-// that names the flag, its value and the limit.
+// underscores. A boolean flag is --name, --name=true or --name=false. Every error is INVALID_ARGUMENT with one line.
+// It names the argument or the flag and, when the value is wrong, the value and what the flag accepts.
 
 // Flags that --help shows together. The names have underscores.
 struct FlagGroup {
@@ -30,7 +30,7 @@ struct FlagGroup {
   std::vector<const char*> names;
 };
 
-// Everything that --help shows about a program. Flags of libraries, which no group contains, are not for users.
+// Everything that --help shows about a program. A flag in no group (for example a flag of a library) is not accepted.
 struct ProgramFlags {
   const char* program;
   const char* purpose;  // A paragraph.
@@ -44,7 +44,7 @@ struct FlagValue {
   absl::CommandLineFlag* flag;
   std::string value;
   std::string name;    // The flag's name in error messages, such as "--max-step-ms".
-  std::string source;  // Where the value comes from, in words: "flag".
+  std::string source;  // Where the value comes from, in words, for example "flag".
 };
 
 // The result of reading a command line.
@@ -99,7 +99,7 @@ absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& fl
 // Returns the flag's value, which must be host:port or unix:path.
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);
 // Returns the flag's value, which must be host:port or empty.
-absl::StatusOr<std::string> OptionalPortFlag(const absl::Flag<std::string>& flag);
+absl::StatusOr<std::string> OptionalTcpAddressFlag(const absl::Flag<std::string>& flag);
 
 }  // namespace quire
 

@@ -10,12 +10,14 @@
 namespace quire {
 namespace {
 
-// Returns the host of host:port without the brackets of IPv6, or "" when the address has another form.
+// Returns the host of host:port without the brackets of IPv6. Returns "" for a list of addresses and for an address
+// with a name server of its own. An address without a port is returned as it is.
 std::string Host(absl::string_view address) {
   for (const absl::string_view prefix : {"dns:///", "dns:", "ipv4:", "ipv6:"}) {
     if (absl::ConsumePrefix(&address, prefix)) break;
   }
-  // A list of addresses or another name server means other machines.
+  // A list may contain other machines. An address with its own name server (dns://server/host) may mean another
+  // machine.
   if (address.find_first_of(",/") != absl::string_view::npos) return "";
   absl::string_view host = address.substr(0, address.rfind(':'));
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");

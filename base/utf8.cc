@@ -6,14 +6,15 @@ namespace quire {
 namespace {
 
 // The result of reading the character at the start of a text.
-struct Sequence {
-  size_t num_bytes;  // of the character; of its longest valid prefix (at least 1) when not complete
+struct Utf8Character {
+  // The number of bytes of the character. If it is not complete: the bytes of its longest valid prefix, at least 1.
+  size_t num_bytes;
   bool is_complete;
-  bool is_open;  // the text ends inside a character that could still become valid
+  bool is_open;  // Whether the text ends inside a character that could still become valid.
 };
 
 // Table 3-7 of the Unicode standard: the second byte is restricted after E0, ED, F0 and F4.
-Sequence ReadSequence(std::string_view text) {
+Utf8Character ReadCharacter(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return {1, true, false};
@@ -29,7 +30,7 @@ Sequence ReadSequence(std::string_view text) {
   return {length, true, false};
 }
 
-// Returns the offset of the first ill-formed sequence, or text.size() when there is none.
+// Returns the offset of the first character that is not valid, or text.size() when there is none.
 size_t FindInvalid(std::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {
@@ -37,9 +38,9 @@ size_t FindInvalid(std::string_view text) {
       ++pos;
       continue;
     }
-    const Sequence sequence = ReadSequence(text.substr(pos));
-    if (!sequence.is_complete) return pos;
-    pos += sequence.num_bytes;
+    const Utf8Character character = ReadCharacter(text.substr(pos));
+    if (!character.is_complete) return pos;
+    pos += character.num_bytes;
   }
   return pos;
 }
@@ -107,14 +108,14 @@ void Utf8Assembler::Append(std::string_view bytes, std::string* out) {
   const std::string_view text = held_;
   size_t pos = 0;
   while (pos < text.size()) {
-    const Sequence sequence = ReadSequence(text.substr(pos));
-    if (sequence.is_open) break;
-    if (sequence.is_complete) {
-      out->append(text.substr(pos, sequence.num_bytes));
-      pos += sequence.num_bytes;
+    const Utf8Character character = ReadCharacter(text.substr(pos));
+    if (character.is_open) break;
+    if (character.is_complete) {
+      out->append(text.substr(pos, character.num_bytes));
+      pos += character.num_bytes;
     } else {
       out->append(kReplacementCharacter);
-      pos += on_invalid_ == OnInvalid::kReplaceByte ? 1 : sequence.num_bytes;
+      pos += on_invalid_ == OnInvalid::kReplaceByte ? 1 : character.num_bytes;
     }
   }
   held_.erase(0, pos);

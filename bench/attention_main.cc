@@ -1,4 +1,4 @@
-// Measures how fast attention over the paged cache is, compared with a plain read of the same bytes.
+// Measures how fast attention over the paged cache is, compared with the time of a plain read of as many bytes.
 
 #include <cstdint>
 #include <cstdio>
@@ -17,14 +17,17 @@
 #include "bench/memory_reader.h"
 #include "kernels/cpu/backend.h"
 
-ABSL_FLAG(int32_t, threads, 0,
-          "Threads that compute; 0: one per core. With 1 times are CPU time, which other work disturbs less.");
+ABSL_FLAG(
+    int32_t, threads, 0,
+    "Threads that compute; 0: one per core. With one thread, times are CPU times, which other processes disturb less.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per block.");
 ABSL_FLAG(int32_t, rounds, 5, "Rounds of each measurement; medians are printed.");
 ABSL_FLAG(bool, json, false, "Print the report as JSON.");
 
 namespace quire {
 namespace {
+
+constexpr int kMaxBlockSize = 1024;
 
 const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{
@@ -35,7 +38,7 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-// The shape of a model of 0.5 B parameters, and the heads of larger models.
+// The first has the shape of a 0.5 B model. The second has the heads of larger models, but fewer layers.
 constexpr AttentionModel kModels[] = {
     {.name = "24/6 heads of 64", .num_layers = 16, .num_heads = 24, .num_kv_heads = 6, .head_dim = 64},
     {.name = "32/4 heads of 128", .num_layers = 8, .num_heads = 32, .num_kv_heads = 4, .head_dim = 128},
@@ -62,16 +65,19 @@ std::string Describe(const AttentionLoad& load) {
 
 void PrintHeader(const Backend& backend) {
   std::printf(
-      "%s. All layers of a step, medians. limit: the time that a plain reader takes for the bytes of K and V, "
-      "each\n"
-      "once, in %% of the time taken (decoding); scattered: time with blocks in random order over blocks in a row.\n\n"
-      "%-18s %-24s %9s %9s %9s %9s %8s %10s\n",
-      backend.Description().c_str(), "model", "sequences", "ms", "GB/s", "reader", "GFLOP/s", "limit %", "scattered");
+      "%s. All layers of a step, medians.\n"
+      "load: sequences x tokens of each; or, for a prompt, its new tokens on the tokens before them.\n"
+      "reader: the GB/s of a plain reader of memory.\n"
+      "memory share %%: the time in which a plain reader reads K and V once, in %% of the measured time. It shows\n"
+      "how close decoding comes to the speed of the memory. Prompts are limited by arithmetic instead.\n"
+      "scattered: the time with blocks in random order, divided by the time with consecutive blocks.\n\n"
+      "%-18s %-24s %9s %9s %9s %9s %14s %10s\n",
+      backend.Description().c_str(), "model", "load", "ms", "GB/s", "reader", "GFLOP/s", "memory share %", "scattered");
 }
 
 void Print(const AttentionModel& model, const AttentionLoad& load, const AttentionSpeed& speed) {
   const double seconds = speed.scattered.Median();
-  std::printf("%-18s %-24s %9.3f %9.1f %9.1f %9.0f %8.0f %10.2f\n", model.name, Describe(load).c_str(), 1e3 * seconds,
+  std::printf("%-18s %-24s %9.3f %9.1f %9.1f %9.0f %14.0f %10.2f\n", model.name, Describe(load).c_str(), 1e3 * seconds,
               1e-9 * speed.kv_bytes / seconds, speed.bandwidth.Median(), 1e-9 * speed.flop / seconds,
               100 * speed.memory_share.Median(), speed.scatter_ratio.Median());
 }
@@ -102,9 +108,10 @@ absl::Status Run() {
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("rounds", absl::GetFlag(FLAGS_rounds), 1, 10'000));
   const int num_threads = absl::GetFlag(FLAGS_threads);
   const int block_size = absl::GetFlag(FLAGS_block_size);
-  if (block_size != 1 && block_size != 2 && block_size != 4 && block_size != 8) {
-    QUIRE_RETURN_IF_ERROR(CheckFlagRange("block_size", block_size, 16, 1024));
-    if (block_size % 16 != 0) return absl::InvalidArgumentError("--block-size must be 1, 2, 4, 8 or a multiple of 16");
+  const bool is_small = block_size == 1 || block_size == 2 || block_size == 4 || block_size == 8;
+  if (!is_small && (block_size < 16 || block_size > kMaxBlockSize || block_size % 16 != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--block-size is ", block_size, ", it must be 1, 2, 4, 8 or a multiple of 16 up to ", kMaxBlockSize));
   }
   const auto backend = cpu::MakeCpuBackend(num_threads, isa);
   QUIRE_ASSIGN_OR_RETURN(const auto memory, MemoryReader::Create(num_threads, size_t{1} << 30));

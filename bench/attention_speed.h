@@ -31,8 +31,8 @@ struct AttentionSpeed {
   // Seconds for all layers, with the blocks in random order and in consecutive order. With one thread this is CPU time.
   Samples scattered;
   Samples contiguous;
-  // Values of the same rounds: the bandwidth of a plain read (GB/s), the time in which it would read kv_bytes divided
-  // by the scattered time, and the scattered time divided by the contiguous time.
+  // Values of the same rounds: the bandwidth of a plain read (GB/s); the time in which this read would have read
+  // kv_bytes, divided by the scattered time; and the scattered time divided by the contiguous time.
   Samples bandwidth;
   Samples memory_share;
   Samples scatter_ratio;

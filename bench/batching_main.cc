@@ -14,11 +14,11 @@
 
 ABSL_FLAG(
     std::string, trace, "../shared/traces/azure_conv.csv",
-    "Azure LLM inference trace (TIMESTAMP,ContextTokens,GeneratedTokens). Without the file requests are drawn from "
-    "its quantiles.");
-ABSL_FLAG(int32_t, requests, 2000, "Requests of the trace.");
+    "Azure LLM inference trace (TIMESTAMP,ContextTokens,GeneratedTokens). If the file is missing, the lengths are "
+    "drawn from the quantiles of this trace.");
+ABSL_FLAG(int32_t, requests, 2000, "Number of requests. They are the first ones of the trace.");
 ABSL_FLAG(int32_t, pool_tokens, 1 << 17, "Tokens that the pool holds.");
-ABSL_FLAG(int32_t, max_sequences, 256, "Sequences that run at the same time.");
+ABSL_FLAG(int32_t, max_sequences, 256, "Largest number of sequences that run at the same time.");
 ABSL_FLAG(double, load, 0.7,
           "Rate of arrivals when latencies are measured, as a share of the rate that continuous batching can serve.");
 
@@ -36,8 +36,7 @@ constexpr SimulatedWorker kWorkers[] = {
     // bench/step_time measured these values for the bundled model on one core.
     {"CPU, bundled model", {12, 30, 0.07, 10}},
     // These values are not measured. They resemble a 13 B model on one GPU: reading the weights takes most of a step,
-    // and
-    // tokens are cheap.
+    // and tokens are cheap.
     {"GPU-like, assumed", {20'000, 100, 0.05, 100}},
 };
 
@@ -62,8 +61,7 @@ const ProgramFlags& Flags() {
   static const auto* const flags =
       new ProgramFlags{"batching",
                        "serves a trace in simulated time: continuous and static batching, chunked prefill on and off, "
-                       "and a pool that is "
-                       "far too small.",
+                       "and a pool that is far too small.",
                        "[flags]",
                        {{"Load:", {"trace", "requests", "load"}}, {"Worker:", {"pool_tokens", "max_sequences"}}}};
   return *flags;
@@ -85,8 +83,10 @@ ServingSimOptions MakeOptions(const Mode& mode, const StepTime& time) {
 
 void CompareModes(const std::vector<RequestLengths>& requests, const SimulatedWorker& worker) {
   const StepTime& time = worker.time;
-  std::printf("\n%s: a step takes %.0f us + %.0f us per token + %.2f us per token and position it attends to\n",
-              worker.name, time.base_us, time.per_token_us, time.per_context_token_us);
+  std::printf(
+      "\n%s: a step takes %.0f us + %.0f us per token + %.2f us for each pair of a token and a position that it "
+      "attends to\n",
+      worker.name, time.base_us, time.per_token_us, time.per_context_token_us);
   const std::vector<RequestLengths> at_once = AtRate(requests, 0);
   const double capacity = SimulateServing(at_once, MakeOptions(kModes[0], time)).requests_per_s();
   const double rate = absl::GetFlag(FLAGS_load) * capacity;
@@ -103,15 +103,17 @@ void CompareModes(const std::vector<RequestLengths>& requests, const SimulatedWo
   }
 }
 
-// The pool has 30 % of the blocks that all rows could hold. The load is 95 % of what that pool can serve.
-void Storm(const std::vector<RequestLengths>& requests, const SimulatedWorker& worker) {
+// Measures preemption in a pool that is too small. The pool has 30 % of the most blocks that the trace used when the
+// pool was unbounded. Requests arrive at 95 % of the rate that this pool can serve, or all at once.
+void MeasurePreemption(const std::vector<RequestLengths>& requests, const SimulatedWorker& worker) {
   ServingSimOptions options = MakeOptions(kModes[0], worker.time);
   options.num_blocks = options.scheduler.max_sequences * kMaxContextTokens / kBlockSize;
   const ServingReport unbounded = SimulateServing(AtRate(requests, 0), options);
   options.num_blocks = static_cast<int>(0.3 * unbounded.most_used_blocks);
   const double capacity = SimulateServing(AtRate(requests, 0), options).requests_per_s();
   std::printf(
-      "\n%s: without a bound %d sequences hold up to %d blocks; a pool of 30 %%, %d blocks, serves %.3f requests/s.\n"
+      "\n%s: with an unbounded pool, %d sequences hold up to %d blocks; a pool of %d blocks (30 %%) serves %.3f "
+      "requests/s.\n"
       "%-44s %9s %9s %11s %9s %11s %9s %9s\n",
       worker.name, options.scheduler.max_sequences, unbounded.most_used_blocks, options.num_blocks, capacity, "",
       "finished", "preempted", "swapped out", "again", "requests/s", "TTFT p99", "ITL p99");
@@ -148,8 +150,9 @@ absl::Status Run() {
   std::printf("%zu requests (%s), a pool of %d tokens, %d rows, simulated time.\n", conversations.requests.size(),
               conversations.source.c_str(), absl::GetFlag(FLAGS_pool_tokens), absl::GetFlag(FLAGS_max_sequences));
   for (const SimulatedWorker& worker : kWorkers) CompareModes(conversations.requests, worker);
-  std::printf("\nPreemption storm. again: tokens computed more than once, in %% of all prompt and output tokens.\n");
-  for (const SimulatedWorker& worker : kWorkers) Storm(conversations.requests, worker);
+  std::printf(
+      "\nPreemption in a small pool. again: tokens computed more than once, in %% of all prompt and output tokens.\n");
+  for (const SimulatedWorker& worker : kWorkers) MeasurePreemption(conversations.requests, worker);
   return absl::OkStatus();
 }
 

@@ -83,7 +83,7 @@ absl::Status Run() {
   for (const TimedStep& step : steps) errors.Add(std::abs(time.Seconds(step.work) / step.seconds - 1));
   std::printf(
       "%zu steps of %s on one thread, CPU time:\n"
-      "  %.0f us + %.2f us per token + %.5f us per token and position it attends to\n"
+      "  %.0f us + %.2f us per token + %.5f us for each pair of a token and a position that it attends to\n"
       "The fit is off by %.1f %% (median), %.1f %% (nine of ten steps).\n",
       steps.size(), options.model.c_str(), time.base_us, time.per_token_us, time.per_context_token_us,
       100 * errors.Median(), 100 * errors.Quantile(0.9));

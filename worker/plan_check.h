@@ -10,8 +10,9 @@
 
 namespace quire {
 
-// Checks everything in a plan that does not depend on the rows: that columns have equal lengths, that sums agree, that
-// ids are below their limits, and that no id occurs twice where it may occur only once. StepBatch checks the rest.
+// Checks everything in a plan that does not depend on what the rows hold: that columns have equal lengths, that sums
+// agree, that ids are below their limits, and that no id occurs twice where it may occur only once. Executor and
+// StepBatch check the rest.
 class PlanCheck {
  public:
   explicit PlanCheck(const WorkerLimits& limits);
@@ -33,8 +34,8 @@ class PlanCheck {
   const WorkerLimits limits_;
   // These sets belong to the plan that is being checked.
   MarkSet started_rows_;
-  MarkSet forked_rows_;  // The owner is the fork's index.
-  MarkSet sliced_rows_;  // The owner is the slice's index.
+  MarkSet forked_rows_;  // Each row is marked with the index of its fork.
+  MarkSet sliced_rows_;  // Each row is marked with the index of its slice.
   MarkSet appended_rows_;
   MarkSet blocks_;
   MarkSet host_blocks_;

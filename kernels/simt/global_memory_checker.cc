@@ -81,7 +81,7 @@ bool GlobalMemoryChecker::CheckRead(const void* p, size_t bytes, Operation opera
   const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
   if (buffer == nullptr) return false;
   if (operation == Operation::kLoadReadOnly && buffer->is_writable && !buffer->has_read_only_parts) {
-    log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
+    log_->Report(ProblemKind::kReadOnlyViolation, {by.place, block_, by.thread},
                  [&] { return Describe(p, bytes, operation, *buffer) + ", which the launch may write"; });
   }
   if (buffer->is_writable) races_.OnRead(p, bytes, operation, by);
@@ -92,7 +92,7 @@ const GlobalBuffer* GlobalMemoryChecker::FindWritable(const void* p, size_t byte
                                                       const Accessor& by) {
   const GlobalBuffer* const buffer = Find(p, bytes, operation, by);
   if (buffer == nullptr || buffer->is_writable) return buffer;
-  log_->Report(ProblemKind::kReadOnlyWrite, {by.place, block_, by.thread},
+  log_->Report(ProblemKind::kReadOnlyViolation, {by.place, block_, by.thread},
                [&] { return Describe(p, bytes, operation, *buffer); });
   return nullptr;
 }

@@ -18,7 +18,7 @@ struct GlobalBuffer {
   size_t bytes = 0;
   bool is_writable = false;
   bool has_read_only_parts = false;  // Whether LoadReadOnly is allowed in some parts of a writable buffer.
-  bool is_from_prior_grid = false;   // Whether it must not be accessed before WaitForPriorGrid().
+  bool is_from_prior_grid = false;   // It may be accessed only after WaitForPriorGrid().
 
   GlobalBuffer FromPriorGrid() const;
 };
@@ -37,7 +37,8 @@ GlobalBuffer WritableBuffer(std::string name, T* data, size_t count) {
 }
 
 // Checks accesses to global memory. It finds accesses outside of every buffer, misaligned accesses, writes to buffers
-// that the launch only reads, and accesses before the prior grid is done. Owned by the launch.
+// that the launch only reads, LoadReadOnly of buffers that the launch may write, accesses before the prior grid is
+// done, and races (with a GlobalRaceChecker). Owned by the launch.
 class GlobalMemoryChecker {
  public:
   GlobalMemoryChecker(std::vector<GlobalBuffer> buffers, const BarrierClock* clock, ProblemLog* log);

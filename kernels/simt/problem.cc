@@ -68,8 +68,8 @@ const char* Name(ProblemKind kind) {
       return "out of shared memory";
     case ProblemKind::kGlobalOutOfBounds:
       return "out of global memory";
-    case ProblemKind::kReadOnlyWrite:
-      return "write to read-only memory";
+    case ProblemKind::kReadOnlyViolation:
+      return "read-only violation";
     case ProblemKind::kMisaligned:
       return "misaligned";
     case ProblemKind::kUninitializedRead:

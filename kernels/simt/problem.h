@@ -48,7 +48,7 @@ enum class ProblemKind : uint8_t {
   kSharedRace,  // Two accesses to shared memory, at least one of them a write, have no barrier between them.
   kSharedOutOfBounds,  // Loads return poison (bytes of 0xff), stores are dropped; the next three do the same.
   kGlobalOutOfBounds,  // An access is not inside one buffer of the launch.
-  kReadOnlyWrite,      // A store to a buffer that the launch only reads, or LoadReadOnly of a buffer that it writes.
+  kReadOnlyViolation,  // A store to a buffer that the launch only reads, or LoadReadOnly of a buffer that it writes.
   kMisaligned,         // An address that is not a multiple of the size of the access.
   kUninitializedRead,  // A load of shared memory that this block never wrote.
   kUnwaitedCopies,     // A thread exits before its asynchronous copies have landed.

@@ -283,8 +283,8 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
                          ReadTransportFlags(options.listen, /*has_other_proof=*/!absl::GetFlag(FLAGS_tokens).empty()));
   QUIRE_RETURN_IF_ERROR(ReadCallers(&options));
   QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
-  QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalPortFlag(FLAGS_health_listen));
-  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalPortFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));

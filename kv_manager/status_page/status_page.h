@@ -16,8 +16,9 @@
 namespace quire {
 
 // The status page for browsers, and the JSON that it fetches once a second. Read-only. The step loops are asked for a
-// snapshot only when somebody looks. After a snapshot that took t, none begins for 500 t, but at least 0.5 s and at
-// most 10 s, however many look. Here t is the time that the slowest step loop needed. Thread-safe.
+// snapshot only when somebody looks. The page pauses between two snapshots, however many look. The pause is 500 times
+// as long as the snapshot took, but at least 0.5 s and at most 10 s. A snapshot takes as long as the slowest step loop
+// needs for it. Thread-safe.
 //
 // The port has no authentication. So single requests (their names, tenants, sizes and blocks) are shown only if three
 // conditions hold: the operator has allowed it, and knows that no proxy stands before the port; the reader is a local

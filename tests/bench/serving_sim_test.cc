@@ -68,8 +68,8 @@ TEST(ServingSimTest, ChunksBoundTheGapsBetweenTokens) {
   EXPECT_LE(chunked, kHeavySteps.Seconds({.tokens = 256}) + 1e-9);
 }
 
-// The pool has 30 % of the blocks that all rows could hold.
-class StormTest : public ::testing::Test {
+// The pool has 30 % of the most blocks that the requests use in a large pool.
+class SmallPoolTest : public ::testing::Test {
  protected:
   ServingReport Serve(bool swaps) const {
     ServingSimOptions options = Options();
@@ -83,7 +83,7 @@ class StormTest : public ::testing::Test {
   const std::vector<RequestLengths> requests_ = AtRate(Chats(300), 0);
 };
 
-TEST_F(StormTest, EveryRequestFinishesAndMostTokensAreComputedOnce) {
+TEST_F(SmallPoolTest, EveryRequestFinishesAndMostTokensAreComputedOnce) {
   const ServingReport report = Serve(/*swaps=*/false);
   EXPECT_EQ(report.num_finished, static_cast<int64_t>(requests_.size()));
   EXPECT_GT(report.counts.preemptions, 0);
@@ -92,7 +92,7 @@ TEST_F(StormTest, EveryRequestFinishesAndMostTokensAreComputedOnce) {
   EXPECT_LT(report.recomputed_share(), 0.25);
 }
 
-TEST_F(StormTest, SwapComputesNothingAgain) {
+TEST_F(SmallPoolTest, SwapComputesNothingAgain) {
   const ServingReport report = Serve(/*swaps=*/true);
   EXPECT_EQ(report.num_finished, static_cast<int64_t>(requests_.size()));
   EXPECT_GT(report.counts.swap_outs, 0);

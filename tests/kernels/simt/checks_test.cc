@@ -165,14 +165,14 @@ TEST(GlobalBoundsTest, ReadOnlyBuffersAreNotWritten) {
     AtomicAdd(&word, 1);
   };
   EXPECT_THAT(KindsOf({.buffers = {ReadOnlyBuffer("word", &word, 1)}}, kernel),
-              ElementsAre(ProblemKind::kReadOnlyWrite, ProblemKind::kReadOnlyWrite));
+              ElementsAre(ProblemKind::kReadOnlyViolation, ProblemKind::kReadOnlyViolation));
   EXPECT_EQ(word, 7u);
 }
 
 TEST(GlobalBoundsTest, WhatIsWrittenIsNotReadThroughTheReadOnlyPath) {
   uint32_t word = 7;
   EXPECT_THAT(KindsOf({.buffers = {WritableBuffer("word", &word, 1)}}, [&] { LoadReadOnly(&word); }),
-              ElementsAre(ProblemKind::kReadOnlyWrite));
+              ElementsAre(ProblemKind::kReadOnlyViolation));
 }
 
 TEST(GlobalBoundsTest, MisalignedAccessesAreReported) {

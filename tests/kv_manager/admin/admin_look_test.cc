@@ -315,7 +315,7 @@ TEST_F(AdminLookTest, AnAuditComparesTheRowsOfTheWorkerAndRepairsThem) {
   EXPECT_EQ(clean.rows_not_compared(), "");
   EXPECT_EQ(clean.num_rows(), 1u);
   EXPECT_EQ(clean.num_row_differences(), 0u);
-  worker.TellFirstBlockWrongly(BlockId{15});
+  worker.ReportWrongFirstBlock(BlockId{15});
   const v1::WorkerAudit found = audit_steps(/*repair=*/true);
   ASSERT_EQ(found.row_differences_size(), 1);
   EXPECT_EQ(found.row_differences(0).kind(), v1::RowDifference::KIND_BLOCK);

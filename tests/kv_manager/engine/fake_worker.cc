@@ -34,7 +34,7 @@ class FakeWorker::Client : public WorkerClient {
   void Describe(uint64_t epoch) override {
     const MutexLock lock(&worker_->mutex_);
     worker_->epochs_.push_back(epoch);
-    if (!worker_->worker_.has_value()) {
+    if (!worker_->shadow_.has_value()) {
       return worker_->listener_->OnLost(epoch, absl::UnavailableError("connection refused"));
     }
     worker_->epoch_ = epoch;
@@ -64,7 +64,7 @@ class FakeWorker::Client : public WorkerClient {
   void Close() override {
     const MutexLock lock(&worker_->mutex_);
     worker_->epoch_.reset();
-    if (std::exchange(worker_->is_draining_, false)) worker_->worker_.reset();
+    if (std::exchange(worker_->is_draining_, false)) worker_->shadow_.reset();
   }
 
  private:
@@ -81,7 +81,7 @@ std::unique_ptr<WorkerClient> FakeWorker::NewClient() {
 
 void FakeWorker::Kill() {
   const MutexLock lock(&mutex_);
-  worker_.reset();
+  shadow_.reset();
   held_back_.clear();
   if (epoch_.has_value()) listener_->OnLost(*epoch_, absl::UnavailableError("socket closed"));
   epoch_.reset();
@@ -125,14 +125,14 @@ void FakeWorker::AnswerNextPlanWrongly() {
   answers_wrongly_ = true;
 }
 
-void FakeWorker::TellFirstBlockWrongly(BlockId block) {
+void FakeWorker::ReportWrongFirstBlock(BlockId block) {
   const MutexLock lock(&mutex_);
   wrong_first_block_ = block;
 }
 
 bool FakeWorker::is_gone() const {
   const MutexLock lock(&mutex_);
-  return !worker_.has_value();
+  return !shadow_.has_value();
 }
 
 absl::Status FakeWorker::error() const {
@@ -150,7 +150,7 @@ std::vector<int> FakeWorker::plan_tokens() const {
   return plan_tokens_;
 }
 
-void FakeWorker::TakeTime(int64_t us_per_token) {
+void FakeWorker::ReportStepTime(int64_t us_per_token) {
   const MutexLock lock(&mutex_);
   us_per_token_ = us_per_token;
 }
@@ -161,11 +161,11 @@ std::vector<uint64_t> FakeWorker::epochs() const {
 }
 
 void FakeWorker::Restart() {
-  worker_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
+  shadow_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 
 void FakeWorker::Execute(const StepPlan& plan) {
-  absl::StatusOr<StepResult> result = worker_->Execute(plan);
+  absl::StatusOr<StepResult> result = shadow_->Execute(plan);
   if (!result.ok()) {
     error_.Update(result.status());
     return listener_->OnLost(*epoch_, result.status());

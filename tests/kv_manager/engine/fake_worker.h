@@ -41,11 +41,11 @@ class FakeWorker {
   // From now on, every plan kills the process, which then restarts by itself.
   void DieOfEveryPlan();
   // From now on the worker reports that its steps took this time. No real time passes.
-  void TakeTime(int64_t us_per_token);
+  void ReportStepTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
   void AnswerNextPlanWrongly();
   // The next tables that the worker reports have this block as the first block of the first row.
-  void TellFirstBlockWrongly(BlockId block);
+  void ReportWrongFirstBlock(BlockId block);
 
   bool is_gone() const;  // It was killed, or it has drained.
   // The first rule that a plan has broken. OK if every plan was right.
@@ -63,7 +63,7 @@ class FakeWorker {
   mutable Mutex mutex_;
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
   const ShadowModel model_;
-  std::optional<ShadowWorker> worker_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
+  std::optional<ShadowWorker> shadow_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
   WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
   std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The epoch of the attempt or session, if there is one.
   std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);

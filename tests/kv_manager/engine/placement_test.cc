@@ -44,7 +44,7 @@ TEST(PlacementTest, ALostWorkerGetsRequestsOnlyWhenNobodyIsReady) {
   EXPECT_EQ(Choose({lost, Ready(1, 7, 9)}), 1);
 }
 
-TEST(PlacementTest, TheLargestFreeShareAfterTheQueueWins) {
+TEST(PlacementTest, LargestFreeShareWinsWhenQueuedRequestsAreCounted) {
   EXPECT_EQ(Choose({Ready(10), Ready(11)}), 1);
   EXPECT_EQ(Choose({Ready(10), Ready(50, 41)}), 0);
   EXPECT_EQ(Choose({Ready(0, 20), Ready(0, 19)}), 1);
@@ -58,7 +58,7 @@ TEST(PlacementTest, ASmallWorkerGetsItsPart) {
   EXPECT_EQ(Choose({Ready(91), small}), 0) << "91 of 100 against 9 of 10";
 }
 
-TEST(PlacementTest, EqualOnesAreToldApartByRequestsThenByIndex) {
+TEST(PlacementTest, TieGoesToFewerRequestsThenToLowerIndex) {
   EXPECT_EQ(Choose({Ready(10, 0, 3), Ready(12, 2, 2), Ready(10, 0, 2)}), 1);
   EXPECT_EQ(Choose({Ready(10, 0, 2), Ready(10, 0, 2)}), 0);
 }
@@ -68,8 +68,10 @@ TEST(PlacementTest, ARequestGoesWhereThePoolCanHoldIt) {
   small.num_blocks = 10;
   EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 41), 0) << "40 tokens are stored, 10 blocks of 4";
   EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 42), 1);
-  EXPECT_EQ(Choose({small, Lost(Ready(100), true)}, 42), 1) << "waiting helps, the small worker does not";
-  EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 1000), 1) << "the largest refuses it";
+  EXPECT_EQ(Choose({small, Lost(Ready(100), true)}, 42), 1)
+      << "the request can wait for the lost worker; the small one can never hold it";
+  EXPECT_EQ(Choose({small, Ready(1, 50, 9)}, 1000), 1)
+      << "no pool can hold it; the scheduler of the largest refuses it";
 }
 
 TEST(PlacementTest, AWholeCachedPromptIsWorthAWholeWorker) {

@@ -57,7 +57,7 @@ TEST_F(StepLoopTest, StepsHaveAsManyTokensAsTheWorkerComputesInTime) {
   description.num_blocks = 1000;
   description.max_context_tokens = description.max_tokens_per_step = 4000;
   worker_.Start(description);
-  worker_.TakeTime(1000);
+  worker_.ReportStepTime(1000);
   Join(options);
   const Request request = MakeRequest(2000, 20);
   const auto sink = Submit(request);

@@ -63,12 +63,26 @@ TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
   EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");
 }
 
+TEST_F(LoadModelTest, AMissingTokenizerIsLogged) {
+  const auto log = [this] {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(Load().ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto warns = HasSubstr("there is no tokenizer.json or tokenizer.model");
+  EXPECT_THAT(log(), warns);
+  directory_.Write("tokenizer_config.json", "{}");
+  EXPECT_THAT(log(), warns);
+  directory_.Write("tokenizer.json", "{}");
+  EXPECT_THAT(log(), testing::Not(warns));
+}
+
 TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
   directory_.Write("tokenizer.json", "{not json");
-  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json has 9 bytes that are no JSON");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json is not valid JSON");
   directory_.Write("tokenizer.json", "{}");
   directory_.Write("tokenizer.model", "");
-  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.model has 0 bytes that are no tokenizer");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.model is empty");
 }
 
 TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {
