@@ -71,6 +71,14 @@ absl::Status Complete(SSL* tls, absl::Time deadline, Call call) {
   }
 }
 
+// Does the handshake of a client that speaks HTTP/2. The errors are those of Complete.
+absl::Status Shake(SSL* tls, int socket, absl::Time deadline) {
+  SSL_set_alpn_protos(tls, kHttp2, sizeof(kHttp2));
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+  SSL_set_fd(tls, socket);
+  return Complete(tls, deadline, [tls] { return SSL_connect(tls); });
+}
+
 }  // namespace
 
 absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name,
@@ -89,15 +97,12 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
   const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), &SSL_free);
   // The certificate is verified below, so that the error names the certificate instead of the handshake.
   SSL_set_verify(tls.get(), SSL_VERIFY_NONE, nullptr);
-  SSL_set_alpn_protos(tls.get(), kHttp2, sizeof(kHttp2));
   if (!name.empty() && X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls.get()), name.c_str()) != 1) {
     ERR_clear_error();
     SSL_set_tlsext_host_name(tls.get(), name.c_str());
     SSL_set1_host(tls.get(), name.c_str());
   }
-  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
-  SSL_set_fd(tls.get(), socket);
-  const absl::Status shaken = Complete(tls.get(), deadline, [&] { return SSL_connect(tls.get()); });
+  const absl::Status shaken = Shake(tls.get(), socket, deadline);
   if (!shaken.ok()) return absl::UnavailableError(shaken.message());
   const std::unique_ptr<X509, decltype(&X509_free)> certificate(SSL_get1_peer_certificate(tls.get()), &X509_free);
   if (certificate == nullptr) return absl::UnavailableError("the server shows no certificate");
@@ -116,6 +121,13 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
     return absl::InvalidArgumentError("the end of validity of the server's certificate is malformed");
   }
   return *expiry;
+}
+
+bool SpeaksTls(int socket, absl::Duration timeout) {
+  const PipeSignalBlock block;
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), &SSL_free);
+  return Shake(tls.get(), socket, absl::Now() + timeout).ok();
 }
 
 }  // namespace quire

@@ -19,6 +19,10 @@ namespace quire {
 //   certificate or requires one.
 absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name, absl::Duration timeout);
 
+// Returns true if the server at `socket` completes a TLS handshake within `timeout`, with whatever certificate. The
+// socket is left as ProbeTls leaves it, and the connection is of no further use.
+bool SpeaksTls(int socket, absl::Duration timeout);
+
 }  // namespace quire
 
 #endif  // QUIRE_SECURITY_TLS_PROBE_H_

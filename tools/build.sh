@@ -75,3 +75,12 @@ build() {
   shift
   NINJA_STATUS='[%p] ' with_progress "Building $dir" "$dir.build.log" ninja -C "$dir" "$@"
 }
+
+# Builds the programs that quickstart and deploy/local/up start.
+build_programs() {
+  if [ ! -x build/release/bin/quire-manager ]; then
+    echo "The first build takes about 3 minutes on two idle cores."
+  fi
+  configure release
+  build release quire_manager quire_worker quirectl
+}

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"
@@ -57,9 +58,9 @@ void PrintAudit(const v1::WorkerAudit& audit) {
     std::printf("worker %s has not joined yet\n", audit.worker().c_str());
     return;
   }
-  std::printf("worker %s, step %llu: %u blocks, %llu references, %u differences%s\n", audit.worker().c_str(),
-              Big(audit.step()), audit.num_blocks(), Big(audit.num_references()), audit.num_differences(),
-              audit.is_repaired() ? ", repaired" : "");
+  std::printf("worker %s, step %llu: %s, %s, %s%s\n", audit.worker().c_str(), Big(audit.step()),
+              Counted(audit.num_blocks(), "block").c_str(), Counted(audit.num_references(), "reference").c_str(),
+              Counted(audit.num_differences(), "difference").c_str(), audit.is_repaired() ? ", repaired" : "");
   for (const v1::AuditDifference& difference : audit.differences()) {
     std::printf("  %s %u: counted %d, found %d\n", KindName(difference.kind()), difference.block(),
                 difference.counted(), difference.recomputed());

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
@@ -73,21 +74,21 @@ void PrintMaps(const std::map<std::string, v1::WatchBlocksResponse>& snapshots) 
 void PrintBlock(const v1::DescribeBlockResponse& block) {
   static constexpr const char* kNames[] = {"unknown", "free", "cached", "used", "shared", "pinned"};
   const bool is_known = block.state() >= 0 && block.state() < static_cast<int>(std::size(kNames));
-  std::printf("block %u of worker %s, step %llu: %s, %u references\n", block.block(), block.worker().c_str(),
-              Big(block.step()), kNames[is_known ? block.state() : 0], block.references());
+  std::printf("block %u of worker %s, step %llu: %s, %s\n", block.block(), block.worker().c_str(), Big(block.step()),
+              kNames[is_known ? block.state() : 0], Counted(block.references(), "reference").c_str());
   for (const v1::BlockOwner& owner : block.owners()) {
     const unsigned long long first = uint64_t{owner.table_index()} * block.block_size();
     std::printf("  request %s, sample %u: tokens %llu .. %llu\n", Printable(owner.request_id()).c_str(),
                 owner.sample_index(), first, first + block.block_size() - 1);
   }
   if (block.num_owners() > static_cast<uint32_t>(block.owners_size())) {
-    std::printf("  and %u more sequences\n", block.num_owners() - block.owners_size());
+    std::printf("  and %s\n", Counted(block.num_owners() - block.owners_size(), "more sequence").c_str());
   }
-  if (block.num_pins() > 0) std::printf("  %u pins\n", block.num_pins());
-  if (block.num_copies() > 0) std::printf("  %u copies in flight\n", block.num_copies());
+  if (block.num_pins() > 0) std::printf("  %s\n", Counted(block.num_pins(), "pin").c_str());
+  if (block.num_copies() > 0) std::printf("  copies in flight: %u\n", block.num_copies());
   if (!block.is_cached()) return;
-  std::printf("  the prefix cache: block %u of prefix %016llx, last used %llu steps ago\n", block.prefix_depth(),
-              Big(block.prefix_hash()), Big(block.age_steps()));
+  std::printf("  the prefix cache: block %u of prefix %016llx, last used %s ago\n", block.prefix_depth(),
+              Big(block.prefix_hash()), Counted(block.age_steps(), "step").c_str());
 }
 
 int CountOrDrawBlocks(const BlocksOptions& options, const CommandContext& context) {

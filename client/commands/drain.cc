@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/time/clock.h"
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
@@ -32,8 +33,8 @@ int WaitForDrain(Client& client, const DrainOptions& options, const CommandConte
     if (!left.ok()) return ReportError(left.status(), context.client.endpoint);
     if (left->num_requests() == 0) break;
     if (absl::Now() >= give_up) {
-      std::fprintf(stderr, "quirectl: worker %s still has %u requests after %g s; it goes on draining\n",
-                   options.worker.c_str(), left->num_requests(), options.timeout_s);
+      std::fprintf(stderr, "quirectl: worker %s still has %s after %g s; it goes on draining\n", options.worker.c_str(),
+                   Counted(left->num_requests(), "request").c_str(), options.timeout_s);
       return kExitUnavailable;
     }
     absl::SleepFor(kDrainPollInterval);
@@ -51,7 +52,8 @@ int RunDrain(const DrainOptions& options, const CommandContext& context) {
   if (context.format == OutputFormat::kJson) {
     PrintJson(*response);
   } else {
-    std::printf("worker %s drains: it has %u requests\n", options.worker.c_str(), response->num_requests());
+    std::printf("worker %s drains: it has %s\n", options.worker.c_str(),
+                Counted(response->num_requests(), "request").c_str());
   }
   return options.waits ? WaitForDrain(client, options, context) : kExitOk;
 }

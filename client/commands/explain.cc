@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 
@@ -13,11 +14,11 @@ struct ExplainOptions {
 // The numbers behind the explanation, for a request that waits on a worker.
 void PrintWait(const v1::ExplainWaitResponse& wait) {
   if (wait.worker().empty() || wait.reason() == v1::WAIT_REASON_RUNS) return;
-  std::printf("  ahead of it   %u requests\n  rows          %u wanted, %u free\n", wait.requests_ahead(),
-              wait.rows_needed(), wait.rows_free());
-  std::printf("  blocks        %u wanted, %u free; %u stay free for running requests to grow; %u are pinned\n",
+  std::printf("  ahead of it   %s\n  rows          %u wanted, %u free\n",
+              Counted(wait.requests_ahead(), "request").c_str(), wait.rows_needed(), wait.rows_free());
+  std::printf("  blocks        %u wanted, %u free, %u kept free for running requests to grow, %u pinned\n",
               wait.blocks_needed(), wait.blocks_free(), wait.blocks_kept(), wait.blocks_pinned());
-  std::printf("  prefix cache  %u tokens of its prompt\n", wait.cached_prompt_tokens());
+  std::printf("  prefix cache  %s of its prompt\n", Counted(wait.cached_prompt_tokens(), "token").c_str());
   if (wait.is_swapped()) std::printf("  it was preempted; its blocks are in the host tier\n");
 }
 

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 
@@ -23,8 +24,8 @@ int RunFlush(const FlushOptions& options, const CommandContext& context) {
     return kExitOk;
   }
   for (const v1::WorkerFlush& flush : response->workers()) {
-    std::printf("worker %s: %u blocks freed, %u still cached\n", flush.worker().c_str(), flush.freed_blocks(),
-                flush.cached_blocks());
+    std::printf("worker %s: %s freed, %u still cached\n", flush.worker().c_str(),
+                Counted(flush.freed_blocks(), "block").c_str(), flush.cached_blocks());
   }
   return kExitOk;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/counted.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
@@ -72,7 +73,7 @@ int RunUnpin(const PromptOptions& prompt, const CommandContext& context) {
   if (context.format == OutputFormat::kJson) {
     PrintJson(*response);
   } else {
-    std::printf("unpinned on %u %s\n", response->num_workers(), response->num_workers() == 1 ? "worker" : "workers");
+    std::printf("unpinned on %s\n", Counted(response->num_workers(), "worker").c_str());
   }
   return kExitOk;
 }

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/views/worker_text.h"
 
@@ -11,10 +12,13 @@ namespace {
 std::string DescribeBlocks(const v1::WorkerStatus& worker) {
   const v1::BlockCounts& blocks = worker.blocks();
   std::string lines;
-  if (blocks.pinned() > 0) absl::StrAppend(&lines, "  ", blocks.pinned(), " blocks are pinned\n");
+  if (blocks.pinned() > 0) {
+    absl::StrAppend(&lines, "  ", Counted(blocks.pinned(), "block"), blocks.pinned() == 1 ? " is" : " are",
+                    " pinned\n");
+  }
   if (blocks.host_total() > 0) {
-    absl::StrAppend(&lines, "  host tier: ", blocks.host_used(), " of ", blocks.host_total(), " blocks, ",
-                    worker.swapped_requests(), " requests are swapped out\n");
+    absl::StrAppend(&lines, "  host tier: ", blocks.host_used(), " of ", blocks.host_total(), " blocks; ",
+                    Counted(worker.swapped_requests(), "swapped request"), "\n");
   }
   return lines;
 }

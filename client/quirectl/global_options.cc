@@ -47,6 +47,9 @@ absl::Status GlobalOptions::CheckConnection() const {
   if (!client_.tls.certificate.empty() && client_.tls.authority.empty()) {
     return absl::InvalidArgumentError("--tls-ca is missing: --tls-cert and --tls-key mean nothing without it");
   }
+  if (!client_.server_name.empty() && client_.tls.authority.empty()) {
+    return absl::InvalidArgumentError("--tls-ca is missing: --tls-name means nothing without it");
+  }
   QUIRE_ASSIGN_OR_RETURN(const std::string token, HeaderToken(client_.token));
   if (!token.empty() && client_.tls.authority.empty() && !IsLocalAddress(client_.endpoint)) {
     return absl::InvalidArgumentError(

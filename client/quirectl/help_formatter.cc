@@ -16,7 +16,12 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormatter::make_footer(const CLI::App* app) const {
-  return WrapText(CLI::Formatter::make_footer(app), columns_);
+  std::string footer = CLI::Formatter::make_footer(app);
+  if (app->get_parent() != nullptr) {
+    footer +=
+        "\n`quirectl --help` lists the options that all commands have, such as --endpoint, --token and --output.\n";
+  }
+  return WrapText(footer, columns_);
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {

@@ -89,8 +89,9 @@ std::string DescribeUsageError(const CLI::App& app, const CLI::ParseError& error
   const std::vector<std::string> stray = app.remaining(true);
   const bool is_about_stray = command == nullptr || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (is_about_stray && !stray.empty()) message = ExplainStray(app, command, stray);
-  return absl::StrCat(message, "\n  `quirectl", command == nullptr ? "" : " ",
-                      command == nullptr ? "" : command->get_name(), " --help` lists commands and options.");
+  if (command == nullptr) return absl::StrCat(message, "\n  `quirectl --help` lists commands and options.");
+  return absl::StrCat(message, "\n  `quirectl ", command->get_name(),
+                      " --help` lists its options, and `quirectl --help` the options of all commands.");
 }
 
 }  // namespace quire

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "client/library/client.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -49,14 +50,24 @@ bool IsTooLarge(const absl::Status& status) {
 
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
 
-// Explains why gRPC could not connect: nobody listens at the port, or the TLS settings differ. gRPC's message ends with
-// the reason.
+// Explains why gRPC could not connect: nobody listens at the port or the socket, or the TLS settings differ. gRPC's
+// message ends with the reason.
 std::string ExplainNoConnection(absl::string_view message, const std::string& endpoint) {
   constexpr absl::string_view kBeforeReason = "last error: ";
   const size_t found = message.find(kBeforeReason);
   const std::string reason(found == message.npos ? message : message.substr(found + kBeforeReason.size()));
-  const bool is_open = !absl::StrContains(message, "Failed to connect to remote host") &&
-                       !absl::StrContains(message, "connect() timed out");
+  absl::string_view socket = endpoint;
+  if (absl::ConsumePrefix(&socket, "unix:") && absl::StrContains(reason, "No such file or directory")) {
+    absl::ConsumePrefix(&socket, "//");
+    return absl::StrCat("no manager answers at ", endpoint, ": there is no socket ", socket,
+                        "; is quire-manager running there? ", kHint);
+  }
+  // The last two are how gRPC words a failed connection to a unix socket.
+  bool is_open = true;
+  for (const char* failure :
+       {"Failed to connect to remote host", "connect() timed out", "Connection refused", "Permission denied"}) {
+    if (absl::StrContains(message, failure)) is_open = false;
+  }
   if (!is_open) {
     return absl::StrCat("no manager answers at ", endpoint, "; is quire-manager running there? ", kHint, "\n  ",
                         reason);
@@ -83,7 +94,9 @@ std::string ExplainConnection(const absl::Status& status, const std::string& end
 std::string Explain(const absl::Status& status, const std::string& endpoint) {
   if (std::string text = ExplainConnection(status, endpoint); !text.empty()) return text;
   if (status.code() == absl::StatusCode::kDeadlineExceeded && status.message() == "Deadline Exceeded") {
-    return absl::StrCat("no answer from ", endpoint, " in time; --timeout (generate) and --rpc-timeout allow more");
+    return absl::StrCat("the manager at ", endpoint,
+                        " did not answer in time, or the request waited for a worker; `quirectl status` shows the "
+                        "workers\n  --timeout (generate) and --rpc-timeout (other commands) allow more time");
   }
   if (IsTooLarge(status)) {
     return absl::StrCat("the request or the answer is longer than --max-message-bytes of the manager: ",

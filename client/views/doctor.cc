@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/version.h"
 #include "client/library/probe.h"
@@ -79,6 +80,11 @@ const char* AdviceOnTls(absl::StatusCode code) {
 // Returns false when further checks are useless.
 bool CheckTls(const ClientOptions& options, int connection, const Tell& tell) {
   if (options.tls.authority.empty()) {
+    if (SpeaksTls(connection, options.timeout)) {
+      tell({Result::kFail, "TLS", "the manager seems to speak TLS",
+            "give --tls-ca, the authority of the manager's certificate"});
+      return false;
+    }
     tell({Result::kOk, "TLS", "not asked for; calls go in plain text"});
     return true;
   }
@@ -167,6 +173,13 @@ std::vector<std::pair<std::string, double>> SamplesOf(const std::string& text, a
   return samples;
 }
 
+// "worker a" for {worker="a"}, and other labels as they are.
+std::string WorkerOf(absl::string_view labels) {
+  absl::string_view worker = labels;
+  if (!absl::ConsumePrefix(&worker, "{worker=\"") || !absl::ConsumeSuffix(&worker, "\"}")) return std::string(labels);
+  return absl::StrCat("worker ", worker);
+}
+
 Finding JudgeWorker(const v1::WorkerStatus& worker) {
   const std::string name = absl::StrCat("worker ", worker.address());
   if (worker.state() != v1::WORKER_STATE_READY) {
@@ -229,10 +242,15 @@ std::vector<Finding> JudgeMetrics(const std::string& text) {
     return {{Result::kFail, "metrics", "it answers, but it is not the metrics port of a manager",
              "see --metrics-listen of the manager"}};
   }
+  if (SamplesOf(text, "quire_prompt_tokens_total").empty()) {
+    return {{Result::kFail, "metrics", "these are not the metrics of a manager; are they a worker's?",
+             "see --metrics-listen of the manager"}};
+  }
   std::vector<Finding> findings = {{Result::kOk, "metrics", absl::StrCat(text.size(), " bytes")}};
   double num_refused = 0;
   for (const auto& [labels, value] : SamplesOf(text, "quire_request_rejections_total")) num_refused += value;
-  findings.push_back({Result::kOk, "refusals", absl::StrFormat("%.0f valid requests since the start", num_refused)});
+  findings.push_back({Result::kOk, "refusals",
+                      absl::StrFormat("valid requests that were refused since the start: %.0f", num_refused)});
   if (num_refused > 0) {
     findings.back().result = Result::kWarn;
     findings.back().advice = "quire_request_rejections_total has the reasons";
@@ -241,7 +259,7 @@ std::vector<Finding> JudgeMetrics(const std::string& text) {
     const bool is_stuck = age > kMaxStepAgeSeconds;
     findings.push_back(
         {is_stuck ? Result::kWarn : Result::kOk, "step",
-         absl::StrCat(labels, labels.empty() ? "" : ": ",
+         absl::StrCat(WorkerOf(labels), labels.empty() ? "" : ": ",
                       age > 0 ? absl::StrFormat("%.1f s in the current step", age) : "no step is running"),
          is_stuck ? "requests run but no step ends: see the worker's log" : ""});
   }

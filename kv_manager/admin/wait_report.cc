@@ -1,20 +1,15 @@
 #include "kv_manager/admin/wait_report.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "base/counted.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/worker_link/worker_link.h"
 
 namespace quire {
 namespace {
 
-// "1 block", "2 blocks".
-std::string Count(int count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 std::string MissingRows(const WaitReason& wait) {
-  return absl::StrCat("waits for ", Count(wait.num_rows - wait.num_free_rows, "more row"),
+  return absl::StrCat("waits for ", Counted(wait.num_rows - wait.num_free_rows, "more row"),
                       " of the worker: ", wait.num_rows, " needed, ", wait.num_free_rows, " free");
 }
 
@@ -103,10 +98,10 @@ void EncodeWait(const WaitReport& report, v1::ExplainWaitResponse* out) {
   out->set_reason(EncodeReason(report));
   std::string text = Explain(out->reason(), report);
   if (wait.num_ahead > 0) {
-    absl::StrAppend(&text, "; ", Count(wait.num_ahead, "request"), wait.num_ahead == 1 ? " is" : " are", " ahead");
+    absl::StrAppend(&text, "; ", Counted(wait.num_ahead, "request"), wait.num_ahead == 1 ? " is" : " are", " ahead");
   }
   if (wait.num_cached_tokens > 0) {
-    absl::StrAppend(&text, "; ", Count(wait.num_cached_tokens, "token"), " of its prompt are cached");
+    absl::StrAppend(&text, "; ", Counted(wait.num_cached_tokens, "token"), " of its prompt are cached");
   }
   if (wait.is_swapped) absl::StrAppend(&text, "; its blocks are in the host tier");
   out->set_explanation(text);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "kv_manager/engine/loop_report.h"
 
@@ -65,8 +66,8 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
                    << Named("epoch", event.epoch) << ", model " << description_->model_name << ", "
                    << description_->num_blocks << " blocks of " << description_->block_size << " tokens, "
-                   << description_->max_sequences << " rows, " << description_->device << "; " << live_->size()
-                   << " requests waited for it";
+                   << description_->max_sequences << " rows, " << description_->device << "; "
+                   << Counted(live_->size(), "request") << " waited for it";
 }
 
 void WorkerSession::OnDraining(const WorkerDraining& event) {

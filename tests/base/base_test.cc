@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -30,6 +31,12 @@ TEST(CheckTest, APassingCheckDoesNotEvaluateItsContext) {
   int evaluated = 0;
   QUIRE_CHECK(true) << ++evaluated;
   EXPECT_EQ(evaluated, 0);
+}
+
+TEST(CountedTest, OneIsSingular) {
+  EXPECT_EQ(Counted(0, "block"), "0 blocks");
+  EXPECT_EQ(Counted(1, "block"), "1 block");
+  EXPECT_EQ(Counted(2, "block"), "2 blocks");
 }
 
 absl::StatusOr<int> Half(int x) {

@@ -127,6 +127,48 @@ class FailureTest(unittest.TestCase):
         self.assertIn("the worker is ill", up.stdout)
 
 
+class CommandLineTest(unittest.TestCase):
+    def up(self, *arguments):
+        # From its own folder, because the script changes the folder before it reads its own text.
+        return subprocess.run(["./up", *arguments], cwd=SOURCE / "deploy/local", capture_output=True, text=True,
+                              timeout=TIMEOUT_S)
+
+    def test_help_goes_to_standard_output(self):
+        for flag in ("--help", "-h"):
+            up = self.up(flag)
+            self.assertEqual((up.returncode, up.stderr), (0, ""))
+            self.assertIn("deploy/local/up [MODEL]", up.stdout)
+
+    def test_what_it_does_not_know_is_refused(self):
+        for arguments, error in ((["--model"], "unknown option --model"),
+                                 (["models/tales", "more"], "2 arguments, one is allowed")):
+            up = self.up(*arguments)
+            self.assertEqual((up.returncode, up.stdout), (2, ""))
+            self.assertIn(error, up.stderr)
+            self.assertIn("deploy/local/up [MODEL]", up.stderr)
+
+
+class FreshCloneTest(unittest.TestCase):
+    def test_the_build_is_configured_first(self):
+        tools = {"dpkg-query": "echo install ok installed", "cmake": "echo cmake >>calls; mkdir -p build/release",
+                 "ninja": "echo ninja >>calls; exit 1"}
+        with tempfile.TemporaryDirectory() as directory:
+            clone = pathlib.Path(directory)
+            for name in ("deploy/local/up", "tools/build.sh"):
+                (clone / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(SOURCE / name, clone / name)
+            for name, script in tools.items():
+                (clone / name).write_text(f"#!/bin/sh\n{script}\n")
+                (clone / name).chmod(0o755)
+            environment = {key: value for key, value in os.environ.items() if key != "QUIRE_BIN"}
+            environment["PATH"] = f"{clone}:{environment['PATH']}"
+            up = subprocess.run([clone / "deploy/local/up"], env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S)
+            calls = (clone / "calls").read_text().split()
+        self.assertEqual(calls, ["cmake", "ninja"], up.stdout)
+        self.assertIn("The first build takes about 3 minutes", up.stdout)
+
+
 if __name__ == "__main__":
     BINARIES = pathlib.Path(sys.argv.pop(1))
     unittest.main()

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <regex>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "nlohmann/json.hpp"
 #include "quire/v1/inference.grpc.pb.h"
 #include "tests/e2e/cluster.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -130,6 +132,18 @@ TEST_F(ConfigurationTest, TheEffectiveConfigurationSaysWhereValuesAreFromAndIsRe
       OutputOf({Binary("quire-worker"), absl::StrCat("--config=", Path("worker.yaml")), "--check-config"});
   EXPECT_EQ(worker.exit_code, 0);
   EXPECT_EQ(worker.text, "quire-worker: the configuration is valid\n");
+}
+
+TEST_F(ConfigurationTest, TheExampleInTheDocumentIsValid) {
+  std::ifstream file(SourcePath("docs/configuration.md"));
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  const size_t begin = document.find("```yaml\n# quire-manager");
+  ASSERT_NE(begin, document.npos);
+  const size_t first_line = document.find('\n', begin) + 1;
+  std::ofstream(Path("again.yaml")) << document.substr(first_line, document.find("```", first_line) - first_line);
+  const Output example =
+      OutputOf({Binary("quire-manager"), absl::StrCat("--config=", Path("again.yaml")), "--check-config"});
+  EXPECT_EQ(example.text, "quire-manager: the configuration is valid\n");
 }
 
 TEST_F(ConfigurationTest, WhatIsWrongIsOneLineOfJsonAndExitCodeTwo) {

@@ -21,8 +21,9 @@ class QuirectlDoctorTest : public QuirectlTest {};
 TEST_F(QuirectlDoctorTest, AHealthyPairIsOkFromAddressToToken) {
   const Ended run = Quirectl({"doctor"});
   EXPECT_EQ(run.exit_code, 0) << run.output;
-  for (const char* line : {"ok    address ", "ok    connection ", "ok    readiness ", "ok    inference ",
-                           "ok    version ", "ok    worker unix:", "ok    generation  1 token after "}) {
+  for (const char* line :
+       {"ok    address ", "ok    connection ", "ok    TLS         not asked for", "ok    readiness ",
+        "ok    inference ", "ok    version ", "ok    worker unix:", "ok    generation  1 token after "}) {
     EXPECT_THAT(run.output, HasSubstr(line));
   }
   EXPECT_THAT(run.output, Not(HasSubstr("\033"))) << "no terminal, no colours";
@@ -63,6 +64,10 @@ TEST(TlsDoctorTest, CertificatesAreTold) {
   EXPECT_THAT(anonymous.output, HasSubstr("fail  TLS         the server refuses us: "));
   EXPECT_THAT(anonymous.output, HasSubstr("the manager has --tls-ca: show a certificate"));
   EXPECT_THAT(anonymous.output, Not(HasSubstr("ok    TLS")));
+  const Ended plain = Quirectl(cluster.endpoint(), {"doctor"});
+  EXPECT_EQ(plain.exit_code, 1) << plain.output;
+  EXPECT_THAT(plain.output, HasSubstr("fail  TLS         the manager seems to speak TLS\n"));
+  EXPECT_THAT(plain.output, testing::EndsWith("give --tls-ca, the authority of the manager's certificate\n"));
   arguments[arguments.size() - 2] = "--tls-name=somebody-else";
   const Ended other = Quirectl(cluster.endpoint(), arguments);
   EXPECT_EQ(other.exit_code, 1) << other.output;

@@ -109,6 +109,9 @@ TEST_F(QuirectlTest, DashReadsStandardInput) {
   const Ended text = Shell("printf '66, 268\\n66' | quirectl detokenize -");
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_EQ(text.output, Quirectl({"detokenize", "66", "268", "66"}).output);
+  const Ended round = Shell("quirectl tokenize 'Once upon' -o json | quirectl detokenize -");
+  EXPECT_EQ(round.exit_code, 0);
+  EXPECT_EQ(round.output, "Once upon\n");
   const Ended story = Shell("printf 'Once upon' | quirectl generate - -t 0 -n 5 --echo");
   EXPECT_EQ(story.exit_code, 0);
   EXPECT_EQ(story.output, Quirectl({"generate", "Once upon", "-t", "0", "-n", "5", "--echo"}).output);
@@ -188,6 +191,9 @@ TEST_F(QuirectlTest, VersionAndHelpNeedNoManager) {
   const Ended help = Quirectl({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.output, HasSubstr("Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable"));
+  for (const char* command : {"status", "bench"}) {
+    EXPECT_THAT(Quirectl({command, "--help"}).output, HasSubstr("\n`quirectl --help` lists the options that all"));
+  }
 }
 
 size_t LongestLine(const std::string& text) {

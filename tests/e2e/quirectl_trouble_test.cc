@@ -61,6 +61,8 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
            Wrong{{"status", "--endpiont", "host:1"}, "\"--endpiont\"; did you mean --endpoint?"},
            Wrong{{"bench", "--random-input-len", "5"}, "that option of `vllm bench serve` is --input-tokens N here"},
            Wrong{{"bench", "--max-concurrency", "3"}, "is --concurrency N, or with --rate --max-in-flight N here"},
+           Wrong{{"--tls-name", "quire-manager", "status"}, "--tls-ca is missing: --tls-name means nothing without it"},
+           Wrong{{"--rpc-timeout", "0", "status"}, "and `quirectl --help` the options of all commands"},
            Wrong{{"--token", "sec\nret", "status"}, "the token has a character that a header cannot carry"},
            Wrong{{}, "a subcommand is required"},
        }) {
@@ -104,7 +106,16 @@ TEST_F(QuirectlTroubleTest, AWorkersAddressIsRecognised) {
 TEST_F(QuirectlTroubleTest, NobodyThereExitsWithThreeAndSaysWhere) {
   const Ended run = quire::Quirectl("unix:/tmp/quire-no-such-socket", {"status"});
   EXPECT_EQ(run.exit_code, 3);
-  EXPECT_THAT(run.output, HasSubstr("no manager answers at unix:/tmp/quire-no-such-socket"));
+  EXPECT_THAT(run.output, HasSubstr("no manager answers at unix:/tmp/quire-no-such-socket: there is no socket "
+                                    "/tmp/quire-no-such-socket"));
+}
+
+TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {
+  Cluster cluster({.model = BundledModel()});
+  cluster.worker(0).Signal(SIGKILL);
+  const Ended run = Quirectl(cluster.endpoint(), {"generate", "Once", "-n", "5", "--timeout", "0.5"});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.output, HasSubstr("or the request waited for a worker; `quirectl status` shows the workers"));
 }
 
 TEST_F(QuirectlTroubleTest, AFullDiskEndsTheCallAndExitsWithOne) {

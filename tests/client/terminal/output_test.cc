@@ -14,9 +14,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Returns the text of ReportError for gRPC's own UNAVAILABLE.
-std::string SaidOf(const std::string& message) {
+std::string SaidOf(const std::string& message, const std::string& endpoint = "host:1") {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(ReportError(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, message)), "host:1"),
+  EXPECT_EQ(ReportError(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, message)), endpoint),
             kExitUnavailable);
   return testing::internal::GetCapturedStderr();
 }
@@ -28,6 +28,36 @@ TEST(ReportErrorTest, WhereNobodyListensItAsksForTheManager) {
   EXPECT_THAT(said, HasSubstr("no manager answers at host:1; is quire-manager running there?"));
   EXPECT_THAT(said, HasSubstr("remote host: Connection refused\n"));
   EXPECT_THAT(said, Not(HasSubstr("--tls")));
+}
+
+TEST(ReportErrorTest, AMissingSocketIsNamed) {
+  const char* const message =
+      "failed to connect to all addresses; last error: UNKNOWN: unix:/nope: No such file or directory";
+  for (const char* endpoint : {"unix:/nope", "unix:///nope"}) {
+    const std::string said = SaidOf(message, endpoint);
+    EXPECT_THAT(said, HasSubstr(": there is no socket /nope; is quire-manager running there?"));
+    EXPECT_THAT(said, Not(HasSubstr("--tls")));
+    EXPECT_THAT(said, Not(HasSubstr("open")));
+  }
+}
+
+TEST(ReportErrorTest, ASocketThatRefusesIsNotAnOpenPort) {
+  for (const char* reason : {"Connection refused", "Permission denied"}) {
+    const std::string said =
+        SaidOf(std::string("failed to connect to all addresses; last error: UNKNOWN: unix:/run/quire.sock: ") + reason,
+               "unix:/run/quire.sock");
+    EXPECT_THAT(said, HasSubstr("no manager answers at unix:/run/quire.sock; is quire-manager running there?"));
+    EXPECT_THAT(said, HasSubstr(reason));
+    EXPECT_THAT(said, Not(HasSubstr("--tls")));
+  }
+}
+
+TEST(ReportErrorTest, ADeadlineMayMeanThatNoWorkerIsThere) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReportError(absl::DeadlineExceededError("Deadline Exceeded"), "host:1"), kExitUnavailable);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "quirectl: the manager at host:1 did not answer in time, or the request waited for a worker; `quirectl "
+            "status` shows the workers\n  --timeout (generate) and --rpc-timeout (other commands) allow more time\n");
 }
 
 TEST(ReportErrorTest, WhereThePortIsOpenItShowsTheReasonAndTheFlagsOfTls) {

@@ -71,20 +71,29 @@ TEST(DoctorTest, WhatIsWrongWithAStatusIsNamed) {
 
 TEST(DoctorTest, MetricsTellRefusalsAndStuckWorkers) {
   const std::string text =
-      "# HELP quire_requests Requests\nquire_request_rejections_total{reason=\"QUEUE_FULL\"} 3\n"
+      "# HELP quire_requests Requests\nquire_prompt_tokens_total "
+      "7\nquire_request_rejections_total{reason=\"QUEUE_FULL\"} 3\n"
       "quire_worker_last_step_age_seconds{worker=\"b\"} 500\n"
       "quire_worker_step_age_seconds{worker=\"a\"} 21\nquire_worker_step_age_seconds{worker=\"b\"} 0\n";
   const std::vector<Finding> findings = JudgeMetrics(text);
   ASSERT_EQ(findings.size(), 4u);
   EXPECT_EQ(findings[1].result, Result::kWarn);
-  EXPECT_THAT(findings[1].message, HasSubstr("3 valid requests"));
+  EXPECT_EQ(findings[1].message, "valid requests that were refused since the start: 3");
   EXPECT_EQ(findings[2].result, Result::kWarn) << "it owes a step, and does not take it";
+  EXPECT_EQ(findings[2].message, "worker a: 21.0 s in the current step");
   EXPECT_EQ(findings[3].result, Result::kOk) << "it has nothing to do";
   EXPECT_EQ(JudgeMetrics("hello").front().result, Result::kFail);
 }
 
+TEST(DoctorTest, TheMetricsOfAWorkerAreNotTheManagers) {
+  const std::vector<Finding> findings = JudgeMetrics("quire_worker_steps_total 5\nquire_build_info{version=\"1\"} 1\n");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].result, Result::kFail);
+  EXPECT_EQ(findings[0].message, "these are not the metrics of a manager; are they a worker's?");
+}
+
 TEST(DoctorTest, SamplesWithoutLabelsAreJudged) {
-  const std::vector<Finding> findings = JudgeMetrics("quire_worker_step_age_seconds 21\n");
+  const std::vector<Finding> findings = JudgeMetrics("quire_prompt_tokens_total 7\nquire_worker_step_age_seconds 21\n");
   ASSERT_EQ(findings.size(), 3u);
   EXPECT_EQ(findings[2].result, Result::kWarn);
   EXPECT_EQ(findings[2].message, "21.0 s in the current step");
