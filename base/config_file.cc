@@ -8,7 +8,10 @@
 #include <iterator>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 
 namespace quire {
@@ -18,7 +21,52 @@ std::string At(const std::string& name, const YAML::Mark& mark) {
   return mark.line < 0 ? name : absl::StrCat(name, ":", mark.line + 1);
 }
 
-absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node& key, const YAML::Node& value) {
+using Lines = std::vector<absl::string_view>;
+
+Lines SplitLines(absl::string_view text) {
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // The parser does not count a byte order mark.
+  return absl::StrSplit(text, '\n');
+}
+
+absl::string_view RestOfLine(const Lines& lines, const YAML::Mark& mark) {
+  const auto line = static_cast<size_t>(mark.line);
+  return line < lines.size() ? absl::ClippedSubstr(lines[line], static_cast<size_t>(mark.column)) : "";
+}
+
+// Whether the closing quote comes before the end of `text`, which starts after the opening one.
+bool ClosesQuote(absl::string_view text, char quote) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape = quote == '"' ? text[i] == '\\' : text.substr(i, 2) == "''";
+    if (is_escape) {
+      ++i;
+    } else if (text[i] == quote) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Refuses a value that does not end in the line where it begins. The parser would join its lines, and where a closing
+// quote is missing it takes the following keys for a part of the value.
+absl::Status CheckIsOneLine(const std::string& name, const Lines& lines, const std::string& key,
+                            const YAML::Node& value) {
+  const YAML::Mark mark = value.Mark();
+  absl::string_view rest = RestOfLine(lines, mark);
+  while (absl::StartsWith(rest, "!") || absl::StartsWith(rest, "&")) {  // A tag or an anchor before the value.
+    rest = absl::StripLeadingAsciiWhitespace(absl::ClippedSubstr(rest, rest.find_first_of(" \t\r")));
+  }
+  const char first = rest.empty() ? '\0' : rest[0];
+  if (first == '"' || first == '\'') {
+    if (ClosesQuote(rest.substr(1), first)) return absl::OkStatus();
+    return InvalidArgument(At(name, mark), ": ", key, " has a quote that is not closed in the same line");
+  }
+  const bool is_block = first == '|' || first == '>';
+  if (!is_block && absl::StartsWith(rest, value.Scalar())) return absl::OkStatus();
+  return InvalidArgument(At(name, mark), ": ", key, " has a value of more than one line, it must be one line");
+}
+
+absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const Lines& lines, const YAML::Node& key,
+                                      const YAML::Node& value) {
   ConfigEntry entry;
   entry.key_at = At(name, key.Mark());
   if (!key.IsScalar()) return InvalidArgument(entry.key_at, ": a key must be a word");
@@ -29,6 +77,7 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node&
   }
   entry.value_at = At(name, value.Mark());
   if (value.IsScalar()) {
+    QUIRE_RETURN_IF_ERROR(CheckIsOneLine(name, lines, entry.key, value));
     entry.values = {value.Scalar()};
     return entry;
   }
@@ -40,6 +89,7 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node&
       return InvalidArgument(At(name, item.Mark()), ": item ", entry.values.size() + 1, " of ", entry.key,
                              " is not a value");
     }
+    QUIRE_RETURN_IF_ERROR(CheckIsOneLine(name, lines, entry.key, item));
     entry.values.push_back(item.Scalar());
   }
   return entry;
@@ -47,12 +97,14 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const YAML::Node&
 
 absl::StatusOr<std::vector<ConfigEntry>> ReadDocument(const std::string& name, const std::string& text) {
   std::vector<ConfigEntry> entries;
+  if (absl::StrContains(text, '\0')) return InvalidArgument(name, ": it is not text in UTF-8");
+  const Lines lines = SplitLines(text);
   const std::vector<YAML::Node> documents = YAML::LoadAll(text);
   if (documents.size() > 1) return InvalidArgument(name, ": it has ", documents.size(), " documents, it must be one");
   if (documents.empty() || documents[0].IsNull()) return entries;
   if (!documents[0].IsMap()) return InvalidArgument(At(name, documents[0].Mark()), ": it must be lines of key: value");
   for (const auto& pair : documents[0]) {
-    QUIRE_ASSIGN_OR_RETURN(entries.emplace_back(), ReadEntry(name, pair.first, pair.second));
+    QUIRE_ASSIGN_OR_RETURN(entries.emplace_back(), ReadEntry(name, lines, pair.first, pair.second));
   }
   return entries;
 }

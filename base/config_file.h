@@ -18,9 +18,9 @@ struct ConfigEntry {
   std::string value_at;
 };
 
-// Reads a YAML file that consists of one map from keys to texts and lists of texts. The entries keep the order of the
-// file. Returns INVALID_ARGUMENT, in one line with the file and the line number, when the file cannot be read, has more
-// than kMaxConfigBytes, is not YAML or contains anything else.
+// Reads a YAML file that consists of one map from keys to texts and lists of texts. A text ends in the line where it
+// begins. The entries keep the order of the file. Returns INVALID_ARGUMENT, in one line with the file and the line
+// number, when the file cannot be read, has more than kMaxConfigBytes, is not YAML or contains anything else.
 inline constexpr int kMaxConfigBytes = 1 << 20;
 absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 

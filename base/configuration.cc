@@ -199,7 +199,7 @@ namespace internal {
 
 absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,
                                               absl::Span<const char* const> environment) {
-  for (const char* asked : {"--help", "--version"}) {
+  for (const char* asked : {"--help", "-h", "--version"}) {
     if (std::find(arguments.begin(), arguments.end(), absl::string_view(asked)) == arguments.end()) continue;
     QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadFlags(flags, {asked}));
     return Configuration{.text = std::move(text), .sources = {}};

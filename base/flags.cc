@@ -63,7 +63,7 @@ std::string Help(const ProgramFlags& flags) {
                       Wrap(flag->Help(), "      "));
     }
   }
-  return absl::StrCat(text, "\n  --help, --version\n      Print this, or the version, and leave.\n");
+  return absl::StrCat(text, "\n  --help, -h, --version\n      Print this, or the version, and leave.\n");
 }
 
 bool IsAsked(absl::Span<const char* const> arguments, absl::string_view flag) {
@@ -95,16 +95,19 @@ absl::StatusOr<FlagValue> ParseArgument(const ProgramFlags& flags, absl::Span<co
   return value;
 }
 
-absl::Status NotAllowed(const absl::Flag<std::string>& flag, absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(FlagAsTyped(flag.Name()), " is '", absl::GetFlag(flag), "', it must be ", allowed));
+absl::Status BadAddress(const absl::Flag<std::string>& flag, absl::string_view allowed) {
+  const std::string address = absl::GetFlag(flag);
+  const std::string is = absl::StrCat(FlagAsTyped(flag.Name()), " is '", address, "', ");
+  if (HasBadPort(address))
+    return absl::InvalidArgumentError(absl::StrCat(is, "its port must be 0 .. ", kMaxListenPort));
+  return absl::InvalidArgumentError(absl::StrCat(is, "it must be ", allowed));
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<std::string>> ReadFlags(const ProgramFlags& flags,
                                                      absl::Span<const char* const> arguments) {
-  if (IsAsked(arguments, "--help")) return Help(flags);
+  if (IsAsked(arguments, "--help") || IsAsked(arguments, "-h")) return Help(flags);
   if (IsAsked(arguments, "--version")) return absl::StrCat(flags.program, " ", kVersion, "\n");
   std::vector<FlagValue> values;
   QUIRE_RETURN_IF_ERROR(ParseArguments(flags, arguments, &values));
@@ -148,6 +151,10 @@ std::string FlagAsTyped(absl::string_view name) {
   return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
 }
 
+absl::Status AboutFlag(absl::string_view flag, const absl::Status& error) {
+  return {error.code(), error.ok() ? "" : absl::StrCat(flag, ": ", error.message())};
+}
+
 absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(name), " is ", value, ", it must be ", min, " .. ", max));
@@ -162,14 +169,14 @@ absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& fl
 
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag) {
   std::string address = absl::GetFlag(flag);
-  if (!IsListenAddress(address)) return NotAllowed(flag, "host:port or unix:path");
+  if (!IsListenAddress(address)) return BadAddress(flag, "host:port or unix:path");
   return address;
 }
 
 absl::StatusOr<std::string> OptionalTcpAddressFlag(const absl::Flag<std::string>& flag) {
   std::string address = absl::GetFlag(flag);
   const bool is_tcp = IsListenAddress(address) && !absl::StartsWith(address, "unix:");
-  if (!address.empty() && !is_tcp) return NotAllowed(flag, "host:port, or empty for none");
+  if (!address.empty() && !is_tcp) return BadAddress(flag, "host:port, or empty for none");
   return address;
 }
 

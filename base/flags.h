@@ -50,7 +50,8 @@ struct FlagValue {
 // The result of reading a command line.
 template <typename Options>
 struct CommandLine {
-  // The text to print before the program ends, if the command line has --help or --version, or if it is valid and has
+  // The text to print before the program ends, if the command line has --help, -h or --version, or if it is valid and
+  // has
   // --check-config or --print-effective-config.
   std::optional<std::string> text;
   Options options = {};  // The options, if there is no text.
@@ -74,6 +75,9 @@ std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& 
 
 // Turns "kv_bytes" into "--kv-bytes".
 std::string FlagAsTyped(absl::string_view name);
+
+// Puts the flag that is to blame before the message of an error, as in "--listen: cannot listen on 10.0.0.1:1".
+absl::Status AboutFlag(absl::string_view flag, const absl::Status& error);
 
 // Returns an error such as "--threads is -1, it must be 0 .. 1024" when the value is outside [min, max].
 absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max);

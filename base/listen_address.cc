@@ -17,7 +17,6 @@ namespace quire {
 namespace {
 
 constexpr absl::string_view kUnix = "unix:";
-constexpr int kMaxPort = 65535;
 constexpr char kForms[] = "it is not host:port or unix:path";
 
 struct HostPort {
@@ -30,7 +29,7 @@ bool SplitHostPort(absl::string_view address, HostPort* split) {
   const size_t colon = address.rfind(':');
   int port;
   if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return false;
-  if (port < 0 || port > kMaxPort) return false;
+  if (port < 0 || port > kMaxListenPort) return false;
   absl::string_view host = address.substr(0, colon);
   const bool is_bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
   if (host.empty() || host.find_first_of("[]/") != absl::string_view::npos) return false;
@@ -82,6 +81,11 @@ bool IsListenAddress(absl::string_view address) {
   HostPort split;
   if (absl::ConsumePrefix(&address, kUnix)) return !address.empty();
   return SplitHostPort(address, &split);
+}
+
+bool HasBadPort(absl::string_view address) {
+  const bool has_port = !absl::StartsWith(address, kUnix) && absl::StrContains(address, ':');
+  return has_port && !IsListenAddress(address) && IsListenAddress(WithPort(std::string(address), 0));
 }
 
 std::string WithPort(const std::string& address, int port) {

@@ -8,11 +8,14 @@
 
 namespace quire {
 
-// A server listens at host:port, at [host]:port for IPv6, or at unix:path. The port is 0 to 65535; 0 asks for a free
-// one.
+// A server listens at host:port, at [host]:port for IPv6, or at unix:path. The port is 0 to kMaxListenPort; 0 asks for
+// a free one.
+inline constexpr int kMaxListenPort = 65535;
 
 // Whether `address` has one of these forms. This looks nothing up.
 bool IsListenAddress(absl::string_view address);
+// Whether only the port is wrong, as in "127.0.0.1:70000".
+bool HasBadPort(absl::string_view address);
 
 // Replaces the port: "127.0.0.1:0" and 41234 give "127.0.0.1:41234". A unix address has no port and stays as it is.
 std::string WithPort(const std::string& address, int port);

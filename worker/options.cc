@@ -15,9 +15,9 @@
 #include "base/worker_protocol.h"
 #include "kernels/cuda/device_options.h"
 
-ABSL_FLAG(
-    std::string, model, "",
-    "Required. A Hugging Face model directory with config.json, *.safetensors, and tokenizer.json or tokenizer.model.");
+ABSL_FLAG(std::string, model, "",
+          "Required. A Hugging Face model directory with config.json and *.safetensors. A tokenizer (tokenizer.json or "
+          "tokenizer.model) is optional; without one, clients can send and receive token ids only.");
 ABSL_FLAG(std::string, model_name, "",
           "Name under which clients see the model. The default is the last part of the directory's path.");
 ABSL_FLAG(

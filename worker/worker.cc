@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/flags.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/version.h"
@@ -48,8 +49,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
   for (const auto& [name, size] : sizes) {
     if (size % kMultiple == 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("config.json: ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
+    return absl::FailedPreconditionError(absl::StrCat(options.model, "/config.json: ", name, " is ", size,
+                                                      ", on a GPU it must be a multiple of ", kMultiple));
   }
   const DataType type = options.kv_type.value_or(KvTypeOf(config));
   if (options.kv_type && type == DataType::kFloat32) {
@@ -119,12 +120,17 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
                          MakeServerCredentials(options.transport, options.listen,
                                                {.has_certificates = !options.transport.tls.authority.empty(),
                                                 .manager_names = options.manager_names}));
-  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options.listen, credentials, kServerLimits,
-                                                    {{v1::WorkerService::service_full_name(), &service_}}));
-  if (!options.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options.health_listen));
+  absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
+      options.listen, credentials, kServerLimits, {{v1::WorkerService::service_full_name(), &service_}});
+  if (!server.ok()) return AboutFlag("--listen", server.status());
+  server_ = *std::move(server);
+  if (!options.health_listen.empty()) {
+    QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options.health_listen)));
+  }
   // The metrics server is started after the model was loaded, because stopping it after an error would take two
   // seconds.
-  return options.metrics_listen.empty() ? absl::OkStatus() : MetricsServer::Check(options.metrics_listen);
+  if (options.metrics_listen.empty()) return absl::OkStatus();
+  return AboutFlag("--metrics-listen", MetricsServer::Check(options.metrics_listen));
 }
 
 absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
@@ -184,7 +190,9 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
 
 absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
   if (options.metrics_listen.empty()) return absl::OkStatus();
-  QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options.metrics_listen));
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options.metrics_listen);
+  if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
+  metrics_ = *std::move(metrics);
   const WorkerLimits& limits = executor_->limits();
   metrics_->Add(
       std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,

@@ -51,13 +51,32 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
   return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
 }
 
+struct PinAnswer {
+  v1::WorkerPin pin;
+  int block_size = 0;  // 0 for a worker that has not joined.
+};
+
+// Refuses a prompt that fills no block of any worker.
+absl::Status CheckFillsBlock(size_t num_prompt_tokens, const std::map<std::string, PinAnswer>& answers) {
+  int smallest = 0;
+  for (const auto& [address, answer] : answers) {
+    if (answer.block_size > 0 && (smallest == 0 || answer.block_size < smallest)) smallest = answer.block_size;
+  }
+  if (num_prompt_tokens >= static_cast<size_t>(smallest)) return absl::OkStatus();
+  const std::string message = absl::StrCat("the prompt has ", num_prompt_tokens, " tokens and a block has ", smallest,
+                                           ": nothing of it can be pinned");
+  return WithReason(absl::FailedPreconditionError(message), "PROMPT_FILLS_NO_BLOCK");
+}
+
 // Makes the response from the answers of the workers. RESOURCE_EXHAUSTED when no worker pins anything and one refuses.
-absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::map<std::string, v1::WorkerPin> pins) {
+absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::map<std::string, PinAnswer> answers) {
+  QUIRE_RETURN_IF_ERROR(CheckFillsBlock(num_prompt_tokens, answers));
   v1::PinPrefixResponse response;
   response.set_prompt_tokens(static_cast<uint32_t>(num_prompt_tokens));
   bool has_pin = false;
   std::string refusal;
-  for (auto& [address, pin] : pins) {
+  for (auto& [address, answer] : answers) {
+    v1::WorkerPin& pin = answer.pin;
     has_pin = has_pin || pin.pinned_tokens() > 0;
     if (!pin.refusal().empty()) refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
     *response.add_workers() = std::move(pin);
@@ -94,23 +113,25 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
   absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_);
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
-  const auto pins = std::make_shared<Gathered<std::map<std::string, v1::WorkerPin>>>();
+  const auto answers = std::make_shared<Gathered<std::map<std::string, PinAnswer>>>();
   engine_->AskAll(
-      [prompt, pins, ttl_us = ttl_seconds * int64_t{1'000'000}](const LoopView& loop) {
-        v1::WorkerPin pin;
+      [prompt, answers, ttl_us = ttl_seconds * int64_t{1'000'000}](const LoopView& loop) {
+        PinAnswer answer;
+        v1::WorkerPin& pin = answer.pin;
         pin.set_address(loop.address);
         if (loop.blocks != nullptr) {
+          answer.block_size = loop.blocks->block_size();
           const absl::StatusOr<int> num_tokens =
               loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
           if (num_tokens.ok()) pin.set_pinned_tokens(*num_tokens);
           if (!num_tokens.ok()) pin.set_refusal(std::string(num_tokens.status().message()));
         }
-        const MutexLock lock(&pins->mutex);
-        pins->all[loop.address] = std::move(pin);
+        const MutexLock lock(&answers->mutex);
+        answers->all[loop.address] = std::move(answer);
       },
-      [prompt, pins, call](const absl::Status& status) {
+      [prompt, answers, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
-        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), pins->Take());
+        const absl::StatusOr<v1::PinPrefixResponse> response = PinResult(prompt->tokens.size(), answers->Take());
         return response.ok() ? call.Finish(*response) : call.Finish(response.status());
       });
 }

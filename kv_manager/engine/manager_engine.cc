@@ -128,7 +128,9 @@ absl::Status ManagerEngine::NoWorkerError() const {
   std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
   for (const Worker& worker : workers_) {
     const std::shared_ptr<const WorkerStatus> status = worker.loop->status();
-    absl::StrAppend(&message, "; ", worker.address, ": ", status->is_draining ? "drains" : status->last_error);
+    std::string reason = status->is_draining ? "drains" : status->last_error;
+    if (worker.loop->load().is_drained_by_operator) reason = "an operator drains it, `quirectl undrain` ends that";
+    absl::StrAppend(&message, "; ", worker.address, ": ", reason);
   }
   return absl::UnavailableError(message);
 }

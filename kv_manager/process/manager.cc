@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/flags.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/metrics/metrics.h"
@@ -97,12 +98,21 @@ absl::Status Manager::Listen() {
                                 .min_ping_interval_ms = kMinPingIntervalMs};
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
-  QUIRE_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options_.listen, credentials, limits,
-                                                    {{v1::InferenceService::service_full_name(), &inference_},
-                                                     {v1::AdminService::service_full_name(), &admin_}}));
-  if (!options_.health_listen.empty()) QUIRE_RETURN_IF_ERROR(server_->ServeHealthAt(options_.health_listen));
-  if (options_.metrics_listen.empty()) return absl::OkStatus();
-  QUIRE_ASSIGN_OR_RETURN(metrics_, MetricsServer::Start(options_.metrics_listen));
+  absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
+      options_.listen, credentials, limits,
+      {{v1::InferenceService::service_full_name(), &inference_}, {v1::AdminService::service_full_name(), &admin_}});
+  if (!server.ok()) return AboutFlag("--listen", server.status());
+  server_ = *std::move(server);
+  if (!options_.health_listen.empty()) {
+    QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options_.health_listen)));
+  }
+  return options_.metrics_listen.empty() ? absl::OkStatus() : ServeMetrics();
+}
+
+absl::Status Manager::ServeMetrics() {
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options_.metrics_listen);
+  if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
+  metrics_ = *std::move(metrics);
   metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts,
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{

@@ -37,6 +37,7 @@ class Manager {
   explicit Manager(const ManagerOptions& options);
 
   absl::Status Listen();
+  absl::Status ServeMetrics();
 
   // In the order of construction: each uses those before it.
   const ManagerOptions options_;

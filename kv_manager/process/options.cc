@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -144,12 +145,16 @@ absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 <<
 absl::StatusOr<std::vector<std::string>> Workers() {
   const std::string value = absl::GetFlag(FLAGS_workers);
   std::vector<std::string> workers = absl::StrSplit(value, ',');
+  std::set<std::string> known;
   for (const std::string& worker : workers) {
     if (worker.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("--workers is '", value, "', it has an empty address"));
     }
     if (const absl::Status status = CheckWorkerAddress(worker); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--workers: ", status.message()));
+    }
+    if (!known.insert(worker).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--workers names '", worker, "' twice"));
     }
   }
   return workers;

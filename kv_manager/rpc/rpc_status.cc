@@ -114,7 +114,7 @@ absl::Status FieldErrors::ToStatus() const {
     violation->set_description(error.description);
   }
   std::string message = absl::StrCat(kept_[0].field, ": ", kept_[0].description);
-  if (count_ > 1) absl::StrAppend(&message, " (and ", count_ - 1, " more)");
+  if (count_ > 1) absl::StrAppend(&message, " (and ", count_ - 1, count_ == 2 ? " more error)" : " more errors)");
   absl::Status status = absl::InvalidArgumentError(message);
   status.SetPayload(TypeUrl<google::rpc::BadRequest>(), absl::Cord(bad_request.SerializeAsString()));
   return status;

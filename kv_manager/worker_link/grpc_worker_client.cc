@@ -22,7 +22,12 @@ namespace {
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2000;
 
+// A server that shuts down ends its calls with CANCELLED and no reason. Nobody hears of the calls that this client
+// cancels itself.
 absl::Status ToAbsl(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return absl::UnavailableError("the worker has ended the session, as it does when it stops");
+  }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 

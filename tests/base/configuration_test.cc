@@ -111,9 +111,7 @@ TEST_F(ConfigurationTest, AFileHasTextsNumbersAndListsInAnyYamlForm) {
       "max-step-ms: 7\n"
       "\"be_loud\": true\n"
       "patience: 500ms\n"
-      "greeting: |\n"
-      "  two\n"
-      "  lines\n"
+      "greeting: 'it''s \\'  # The comment.\n"
       "names:\n"
       "- x\n"
       "- 'y z'\n");
@@ -121,12 +119,15 @@ TEST_F(ConfigurationTest, AFileHasTextsNumbersAndListsInAnyYamlForm) {
   EXPECT_EQ(line->options.max_step_ms, 7);
   EXPECT_TRUE(line->options.be_loud);
   EXPECT_EQ(line->options.patience, absl::Milliseconds(500));
-  EXPECT_EQ(line->options.greeting, "two\nlines\n");
+  EXPECT_EQ(line->options.greeting, "it's \\");
   EXPECT_EQ(line->options.names, "x,y z");
   EXPECT_EQ(Read("names: [x]")->options.names, "x");
   EXPECT_EQ(Read("names: x,y")->options.names, "x,y");
   EXPECT_EQ(Read("names: []")->options.names, "");
   EXPECT_EQ(Read("{\"names\": [\"x\"], \"share\": 1}")->options.share, 1) << "JSON is YAML";
+  EXPECT_EQ(Read("\xEF\xBB\xBFgreeting: \"a \\\"b\\\"\"\r\n")->options.greeting, "a \"b\"");
+  EXPECT_EQ(Read("greeting: !!str &it  a b # c\r\nnames: [*it]")->options.names, "a b");
+  EXPECT_EQ(Read("names: [\n  x, 'y',\n  z\n]")->options.names, "x,y,z");
   EXPECT_EQ(Read("# Nothing.\n")->options.names, "a,b");
   EXPECT_EQ(Read("")->options.names, "a,b");
 }
@@ -165,6 +166,21 @@ TEST_F(ConfigurationTest, WhatIsWrongInAFileIsRefusedWithKeyValueLimitFileAndLin
   EXPECT_THAT(Error("a: b\n\tc: d"), HasSubstr("FILE:2: it is not YAML: "));
   EXPECT_THAT(Error("a: *nobody"), HasSubstr("FILE:1: it is not YAML: "));
   EXPECT_THAT(Error(std::string(100'000, '[').c_str()), HasSubstr("it is not YAML: "));
+}
+
+TEST_F(ConfigurationTest, AValueOfSeveralLinesAndAQuoteThatIsNotClosedAreRefused) {
+  const std::string open = "greeting has a quote that is not closed in the same line";
+  EXPECT_EQ(Error("greeting: \"hello\nshare: 1\nmax_step_ms: 4\n"), "FILE:1: " + open);
+  EXPECT_EQ(Error("share: 1\ngreeting: 'it''s\nmax_step_ms: 4\n"), "FILE:2: " + open);
+  EXPECT_EQ(Error("greeting: \"a\\\"\nshare: \""), "FILE:1: " + open);
+  EXPECT_EQ(Error("greeting: \"a\nb\""), "FILE:1: " + open);
+  EXPECT_EQ(Error("names:\n- a\n- 'b\nshare: 1\n"), "FILE:3: names has a quote that is not closed in the same line");
+  const std::string several = "greeting has a value of more than one line, it must be one line";
+  EXPECT_EQ(Error("greeting: |\n  two\n  lines\n"), "FILE:1: " + several);
+  EXPECT_EQ(Error("greeting: >-\n  >\n"), "FILE:1: " + several);
+  EXPECT_EQ(Error("greeting: a\n  share: 1\n").find("FILE:2: it is not YAML: "), 0u);
+  EXPECT_EQ(Error("greeting: a\n  b\nshare: 1\n"), "FILE:1: " + several);
+  EXPECT_EQ(ParseConfig("FILE", std::string("share: \0", 8)).status().message(), "FILE: it is not text in UTF-8");
 }
 
 TEST_F(ConfigurationTest, AFileThatIsMissingOrTooLongIsRefused) {

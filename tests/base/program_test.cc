@@ -94,12 +94,13 @@ TEST(FlagsTest, TheHelpShowsNameDefaultAndMeaningInGroups) {
             "  --patience=3s\n"
             "      How long to wait.\n"
             "\n"
-            "  --help, --version\n"
+            "  --help, -h, --version\n"
             "      Print this, or the version, and leave.\n");
 }
 
 TEST(FlagsTest, HelpAndVersionComeBeforeAnyError) {
   EXPECT_THAT(*Read({"--nonsense", "--help"}), HasSubstr("Usage: quire-shout"));
+  EXPECT_EQ(*Read({"-h"}), *Read({"--help"}));
   EXPECT_THAT(*Read({"--share=x", "--version"}), testing::StartsWith("quire-shout 0."));
 }
 
@@ -110,6 +111,15 @@ TEST(ListenAddressTest, HostPortAndUnixPathAreAddresses) {
   for (const char* bad :
        {"", "50051", ":50051", "a:", "a:b", "a:65536", "a:-1", "::1:5", "[::1]", "[]:1", "http://a:1", "unix:", "a"}) {
     EXPECT_FALSE(IsListenAddress(bad)) << bad;
+  }
+}
+
+TEST(ListenAddressTest, APortOutOfRangeIsToldFromAnotherForm) {
+  for (const char* bad_port : {"a:", "a:b", "a:65536", "127.0.0.1:70000", "a:-1", "[::1]:70000"}) {
+    EXPECT_TRUE(HasBadPort(bad_port)) << bad_port;
+  }
+  for (const char* other : {"", "50051", "a:1", "::1:70000", "http://a:70000", ":70000", "unix:/a", "unix:"}) {
+    EXPECT_FALSE(HasBadPort(other)) << other;
   }
 }
 

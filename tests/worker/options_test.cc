@@ -120,6 +120,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
       {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},
+      {{"--model=x", "--listen=127.0.0.1:70000"}, "--listen is '127.0.0.1:70000', its port must be 0 .. 65535"},
+      {{"--model=x", "--metrics-listen=a:b"}, "--metrics-listen is 'a:b', its port must be 0 .. 65535"},
       {{"--model=x", "--log-level=loud"}, "--log-level is 'loud', it must be one of debug, info, warning, error"},
   };
   for (const auto& test : cases) {
@@ -145,6 +147,10 @@ TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
     EXPECT_LE(help.size(), 100u) << help;
     EXPECT_THAT(std::string(absl::StripLeadingAsciiWhitespace(help)), Not(HasSubstr("  ")));
   }
+}
+
+TEST(WorkerOptionsTest, TheShortHelpFlagPrintsTheHelp) {
+  EXPECT_EQ(*Parse({"-h"})->text, *Parse({"--help"})->text);
 }
 
 TEST(WorkerOptionsTest, VersionIsPrinted) {

@@ -105,7 +105,7 @@ TEST(WorkerProcessTest, AWrongCommandLineIsOneLineAndExitCodeTwo) {
 TEST(WorkerProcessTest, AMissingModelIsOneLineAndExitCodeOne) {
   Process process(Command({"--model=/nonexistent"}));
   EXPECT_EQ(process.Wait(), 1);
-  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("/nonexistent/config.json")));
+  EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("there is no folder /nonexistent")));
 }
 
 TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
@@ -114,11 +114,22 @@ TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
   const std::string metrics_port = After(&first, "metrics on port ");
   Process second(Command({"--listen=" + address}));
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(Complaints(second), ::testing::ElementsAre(HasSubstr("cannot listen on " + address + ": it is in use")));
+  EXPECT_THAT(Complaints(second),
+              ::testing::ElementsAre(HasSubstr("--listen: cannot listen on " + address + ": it is in use")));
   Process third(Command({"--metrics-listen=127.0.0.1:" + metrics_port}));
   EXPECT_EQ(third.Wait(), 1);
-  EXPECT_THAT(Complaints(third), ::testing::ElementsAre(HasSubstr("cannot serve metrics on 127.0.0.1:" + metrics_port +
-                                                                  ": it is in use")));
+  EXPECT_THAT(Complaints(third),
+              ::testing::ElementsAre(
+                  HasSubstr("--metrics-listen: cannot serve metrics on 127.0.0.1:" + metrics_port + ": it is in use")));
+}
+
+TEST(WorkerProcessTest, AnAddressForHealthChecksInUseNamesItsFlag) {
+  Process first(Command({}));
+  const std::string address = After(&first, "listening on ");
+  Process second(Command({"--health-listen=" + address}));
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(Complaints(second),
+              ::testing::ElementsAre(HasSubstr("--health-listen: cannot listen on " + address + ": it is in use")));
 }
 
 TEST(WorkerProcessTest, ABadAddressIsToldBeforeTheModelIsTouched) {

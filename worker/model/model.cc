@@ -1,6 +1,7 @@
 #include "worker/model/model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -49,17 +50,34 @@ absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string&
 
 // Returns false when there is no tokenizer, or only a tokenizer_config.json, which describes one.
 bool HasTokenizer(const std::vector<TokenizerFile>& files) {
-  return std::any_of(files.begin(), files.end(),
-                     [](const TokenizerFile& file) { return file.name != "tokenizer_config.json"; });
+  return std::any_of(files.begin(), files.end(), [](const TokenizerFile& file) {
+    return file.name == "tokenizer.json" || file.name == "tokenizer.model";
+  });
+}
+
+absl::Status CheckDirectory(const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(directory, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return absl::NotFoundError(absl::StrCat("there is no folder ", directory));
+  }
+  if (error || status.type() == std::filesystem::file_type::directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(directory, " is not a folder"));
+}
+
+absl::Status In(const std::string& directory, absl::string_view separator, const absl::Status& error) {
+  return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
+  QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
-  return ParseModelConfig(config, generation.value_or(""));
+  absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""));
+  return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend) {
@@ -67,11 +85,13 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  QUIRE_ASSIGN_OR_RETURN(model->weights, LoadWeights(model->config, checkpoint, backend));
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend);
+  if (!weights.ok()) return In(directory, ": ", weights.status());
+  model->weights = *std::move(weights);
   QUIRE_LOG(kInfo) << "loaded " << directory;
   if (!HasTokenizer(model->tokenizer_files)) {
-    QUIRE_LOG(kWarning)
-        << "there is no tokenizer.json or tokenizer.model, so prompts and outputs can only be token ids";
+    QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
+                           "ids only";
   }
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;

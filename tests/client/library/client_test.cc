@@ -33,8 +33,8 @@ TEST(FromGrpcStatusTest, TheOnlyViolationIsSaidOnce) {
 
 TEST(FromGrpcStatusTest, FurtherViolationsFollowTheMessage) {
   const absl::Status status =
-      FromGrpcStatus(Refusal("top_k: is 9 (and 1 more)", {{"top_k", "is 9"}, {"stop[0]", "is empty"}}));
-  EXPECT_EQ(status.message(), "top_k: is 9 (and 1 more)\n  stop[0]: is empty");
+      FromGrpcStatus(Refusal("top_k: is 9 (and 1 more error)", {{"top_k", "is 9"}, {"stop[0]", "is empty"}}));
+  EXPECT_EQ(status.message(), "top_k: is 9 (and 1 more error)\n  stop[0]: is empty");
 }
 
 TEST(FromGrpcStatusTest, AViolationThatTheMessageLacksIsListed) {

@@ -239,6 +239,14 @@ TEST_F(AdminServiceCallTest, PinsHoldWhatIsCachedAndNothingElse) {
   EXPECT_EQ(again.error_message(), "no worker has a pin of these 10 tokens");
 }
 
+TEST_F(AdminServiceCallTest, APromptThatFillsNoBlockCannotBePinned) {
+  Join();
+  const grpc::Status status = Pin(OfTokens<v1::PinPrefixRequest>(3));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "the prompt has 3 tokens and a block has 4: nothing of it can be pinned");
+  EXPECT_TRUE(Pin(OfTokens<v1::PinPrefixRequest>(4)).ok());
+}
+
 TEST_F(AdminServiceCallTest, TheQuotaIsAnErrorWhenNoWorkerPins) {
   Join();
   Generate(24);

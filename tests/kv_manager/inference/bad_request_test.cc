@@ -312,7 +312,7 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
   request.mutable_stopping()->set_max_tokens(0);
   const ServiceHarness::Result result = harness.Generate(request);
   EXPECT_EQ(Detail<google::rpc::BadRequest>(result.status).field_violations_size(), 3);
-  EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more)");
+  EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more errors)");
 }
 
 // Clients in languages that do not check their strings can send this.

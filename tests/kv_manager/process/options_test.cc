@@ -148,10 +148,12 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--workers=a:0"}), "--workers: 'a:0' has port '0', it must be 1 .. 65535");
   EXPECT_EQ(Error({"--workers=a:1,b"}),
             "--workers: 'b' has no port, it must be host:port, unix:path or dns:///name:port");
+  EXPECT_EQ(Error({"--workers=a:1,unix:/b,a:1"}), "--workers names 'a:1' twice");
   EXPECT_EQ(Error({"--max-requests=0"}), "--max-requests is 0, it must be 1 .. 1073741824");
   EXPECT_EQ(Error({"--max-message-bytes=100000", "--max-prompt-bytes=100001"}),
             "--max-prompt-bytes is 100001, it must be 1 .. 100000");
   EXPECT_EQ(Error({"--listen=50051"}), "--listen is '50051', it must be host:port or unix:path");
+  EXPECT_EQ(Error({"--listen=127.0.0.1:70000"}), "--listen is '127.0.0.1:70000', its port must be 0 .. 65535");
   EXPECT_EQ(Error({"--metrics-listen=unix:/a"}),
             "--metrics-listen is 'unix:/a', it must be host:port, or empty for none");
   EXPECT_EQ(Error({"--health-listen=50052"}), "--health-listen is '50052', it must be host:port, or empty for none");

@@ -41,7 +41,7 @@ TEST(RpcStatusTest, FieldErrorsTravelAsBadRequest) {
   const grpc::Status status = ToGrpcStatus(errors.ToStatus());
 
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status.error_message(), "sampling.top_p: is 0, must be in (0, 1] (and 1 more)");
+  EXPECT_EQ(status.error_message(), "sampling.top_p: is 0, must be in (0, 1] (and 1 more error)");
   EXPECT_EQ(Details(status).code(), 3);
   EXPECT_EQ(Details(status).message(), status.error_message());
   const auto bad_request = Detail<google::rpc::BadRequest>(status);
@@ -99,7 +99,7 @@ TEST(RpcStatusTest, ManyLongErrorsStayWithinTheTrailerLimit) {
   EXPECT_LE(status.error_message().size(), 512u);
   EXPECT_LE(status.error_details().size(), 4096u);
   EXPECT_EQ(Detail<google::rpc::BadRequest>(status).field_violations_size(), 16);
-  EXPECT_THAT(status.error_message(), ::testing::EndsWith("(and 99 more)"));
+  EXPECT_THAT(status.error_message(), ::testing::EndsWith("(and 99 more errors)"));
 }
 
 TEST(RpcStatusTest, OversizeDetailIsLeftOutAndTheRestStays) {

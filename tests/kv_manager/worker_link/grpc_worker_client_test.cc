@@ -93,7 +93,7 @@ class ScriptedWorker : public v1::WorkerService::Service {
         if (refuse_epoch) return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "epoch 9 is served");
         response.mutable_opened()->set_epoch(request.open().epoch());
       } else {
-        if (end_at_plan) return grpc::Status::OK;
+        if (end_at_plan) return end_status;
         response.mutable_result()->set_step(request.plan().step());
         response.mutable_result()->set_duration_us(99);
         for (const char sample : request.plan().slice_samples()) {
@@ -114,6 +114,7 @@ class ScriptedWorker : public v1::WorkerService::Service {
   uint32_t token = 3;
   bool refuse_epoch = false;
   bool end_at_plan = false;
+  grpc::Status end_status;
   bool drains = false;
   bool answer_twice = false;
 };
@@ -214,6 +215,16 @@ TEST_F(GrpcWorkerClientTest, AWorkerThatEndsTheStreamIsLost) {
   client_->Send(Plan(1));
   EXPECT_EQ(events_.Lost().second.message(), "the worker ended the session");
   client_->Send(Plan(2));  // The worker has gone. The caller learns this from OnLost.
+}
+
+TEST_F(GrpcWorkerClientTest, ACallThatTheWorkerCancelsIsLostInWords) {
+  worker_.end_at_plan = true;
+  worker_.end_status = grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED");
+  Open();
+  client_->Send(Plan(1));
+  const absl::Status reason = events_.Lost().second;
+  EXPECT_EQ(reason.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(reason.message(), "the worker has ended the session, as it does when it stops");
 }
 
 TEST_F(GrpcWorkerClientTest, AWorkerThatDrainsSaysSoAndStillAnswers) {

@@ -63,26 +63,31 @@ TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
   EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");
 }
 
-TEST_F(LoadModelTest, AMissingTokenizerIsLogged) {
-  const auto log = [this] {
-    testing::internal::CaptureStderr();
-    EXPECT_TRUE(Load().ok());
-    return testing::internal::GetCapturedStderr();
-  };
-  const auto warns = HasSubstr("there is no tokenizer.json or tokenizer.model");
-  EXPECT_THAT(log(), warns);
-  directory_.Write("tokenizer_config.json", "{}");
-  EXPECT_THAT(log(), warns);
-  directory_.Write("tokenizer.json", "{}");
-  EXPECT_THAT(log(), testing::Not(warns));
-}
-
 TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
   directory_.Write("tokenizer.json", "{not json");
   EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json is not valid JSON");
   directory_.Write("tokenizer.json", "{}");
   directory_.Write("tokenizer.model", "");
   EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.model is empty");
+}
+
+TEST_F(LoadModelTest, ABrokenConfigIsNamedWithItsFolder) {
+  directory_.Write("config.json", "{\"a\": ");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/config.json: not valid JSON at byte 7");
+}
+
+TEST_F(LoadModelTest, AModelWithoutATokenizerIsLoadedWithOneWarning) {
+  const std::string warning = "clients can send and receive token ids only";
+  const auto log_of_load = [this] {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(Load().ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log_of_load(), HasSubstr(warning));
+  directory_.Write("tokenizer_config.json", "{}");
+  EXPECT_THAT(log_of_load(), HasSubstr(warning)) << "this file alone is no tokenizer";
+  directory_.Write("tokenizer.json", "{}");
+  EXPECT_THAT(log_of_load(), Not(HasSubstr(warning)));
 }
 
 TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {
@@ -98,7 +103,9 @@ TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {
 
 TEST_F(LoadModelTest, MissingFilesAreNamed) {
   EXPECT_THAT(std::string(LoadModel("/no/such/place", backend_.get()).status().message()),
-              HasSubstr("cannot open /no/such/place/config.json"));
+              testing::StrEq("there is no folder /no/such/place"));
+  EXPECT_EQ(LoadModel(directory_.path() + "/config.json", backend_.get()).status().message(),
+            directory_.path() + "/config.json is not a folder");
   const TestDirectory empty;
   empty.CopyFrom(GoldenModel("llama2"), "config.json");
   EXPECT_THAT(std::string(LoadModel(empty.path(), backend_.get()).status().message()),
@@ -108,7 +115,8 @@ TEST_F(LoadModelTest, MissingFilesAreNamed) {
 TEST_F(LoadModelTest, AMissingTensorIsNamedWithItsShape) {
   Replace("model.layers.1.self_attn.k_proj.weight", "k_proj", "x_proj");
   EXPECT_EQ(ErrorOfLoad(),
-            "tensor model.layers.1.self_attn.k_proj.weight is missing, expected [32, 32] of F32, BF16 or F16");
+            directory_.path() +
+                ": tensor model.layers.1.self_attn.k_proj.weight is missing, expected [32, 32] of F32, BF16 or F16");
 }
 
 TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
@@ -120,12 +128,14 @@ TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
 
 TEST_F(LoadModelTest, AWrongShapeIsShownBesideTheExpectedOne) {
   Replace("\"lm_head.weight\"", "[96,32]", "[32,96]");
-  EXPECT_EQ(ErrorOfLoad(), "tensor lm_head.weight is F32 [32, 96], expected [96, 32] of F32, BF16 or F16");
+  EXPECT_EQ(ErrorOfLoad(),
+            directory_.path() + ": tensor lm_head.weight is F32 [32, 96], expected [96, 32] of F32, BF16 or F16");
 }
 
 TEST_F(LoadModelTest, AnIntegerTypeIsRefused) {
   Replace("\"lm_head.weight\"", "\"F32\"", "\"I32\"");
-  EXPECT_EQ(ErrorOfLoad(), "tensor lm_head.weight is I32 [96, 32], expected [96, 32] of F32, BF16 or F16");
+  EXPECT_EQ(ErrorOfLoad(),
+            directory_.path() + ": tensor lm_head.weight is I32 [96, 32], expected [96, 32] of F32, BF16 or F16");
 }
 
 TEST_F(LoadModelTest, AConfigOfAnotherShapeIsRefused) {
