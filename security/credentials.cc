@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
   if (transport.tls.certificate.empty() && !has_rules) return grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (transport.tls.certificate.empty()) {
-    // These credentials have no TLS either. InsecureServerCredentials would not accept rules.
+    // InsecureServerCredentials would not accept rules. Local credentials do, and have no TLS either.
     QUIRE_CHECK(IsLocalAddress(address)) << address;
     const bool is_unix = absl::StartsWith(address, "unix");
     credentials = grpc::experimental::LocalServerCredentials(is_unix ? UDS : LOCAL_TCP);

@@ -40,7 +40,7 @@ ABSL_FLAG(double, memory_fraction, 0,
           "Size of the KV pool as a fraction, above 0 and at most 1, of the memory that is available after the weights "
           "are loaded. In a container, available memory is what its limit leaves. 0 means not set.");
 ABSL_FLAG(std::string, swap_bytes, "0",
-          "Size of the host tier in bytes, such as 4GiB. The manager moves blocks of waiting requests there. With 0 "
+          "Size of the host tier in bytes, such as 4GiB. The manager moves blocks of preempted requests there. With 0 "
           "there is no host tier, and these blocks are computed again.");
 ABSL_FLAG(int32_t, block_size, 16,
           "Tokens per block: 1, 2, 4, 8 or a multiple of 16 up to 65536. Small blocks waste less memory at the end of "

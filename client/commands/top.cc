@@ -14,12 +14,12 @@ struct TopOptions {
   double interval_s = 1;
 };
 
-// The time that the first frame is compared with: the manager's start, when all its counts were 0.
+// The seconds that the rates of the first frame cover: the time since the manager's start, when all counts were 0.
 double SecondsSinceStart(const v1::GetStatusResponse& status) {
   return std::max<double>(static_cast<double>(status.uptime_seconds()), 1);
 }
 
-// The first frame clears the screen. Later ones start at the top left corner and clear what an earlier one left below.
+// The first frame clears the screen. Later frames move to the top left corner and clear everything from there.
 const char* BeginFrame(int frame, bool redraws) {
   if (!redraws) return frame == 0 ? "" : "\n";
   return frame == 0 ? "\033[2J\033[H" : "\033[H\033[J";
