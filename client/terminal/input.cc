@@ -26,7 +26,10 @@ absl::StatusOr<std::string> ReadStandardInput(const std::string& name) {
   }
   std::string text;
   char buffer[1 << 16];
-  while (const size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) text.append(buffer, n);
+  // glibc's fread would ask a terminal again after its end.
+  while (!std::feof(stdin) && !std::ferror(stdin)) {
+    text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
+  }
   if (std::ferror(stdin)) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read standard input: ", std::strerror(errno)));
   }
