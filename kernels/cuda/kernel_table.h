@@ -23,7 +23,7 @@ struct Kernel {
   size_t shared_bytes = 0;
 };
 
-// All kernels for one element type, head size and kind of blocks.
+// All kernels for one element type, head size and kind of KV block: of at least 16 tokens, or of fewer.
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
   Kernel<AttentionArgs> attention_prefill;

@@ -23,7 +23,8 @@
 
 namespace quire {
 
-// What callers and the worker tell a step loop. An event of the worker names the attempt or session it belongs to.
+// What callers and the worker tell a step loop. An event of the worker has the epoch of the connection attempt or
+// session that it belongs to.
 struct RequestSubmitted {
   Request request;
   std::shared_ptr<RequestSink> sink;
@@ -75,14 +76,15 @@ class LoopInbox : public WorkerClient::Listener {
   // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
   // full, UNAVAILABLE after Stop(); then nothing has changed.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
-  // Both are dropped when the request was not submitted here, was cancelled or has ended. The inbox and the loop
-  // together never have more cancels than the requests have samples, however slow the loop is: Cancel counts once for a
-  // request, and TokenStream calls CancelSample once for a sample, because a sample ends once.
+  // Cancel a request, and one sample of a request. A cancel is dropped when the request was not submitted here, was
+  // cancelled or has ended. So the inbox keeps one Cancel for each request at most. Callers must call CancelSample once
+  // for a sample at most, as TokenStream does.
   void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
   void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
   absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
-  // Sets the operator's wish that the worker gets no new requests. load() and status() tell it at once.
+  // Sets whether the operator wants the worker to get no new requests. load() and status() show this at once, before
+  // the next Publish().
   void SetDrainedByOperator(bool is_drained) QUIRE_EXCLUDES(mutex_);
 
   // The status as of the last Publish(). Never null.
@@ -112,7 +114,8 @@ class LoopInbox : public WorkerClient::Listener {
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
   // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` is the worker's own
-  // wish. Returns whether on_change is due: readiness has changed, or the last request has ended.
+  // wish. Returns whether the loop must call StepLoopHooks::on_change: readiness has changed, or the last request has
+  // ended.
   bool Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
 

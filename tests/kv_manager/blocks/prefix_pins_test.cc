@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
-// A pool of 8 blocks of 2 tokens that only the tree holds, with room for 3 pinned ones.
+// A pool of 8 blocks of 2 tokens each. The tree is the only owner of the used blocks. At most 3 blocks may be pinned.
 class PrefixPinsTest : public ::testing::Test {
  protected:
   void Cache(const Tokens& tokens, const std::string& salt = "") {
