@@ -63,9 +63,9 @@ using LoopEvent = std::variant<RequestSubmitted, RequestCancelled, SampleCancell
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
 
-// Everything that a step loop shares with other threads, under one mutex: the events and questions that the loop has
-// not taken yet, and the status and load that it has published. Thread-safe; no call waits for the loop. The
-// functions under "For the loop" are for the loop's thread only.
+// What a step loop shares with other threads: the events and questions that the loop has not taken yet, the status and
+// load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No call waits
+// for the loop. The functions under "For the loop" are for the loop's thread only.
 class LoopInbox : public WorkerClient::Listener {
  public:
   // `options` and `clock` are borrowed. Readers see default values before the first Publish().

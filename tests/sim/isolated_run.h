@@ -20,8 +20,9 @@ void LimitRun();
 // true, and with 1 otherwise.
 pid_t StartProcess(const std::function<bool()>& body, int error_fd);
 
-// Runs `run` in a new process, so that a failed check, a crash or an endless loop is returned as an error. The message
-// is that of `run`, or the last line that the process has printed.
+// Runs `run` in a new process, so that a failed check, a crash or an endless loop is returned as an error. Its
+// message is the last line that the process has printed to standard error, which is the error of `run` if it returned
+// one. Otherwise it says by which signal the process ended, or that it did not end.
 absl::Status RunIsolated(const std::function<absl::Status()>& run);
 
 // Describes how a failed process ended, from its wait status and the last lines of its output.

@@ -14,7 +14,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // The softmax weights and the outputs are rounded to 16 bits.
 
 using DeviceAttentionTest = DeviceTest;
 
@@ -45,8 +45,8 @@ TEST_F(DeviceAttentionTest, EveryShapeOfTheTablesAgreesWithFloat64) {
   });
 }
 
-// An overflow must not become a number on its way. The result must be NaN or infinite, so that it is noticed.
-TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
+// A NaN in K must not turn into an ordinary number inside the kernels, because then nobody would notice it.
+TEST_F(DeviceAttentionTest, NanInKGivesNanInTheOutput) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
   Random random(13);
@@ -61,7 +61,7 @@ TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
   for (int row = 0; row < 32; ++row) {
     SCOPED_TRACE(row);
     const float* const first_group = &out[size_t(row) * row_size];
-    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence is whole";
+    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence contains no NaN";
     EXPECT_FALSE(std::isnan(first_group[row_size / 2])) << "the heads of the other KV head do not see it";
   }
 }
@@ -85,17 +85,18 @@ TEST_F(DeviceAttentionTest, WhatBeamsShareIsReadOnceAndAgreesWithFloat64) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   Beams beams(shape, 12);  // 48 rows of a KV head.
   const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
-  EXPECT_EQ(together.num_prefill_items, 2) << "the shared splits, once for all";
+  EXPECT_EQ(together.num_prefill_items, 2) << "one item for each shared split, for all beams together";
   EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-// Items of many rows that continue after splits that other items have computed, in blocks of several units.
+// Each beam has 8 new tokens. So the item of a beam has many rows, and it begins after splits that other items have
+// computed. A KV block has several units.
 TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 32, DataType::kBFloat16};
   Beams beams(shape, 2);
   for (Slice& slice : beams.slices) slice.begin = slice.end - 8;
   const DeviceAttentionResult result = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
-  EXPECT_EQ(result.num_prefill_items, 6) << "four shared splits, and what is left of each";
+  EXPECT_EQ(result.num_prefill_items, 6) << "four items for the shared splits, and one for the rest of each beam";
   EXPECT_LT(RelativeError(result.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
@@ -112,7 +113,8 @@ TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
   }
 }
 
-// Scores grow from tile to tile by more than the kernels ignore, so that earlier sums are scaled, of some rows only.
+// The scores grow so much from tile to tile that the kernels must rescale the sums of earlier tiles. (They ignore
+// growth below kSlack.) This happens in some rows and not in others.
 TEST_F(DeviceAttentionTest, GrowingScoresAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   for (const int num_beams : {4, 12}) {  // 16 rows of a KV head, and 48.

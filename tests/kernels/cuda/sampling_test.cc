@@ -193,7 +193,7 @@ TEST_F(CudaSamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   CheckPenalties(OnDevice());
 }
 
-TEST_F(CudaSamplingTest, ARowWithNothingLeftIgnoresTheMask) {
+TEST_F(CudaSamplingTest, TheMaskIsIgnoredWhenItLeavesNoToken) {
   CheckRowsWithNothingLeft(OnDevice());
 }
 
@@ -201,7 +201,7 @@ TEST_F(CudaSamplingTest, ExtremeParametersStillDrawATokenThatIsAllowed) {
   CheckExtremeParameters(OnDevice());
 }
 
-TEST_F(CudaSamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
+TEST_F(CudaSamplingTest, LogprobAndRankAndTopListUseTheRawLogits) {
   CheckLogprobsRankAndTop(OnDevice());
 }
 
