@@ -38,7 +38,7 @@ void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
 }
 
 void PrefixIndex::Expect(RequestId request, PromptHashes* prompt) {
-  // The hashes are computed before the lock is taken, because the step loop may be waiting for the lock.
+  // The hashes are computed before the lock is taken, so that the step loop does not wait for them.
   std::vector<PrefixHash> prefixes = prompt->Of(block_size_);
   const MutexLock lock(&mutex_);
   for (const PrefixHash expected : prefixes) Add(expected);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(MooncakeTraceTest, PromptsAreReadChunkByChunk) {
+TEST(MooncakeTraceTest, EachHashIdStandsFor512Tokens) {
   const auto prompts = ParseMooncakeTrace(
       "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 7]}\n"
       "{\"timestamp\": 9, \"input_length\": 512, \"output_length\": 6, \"hash_ids\": [3]}\n");
@@ -57,7 +57,7 @@ class PrefixReuseTest : public ::testing::Test {
   const CacheFootprint footprint_ = MeasureFootprint(prompts_, 16);
 };
 
-TEST_F(PrefixReuseTest, PoolAsLargeAsTheFootprintHasTheHitsOfAnUnlimitedCache) {
+TEST_F(PrefixReuseTest, PoolOfFootprintSizeHitsAsOftenAsAnUnlimitedCache) {
   const PrefixReuse reuse = WithShare(1);
   EXPECT_EQ(reuse.num_hit_tokens, footprint_.num_hit_tokens);
   EXPECT_EQ(reuse.num_evictions, 0);
@@ -75,7 +75,7 @@ TEST_F(PrefixReuseTest, SmallerPoolsHitLess) {
   }
 }
 
-TEST_F(PrefixReuseTest, PromptsBeyondThePoolLeaveNothing) {
+TEST_F(PrefixReuseTest, PromptsLargerThanThePoolAreSkippedAndNotCached) {
   const PrefixReuse reuse = MeasurePrefixReuse({{1024, {0, 1}}, {1024, {0, 1}}}, /*num_blocks=*/63, 16);
   EXPECT_EQ(reuse.num_too_long, 2);
   EXPECT_EQ(reuse.num_hit_tokens, 0);

@@ -49,7 +49,7 @@ TEST_P(SamplingTest, DrawsWhatTheReferenceDraws) {
   }
 }
 
-// There are few distinct values, so that every cut falls among equal values.
+// There are few distinct values, so that nearly every cut falls among equal values.
 TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   const SampleFunction sampler = Sampler();
   Random random(2);
@@ -114,7 +114,7 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
   }
 }
 
-TEST_P(SamplingTest, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
+TEST_P(SamplingTest, GreedyTakesTheLargestLogitAndOnATieTheLowestId) {
   CheckGreedy(Sampler());
 }
 
@@ -142,11 +142,11 @@ TEST_P(SamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   CheckCandidatesAmongEqualLogprobs(Sampler(), 200);
 }
 
-TEST_P(SamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
+TEST_P(SamplingTest, PenaltiesChangeTheLogprobsOfCandidates) {
   CheckPenaltiesOfCandidates(Sampler());
 }
 
-TEST_P(SamplingTest, ExtremeLogitsHaveFiniteCandidates) {
+TEST_P(SamplingTest, CandidatesOfExtremeLogitsHaveFiniteLogprobs) {
   CheckExtremeLogits(Sampler());
 }
 

@@ -38,8 +38,9 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   EXPECT_GE(num_cases, 10);
 }
 
-// A decode over two splits, which are merged, and a prompt, which has too many rows for the kernel of decodes.
-TEST_F(DeviceAttentionTest, EveryShapeOfTheTablesAgreesWithFloat64) {
+// Each case has two sequences: a decode over two splits, whose results are merged, and a prompt, which has too many
+// queries for the decode kernel.
+TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
     ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}}});
   });
@@ -62,7 +63,8 @@ TEST_F(DeviceAttentionTest, NanInKGivesNanInTheOutput) {
     SCOPED_TRACE(row);
     const float* const first_group = &out[size_t(row) * row_size];
     EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence contains no NaN";
-    EXPECT_FALSE(std::isnan(first_group[row_size / 2])) << "the heads of the other KV head do not see it";
+    EXPECT_FALSE(std::isnan(first_group[row_size / 2]))
+        << "query heads that read the other KV head must not get the NaN";
   }
 }
 
@@ -81,16 +83,16 @@ TEST_F(DeviceAttentionTest, GridAndPlacementChangeNoBit) {
   }
 }
 
-TEST_F(DeviceAttentionTest, WhatBeamsShareIsReadOnceAndAgreesWithFloat64) {
+TEST_F(DeviceAttentionTest, SplitsThatBeamsShareAreReadOnce) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  Beams beams(shape, 12);  // 48 rows of a KV head.
+  Beams beams(shape, 12);  // With 4 query heads for each KV head, these are 48 queries.
   const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
   EXPECT_EQ(together.num_prefill_items, 2) << "one item for each shared split, for all beams together";
   EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
 // Each beam has 8 new tokens. So the item of a beam has many rows, and it begins after splits that other items have
-// computed. A KV block has several units.
+// computed. A block of 32 tokens has two units of 16 tokens.
 TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 32, DataType::kBFloat16};
   Beams beams(shape, 2);
@@ -100,9 +102,10 @@ TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   EXPECT_LT(RelativeError(result.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
+// The queries of all beams fit into one tile of 16 rows, so the decode kernel computes them.
+TEST_F(DeviceAttentionTest, FewBeamsGiveTheSameBitsTogetherAndAlone) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  Beams beams(shape, 4);  // 16 rows.
+  Beams beams(shape, 4);
   const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
   EXPECT_EQ(together.num_prefill_items, 0);
   auto row = together.out.begin();
@@ -113,11 +116,11 @@ TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
   }
 }
 
-// The scores grow so much from tile to tile that the kernels must rescale the sums of earlier tiles. (They ignore
-// growth below kSlack.) This happens in some rows and not in others.
+// The scores grow so much from tile to tile that the kernels must rescale the sums of earlier tiles. Some rows need
+// this and others do not, because the kernels ignore growth below kSlack.
 TEST_F(DeviceAttentionTest, GrowingScoresAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  for (const int num_beams : {4, 12}) {  // 16 rows of a KV head, and 48.
+  for (const int num_beams : {4, 12}) {  // With 4 query heads for each KV head, these are 16 and 48 queries.
     SCOPED_TRACE(num_beams);
     Beams beams(shape, num_beams);
     for (int i = 0; i < num_beams; ++i) {
