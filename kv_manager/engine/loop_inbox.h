@@ -91,7 +91,8 @@ class LoopInbox : public WorkerClient::Listener {
   std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
   // The load as of the last Publish(), with the requests that were submitted since.
   WorkerLoad load() const QUIRE_EXCLUDES(mutex_);
-  // The same, with the number of tokens of this request's prompt that are cached. `hashes` as in Submit().
+  // The same, with the number of tokens of this request's prompt that are cached or will be soon. `hashes` as in
+  // Submit().
   WorkerLoad load(const Request& request, PromptHashes* hashes) const QUIRE_EXCLUDES(mutex_);
 
   // WorkerClient::Listener. The WorkerClient calls these functions on its own threads.

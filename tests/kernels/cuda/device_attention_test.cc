@@ -91,8 +91,9 @@ TEST_F(DeviceAttentionTest, SplitsThatBeamsShareAreReadOnce) {
   EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-// Each beam has 8 new tokens. So the item of a beam has many rows, and it begins after splits that other items have
-// computed. A block of 32 tokens has two units of 16 tokens.
+// Each beam has 8 new tokens, which are 32 query rows with 4 query heads for each KV head. The shared splits are work
+// items of their own, and the last work item of each beam begins after them. Blocks have 32 tokens here, because the
+// kernels copy K and V in units of 16 tokens and must also find the second unit of a block.
 TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 32, DataType::kBFloat16};
   Beams beams(shape, 2);
