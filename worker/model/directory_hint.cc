@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace quire {
 namespace {
@@ -25,13 +26,13 @@ std::vector<std::string> NamesIn(const std::string& directory) {
 }
 
 // Returns the first name that ends in `suffix`, or "".
-std::string FirstEndingIn(const std::vector<std::string>& names, std::string_view suffix) {
+std::string FirstEndingIn(const std::vector<std::string>& names, absl::string_view suffix) {
   const auto it = std::find_if(names.begin(), names.end(),
                                [suffix](const std::string& name) { return absl::EndsWithIgnoreCase(name, suffix); });
   return it == names.end() ? std::string() : *it;
 }
 
-bool Has(const std::vector<std::string>& names, std::string_view name) {
+bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -41,7 +41,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   }
   close(fd);  // The mapping keeps the file open.
   MappedFile file(data, size);
-  if (absl::StartsWith(file.bytes(), kGitLfsPointer)) {
+  if (file.bytes().starts_with(kGitLfsPointer)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is a pointer of Git LFS, and the file itself is not here; `git lfs pull` downloads it"));
   }
