@@ -39,6 +39,7 @@ uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
     v1::TokenizeRequest text;
     text.set_text(request.text());
     if (request.has_add_special_tokens()) text.set_add_special_tokens(request.add_special_tokens());
+    if (request.has_parse_special_tokens()) text.set_parse_special_tokens(request.parse_special_tokens());
     const absl::StatusOr<v1::TokenizeResponse> tokens = client.Tokenize(text);
     if (!tokens.ok()) return wanted;
     num_prompt_tokens = tokens->token_ids_size();

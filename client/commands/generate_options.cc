@@ -194,6 +194,10 @@ void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
       ->group(group);
   command->add_flag("--no-special-tokens", options->no_special_tokens, "Do not add the begin-of-sequence token")
       ->group(group);
+  command
+      ->add_flag("--no-parse-special", options->no_parse_special,
+                 "Take text that spells a special token as ordinary text")
+      ->group(group);
   command->add_flag("--keep-special-tokens", options->keep_special_tokens, "Print special tokens as text")
       ->group(group);
 }
@@ -280,6 +284,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
   }
   request.set_echo(echo);
   if (no_special_tokens) request.set_add_special_tokens(false);
+  if (no_parse_special) request.set_parse_special_tokens(false);
   if (keep_special_tokens) request.set_skip_special_tokens(false);
   if (priority) request.set_priority(*priority);
   if (logprobs) request.set_logprobs(*logprobs);

@@ -32,6 +32,7 @@ struct GenerateOptions {
   bool echo = false;
   bool show_usage = false;
   bool no_special_tokens = false;
+  bool no_parse_special = false;
   bool keep_special_tokens = false;
   std::optional<int32_t> priority;
   std::optional<uint32_t> logprobs;

@@ -16,6 +16,7 @@ struct PromptOptions {
   std::string text;
   std::string cache_salt;
   bool no_special_tokens = false;
+  bool no_parse_special = false;
 };
 
 struct PinOptions {
@@ -28,12 +29,15 @@ void AddPromptOptions(CLI::App* command, PromptOptions* prompt) {
   command->add_option("--cache-salt", prompt->cache_salt, "The cache salt of the requests that share the prompt")
       ->option_text("SALT");
   command->add_flag("--no-special-tokens", prompt->no_special_tokens, "Do not add the begin-of-sequence token");
+  command->add_flag("--no-parse-special", prompt->no_parse_special,
+                    "Take text that spells a special token as ordinary text");
 }
 
 template <typename Request>
 absl::Status FillPrompt(const PromptOptions& prompt, Request* request) {
   QUIRE_ASSIGN_OR_RETURN(*request->mutable_text(), ReadText(prompt.text, "prompt"));
   request->set_add_special_tokens(!prompt.no_special_tokens);
+  request->set_parse_special_tokens(!prompt.no_parse_special);
   request->set_cache_salt(prompt.cache_salt);
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@ namespace {
 struct TokenizeOptions {
   std::string text;
   bool no_special_tokens = false;
+  bool no_parse_special = false;
 };
 
 int RunTokenize(const TokenizeOptions& options, const CommandContext& context) {
@@ -18,6 +19,7 @@ int RunTokenize(const TokenizeOptions& options, const CommandContext& context) {
   v1::TokenizeRequest request;
   request.set_text(*text);
   request.set_add_special_tokens(!options.no_special_tokens);
+  request.set_parse_special_tokens(!options.no_parse_special);
   const absl::StatusOr<v1::TokenizeResponse> response = client.Tokenize(request);
   if (!response.ok()) return ReportError(response.status(), context.client.endpoint);
   if (context.format == OutputFormat::kJson) {
@@ -36,6 +38,8 @@ void AddTokenizeCommand(CommandList* list) {
   const auto [command, options] = list->Add("tokenize", "Print the tokens of a text.", RunTokenize);
   command->add_option("text", options->text, "The text; \"-\" reads standard input")->required()->option_text(" ");
   command->add_flag("--no-special-tokens", options->no_special_tokens, "Do not add the begin-of-sequence token");
+  command->add_flag("--no-parse-special", options->no_parse_special,
+                    "Take text that spells a special token as ordinary text");
 }
 
 }  // namespace quire

@@ -35,6 +35,7 @@ v1::GenerateRequest AsGenerate(const PinRequest& in) {
   if (in.has_text()) out.set_text(in.text());
   if (in.has_token_ids()) *out.mutable_token_ids() = in.token_ids();
   if (in.has_add_special_tokens()) out.set_add_special_tokens(in.add_special_tokens());
+  if (in.has_parse_special_tokens()) out.set_parse_special_tokens(in.parse_special_tokens());
   out.set_cache_salt(in.cache_salt());
   return out;
 }

@@ -112,9 +112,8 @@ absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*cal
                                               v1::TokenizeResponse* response) const {
   QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_->engine));
   QUIRE_RETURN_IF_ERROR(ValidateTokenize(request, *model, environment_->options.limits));
-  EncodeOptions encode_options;
-  if (request.has_add_special_tokens()) encode_options.add_special_tokens = request.add_special_tokens();
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, model->tokenizer->Encode(request.text(), encode_options));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                         model->tokenizer->Encode(request.text(), EncodeOptionsOf(request)));
   for (TokenId token : tokens) {
     response->add_token_ids(token);
     const auto piece = model->tokenizer->TokenPiece(token);

@@ -96,8 +96,7 @@ class GenerateValidator {
       field = "text";
       if (model_.tokenizer == nullptr) return Need("text");
       if (!CheckText(in_.text(), field, limits_.max_prompt_bytes, &errors_)) return;
-      const bool add_special_tokens = in_.has_add_special_tokens() ? in_.add_special_tokens() : true;
-      if (!Encode(in_.text(), add_special_tokens, field, &prompt)) return;
+      if (!Encode(in_.text(), EncodeOptionsOf(in_), field, &prompt)) return;
     } else if (in_.has_token_ids()) {
       field = "token_ids.ids";
       ReadTokenIds(in_.token_ids().ids(), field, model_.vocab_size, &prompt, &errors_);
@@ -239,7 +238,8 @@ class GenerateValidator {
     const std::string word = first < text.size() ? text.substr(first) : text;
 
     std::vector<TokenId> plain, after_space;
-    if (!Encode(word, false, field, &plain) || !Encode(" " + word, false, field, &after_space)) return;
+    const EncodeOptions options{.add_special_tokens = false};
+    if (!Encode(word, options, field, &plain) || !Encode(" " + word, options, field, &after_space)) return;
     if (plain.empty()) return errors_.Add(field, "has no token");
     if (plain.size() > kMaxBadWordTokens) {
       return errors_.Add(field,
@@ -315,9 +315,8 @@ class GenerateValidator {
     }
   }
 
-  bool Encode(const std::string& text, bool add_special_tokens, const std::string& field, std::vector<TokenId>* out) {
-    EncodeOptions options;
-    options.add_special_tokens = add_special_tokens;
+  bool Encode(const std::string& text, const EncodeOptions& options, const std::string& field,
+              std::vector<TokenId>* out) {
     auto tokens = model_.tokenizer->Encode(text, options);
     if (!tokens.ok()) {
       errors_.Add(field, std::string(tokens.status().message()));

@@ -13,6 +13,7 @@
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/output_text.h"
+#include "kv_manager/tokenizer/tokenizer.h"
 #include "quire/v1/inference.pb.h"
 #include "scheduler/request.h"
 
@@ -53,6 +54,15 @@ struct ValidRequest {
   Echo echo = Echo::kNone;
   std::string prompt_text;  // For Echo::kText.
 };
+
+// How a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.
+template <typename Request>
+EncodeOptions EncodeOptionsOf(const Request& request) {
+  EncodeOptions options;
+  if (request.has_add_special_tokens()) options.add_special_tokens = request.add_special_tokens();
+  if (request.has_parse_special_tokens()) options.parse_special_tokens = request.parse_special_tokens();
+  return options;
+}
 
 // How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes.
 size_t TextWork(const v1::GenerateRequest& request);

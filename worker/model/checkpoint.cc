@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "worker/model/directory_hint.h"
 #include "worker/model/json_reader.h"
 
 namespace quire {
@@ -55,7 +56,8 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   if (!absl::IsNotFound(single)) return single;
   const auto shard_of = ReadIndex(directory);
   if (absl::IsNotFound(shard_of.status())) {
-    return absl::NotFoundError(absl::StrCat(directory, " has neither ", kSingleFile, " nor ", kIndexFile));
+    return absl::NotFoundError(
+        absl::StrCat(directory, " has neither ", kSingleFile, " nor ", kIndexFile, DirectoryHint(directory)));
   }
   QUIRE_RETURN_IF_ERROR(shard_of.status());
   QUIRE_RETURN_IF_ERROR(checkpoint.AddShards(directory, *shard_of));

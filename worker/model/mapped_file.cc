@@ -7,12 +7,19 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace quire {
+namespace {
+
+// How a file begins that Git LFS has not downloaded yet.
+constexpr std::string_view kGitLfsPointer = "version https://git-lfs";
+
+}  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // Opening a FIFO must not block.
@@ -33,7 +40,12 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     }
   }
   close(fd);  // The mapping keeps the file open.
-  return MappedFile(data, size);
+  MappedFile file(data, size);
+  if (file.bytes().starts_with(kGitLfsPointer)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a pointer of Git LFS, and the file itself is not here; `git lfs pull` downloads it"));
+  }
+  return file;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/model/checkpoint.h"
+#include "worker/model/directory_hint.h"
 #include "worker/model/mapped_file.h"
 
 namespace quire {
@@ -59,10 +60,17 @@ absl::Status CheckDirectory(const std::string& directory) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(directory, error);
   if (status.type() == std::filesystem::file_type::not_found) {
-    return absl::NotFoundError(absl::StrCat("there is no folder ", directory));
+    return absl::NotFoundError(absl::StrCat("there is no folder ", directory, DirectoryHint(directory)));
   }
   if (error || status.type() == std::filesystem::file_type::directory) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(directory, " is not a folder"));
+  return absl::InvalidArgumentError(absl::StrCat(directory, " is not a folder", DirectoryHint(directory)));
+}
+
+absl::StatusOr<std::string> ReadConfigFile(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/config.json");
+  absl::StatusOr<std::string> contents = ReadSmallFile(path, kMaxConfigBytes);
+  if (!absl::IsNotFound(contents.status())) return contents;
+  return absl::NotFoundError(absl::StrCat("there is no file ", path, DirectoryHint(directory)));
 }
 
 absl::Status In(const std::string& directory, absl::string_view separator, const absl::Status& error) {
@@ -73,7 +81,7 @@ absl::Status In(const std::string& directory, absl::string_view separator, const
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
-  QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
+  QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
   absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""));
@@ -91,7 +99,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_LOG(kInfo) << "loaded " << directory;
   if (!HasTokenizer(model->tokenizer_files)) {
     QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
-                           "ids only";
+                           "ids only"
+                        << TokenizerHint(directory);
   }
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;

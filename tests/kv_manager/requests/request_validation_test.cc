@@ -68,6 +68,15 @@ TEST_F(RequestValidationTest, TextGetsSpecialTokensUnlessTold) {
   EXPECT_THAT(Valid().request.prompt, ElementsAre(kThe));
 }
 
+TEST_F(RequestValidationTest, TextThatSpellsASpecialTokenIsThatTokenUnlessTold) {
+  request_.set_text("the</s>");
+  EXPECT_THAT(Valid().request.prompt, ElementsAre(ToyTokenizer::kBos, kThe, ToyTokenizer::kEos));
+  request_.set_parse_special_tokens(false);
+  EXPECT_THAT(Valid().request.prompt,
+              ElementsAre(ToyTokenizer::kBos, kThe, ToyTokenizer::Byte('<'), ToyTokenizer::Byte('/'),
+                          ToyTokenizer::Byte('s'), ToyTokenizer::Byte('>')));
+}
+
 TEST_F(RequestValidationTest, TokenIdsAreTakenAsTheyAre) {
   request_.mutable_token_ids()->add_ids(259);
   request_.mutable_token_ids()->add_ids(0);

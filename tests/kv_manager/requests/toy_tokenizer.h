@@ -12,7 +12,8 @@
 namespace quire {
 
 // A tokenizer that is easy to understand: token 0 is "<s>" and 1 is "</s>", both special; token 2 + b is the byte b;
-// from 258 on come the given pieces. Encoding takes the longest piece that fits, else a byte.
+// from 258 on come the given pieces. Encoding takes the longest piece that fits, else a byte. With
+// parse_special_tokens, text that spells a special token becomes that token.
 class ToyTokenizer : public Tokenizer {
  public:
   static constexpr TokenId kBos = 0;
@@ -30,6 +31,9 @@ class ToyTokenizer : public Tokenizer {
     if (options.add_special_tokens) tokens.push_back(kBos);
     while (!text.empty()) {
       TokenId best = Byte(text[0]);
+      for (const TokenId special : {kBos, kEos}) {
+        if (options.parse_special_tokens && text.substr(0, pieces_[special].size()) == pieces_[special]) best = special;
+      }
       for (TokenId id = 258; id < static_cast<TokenId>(pieces_.size()); ++id) {
         if (text.substr(0, pieces_[id].size()) == pieces_[id] && pieces_[id].size() > pieces_[best].size()) best = id;
       }

@@ -86,6 +86,8 @@ TEST_F(LoadModelTest, AModelWithoutATokenizerIsLoadedWithOneWarning) {
   EXPECT_THAT(log_of_load(), HasSubstr(warning));
   directory_.Write("tokenizer_config.json", "{}");
   EXPECT_THAT(log_of_load(), HasSubstr(warning)) << "this file alone is no tokenizer";
+  directory_.Write("qwen.tiktoken", "IQ== 0");
+  EXPECT_THAT(log_of_load(), HasSubstr("qwen.tiktoken is not read"));
   directory_.Write("tokenizer.json", "{}");
   EXPECT_THAT(log_of_load(), Not(HasSubstr(warning)));
 }
@@ -110,6 +112,37 @@ TEST_F(LoadModelTest, MissingFilesAreNamed) {
   empty.CopyFrom(GoldenModel("llama2"), "config.json");
   EXPECT_THAT(std::string(LoadModel(empty.path(), backend_.get()).status().message()),
               HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
+}
+
+TEST_F(LoadModelTest, WhatIsNotACheckpointIsRecognised) {
+  const auto error_of = [this](const std::string& path) {
+    return std::string(LoadModel(path, backend_.get()).status().message());
+  };
+  EXPECT_THAT(error_of("organisation/Model-0.6B"), HasSubstr("hf download organisation/Model-0.6B --local-dir"));
+  EXPECT_THAT(error_of("/no/such/place"), Not(HasSubstr("hub")));
+  const auto error_with = [&](const std::vector<std::string>& files, const std::string& file = "") {
+    const TestDirectory directory;
+    for (const std::string& name : files) directory.Write(name, "{}");
+    return error_of(directory.path() + file);
+  };
+  EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}, "/model.Q4_K_M.gguf"), HasSubstr("GGUF files are not read"));
+  EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}), HasSubstr("config.json; model.Q4_K_M.gguf is a GGUF file"));
+  EXPECT_THAT(error_with({"adapter_config.json", "adapter_model.safetensors"}), HasSubstr("it is a LoRA adapter"));
+  EXPECT_THAT(error_with({"params.json", "consolidated.00.pth"}), HasSubstr("original checkpoint of Meta or Mistral"));
+  const TestDirectory pickle;
+  pickle.CopyFrom(GoldenModel("llama2"), "config.json");
+  pickle.Write("pytorch_model-00001-of-00002.bin", "PK");
+  EXPECT_THAT(error_of(pickle.path()), HasSubstr("pytorch_model-00001-of-00002.bin is a PyTorch pickle"));
+}
+
+TEST_F(LoadModelTest, APointerOfGitLfsIsRecognised) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1234\n";
+  directory_.Write("model.safetensors", pointer);
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() +
+                               "/model.safetensors is a pointer of Git LFS, and the file itself is not "
+                               "here; `git lfs pull` downloads it");
+  directory_.Write("tokenizer.json", pointer);
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("/tokenizer.json is a pointer of Git LFS"));
 }
 
 TEST_F(LoadModelTest, AMissingTensorIsNamedWithItsShape) {
