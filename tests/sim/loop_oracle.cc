@@ -86,6 +86,8 @@ absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& 
       return Violation("loop: ", "a session has ended with ", num_live_at_end_, " requests and ", num_in_flight_at_end_,
                        " plans in flight as if the worker had drained");
     }
+    // Until then, placement may give the worker new requests.
+    if (!is_drain_published_) return Violation("loop: ", "a session has ended before the load told of the drain");
   }
   num_losses_ = status.stats.worker_losses;
   if (was_ready_ && has_ended_ == status.is_ready)
@@ -111,6 +113,7 @@ absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& 
   }
   const bool is_ready = status.is_ready && !is_drain_posted_;
   if (load.is_ready != is_ready) return Violation("loop: ", "the load says is_ready: ", load.is_ready);
+  is_drain_published_ = status.is_ready && is_drain_posted_;
   const bool is_drained = status.is_ready && is_drain_posted_ && num_live == 0 && num_sent_ == num_committed_;
   num_idle_rounds_ = is_drained ? num_idle_rounds_ + 1 : 0;
   if (num_idle_rounds_ > kMaxIdleRounds)

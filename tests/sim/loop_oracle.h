@@ -70,6 +70,7 @@ class LoopOracle {
   int64_t progress_us_ = 0;  // Time of the last commit, or of the last plan that was sent when none was in flight.
   int64_t tokens_at_open_ = 0;
   bool is_drain_posted_ = false;
+  bool is_drain_published_ = false;  // The load of an earlier round tells of the drain.
   // Consecutive rounds since the drain in which nothing was left to do and the session was open.
   int num_idle_rounds_ = 0;
 

@@ -89,7 +89,7 @@ class Drawer {
     worker.rows = random_.OneIn(8) ? random_.Between(16, 64) : random_.Between(1, 16);
     worker.queue = random_.OneIn(4) ? random_.Between(1, 4) : 100;
     worker.context = random_.OneIn(2) ? random_.Between(2, 200) : 400;
-    worker.watermark_percent = random_.OneIn(2) ? random_.Between(0, 60) : 1;
+    worker.watermark_percent = random_.OneIn(2) ? random_.Between(0, 60) : random_.Between(0, 1);
     worker.plans_in_flight = random_.Between(1, 2);
     if (random_.OneIn(4)) worker.grace = random_.Between(2, 100);
     if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);

@@ -209,7 +209,12 @@ absl::Status SimEngine::RunRound() {
   if (blocks_ != nullptr) DropEnded();
   QUIRE_RETURN_IF_ERROR(CheckRound());
   for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);
-  return status_;
+  QUIRE_RETURN_IF_ERROR(status_);
+  // A preempted request must not enter while its results are in flight. The scheduler makes another plan before these
+  // results come only if it sends no plan now and something else, such as a submission, wakes the loop. So the engine
+  // runs the next round at once.
+  const bool has_only_preempted = was_plan_empty_ && scheduler_->counts().preemptions > before_plan_.preemptions;
+  return has_only_preempted ? RunRound() : absl::OkStatus();
 }
 
 void SimEngine::TakePosted(bool is_until_result) {
