@@ -62,6 +62,8 @@ using LoopEvent = std::variant<RequestSubmitted, RequestCancelled, SampleCancell
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
+// The error of a request whose generation has lost its workers to another one.
+absl::Status ModelReplacedError();
 
 // Everything that a step loop shares with other threads, under one mutex: the events and questions that the loop has
 // not taken yet, and the status and load that it has published. Thread-safe; no call waits for the loop. The
