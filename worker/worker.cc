@@ -126,7 +126,9 @@ void Worker::StopServing() {
 
 absl::Status Worker::Listen(const WorkerOptions& options) {
   const std::string warning = InsecureWarning(options.transport, options.listen, /*has_other_proof=*/false);
-  if (!warning.empty()) QUIRE_LOG(kWarning) << warning << " Everyone who reaches it can run plans.";
+  if (!warning.empty()) {
+    QUIRE_LOG(kWarning) << warning << " Everyone who reaches it can run plans.";
+  }
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options.transport, options.listen,
                                                {.has_certificates = !options.transport.tls.authority.empty(),

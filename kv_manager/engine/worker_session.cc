@@ -50,11 +50,11 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
 void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
   if (!is_same_generation) FailAll(ModelReplacedError());
-  const bool is_same_pool = is_same_generation && description_.has_value() && description_->HasPoolOf(worker);
+  const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
   generation_ = generation;
   description_ = worker;
   description_->tokenizer_files.clear();
-  if (is_same_pool) return;
+  if (is_same_pool && is_same_generation) return;
 
   FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " came back with another pool")));
   if (pool_ != nullptr) report_->EndPool(*pool_);
