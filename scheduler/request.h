@@ -14,11 +14,16 @@
 
 namespace quire {
 
+// Workers of one generation have the same model and give the same tokens for the same request. A token id has a meaning
+// only within a generation. See ModelRegistry.
+enum class GenerationId : uint64_t {};
+
 // One call of Generate as the scheduler sees it: token ids come in and token ids go out. Text, stop strings, deadlines
 // and streaming are the business of the layers above. A request does not change once it is submitted.
 struct Request {
   RequestId id;
   std::vector<TokenId> prompt;  // At least one token.
+  GenerationId generation{0};   // The workers on which it may run. The scheduler does not read it.
   SamplingParams sampling;
   int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.

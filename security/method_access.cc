@@ -33,6 +33,7 @@ const absl::flat_hash_map<absl::string_view, Access>& Table() {
 
       {"/quire.v1.WorkerService/Describe", Access::kManager},
       {"/quire.v1.WorkerService/Steps", Access::kManager},
+      {"/quire.v1.WorkerService/Refuse", Access::kManager},
   };
   return *table;
 }

@@ -46,4 +46,13 @@ absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has
   return transport;
 }
 
+std::string InsecureWarning(const Transport& transport, const std::string& listen, bool has_other_proof) {
+  if (!transport.is_insecure || IsLocalAddress(listen)) return "";
+  const bool has_tls = !transport.tls.certificate.empty();
+  const bool has_proof = has_other_proof || !transport.tls.authority.empty();
+  if (has_tls && has_proof) return "";
+  return absl::StrCat("--insecure is set: other machines can use ", listen, has_tls ? "" : " without TLS",
+                      has_tls || has_proof ? "" : " and", has_proof ? "" : " without authentication", ".");
+}
+
 }  // namespace quire

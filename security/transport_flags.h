@@ -23,6 +23,9 @@ FlagGroup TransportFlagGroup();
 // certificate.
 absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has_other_proof);
 
+// A sentence about what --insecure leaves open at `listen`. Empty when it leaves nothing open there.
+std::string InsecureWarning(const Transport& transport, const std::string& listen, bool has_other_proof);
+
 }  // namespace quire
 
 #endif  // QUIRE_SECURITY_TRANSPORT_FLAGS_H_

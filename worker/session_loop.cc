@@ -4,13 +4,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/log.h"
 
 namespace quire {
 namespace {
 
+// How far an epoch may be ahead of the clock. A manager takes its first epoch from its own clock, and counts on from
+// there.
+constexpr uint64_t kMaxEpochLeadMs = 24 * 60 * 60 * 1000;
+
 // How long the loop sleeps between two checks whether a busy device is done.
 constexpr std::chrono::microseconds kPollInterval(20);
+constexpr size_t kMaxRefusalBytes = 1024;
 
 StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
   StepCounts counts;
@@ -32,8 +38,9 @@ absl::Status TakenOver(uint64_t epoch) {
 
 }  // namespace
 
-SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads)
-    : executor_(executor), stats_(stats) {
+SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
+                         std::function<void(bool is_refused)> on_refused)
+    : executor_(executor), stats_(stats), on_refused_(std::move(on_refused)) {
   const MutexLock lock(&join_mutex_);
   thread_ = std::thread([this, binds_threads] {
     if (binds_threads) executor_->BindThreads();
@@ -49,6 +56,13 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
+  const uint64_t now_ms = static_cast<uint64_t>(absl::ToUnixMillis(absl::Now()));
+  if (epoch > now_ms + kMaxEpochLeadMs) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch is ", epoch, ", it must be at most ", now_ms + kMaxEpochLeadMs,
+                     ", a day ahead of the worker's clock; epochs are milliseconds since 1970, so perhaps the clock of "
+                     "the manager or of the worker is wrong"));
+  }
   if (epoch <= last_epoch_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_,
@@ -58,8 +72,26 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   // A session that was never served has nothing to finish. The loop thread ends the one that is served after its step.
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
+  SetRefusal("");
   wake_.NotifyOne();
   return absl::OkStatus();
+}
+
+void SessionLoop::Refuse(const std::string& reason) {
+  const MutexLock lock(&mutex_);
+  if (current_ == nullptr) SetRefusal(reason.empty() ? "no reason was given" : reason.substr(0, kMaxRefusalBytes));
+}
+
+void SessionLoop::SetRefusal(const std::string& reason) {
+  if (reason == refusal_) return;
+  const bool was_refused = !refusal_.empty();
+  refusal_ = reason;
+  if (!reason.empty()) {
+    QUIRE_LOG(kWarning) << "the manager refuses this worker, which is not ready until a session is opened: " << reason;
+  }
+  if (was_refused == !reason.empty()) return;
+  stats_->SetRefused(!was_refused);
+  if (on_refused_) on_refused_(!was_refused);
 }
 
 absl::Status SessionLoop::Submit(const StepSession* session, v1::StepPlan plan) {

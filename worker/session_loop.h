@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -22,8 +24,10 @@ namespace quire {
 class SessionLoop {
  public:
   // Starts the thread. If `binds_threads` is true, the thread first binds itself and the threads that compute to cores.
-  // `executor` and `stats` must outlive the loop.
-  SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads);
+  // `executor` and `stats` must outlive the loop. `on_refused` is called when Refuse has an effect and when that effect
+  // ends; it must not call the loop.
+  SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
+              std::function<void(bool is_refused)> on_refused = nullptr);
   ~SessionLoop();
 
   SessionLoop(const SessionLoop&) = delete;
@@ -31,8 +35,12 @@ class SessionLoop {
 
   // Makes `session` the current one. The session before it ends with ABORTED once its running step is done, the
   // executor forgets its rows, and then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater
-  // than every epoch seen, and UNAVAILABLE while the worker drains or stops; `session` is not used then.
+  // than every epoch seen or is more than a day ahead of the clock, and UNAVAILABLE while the worker drains or stops;
+  // `session` is not used then.
   absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch);
+  // A manager says that it will not use this worker. The worker counts as refused until a session is opened. Does
+  // nothing during a session.
+  void Refuse(const std::string& reason);
   // Queues a plan; SendResult or End follows. Returns FAILED_PRECONDITION when kMaxPlansInFlight plans are unanswered.
   // Drops the plan when `session` was replaced.
   absl::Status Submit(const StepSession* session, v1::StepPlan plan);
@@ -70,9 +78,12 @@ class SessionLoop {
   // Ends the session because `plan` failed.
   void Fail(const v1::StepPlan& plan, const absl::Status& status) QUIRE_REQUIRES(mutex_);
   void SetCurrent(std::shared_ptr<StepSession> session) QUIRE_REQUIRES(mutex_);
+  // An empty reason: the worker is not refused.
+  void SetRefusal(const std::string& reason) QUIRE_REQUIRES(mutex_);
 
   Executor* const executor_;
   WorkerStats* const stats_;
+  const std::function<void(bool is_refused)> on_refused_;
 
   // A thread that holds it may take a session's own mutex. No thread takes it while it holds a session's mutex.
   mutable Mutex mutex_;
@@ -87,6 +98,7 @@ class SessionLoop {
   std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
   bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans: CloseAfterPlans.
+  std::string refusal_ QUIRE_GUARDED_BY(mutex_);             // The reason of the last Refuse; empty: not refused.
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kServing;
 
   // Plans of served_ that are begun and not finished, the oldest first. Used by the loop thread only.

@@ -102,8 +102,17 @@ Worker::~Worker() {
   StopServing();
 }
 
+void Worker::SetReady(bool is_ready) {
+  const MutexLock lock(&ready_mutex_);
+  server_->SetReady(is_ready && !is_stopping_);
+}
+
 void Worker::Stop() {
-  server_->SetReady(false);
+  {
+    const MutexLock lock(&ready_mutex_);
+    is_stopping_ = true;
+  }
+  SetReady(false);
   QUIRE_LOG(kInfo) << "draining; the manager's session may continue for " << absl::FormatDuration(drain_timeout_);
   const bool has_drained = loop_->Drain(drain_timeout_);
   QUIRE_LOG(kInfo) << (has_drained ? "drained" : "the drain timeout has passed; ending the session");
@@ -116,6 +125,10 @@ void Worker::StopServing() {
 }
 
 absl::Status Worker::Listen(const WorkerOptions& options) {
+  const std::string warning = InsecureWarning(options.transport, options.listen, /*has_other_proof=*/false);
+  if (!warning.empty()) {
+    QUIRE_LOG(kWarning) << warning << " Everyone who reaches it can run plans.";
+  }
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options.transport, options.listen,
                                                {.has_certificates = !options.transport.tls.authority.empty(),
@@ -209,10 +222,12 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
 }
 
 void Worker::Serve() {
-  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_, binds_threads_);
+  // A session or a refusal may come as soon as the service begins. So the worker is ready before.
+  SetReady(true);
+  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_, binds_threads_,
+                                        [this](bool is_refused) { SetReady(!is_refused); });
   service_.Begin(MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits()),
                  loop_.get());
-  server_->SetReady(true);
 }
 
 std::string Worker::Summary() const {

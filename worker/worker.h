@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/open_device.h"
 #include "serving/grpc_server.h"
@@ -50,6 +51,8 @@ class Worker {
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
   void Serve();
+  // Sets the answer of health checks. After Stop has begun it stays "not serving".
+  void SetReady(bool is_ready) QUIRE_EXCLUDES(ready_mutex_);
   void StopServing();
 
   absl::Duration drain_timeout_;
@@ -64,6 +67,8 @@ class Worker {
   std::unique_ptr<SessionLoop> loop_;
   WorkerService service_;
   std::unique_ptr<GrpcServer> server_;
+  Mutex ready_mutex_;
+  bool is_stopping_ QUIRE_GUARDED_BY(ready_mutex_) = false;
   std::unique_ptr<MetricsServer> metrics_;
 };
 

@@ -51,4 +51,14 @@ grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>* WorkerService::Ste
   return StepStream::Serve(loop, open_timeout_);
 }
 
+grpc::ServerUnaryReactor* WorkerService::Refuse(grpc::CallbackServerContext* context, const v1::RefuseRequest* request,
+                                                v1::RefuseResponse* /*response*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  SessionLoop* const loop = loop_;
+  const grpc::Status status = StatusOf(loop);
+  if (status.ok()) loop->Refuse(request->reason());
+  reactor->Finish(status);
+  return reactor;
+}
+
 }  // namespace quire

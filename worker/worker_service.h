@@ -14,9 +14,9 @@ namespace quire {
 // The time in which `open` must arrive on a Steps stream.
 inline constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 
-// WorkerService on gRPC's callback API. It answers Describe from a constant and passes Steps streams to the loop. It
-// refuses both with UNAVAILABLE until Begin, so that the worker can take its port before it loads the model, and again
-// when the loop drains. Thread-safe.
+// WorkerService on gRPC's callback API. It answers Describe from a constant and passes Steps streams and refusals to
+// the loop. It refuses all calls with UNAVAILABLE until Begin, so that the worker can take its port before it loads the
+// model, and again when the loop drains. Thread-safe.
 class WorkerService : public v1::WorkerService::CallbackService {
  public:
   explicit WorkerService(absl::Duration open_timeout = kOpenTimeout) : open_timeout_(open_timeout) {}
@@ -27,6 +27,8 @@ class WorkerService : public v1::WorkerService::CallbackService {
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context, const v1::DescribeRequest* request,
                                      v1::DescribeResponse* response) override;
   grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>* Steps(grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const v1::RefuseRequest* request,
+                                   v1::RefuseResponse* response) override;
 
  private:
   const absl::Duration open_timeout_;

@@ -32,6 +32,11 @@ void WorkerStats::SetSession(uint64_t epoch, bool is_open) {
   totals_.rows_in_use = 0;
 }
 
+void WorkerStats::SetRefused(bool is_refused) {
+  const MutexLock lock(&mutex_);
+  totals_.is_refused = is_refused;
+}
+
 WorkerStatsSnapshot WorkerStats::Snapshot() const {
   const MutexLock lock(&mutex_);
   return totals_;

@@ -37,9 +37,10 @@ struct WorkerStatsSnapshot {
   double step_seconds = 0;
   std::array<int64_t, kStepSecondsBounds.size() + 1> step_seconds_counts{};  // Per bucket, not cumulative.
   int64_t sessions = 0;
-  uint64_t epoch = 0;    // The epoch of the last session.
-  bool is_open = false;  // A session is being served.
-  int rows_in_use = 0;   // Rows with a slice in the last step, or 0 without a session.
+  uint64_t epoch = 0;       // The epoch of the last session.
+  bool is_open = false;     // A session is being served.
+  bool is_refused = false;  // The manager will not use this worker.
+  int rows_in_use = 0;      // Rows with a slice in the last step, or 0 without a session.
 };
 
 // Counts what steps did. Each call takes a lock once. Thread-safe.
@@ -48,6 +49,7 @@ class WorkerStats {
   void RecordStep(const StepCounts& counts);
   void RecordFailure();
   void SetSession(uint64_t epoch, bool is_open);
+  void SetRefused(bool is_refused);
 
   // Returns all values as they were at one moment.
   WorkerStatsSnapshot Snapshot() const;

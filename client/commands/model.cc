@@ -18,6 +18,7 @@ int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
       "name          %s\narchitecture  %s\nvocabulary    %u tokens\ncontext       %u tokens\nend tokens    %s\n",
       model->name().c_str(), model->architecture().c_str(), model->vocab_size(), model->max_context_tokens(),
       absl::StrJoin(model->eos_token_ids(), ", ").c_str());
+  if (!model->numerics_fingerprint().empty()) std::printf("numerics      %s\n", model->numerics_fingerprint().c_str());
   if (!model->has_tokenizer()) std::printf("tokenizer     none: prompts are token ids\n");
   return kExitOk;
 }

@@ -23,12 +23,17 @@ std::string DescribeBlocks(const v1::WorkerStatus& worker) {
   return lines;
 }
 
-void PrintWorker(const v1::WorkerStatus& worker, int address_width) {
+// `generation` is the one that new requests go to.
+void PrintWorker(const v1::WorkerStatus& worker, uint64_t generation, int address_width) {
   const v1::BlockCounts& blocks = worker.blocks();
   std::printf("%-*s %-11s %8u %8u %8u %8u %8u %9llu\n", address_width, worker.address().c_str(), StateOf(worker),
               worker.running_requests(), worker.waiting_requests(), blocks.used(), blocks.evictable(), blocks.free(),
               Big(worker.steps()));
   std::printf("%s", DescribeBlocks(worker).c_str());
+  if (worker.generation() != 0 && worker.generation() != generation) {
+    std::printf("  it is of generation %llu, model %s, and gets no new requests\n", Big(worker.generation()),
+                worker.model_name().c_str());
+  }
   if (!worker.last_error().empty()) std::printf("  %s\n", worker.last_error().c_str());
 }
 
@@ -43,13 +48,14 @@ int RunStatus(const NoOptions& /*options*/, const CommandContext& context) {
   std::printf("quire-manager %s, up %s, model %s\n", status->version().c_str(),
               absl::FormatDuration(absl::Seconds(status->uptime_seconds())).c_str(),
               status->model_name().empty() ? "not known yet" : status->model_name().c_str());
+  for (const std::string& warning : status->warnings()) std::printf("warning: %s\n", warning.c_str());
   if (status->is_draining()) std::printf("draining: new requests are refused\n");
   std::printf("%llu prompt tokens, %llu of them cached, %llu generated tokens since start\n\n",
               Big(status->prompt_tokens()), Big(status->cached_prompt_tokens()), Big(status->completion_tokens()));
   const int width = AddressWidth(*status);
   std::printf("%-*s %-11s %8s %8s %8s %8s %8s %9s\n", width, "WORKER", "STATE", "RUNNING", "WAITING", "USED", "CACHED",
               "FREE", "STEPS");
-  for (const v1::WorkerStatus& worker : status->workers()) PrintWorker(worker, width);
+  for (const v1::WorkerStatus& worker : status->workers()) PrintWorker(worker, status->generation(), width);
   std::printf(
       "\nUSED, CACHED and FREE count blocks of the worker's pool. A cached block is freed when another request needs "
       "it.\n");

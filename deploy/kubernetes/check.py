@@ -22,9 +22,9 @@ except ImportError:
     yaml = None
 
 HERE = pathlib.Path(__file__).resolve().parent
-OVERLAYS = ["overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu"]
+OVERLAYS = ["overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/insecure"]
 # These are applied beside any of the overlays.
-ADDITIONS = ["monitoring", "autoscaling/hpa", "autoscaling/keda"]
+ADDITIONS = ["certificates", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
 # Pods that people start and delete by hand. They are only rendered.
 TOOLS = ["model-loader"]
 SKIPPED = 77
@@ -53,6 +53,9 @@ class Kubernetes:
 
     def named(self, kind, name):
         return next((o for o in self.of_kind(kind) if o["metadata"]["name"] == name), None)
+
+    def certificate_of(self, secret):
+        return next((c for c in self.of_kind("Certificate") if c["spec"]["secretName"] == secret), None)
 
     def selected(self, labels):
         """Returns the workloads whose pods a selector's matchLabels choose."""
@@ -287,6 +290,8 @@ def check_discovery(k8s, _programs):
             service = k8s.named("Service", match[1]) if match else None
             if service is None or service["spec"].get("clusterIP") != "None":
                 yield workload, f"--workers is {target}, it must be the dns:/// name of a headless service"
+            elif not service["spec"].get("publishNotReadyAddresses"):
+                yield workload, f"{name_of(service)} hides workers that are not ready: one that was refused stays lost"
             elif int(match[2]) not in [port["port"] for port in service["spec"]["ports"]]:
                 yield workload, f"--workers has port {match[2]}, {name_of(service)} has another"
     for workload in k8s.of_kind("StatefulSet"):
@@ -343,6 +348,9 @@ def check_volumes(k8s, _programs):
     for workload in k8s.workloads:
         volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
         for volume in volumes.values():
+            secret = volume.get("secret", {}).get("secretName")
+            if secret and k8s.certificate_of(secret) is None:
+                yield workload, f"no Certificate makes the Secret {secret}"
             claim = volume.get("persistentVolumeClaim", {}).get("claimName")
             if claim and k8s.named("PersistentVolumeClaim", claim) is None:
                 yield workload, f"there is no PersistentVolumeClaim {claim}"

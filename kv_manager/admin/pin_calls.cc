@@ -26,6 +26,7 @@ namespace {
 struct PinnedPrompt {
   std::vector<TokenId> tokens;
   std::string cache_salt;
+  GenerationId generation{0};  // The generation whose tokens they are.
 };
 
 // The prompt is checked like that of a request.
@@ -49,7 +50,7 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
                          ValidateGenerate(AsGenerate(in), *model, requests.options.limits, /*drawn_seed=*/0));
   const std::optional<Caller> caller = CallerOf(*call.context, requests.options.tokens.get());
   QUIRE_RETURN_IF_ERROR(AssumeTenant(caller, &valid.request));
-  return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt)};
+  return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt), model->generation};
 }
 
 struct PinAnswer {
@@ -120,7 +121,9 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
         PinAnswer answer;
         v1::WorkerPin& pin = answer.pin;
         pin.set_address(loop.address);
-        if (loop.blocks != nullptr) {
+        if (loop.blocks != nullptr && loop.generation != prompt->generation) {
+          pin.set_refusal("the worker has another model than the one for new requests");
+        } else if (loop.blocks != nullptr) {
           answer.block_size = loop.blocks->block_size();
           const absl::StatusOr<int> num_tokens =
               loop.blocks->Pin(prompt->cache_salt, prompt->tokens, loop.now_us + ttl_us);
@@ -144,7 +147,8 @@ void PinCalls::Unpin(const v1::UnpinPrefixRequest& request, const AdminCall& cal
   const auto num_workers = std::make_shared<std::atomic<int>>(0);
   engine_->AskAll(
       [prompt, num_workers](const LoopView& loop) {
-        if (loop.blocks != nullptr && loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
+        if (loop.blocks == nullptr || loop.generation != prompt->generation) return;
+        if (loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
       },
       [prompt, num_workers, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);

@@ -45,6 +45,8 @@ void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_device(in.device);
   out->set_numerics_fingerprint(in.numerics_fingerprint);
   out->set_is_draining(in.is_draining);
+  out->set_model_name(in.model_name);
+  out->set_generation(Value(in.generation));
 }
 
 void EncodeHistogram(const Histogram& in, v1::LatencyHistogram* out) {
@@ -59,6 +61,7 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   out->set_version(kVersion);
   out->set_uptime_seconds(status.uptime_us / 1'000'000);
   out->set_model_name(status.model_name);
+  out->set_generation(Value(status.generation));
   for (const std::shared_ptr<const WorkerStatus>& worker : status.workers) {
     EncodeWorker(*worker, out->add_workers());
   }
@@ -66,6 +69,7 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   out->set_cached_prompt_tokens(status.totals.cached_tokens);
   out->set_completion_tokens(status.totals.generated_tokens);
   out->set_is_draining(status.is_draining);
+  for (const std::string& warning : status.warnings) out->add_warnings(warning);
   EncodeHistogram(status.totals.first_token_seconds, out->mutable_time_to_first_token());
   EncodeHistogram(status.totals.inter_token_seconds, out->mutable_inter_token_latency());
 }

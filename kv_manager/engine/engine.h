@@ -16,10 +16,10 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Places the request on a worker and queues it there. When all workers are lost, it is placed on one that may still
-  // return. On error nothing has changed and the sink is not called: UNAVAILABLE when there is no such worker or the
-  // manager is draining, RESOURCE_EXHAUSTED when the inbox is full. When the worker's scheduler refuses the request,
-  // its sink gets OnFailed with the scheduler's status.
+  // Places the request on a worker of its generation and queues it there. When all workers of the served generation are
+  // lost, it is placed on one that may still return. On error nothing has changed and the sink is not called:
+  // UNAVAILABLE when there is no such worker or the manager is draining, RESOURCE_EXHAUSTED when the inbox is full.
+  // When the worker's scheduler refuses the request, its sink gets OnFailed with the scheduler's status.
   virtual absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) = 0;
 
   // Ends the request without another event when its loop handles the call; its blocks are free in the next plan. An
@@ -31,7 +31,9 @@ class Engine {
   // each sample.
   virtual void CancelSample(RequestId request, int sample_index) = 0;
 
-  // Null until the first worker has joined; never changes afterwards.
+  // The model of the generation that new requests are for: the newest generation with a worker that is ready. When no
+  // worker is ready, the newest with a worker that may return, else the newest. Null until the first worker has joined.
+  // A call must use one model from its beginning to its end.
   virtual std::shared_ptr<const ServedModel> model() const = 0;
 };
 

@@ -14,6 +14,13 @@ absl::Status ShuttingDownError() {
                         /*delay_ms=*/1000);
 }
 
+absl::Status ModelReplacedError() {
+  return WithRetryDelay(WithReason(absl::UnavailableError("the workers with the model of this request were restarted "
+                                                          "with another model; the request can be sent again"),
+                                   "MODEL_REPLACED"),
+                        /*delay_ms=*/100);
+}
+
 LoopInbox::LoopInbox(const StepLoopOptions* options, const Clock* clock)
     : options_(options), clock_(clock), status_(std::make_shared<WorkerStatus>()) {}
 

@@ -62,6 +62,8 @@ using LoopEvent = std::variant<RequestSubmitted, RequestCancelled, SampleCancell
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
+// The error of a request whose generation has lost its workers to another one.
+absl::Status ModelReplacedError();
 
 // What a step loop shares with other threads: the events and questions that the loop has not taken yet, the status and
 // load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No call waits

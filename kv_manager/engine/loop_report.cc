@@ -61,11 +61,14 @@ void LoopReport::Update(const WorkerSession& session) {
   status_.swapped_requests = counts.swapped;
   status_.device = session.description().device;
   status_.numerics_fingerprint = session.description().numerics_fingerprint;
+  status_.model_name = session.description().model_name;
+  status_.generation = session.generation();
 }
 
 WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const {
   WorkerLoad load{.is_ready = session.is_ready() && !session.is_drained_by_worker(),
                   .may_return = session.MayReturn(now_us),
+                  .generation = session.generation(),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size()};
   if (session.pool() == nullptr) return load;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "scheduler/request.h"
+
 namespace quire {
 
 class PagedBlockManager;
@@ -20,7 +22,8 @@ struct LoopView {
   Scheduler* scheduler;       // Null before the worker has joined for the first time, and once the loop has stopped.
   PagedBlockManager* blocks;  // Null when `scheduler` is null. No block is used while the worker is lost.
   TableAuditor* tables;
-  int64_t now_us;  // The start of the current round, in the time of the loop's clock.
+  GenerationId generation;  // Of the worker's last session; 0 before the first.
+  int64_t now_us;           // The start of the current round, in the time of the loop's clock.
 };
 using LoopQuestion = std::function<void(const LoopView&)>;
 

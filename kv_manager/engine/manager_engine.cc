@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -41,11 +42,13 @@ class QuestionRound {
 
 }  // namespace
 
-ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels)
+ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels,
+                             std::vector<std::string> warnings)
     : options_(options),
       hooks_(std::move(hooks)),
       clock_(clock),
       started_us_(clock->NowMicros()),
+      warnings_(std::move(warnings)),
       registry_(options.scheduler.max_context_tokens),
       tenants_(max_tenant_labels) {}
 
@@ -67,6 +70,9 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
   leaving.assign(std::make_move_iterator(first_leaving), std::make_move_iterator(workers_.end()));
   workers_.erase(first_leaving, workers_.end());
   for (const std::string& address : addresses) AddWorker(address);
+  std::set<std::string> kept;
+  for (const Worker& worker : workers_) kept.insert(worker.address);
+  registry_.Retain(kept);
 }
 
 bool ManagerEngine::HasWorker(const std::string& address) const {
@@ -91,8 +97,9 @@ void ManagerEngine::AddWorker(const std::string& address) {
   StepLoopOptions options = options_;
   options.address = address;
   options.tenants = &tenants_;
-  StepLoopHooks hooks{.admit_worker = [this](const WorkerDescription& worker) { return registry_.Admit(worker); },
-                      .on_change = [this] { OnLoopChange(); }};
+  StepLoopHooks hooks{
+      .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
+      .on_change = [this] { OnLoopChange(); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -110,13 +117,18 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   }
   loads_.clear();
   for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, &hashes));
+  const std::shared_ptr<const ServedModel> served = ServedNow();
+  const bool is_replaced = served != nullptr && served->generation != request.generation;
+  // A lost worker of an old generation will probably come back in the new one, so no request waits for it.
+  for (WorkerLoad& load : loads_) load.may_return = load.may_return && !is_replaced;
   const std::optional<int> chosen =
-      ChooseWorker(loads_, {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
+      ChooseWorker(loads_, {.generation = request.generation,
+                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .num_rows = NumRows(request),
                             .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }});
   if (!chosen.has_value()) {
     ++refusals_.no_worker;
-    return NoWorkerError();
+    return is_replaced ? ModelReplacedError() : NoWorkerError();
   }
   block_size_ = loads_[*chosen].block_size;
   const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
@@ -206,13 +218,16 @@ absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address,
 
 ManagerStatus ManagerEngine::status() const {
   ManagerStatus status;
-  const std::shared_ptr<const ServedModel> model = registry_.model();
-  if (model != nullptr) status.model_name = model->name;
   const MutexLock lock(&mutex_);
+  if (const std::shared_ptr<const ServedModel> model = ServedNow(); model != nullptr) {
+    status.model_name = model->name;
+    status.generation = model->generation;
+  }
   status.now_us = clock_->NowMicros();
   status.uptime_us = status.now_us - started_us_;
   status.is_ready = !is_draining_ && HasReadyWorker();
   status.is_draining = is_draining_;
+  status.warnings = warnings_;
   status.totals = retired_;
   for (const Worker& worker : workers_) {
     status.workers.push_back(worker.loop->status());
@@ -221,6 +236,29 @@ ManagerStatus ManagerEngine::status() const {
   status.refusals = refusals_;
   status.tenant_labels = tenants_.labels();
   return status;
+}
+
+std::shared_ptr<const ServedModel> ManagerEngine::model() const {
+  const MutexLock lock(&mutex_);
+  return ServedNow();
+}
+
+std::shared_ptr<const ServedModel> ManagerEngine::ServedNow() const {
+  const std::vector<std::shared_ptr<const ServedModel>> models = registry_.models();
+  if (models.size() <= 1) return models.empty() ? nullptr : models[0];
+  std::set<GenerationId> ready, waiting;
+  for (const Worker& worker : workers_) {
+    const WorkerLoad load = worker.loop->load();
+    if (load.is_drained_by_operator) continue;
+    if (load.is_ready) ready.insert(load.generation);
+    if (load.may_return) waiting.insert(load.generation);
+  }
+  for (const std::set<GenerationId>& usable : {ready, waiting}) {
+    for (const auto& model : models) {
+      if (usable.contains(model->generation)) return model;
+    }
+  }
+  return models[0];
 }
 
 bool ManagerEngine::HasReadyWorker() const {

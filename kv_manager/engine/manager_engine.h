@@ -41,13 +41,15 @@ struct SubmitRefusals {
 struct ManagerStatus {
   int64_t now_us = 0;  // In the time of the step loops' clock.
   int64_t uptime_us = 0;
-  std::string model_name;  // Empty until a worker has joined.
-  bool is_ready = false;   // A worker is ready and does not drain, and the manager does not drain either.
+  std::string model_name;      // Of the generation for new requests. Empty until a worker has joined.
+  GenerationId generation{0};  // The same generation; 0 until a worker has joined.
+  bool is_ready = false;       // A worker is ready and does not drain, and the manager does not drain either.
   bool is_draining = false;
   // In the order in which the workers were added.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
+  std::vector<std::string> warnings;  // Sentences about settings that leave the service open to others.
   // By slot. There are at least as many labels as the totals have tenants.
   std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
 };
@@ -66,9 +68,9 @@ class ManagerEngine : public Engine {
   static constexpr int kMaxTenantLabels = 32;
 
   // `options.address` and `options.tenants` are ignored. `clock` is borrowed. The status tells at most
-  // `max_tenant_labels` tenants apart.
+  // `max_tenant_labels` tenants apart, and repeats the `warnings`.
   ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock,
-                int max_tenant_labels = kMaxTenantLabels);
+                int max_tenant_labels = kMaxTenantLabels, std::vector<std::string> warnings = {});
   ~ManagerEngine() override;  // Stops.
 
   // Sets the addresses of the workers. Starts a step loop for each new address. Ends the loop of a missing address when
@@ -79,7 +81,7 @@ class ManagerEngine : public Engine {
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
-  std::shared_ptr<const ServedModel> model() const override { return registry_.model(); }
+  std::shared_ptr<const ServedModel> model() const override;
 
   // Refuses new requests from now on.
   void StartDrain();
@@ -113,6 +115,8 @@ class ManagerEngine : public Engine {
   // NOT_FOUND when there is no such worker, UNAVAILABLE after Stop().
   absl::StatusOr<StepLoop*> FindLoop(const std::string& address) const QUIRE_REQUIRES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
+  // See Engine::model().
+  std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);
   bool HasReadyWorker() const QUIRE_REQUIRES(mutex_);
   int NumRequests() const QUIRE_REQUIRES(mutex_);
   void OnLoopChange() QUIRE_EXCLUDES(mutex_);
@@ -121,6 +125,7 @@ class ManagerEngine : public Engine {
   const Hooks hooks_;
   const Clock* const clock_;
   const int64_t started_us_;
+  const std::vector<std::string> warnings_;
   ModelRegistry registry_;
   TenantLabels tenants_;
   std::atomic<int> block_size_ = 0;  // The block size of the worker that got the last request; 0 before the first.

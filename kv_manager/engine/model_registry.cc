@@ -1,48 +1,26 @@
 #include "kv_manager/engine/model_registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "base/ids.h"
+#include "base/log.h"
 #include "base/status.h"
 
 namespace quire {
 namespace {
 
-absl::Status CheckSame(const char* field, const std::string& ours, const std::string& theirs) {
-  if (ours == theirs) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker has ", field, " '", theirs, "', the first worker has '", ours, "'"));
-}
-
-std::string Name(const std::optional<TokenId>& token) {
-  return token.has_value() ? absl::StrCat(*token) : "none";
-}
-
-absl::Status CheckSameModel(const WorkerDescription& ours, const WorkerDescription& theirs) {
-  QUIRE_RETURN_IF_ERROR(CheckSame("model", ours.model_name, theirs.model_name));
-  QUIRE_RETURN_IF_ERROR(CheckSame("architecture", ours.architecture, theirs.architecture));
-  QUIRE_RETURN_IF_ERROR(CheckSame("vocab_size", absl::StrCat(ours.vocab_size), absl::StrCat(theirs.vocab_size)));
-  QUIRE_RETURN_IF_ERROR(
-      CheckSame("max_context_tokens", absl::StrCat(ours.max_context_tokens), absl::StrCat(theirs.max_context_tokens)));
-  QUIRE_RETURN_IF_ERROR(
-      CheckSame("eos_token_ids", absl::StrJoin(ours.eos_token_ids, " "), absl::StrJoin(theirs.eos_token_ids, " ")));
-  if (ours.numerics_fingerprint != theirs.numerics_fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker has numerics_fingerprint '", theirs.numerics_fingerprint, "', the first worker has '",
-        ours.numerics_fingerprint,
-        "'; all workers of a manager must have the same weights, --kv-type and --cpu-kernels, so that any of "
-        "them yields the same tokens; the manager accepts other workers after a restart"));
-  }
-  QUIRE_RETURN_IF_ERROR(CheckSame("bos_token_id", Name(ours.bos_token_id), Name(theirs.bos_token_id)));
-  if (ours.tokenizer_files == theirs.tokenizer_files) return absl::OkStatus();
-  return absl::FailedPreconditionError("worker has other tokenizer files than the first worker");
+bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
+  return a.model_name == b.model_name && a.architecture == b.architecture && a.vocab_size == b.vocab_size &&
+         a.max_context_tokens == b.max_context_tokens && a.eos_token_ids == b.eos_token_ids &&
+         a.bos_token_id == b.bos_token_id && a.numerics_fingerprint == b.numerics_fingerprint &&
+         a.tokenizer_files == b.tokenizer_files;
 }
 
 absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
@@ -70,26 +48,66 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
 
 }  // namespace
 
-absl::Status ModelRegistry::Admit(const WorkerDescription& description) {
+absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, const WorkerDescription& description) {
   const MutexLock admission_lock(&admission_mutex_);
-  if (first_.has_value()) return CheckSameModel(*first_, description);
+  std::shared_ptr<const ServedModel> model = Find(description);
+  if (model == nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(model, MakeModel(description));
+    QUIRE_LOG(kInfo) << "generation " << Named("generation", Value(model->generation)) << " begins with worker "
+                     << Named("worker", address) << ": model " << model->name << ", numerics "
+                     << model->numerics_fingerprint;
+  }
+  const MutexLock lock(&mutex_);
+  auto joined = std::find_if(generations_.begin(), generations_.end(),
+                             [&](const Generation& generation) { return generation.model == model; });
+  if (joined == generations_.end()) joined = generations_.insert(joined, {description, model, {}});
+  if (joined->addresses.contains(address)) return model->generation;
+  for (Generation& generation : generations_) generation.addresses.erase(address);
+  joined->addresses.insert(address);
+  std::rotate(generations_.begin(), joined, std::next(joined));
+  ForgetEmpty();
+  return model->generation;
+}
+
+void ModelRegistry::Retain(const std::set<std::string>& addresses) {
+  const MutexLock lock(&mutex_);
+  for (Generation& generation : generations_) {
+    std::erase_if(generation.addresses, [&](const std::string& address) { return !addresses.contains(address); });
+  }
+  ForgetEmpty();
+}
+
+std::vector<std::shared_ptr<const ServedModel>> ModelRegistry::models() const {
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  const MutexLock lock(&mutex_);
+  for (const Generation& generation : generations_) models.push_back(generation.model);
+  return models;
+}
+
+std::shared_ptr<const ServedModel> ModelRegistry::Find(const WorkerDescription& description) const {
+  const MutexLock lock(&mutex_);
+  for (const Generation& generation : generations_) {
+    if (IsSameModel(generation.description, description)) return generation.model;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(const WorkerDescription& description) {
   auto model = std::make_shared<ServedModel>();
   model->name = description.model_name;
   model->architecture = description.architecture;
+  model->numerics_fingerprint = description.numerics_fingerprint;
   model->vocab_size = description.vocab_size;
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
-  first_ = description;
-  const MutexLock lock(&mutex_);
-  model_ = std::move(model);
-  return absl::OkStatus();
+  model->generation = GenerationId{++last_id_};
+  return model;
 }
 
-std::shared_ptr<const ServedModel> ModelRegistry::model() const {
-  const MutexLock lock(&mutex_);
-  return model_;
+void ModelRegistry::ForgetEmpty() {
+  std::erase_if(generations_, [](const Generation& generation) { return generation.addresses.empty(); });
 }
 
 }  // namespace quire

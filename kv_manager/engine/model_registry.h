@@ -1,38 +1,60 @@
 #ifndef QUIRE_KV_MANAGER_ENGINE_MODEL_REGISTRY_H_
 #define QUIRE_KV_MANAGER_ENGINE_MODEL_REGISTRY_H_
 
+#include <cstdint>
 #include <memory>
-#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/worker_link/worker_client.h"
+#include "scheduler/request.h"
 
 namespace quire {
 
-// Decides which model is served: the model of the first worker. Thread-safe.
+// Sorts the workers into generations. The workers of a generation have the same model name, configuration, tokenizer
+// files and numerics fingerprint, so each of them gives the same tokens for the same request. An address belongs to one
+// generation at most. A generation without addresses is forgotten, so there are never more generations than addresses.
+// Thread-safe.
 class ModelRegistry {
  public:
-  // `max_context_tokens` is an upper bound for the context that the model supports.
+  // `max_context_tokens` is an upper bound for the context of every model.
   explicit ModelRegistry(int max_context_tokens) : max_context_tokens_(max_context_tokens) {}
 
-  // Whether a worker with this description may serve here. FAILED_PRECONDITION names the first difference from the
-  // first worker: all workers must have the same model and the same numerics, so that equal requests get equal tokens.
-  // The first worker is refused with FAILED_PRECONDITION when a tokenizer file cannot be used; the message says which
-  // file and why. A model without tokenizer files is served for token ids only. Calls wait for each other, and so for
-  // the first worker's tokenizer to be loaded.
-  absl::Status Admit(const WorkerDescription& description);
+  // The worker at this address has described itself. From now on the address belongs to the generation of the
+  // description. This generation becomes the newest, unless the address has belonged to it before: a rollback makes an
+  // old generation the newest again, but the restart of an old worker does not. Returns FAILED_PRECONDITION when a
+  // tokenizer file cannot be used; the message says which file and why, and nothing changes. A model without tokenizer
+  // files is served for token ids only. Calls wait for each other, and so for tokenizers that are being loaded.
+  absl::StatusOr<GenerationId> Admit(const std::string& address, const WorkerDescription& description);
 
-  // Null until a worker was admitted; never changes afterwards. Does not wait for Admit.
-  std::shared_ptr<const ServedModel> model() const;
+  // From now on no other address belongs to a generation.
+  void Retain(const std::set<std::string>& addresses);
+
+  // The models of all generations, the newest first. Does not wait for Admit.
+  std::vector<std::shared_ptr<const ServedModel>> models() const;
 
  private:
+  struct Generation {
+    WorkerDescription description;  // Of its first worker.
+    std::shared_ptr<const ServedModel> model;
+    std::set<std::string> addresses;
+  };
+
+  // Null when there is no generation with the model of `description`.
+  std::shared_ptr<const ServedModel> Find(const WorkerDescription& description) const QUIRE_EXCLUDES(mutex_);
+  absl::StatusOr<std::shared_ptr<const ServedModel>> MakeModel(const WorkerDescription& description)
+      QUIRE_REQUIRES(admission_mutex_);
+  void ForgetEmpty() QUIRE_REQUIRES(mutex_);
+
   const int max_context_tokens_;
   Mutex admission_mutex_;  // Held by Admit from beginning to end; taken before mutex_.
-  std::optional<WorkerDescription> first_ QUIRE_GUARDED_BY(admission_mutex_);
+  uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;
-  std::shared_ptr<const ServedModel> model_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);  // The newest first.
 };
 
 }  // namespace quire

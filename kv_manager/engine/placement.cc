@@ -16,6 +16,10 @@ double Load(const WorkerLoad& worker) {
   return std::max(blocks, rows);
 }
 
+bool MayGetRequests(const WorkerLoad& worker) {
+  return !worker.is_drained_by_operator && (worker.is_ready || worker.may_return);
+}
+
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
   if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
   return request.max_blocks(worker.block_size) <= worker.num_blocks;
@@ -40,7 +44,7 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {
   std::optional<int> best;
   for (int i = 0; i < static_cast<int>(workers.size()); ++i) {
-    if (workers[i].is_drained_by_operator || (!workers[i].is_ready && !workers[i].may_return)) continue;
+    if (workers[i].generation != request.generation || !MayGetRequests(workers[i])) continue;
     if (!best.has_value() || IsBetter(workers[i], workers[*best], request)) best = i;
   }
   return best;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/types/span.h"
+#include "scheduler/request.h"
 
 namespace quire {
 
@@ -14,6 +15,7 @@ struct WorkerLoad {
   bool is_ready = false;                // A session is open, and the worker itself does not drain.
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
+  GenerationId generation{0};           // Of the worker's last session.
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
@@ -25,22 +27,23 @@ struct WorkerLoad {
 
 // The request to be placed.
 struct PlacementRequest {
+  GenerationId generation{0};
   int num_prompt_tokens = 0;
   int num_rows = 1;                                   // One per sample or beam.
   std::function<int64_t(int block_size)> max_blocks;  // The most blocks that it can ever hold.
 };
 
-// Returns the index of the worker for the request. Workers that drain are never chosen. Among the workers whose pool
-// can hold the request, those that are ready come before those that may return. Among equal ones the worker with the
-// greatest value of
+// Returns the index of the worker for the request. Workers that drain and workers of other generations are never
+// chosen. Among the workers whose pool can hold the request, those that are ready come before those that may return.
+// Among equal ones the worker with the greatest value of
 //
 //   share of the prompt that it has cached - load
 //
 // is chosen. The load is the share of its blocks that are taken once all requests that were placed there have started,
 // or the share of its rows if that is larger. So a whole prompt is worth as much as a whole worker. A tie goes to the
 // worker with fewer requests, then to the lower index. When no pool can hold the request, the worker with the largest
-// pool is chosen; its scheduler refuses the request and names the numbers. Returns nothing when no worker is ready or
-// may return.
+// pool is chosen; its scheduler refuses the request and names the numbers. Returns nothing when no worker of the
+// generation is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
 }  // namespace quire

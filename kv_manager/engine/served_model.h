@@ -8,13 +8,16 @@
 
 #include "base/ids.h"
 #include "kv_manager/tokenizer/tokenizer.h"
+#include "scheduler/request.h"
 
 namespace quire {
 
-// The model that the manager serves, as the first worker described it; every worker must serve the same. Immutable.
+// The model of a generation of workers. Immutable.
 struct ServedModel {
+  GenerationId generation{0};
   std::string name;
   std::string architecture;
+  std::string numerics_fingerprint;
   int vocab_size = 0;
   int max_context_tokens = 0;
   std::vector<TokenId> eos_token_ids;

@@ -84,6 +84,10 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
         absl::StrCat("worker ", options_.address, " is not connected: ", session_.link().last_error().message()));
   }
   const Request& request = event->request;
+  if (request.generation != session_.generation()) {
+    ++stats->refused_worker_lost;
+    return ModelReplacedError();
+  }
   const RequestId id = request.id;
   LiveRequests::Entry entry{.sink = event->sink,
                             .arrival_us = request.arrival_us,
@@ -141,7 +145,8 @@ bool StepLoop::EndPinForRequests() {
 }
 
 void StepLoop::AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks) {
-  const LoopView view{options_.address, session_.link(), scheduler, blocks, session_.tables(), now_us_};
+  const LoopView view{options_.address,  session_.link(),       scheduler, blocks,
+                      session_.tables(), session_.generation(), now_us_};
   for (const LoopQuestion& question : questions_) question(view);
   questions_.clear();
 }

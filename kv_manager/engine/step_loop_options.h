@@ -6,11 +6,12 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/tenant_labels.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "kv_manager/worker_link/worker_link.h"
+#include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
 
 namespace quire {
@@ -30,8 +31,8 @@ struct StepLoopOptions {
 
 // What a step loop asks of those who own it. The loop's thread calls these functions.
 struct StepLoopHooks {
-  // Decides whether the worker may serve here. An error becomes the worker's last_error.
-  std::function<absl::Status(const WorkerDescription&)> admit_worker;
+  // Decides whether the worker may serve here, and in which generation. An error becomes the worker's last_error.
+  std::function<absl::StatusOr<GenerationId>(const WorkerDescription&)> admit_worker;
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;

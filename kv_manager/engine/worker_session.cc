@@ -36,19 +36,25 @@ WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks
 
 void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
-  if (absl::Status status = hooks_->admit_worker(event.description); !status.ok()) {
-    return Lose(std::move(status), now_us);
+  const absl::StatusOr<GenerationId> generation = hooks_->admit_worker(event.description);
+  if (!generation.ok()) {
+    link_.Refuse(generation.status());
+    return Lose(generation.status(), now_us);
   }
-  AdoptPool(event.description);
+  AdoptPool(event.description, *generation);
   link_.OnDescribed(event.description);
 }
 
 // Requests of a worker that comes back with another pool fail: the scheduler has promised them blocks of the old one.
-void WorkerSession::AdoptPool(const WorkerDescription& worker) {
+// Requests of another generation fail, because their tokens have another meaning for the worker now.
+void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation) {
+  const bool is_same_generation = pool_ == nullptr || generation == generation_;
+  if (!is_same_generation) FailAll(ModelReplacedError());
   const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
+  generation_ = generation;
   description_ = worker;
   description_->tokenizer_files.clear();
-  if (is_same_pool) return;
+  if (is_same_pool && is_same_generation) return;
 
   FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " came back with another pool")));
   if (pool_ != nullptr) report_->EndPool(*pool_);

@@ -23,7 +23,7 @@ class LoopReport;
 // in one of these cases:
 //
 //   - The worker stays away for longer than the grace.
-//   - The worker comes back with another pool.
+//   - The worker comes back with another pool, or in another generation.
 //   - Several sessions in a row are lost before they give a token.
 //
 // Owned by the step-loop thread.
@@ -71,6 +71,8 @@ class WorkerSession {
   // Null until the worker has joined for the first time.
   WorkerPool* pool() { return pool_.get(); }
   const WorkerPool* pool() const { return pool_.get(); }
+  // The generation of the pool; 0 without a pool.
+  GenerationId generation() const { return generation_; }
   // The worker of the pool, without its tokenizer files. REQUIRES: pool() is not null.
   const WorkerDescription& description() const { return *description_; }
   TableAuditor* tables() { return &tables_; }
@@ -84,7 +86,7 @@ class WorkerSession {
     kPublished,  // load() tells it. The session ends as soon as no request and no plan is left.
   };
 
-  void AdoptPool(const WorkerDescription& worker);
+  void AdoptPool(const WorkerDescription& worker, GenerationId generation);
   void Lose(absl::Status reason, int64_t now_us);
   void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
@@ -101,6 +103,7 @@ class WorkerSession {
 
   std::optional<WorkerDescription> description_;
   std::unique_ptr<WorkerPool> pool_;
+  GenerationId generation_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.

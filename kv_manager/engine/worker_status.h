@@ -9,6 +9,7 @@
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/histogram.h"
 #include "kv_manager/engine/tenant_labels.h"
+#include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {
@@ -83,6 +84,8 @@ struct WorkerStatus {
   int swapped_requests = 0;  // The part of waiting_requests whose blocks are in the host tier.
   std::string device;
   std::string numerics_fingerprint;
+  std::string model_name;
+  GenerationId generation{0};  // 0: it has never joined.
   StepLoopStats stats;
 };
 

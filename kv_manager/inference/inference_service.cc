@@ -144,6 +144,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   response->mutable_eos_token_ids()->Add(model->eos_token_ids.begin(), model->eos_token_ids.end());
   if (model->bos_token_id.has_value()) response->set_bos_token_id(*model->bos_token_id);
   response->set_has_tokenizer(model->tokenizer != nullptr);
+  response->set_numerics_fingerprint(model->numerics_fingerprint);
   return absl::OkStatus();
 }
 

@@ -193,10 +193,21 @@ void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
   const Workers& workers = status.workers;
   page->Begin(MetricType::Gauge, "quire_worker_up", "1 while the worker serves steps");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.is_ready ? 1 : 0; });
-  page->Begin(MetricType::Gauge, "quire_worker_info", "Always 1; the label device is the device of the worker");
+  page->Begin(
+      MetricType::Gauge, "quire_worker_info",
+      "Always 1; the labels are the device of the worker, its model, its generation and its numerics fingerprint");
   for (const auto& worker : workers) {
-    page->Value(1, {{"worker", worker->address}, {"device", worker->device}});
+    page->Value(1, {{"worker", worker->address},
+                    {"device", worker->device},
+                    {"model", worker->model_name},
+                    {"generation", std::to_string(Value(worker->generation))},
+                    {"numerics", worker->numerics_fingerprint}});
   }
+  page->Begin(MetricType::Gauge, "quire_worker_current",
+              "1 while the worker belongs to the generation that new requests go to");
+  PerWorker(workers, page, [&](const WorkerStatus& worker) {
+    return worker.generation != GenerationId{0} && worker.generation == status.generation ? 1 : 0;
+  });
   page->Begin(MetricType::Gauge, "quire_worker_epoch",
               "Epoch of the session, or of the last attempt to open a session");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });

@@ -1,5 +1,7 @@
 #include "kv_manager/process/manager.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/flags.h"
+#include "base/local_address.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/metrics/metrics.h"
@@ -54,6 +57,20 @@ AccessRules RulesFor(const ManagerOptions& options) {
           .tokens = options.inference.tokens};
 }
 
+// Sentences about what --insecure leaves open.
+std::vector<std::string> Warnings(const ManagerOptions& options) {
+  std::vector<std::string> warnings;
+  const bool has_tokens = !options.tokens.empty();
+  if (std::string warning = InsecureWarning(options.transport, options.listen, has_tokens); !warning.empty()) {
+    warnings.push_back(std::move(warning));
+  }
+  const bool has_remote_workers = !std::all_of(options.workers.begin(), options.workers.end(), IsLocalAddress);
+  if (has_remote_workers && options.worker_tls.authority.empty()) {
+    warnings.push_back("--insecure is set: the connections to workers on other machines have no TLS.");
+  }
+  return warnings;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& options) {
@@ -64,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
     if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", tokens.status().message()));
     opened.inference.tokens = *std::move(tokens);
   }
+  for (const std::string& warning : Warnings(options)) QUIRE_LOG(kWarning) << warning;
   std::unique_ptr<Manager> manager(new Manager(opened));
   QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
@@ -78,7 +96,7 @@ Manager::Manager(const ManagerOptions& options)
       engine_(
           MakeStepLoopOptions(options),
           {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
-          &SteadyClock(), options.max_tenant_labels),
+          &SteadyClock(), options.max_tenant_labels, Warnings(options)),
       requests_(&engine_, options.inference),
       inference_(&requests_),
       admin_(&engine_, &requests_),

@@ -10,6 +10,11 @@
 #include "kv_manager/text/stop_string_condition.h"
 
 namespace quire {
+namespace {
+
+constexpr int kMaxTokenizedAgain = 3;
+
+}  // namespace
 
 ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
                              const std::optional<TraceParent>& parent, v1::GenerateRequest request,
@@ -37,16 +42,23 @@ void ClientRequest::Start(int64_t deadline_us) {
 }
 
 absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
-  const std::shared_ptr<const ServedModel> model = environment_->engine->model();
+  std::shared_ptr<const ServedModel> model = environment_->engine->model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
-  absl::StatusOr<ValidRequest> valid =
-      ValidateGenerate(request_, *model, environment_->options.limits, environment_->random.Next());
+  const uint64_t drawn_seed = environment_->random.Next();
+  absl::StatusOr<ValidRequest> valid = ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed);
+  // A long text takes time to tokenize. If another generation is served by then, the text is tokenized again.
+  for (int i = 0; i < kMaxTokenizedAgain && environment_->engine->model() != model; ++i) {
+    model = environment_->engine->model();
+    if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+    valid = ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed);
+  }
   if (!valid.ok()) return valid.status();
   QUIRE_RETURN_IF_ERROR(AssumeTenant(caller_, &valid->request));
 
   std::string name = request_.request_id();
   if (name.empty()) name = absl::StrFormat("%016x", environment_->random.Next());
   valid->request.id = environment_->registry.NextId();
+  valid->request.generation = model->generation;
   valid->request.arrival_us = environment_->clock->NowMicros();
   valid->request.deadline_us = deadline_us;
   if (valid->request.beam.has_value() && !valid->output.stop.empty()) {

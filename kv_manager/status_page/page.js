@@ -217,6 +217,9 @@ function drawWorker(card, worker, before, now) {
   const facts = [worker.device, `epoch ${worker.epoch}`, `step ${worker.map ? worker.map.step : worker.steps}`,
     `${rate(steps)} steps/s`, `${worker.running} running`, `${worker.waiting} waiting`,
     `${count(worker.preemptions)} preempted`];
+  if (worker.generation > 0 && !worker.is_current) {
+    facts.push(`old generation ${worker.generation} (model ${worker.model}): no new requests`);
+  }
   if (worker.host_blocks > 0) facts.push(`host tier ${worker.host_used} of ${worker.host_blocks} blocks`);
   card.facts.textContent = facts.filter(Boolean).join(" \u00b7 ");
   card.error.hidden = !worker.error;
@@ -296,6 +299,8 @@ function draw(now) {
   $("model").textContent = `${now.model || "model not known yet"} \u00b7 ${now.version} \u00b7 up ${
     duration(now.uptime_ms)}`;
   badge($("state"), now.is_draining ? "draining" : now.is_ready ? "ready" : "not ready", now.is_ready ? "good" : "bad");
+  $("warnings").hidden = now.warnings.length === 0;
+  $("warnings").textContent = now.warnings.join(" ");
   drawRates(before, now);
   drawWorkers(before, now);
   drawRequests(now);

@@ -65,10 +65,15 @@ Json EncodeMap(const PoolSnapshot& snapshot, int max_cells) {
           {"cells", cells.letters}};
 }
 
-Json EncodeWorker(const WorkerStatus& worker, const PoolSnapshot& snapshot, int max_cells, bool has_names) {
+// `generation` is the one that new requests go to.
+Json EncodeWorker(const WorkerStatus& worker, const PoolSnapshot& snapshot, int max_cells, bool has_names,
+                  GenerationId generation) {
   Json out = {{"address", worker.address},
               {"state", StateName(worker)},
               {"device", worker.device},
+              {"model", worker.model_name},
+              {"generation", Value(worker.generation)},
+              {"is_current", worker.generation == generation},
               {"epoch", worker.epoch},
               {"steps", worker.steps},
               {"running", worker.running_requests},
@@ -136,6 +141,7 @@ std::string EncodeStatusJson(const StatusSnapshot& snapshot, const ShownNames& n
               {"model", manager.model_name},
               {"is_ready", manager.is_ready},
               {"is_draining", manager.is_draining},
+              {"warnings", manager.warnings},
               {"has_names", names.why_not.empty()},
               {"why_no_names", names.why_not},
               {"totals",
@@ -151,7 +157,8 @@ std::string EncodeStatusJson(const StatusSnapshot& snapshot, const ShownNames& n
   const int num_shown = static_cast<int>(snapshot.blocks.size());
   const int max_cells = std::min(kMaxMapCells / std::max(num_shown, 1), kMaxMapCells / 4);
   for (int i = 0; i < num_shown; ++i) {
-    out["workers"].push_back(EncodeWorker(*manager.workers[i], snapshot.blocks[i], max_cells, names.why_not.empty()));
+    out["workers"].push_back(
+        EncodeWorker(*manager.workers[i], snapshot.blocks[i], max_cells, names.why_not.empty(), manager.generation));
   }
   int num_requests = 0;
   for (const ListedRequests& listed : snapshot.requests) num_requests += listed.num_requests;

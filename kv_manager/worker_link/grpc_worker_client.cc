@@ -75,6 +75,12 @@ struct GrpcWorkerClient::DescribeCall {
   v1::DescribeResponse response;
 };
 
+struct GrpcWorkerClient::RefuseCall {
+  grpc::ClientContext context;
+  v1::RefuseRequest request;
+  v1::RefuseResponse response;
+};
+
 // One Steps stream. gRPC allows one read and one write at a time; plans queue up while a write is under way, which are
 // never more than the plans in flight. Deletes itself when gRPC is done with it.
 class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
@@ -206,6 +212,11 @@ GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
 
 GrpcWorkerClient::~GrpcWorkerClient() {
   Close();
+  {
+    const MutexLock lock(&mutex_);
+    is_ending_ = true;
+    if (refuse_call_ != nullptr) refuse_call_->context.TryCancel();
+  }
   pending_.WaitForNone();
 }
 
@@ -235,11 +246,35 @@ void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Stat
       if (description.ok()) vocab_size_ = description->vocab_size;
     }
   }
+  if (status.ok() && !description.ok()) Refuse(std::string(description.status().message()));
   if (description.ok()) {
     listener_->OnDescribed(call.epoch, *std::move(description));
   } else {
     listener_->OnLost(call.epoch, description.status());
   }
+}
+
+// A worker that does not answer gets no second call. An older worker, which does not know the call, stays ready.
+void GrpcWorkerClient::Refuse(const std::string& reason) {
+  auto call = std::make_unique<RefuseCall>();
+  call->context.set_deadline(std::chrono::system_clock::now() +
+                             std::chrono::milliseconds(options_.describe_timeout_ms));
+  call->request.set_reason(reason);
+  {
+    const MutexLock lock(&mutex_);
+    if (refuse_call_ != nullptr || is_ending_) return;
+    refuse_call_ = call.get();
+    pending_.Add();
+  }
+  RefuseCall* const sent = call.release();
+  stub_->async()->Refuse(&sent->context, &sent->request, &sent->response, [this, sent](const grpc::Status&) {
+    {
+      const MutexLock lock(&mutex_);
+      refuse_call_ = nullptr;
+    }
+    delete sent;
+    pending_.Remove();
+  });
 }
 
 void GrpcWorkerClient::Open(uint64_t epoch) {

@@ -32,7 +32,8 @@ struct GrpcWorkerClientOptions {
 grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options);
 
 // WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
-// checked on gRPC's threads, which also call the listener. All other functions are called by one thread, the step
+// checked on gRPC's threads, which also call the listener. A worker whose
+// description cannot be used is refused. All other functions are called by one thread, the step
 // loop's, and never from within the listener.
 class GrpcWorkerClient : public WorkerClient {
  public:
@@ -42,11 +43,13 @@ class GrpcWorkerClient : public WorkerClient {
   void SetListener(Listener* listener) override { listener_ = listener; }
   void Describe(uint64_t epoch) override;
   void Open(uint64_t epoch) override;
+  void Refuse(const std::string& reason) override;
   void Send(const StepPlan& plan) override;
   void Close() override;
 
  private:
   struct DescribeCall;
+  struct RefuseCall;
   class Session;
 
   // Counts the calls that gRPC has not finished, so that the destructor can wait for the last of them. Thread-safe.
@@ -72,6 +75,8 @@ class GrpcWorkerClient : public WorkerClient {
   // The current attempt, which ends on a thread of gRPC.
   Mutex mutex_;
   DescribeCall* describe_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;  // Owned by gRPC until its callback.
+  bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;                 // The destructor was called.
+  RefuseCall* refuse_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;      // Owned by gRPC until its callback.
   Session* session_ QUIRE_GUARDED_BY(mutex_) = nullptr;             // Owned by gRPC until OnDone.
   // From the answer to the last Describe that was not given up.
   int vocab_size_ QUIRE_GUARDED_BY(mutex_) = 0;

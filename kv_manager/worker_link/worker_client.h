@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_WORKER_LINK_WORKER_CLIENT_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "kv_manager/worker_link/worker_description.h"
@@ -41,6 +42,8 @@ class WorkerClient {
   // Opens the session of this epoch. REQUIRES: the worker has described itself in this attempt. `epoch` replaces the
   // epoch of the attempt and is not smaller.
   virtual void Open(uint64_t epoch) = 0;
+  // Tells the worker that this manager will not use it, and why. There is no answer.
+  virtual void Refuse(const std::string& reason) = 0;
   // Sends a plan. Does nothing after a loss that the caller does not know of yet. REQUIRES: the session was opened.
   virtual void Send(const StepPlan& plan) = 0;
   // Gives up the current attempt or session, if there is one.

@@ -58,6 +58,10 @@ void WorkerLink::OnDescribed(const WorkerDescription& worker) {
   client_->Open(epoch_);
 }
 
+void WorkerLink::Refuse(const absl::Status& reason) {
+  client_->Refuse(std::string(reason.message()));
+}
+
 void WorkerLink::OnOpened() {
   QUIRE_CHECK(state_ == State::kOpening);
   state_ = State::kReady;

@@ -43,6 +43,8 @@ class WorkerLink {
   // is not raised, and the worker refuses it.
   void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
+  // The worker may not serve: tells it why. The caller must then call Lose().
+  void Refuse(const absl::Status& reason);
   // Ends the attempt or session. The next attempt starts after the backoff, with the next epoch.
   void Lose(absl::Status reason, int64_t now_us);
 

@@ -1,8 +1,11 @@
 """Renders every overlay. check.py must find no mistake in it, and must find every mistake that a test plants."""
 
+import base64
 import copy
 import pathlib
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -99,6 +102,7 @@ MISTAKES = [
     ("discovery", MANAGER, lambda m: replace_arg(m, "--workers=dns:///quire-workers:50061",
                                                  "--workers=dns:///quire-workers:50051"), "port 50051"),
     ("discovery", WORKERS, at("spec", "minReadySeconds", value=1), "minReadySeconds"),
+    ("discovery", ("Service", "quire-workers"), at("spec", "publishNotReadyAddresses", value=None), "hides workers"),
     ("managers", MANAGER, at("spec", "replicas", value=2), "2 managers"),
     ("managers", MANAGER, at("spec", "strategy", "type", value="RollingUpdate"), "strategy RollingUpdate"),
     ("security", MANAGER, at(*TEMPLATE, "securityContext", "runAsNonRoot", value=False), "root"),
@@ -112,6 +116,8 @@ MISTAKES = [
     ("volumes", WORKERS, lambda w: volume(w, "model")["persistentVolumeClaim"].update(claimName="weights"),
      "no PersistentVolumeClaim weights"),
     ("volumes", WORKERS, at(*CONTAINER, "volumeMounts", 0, "name", value="weights"), "no volume of the pod"),
+    ("volumes", MANAGER, lambda m: volume(m, "tls")["secret"].update(secretName="quire-tls"),
+     "no Certificate makes the Secret quire-tls"),
     ("volumes", WORKERS, lambda w: replace_arg(w, "--model=/models/model", "--model=/model"), "no volume has"),
     ("spread", WORKERS, at(*TEMPLATE, "topologySpreadConstraints", 0, "labelSelector", "matchLabels",
                            value={"app": "quire"}), "counts other pods"),
@@ -138,6 +144,31 @@ class KubernetesTest(unittest.TestCase):
         for overlay, objects in self.overlays.items():
             with self.subTest(overlay):
                 self.assertEqual(check.problems(objects, self.programs), [])
+
+    def test_only_the_overlay_named_insecure_is_insecure(self):
+        insecure = [overlay for overlay, objects in self.overlays.items()
+                    if any("--insecure" in check.flags_of(container(w)) for w in check.Kubernetes(objects).workloads)]
+        self.assertEqual(insecure, ["overlays/insecure"])
+
+    def test_the_script_makes_the_same_secrets_as_cert_manager(self):
+        wanted = {c["spec"]["secretName"]: set(c["spec"]["dnsNames"])
+                  for c in check.Kubernetes(self.additions).of_kind("Certificate") if not c["spec"].get("isCA")}
+        with tempfile.TemporaryDirectory() as folder:
+            script = [str(check.HERE / "certificates/make_secrets"), folder]
+            made = subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout
+            found = {}
+            for secret in filter(None, check.yaml.safe_load_all(made)):
+                for name, value in secret["data"].items():
+                    (pathlib.Path(folder) / name).write_bytes(base64.b64decode(value))
+                subprocess.run(["openssl", "verify", "-CAfile", "ca.crt", "tls.crt"], cwd=folder, check=True,
+                               stdout=subprocess.DEVNULL)
+                text = subprocess.run(["openssl", "x509", "-in", "tls.crt", "-noout", "-ext", "subjectAltName"],
+                                      cwd=folder, check=True, stdout=subprocess.PIPE).stdout.decode()
+                found[secret["metadata"]["name"]] = set(re.findall(r"DNS:([^,\s]+)", text))
+            self.assertEqual(found, wanted)
+            subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
+            self.assertEqual((pathlib.Path(folder) / "ca.crt").read_bytes(),
+                             base64.b64decode(secret["data"]["ca.crt"]), "the authority stays")
 
     def test_the_model_goes_where_the_workers_look_for_it(self):
         worker = pod(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))

@@ -30,7 +30,7 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   endpoint_ = absl::StrCat("unix:", directory_, "/manager.sock");
   std::vector<std::string> addresses;
   for (int i = 0; i < options_.num_workers; ++i) {
-    workers_.push_back(std::make_unique<Process>(WorkerCommand(i)));
+    workers_.push_back(std::make_unique<Process>(WorkerCommand(i, options_.model)));
     addresses.push_back(worker_endpoint(i));
   }
   std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
@@ -48,11 +48,11 @@ Cluster::~Cluster() {
   std::filesystem::remove_all(directory_);
 }
 
-std::vector<std::string> Cluster::WorkerCommand(int i) const {
+std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model) const {
   const bool is_emulated = DeviceOfTests() == TestDevice::kEmulatedGpu;
   std::vector<std::string> command = {
       is_emulated ? BinaryPath("tests/quire-worker-emulated-gpu") : Binary("quire-worker"),
-      absl::StrCat("--model=", options_.model), absl::StrCat("--listen=", worker_endpoint(i)),
+      absl::StrCat("--model=", model), absl::StrCat("--listen=", worker_endpoint(i)),
       "--metrics-listen=", "--threads=1"};
   if (TestsGpuBackend()) {
     command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64", "--gpu-timeout=1h",
@@ -72,8 +72,8 @@ ClientOptions Cluster::client_options() const {
   return options;
 }
 
-void Cluster::RestartWorker(int i) {
-  workers_[i] = std::make_unique<Process>(WorkerCommand(i));
+void Cluster::RestartWorker(int i, const std::string& model) {
+  workers_[i] = std::make_unique<Process>(WorkerCommand(i, model.empty() ? options_.model : model));
 }
 
 bool Cluster::WaitUntilReady() {

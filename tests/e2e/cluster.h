@@ -34,8 +34,8 @@ class Cluster {
   ClientOptions client_options() const;  // The options of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }
-  // Starts worker `i` again after its process has ended.
-  void RestartWorker(int i);
+  // Starts worker `i` again after its process has ended, with the same model as before or with another one.
+  void RestartWorker(int i, const std::string& model = "");
 
   // Polls GetStatus until all workers have joined. False when that takes over a minute.
   bool WaitUntilReady();
@@ -44,7 +44,7 @@ class Cluster {
   bool WaitUntilIdle(int timeout_ms = 10'000);
 
  private:
-  std::vector<std::string> WorkerCommand(int i) const;
+  std::vector<std::string> WorkerCommand(int i, const std::string& model) const;
 
   const ClusterOptions options_;
   std::string directory_;

@@ -60,6 +60,22 @@ TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
   EXPECT_EQ(mutual->tls, (TlsFiles{.certificate = "c", .key = "k", .authority = "a"}));
 }
 
+TEST(TransportFlagsTest, WhatInsecureLeavesOpenIsSaid) {
+  const auto warning = [](const std::vector<const char*>& arguments, const std::string& listen,
+                          bool has_proof = false) {
+    return InsecureWarning(*Read(arguments, listen, has_proof), listen, has_proof);
+  };
+  EXPECT_EQ(warning({"--insecure"}, "0.0.0.0:1"),
+            "--insecure is set: other machines can use 0.0.0.0:1 without TLS and without authentication.");
+  EXPECT_EQ(warning({"--insecure"}, "0.0.0.0:1", true),
+            "--insecure is set: other machines can use 0.0.0.0:1 without TLS.");
+  EXPECT_EQ(warning({"--insecure", "--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1"),
+            "--insecure is set: other machines can use 0.0.0.0:1 without authentication.");
+  EXPECT_EQ(warning({"--insecure", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1"), "");
+  EXPECT_EQ(warning({"--insecure"}, "127.0.0.1:1"), "");
+  EXPECT_EQ(warning({}, "unix:/a"), "");
+}
+
 TEST(TransportFlagsTest, HalfAPairIsRefused) {
   EXPECT_EQ(Error({"--tls-cert=c"}, "unix:/a"), "--tls-key is missing");
   EXPECT_EQ(Error({"--tls-key=k"}, "unix:/a"), "--tls-cert is missing: --tls-key and --tls-ca mean nothing without it");

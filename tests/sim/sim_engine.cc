@@ -36,7 +36,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
                 .on_plan = [this](const StepPlan& plan) { OnPlan(plan); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
-      StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return absl::OkStatus(); },
+      StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
                     .on_change = [] {},
                     .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);

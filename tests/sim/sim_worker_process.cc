@@ -20,6 +20,9 @@ class SimWorkerProcess::Client : public WorkerClient {
   void SetListener(Listener* listener) override { process_->listener_ = listener; }
   void Describe(uint64_t epoch) override { process_->Describe(epoch); }
   void Open(uint64_t epoch) override { process_->Open(epoch); }
+  void Refuse(const std::string& reason) override {
+    process_->status_.Update(absl::InternalError(absl::StrCat("the worker was refused: ", reason)));
+  }
   void Send(const StepPlan& plan) override { process_->Send(plan); }
   void Close() override { process_->Close(); }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
@@ -19,6 +20,7 @@ namespace quire {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // A session without a connection. It records what the loop sends, and tests wait for it. An answer is recorded as
 // "opened EPOCH", "result STEP" or "draining", the end as the name of its status code.
@@ -86,7 +88,9 @@ class SessionLoopTest : public ::testing::Test {
 
   TestWorker worker_;
   WorkerStats stats_;
-  SessionLoop loop_{&worker_.executor(), &stats_, /*binds_threads=*/false};
+  std::vector<bool> refusals_;  // The calls of on_refused.
+  SessionLoop loop_{&worker_.executor(), &stats_, /*binds_threads=*/false,
+                    [this](bool is_refused) { refusals_.push_back(is_refused); }};
 };
 
 TEST_F(SessionLoopTest, PlansAreAnsweredInOrderWhileOthersReadTheState) {
@@ -118,6 +122,34 @@ TEST_F(SessionLoopTest, PlansAreAnsweredInOrderWhileOthersReadTheState) {
   is_over = true;
   reader.join();
   EXPECT_EQ(stats_.Snapshot().steps, static_cast<int64_t>(kNumSteps));
+}
+
+TEST_F(SessionLoopTest, AnEpochFarAheadOfTheClockIsRefusedAndTheWorkerStaysUsable) {
+  const uint64_t now_ms = absl::ToUnixMillis(absl::Now());
+  constexpr uint64_t kHourMs = 60 * 60 * 1000;
+  for (const uint64_t epoch : {UINT64_MAX, now_ms + 25 * kHourMs}) {
+    const absl::Status status = loop_.Open(std::make_shared<RecordedSession>(), epoch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("epoch is ", epoch, ", it must be at most ")));
+  }
+  EXPECT_EQ(loop_.last_epoch(), 0u);
+  EXPECT_FALSE(loop_.has_session());
+  OpenSession(now_ms + 23 * kHourMs)->Await(1);
+}
+
+TEST_F(SessionLoopTest, ARefusedWorkerIsRefusedUntilASessionIsOpened) {
+  loop_.Refuse("another protocol");
+  loop_.Refuse("a bad tokenizer");
+  EXPECT_EQ(refusals_, std::vector<bool>{true});
+  EXPECT_TRUE(stats_.Snapshot().is_refused);
+  const std::shared_ptr<RecordedSession> session = OpenSession(1);
+  EXPECT_EQ(refusals_, (std::vector<bool>{true, false}));
+  EXPECT_FALSE(stats_.Snapshot().is_refused);
+  loop_.Refuse("of another manager");
+  EXPECT_EQ(refusals_.size(), 2u) << "a worker with a session is in use";
+  loop_.Leave(session.get());
+  loop_.Refuse("");
+  EXPECT_TRUE(stats_.Snapshot().is_refused) << "a refusal without a reason is a refusal, too";
 }
 
 TEST_F(SessionLoopTest, AThirdUnansweredPlanIsRefused) {

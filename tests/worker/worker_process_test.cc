@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "tests/e2e/process.h"
 #include "tests/test_paths.h"
@@ -94,6 +95,38 @@ TEST(WorkerProcessTest, TheLogTellsASessionThatLeftFromOneThatWasReplaced) {
     }
   }
   EXPECT_NE(process.WaitForLine("session of epoch 2 ended: epoch 3 took over"), "") << process.Output();
+}
+
+TEST(WorkerProcessTest, AWorkerThatItsManagerRefusesIsNotReadyUntilASessionOpensAndSaysWhy) {
+  Process process(Command({}));
+  const std::string address = After(&process, "listening on ");
+  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  const auto stub = v1::WorkerService::NewStub(channel);
+  const auto is_ready = [&] {
+    grpc::ClientContext context;
+    ::grpc::health::v1::HealthCheckRequest request;
+    request.set_service("readiness");
+    ::grpc::health::v1::HealthCheckResponse response;
+    EXPECT_TRUE(::grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response).ok());
+    return response.status() == ::grpc::health::v1::HealthCheckResponse::SERVING;
+  };
+  EXPECT_TRUE(is_ready()) << "a worker without a manager is ready";
+  grpc::ClientContext refuse_context;
+  v1::RefuseRequest refusal;
+  refusal.set_reason("protocol_version is 9");
+  v1::RefuseResponse nothing;
+  ASSERT_TRUE(stub->Refuse(&refuse_context, refusal, &nothing).ok());
+  EXPECT_FALSE(is_ready());
+  EXPECT_NE(process.WaitForLine("refuses this worker, which is not ready until a session is opened: protocol_version"),
+            "");
+  grpc::ClientContext context;
+  const auto stream = stub->Steps(&context);
+  v1::StepsRequest request;
+  request.mutable_open()->set_epoch(1);
+  ASSERT_TRUE(stream->Write(request));
+  v1::StepsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(is_ready());
 }
 
 TEST(WorkerProcessTest, AWrongCommandLineIsOneLineAndExitCodeTwo) {

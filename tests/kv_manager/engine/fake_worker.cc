@@ -48,6 +48,10 @@ class FakeWorker::Client : public WorkerClient {
     worker_->held_back_.clear();
     worker_->listener_->OnOpened(epoch);
   }
+  void Refuse(const std::string& reason) override {
+    const MutexLock lock(&worker_->mutex_);
+    worker_->refusals_.push_back(reason);
+  }
   void Send(const StepPlan& plan) override {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
@@ -128,6 +132,11 @@ void FakeWorker::AnswerNextPlanWrongly() {
 void FakeWorker::ReportWrongFirstBlock(BlockId block) {
   const MutexLock lock(&mutex_);
   wrong_first_block_ = block;
+}
+
+std::vector<std::string> FakeWorker::refusals() const {
+  const MutexLock lock(&mutex_);
+  return refusals_;
 }
 
 bool FakeWorker::is_gone() const {

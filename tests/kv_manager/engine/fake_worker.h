@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,6 +54,7 @@ class FakeWorker {
   int num_plans() const;                 // Received plans.
   std::vector<int> plan_tokens() const;  // The tokens of each executed plan.
   std::vector<uint64_t> epochs() const;  // The epochs of all attempts.
+  std::vector<std::string> refusals() const;
 
  private:
   class Client;
@@ -76,6 +78,7 @@ class FakeWorker {
   std::vector<int> plan_tokens_ QUIRE_GUARDED_BY(mutex_);
   absl::Status error_ QUIRE_GUARDED_BY(mutex_);
   int num_plans_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> refusals_ QUIRE_GUARDED_BY(mutex_);
   std::vector<uint64_t> epochs_ QUIRE_GUARDED_BY(mutex_);
 };
 

@@ -32,6 +32,13 @@ WorkerDescription Worker() {
   return worker;
 }
 
+WorkerDescription OtherModel() {
+  WorkerDescription worker = Worker();
+  worker.model_name = "other";
+  worker.numerics_fingerprint = "other bits";
+  return worker;
+}
+
 StepLoopOptions Options() {
   StepLoopOptions options;
   options.max_inbox_requests = 100'000;
@@ -87,6 +94,7 @@ class ManagerEngineTest : public ::testing::Test {
   static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
     Request request;
     request.id = RequestId{id};
+    request.generation = GenerationId{1};  // That of the first worker.
     for (int i = 1; i <= prompt_length; ++i) request.prompt.push_back(i);
     request.max_tokens = max_tokens;
     request.sampling.seed = id;
@@ -257,18 +265,125 @@ TEST_F(ManagerEngineTest, AWorkerThatDiesAgainAndAgainCostsNoToken) {
   }
 }
 
-TEST_F(ManagerEngineTest, AWorkerWithAnotherModelIsRefusedAndNamed) {
+TEST_F(ManagerEngineTest, AWorkerWithABrokenTokenizerIsRefusedNamedAndTold) {
   Make(1);
   WaitForReady(true);
-  WorkerDescription other = Worker();
-  other.numerics_fingerprint = "other bits";
-  workers_.push_back(std::make_unique<FakeWorker>(other));
+  WorkerDescription broken = OtherModel();
+  broken.tokenizer_files = {{"tokenizer.json", "{"}};
+  workers_.push_back(std::make_unique<FakeWorker>(broken));
   engine_->SetWorkers({"0", "1"});
   WaitFor([this] { return workers_[1]->epochs().size() >= 2; }, "a second attempt to join");
   const std::shared_ptr<const WorkerStatus> worker = engine_->status().workers[1];
   EXPECT_FALSE(worker->is_ready);
-  EXPECT_THAT(worker->last_error,
-              HasSubstr("worker has numerics_fingerprint 'other bits', the first worker has 'hash'"));
+  EXPECT_THAT(worker->last_error, HasSubstr("cannot be used: tokenizer.json"));
+  EXPECT_EQ(workers_[1]->refusals()[0], worker->last_error);
+  EXPECT_EQ(engine_->model()->name, "shadow");
+}
+
+TEST_F(ManagerEngineTest, NewRequestsGoToTheNewestGenerationAndOldOnesFinishInTheirs) {
+  Make(2);
+  WaitForAllReady();
+  workers_[0]->HoldBack();
+  workers_[1]->HoldBack();
+  std::vector<std::shared_ptr<RecordingSink>> old;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    old.push_back(std::make_shared<RecordingSink>());
+    ASSERT_TRUE(engine_->Submit(MakeRequest(id, 4, 8), old.back()).ok());
+  }
+  workers_.push_back(std::make_unique<FakeWorker>(OtherModel()));
+  engine_->SetWorkers({"0", "1", "2"});
+  WaitForAllReady();
+  EXPECT_EQ(engine_->model()->name, "other");
+  EXPECT_EQ(engine_->model()->generation, GenerationId{2});
+  EXPECT_EQ(engine_->status().model_name, "other");
+  EXPECT_EQ(engine_->status().workers[0]->generation, GenerationId{1});
+
+  Request request = MakeRequest(5, 4, 8);
+  request.generation = GenerationId{2};
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(request, sink).ok());
+  sink->WaitForEnd();
+  EXPECT_GT(workers_[2]->num_plans(), 0);
+  const int num_plans = workers_[2]->num_plans();
+  workers_[0]->Answer();
+  workers_[1]->Answer();
+  for (const auto& each : old) {
+    each->WaitForEnd();
+    EXPECT_EQ(each->reason(), FinishReason::kLength);
+  }
+  EXPECT_EQ(workers_[2]->num_plans(), num_plans) << "no old request ran there";
+}
+
+TEST_F(ManagerEngineTest, AGenerationWithoutAReadyWorkerIsNotServedWhileAnotherHasOne) {
+  Make(1);
+  WaitForReady(true);
+  workers_.push_back(std::make_unique<FakeWorker>(OtherModel()));
+  engine_->SetWorkers({"0", "1"});
+  WaitForAllReady();
+  ASSERT_EQ(engine_->model()->name, "other");
+  workers_[1]->Kill();
+  WaitFor([this] { return engine_->model()->name == "shadow"; }, "the old generation to be served again");
+  // A request with tokens of the lost generation does not wait for its worker.
+  Request request = MakeRequest(1, 4, 8);
+  request.generation = GenerationId{2};
+  const absl::Status refused = engine_->Submit(request, std::make_shared<RecordingSink>());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused)->word, "MODEL_REPLACED");
+  EXPECT_TRUE(RetryDelayOf(refused).has_value());
+  workers_[0]->Kill();
+  WaitFor([this] { return engine_->model()->name == "other"; }, "the newest generation, when both wait");
+}
+
+TEST_F(ManagerEngineTest, AWorkerThatTheOperatorDrainsServesNoGeneration) {
+  Make(1);
+  WaitForReady(true);
+  workers_.push_back(std::make_unique<FakeWorker>(OtherModel()));
+  engine_->SetWorkers({"0", "1"});
+  WaitForAllReady();
+  ASSERT_TRUE(engine_->SetWorkerDraining("1", true).ok());
+  EXPECT_EQ(engine_->model()->name, "shadow");
+  ASSERT_TRUE(engine_->SetWorkerDraining("1", false).ok());
+  EXPECT_EQ(engine_->model()->name, "other");
+}
+
+TEST_F(ManagerEngineTest, ARolloutToAnotherModelAndBackCostsNoRequest) {
+  StepLoopOptions options = Options();
+  options.link.min_backoff_us = 1000;
+  options.link.max_backoff_us = 5000;
+  Make(2, options);
+  WaitForAllReady();
+  std::atomic<bool> is_over{false};
+  std::atomic<int> num_finished{0};
+  std::vector<std::thread> clients;
+  for (uint64_t client = 0; client < 4; ++client) {
+    clients.emplace_back([&, client] {
+      for (uint64_t i = 0; !is_over || i < 10; ++i) {
+        Request request = MakeRequest(1 + client + 4 * i, 6, 12);
+        request.generation = engine_->model()->generation;
+        const auto sink = std::make_shared<RecordingSink>();
+        const absl::Status status = engine_->Submit(request, sink);
+        ASSERT_TRUE(status.ok()) << status;
+        sink->WaitForEnd();
+        ASSERT_EQ(sink->tokens(), SoloTokens({}, request)) << sink->failure();
+        ++num_finished;
+      }
+    });
+  }
+  for (int i = 0; i < 8; ++i) {
+    const WorkerDescription model = i % 4 < 2 ? OtherModel() : Worker();
+    FakeWorker* const worker = workers_[i % 2].get();
+    worker->Drain();
+    WaitFor([&] { return worker->is_gone() && !engine_->status().workers[i % 2]->is_ready; }, "the worker to drain");
+    worker->Start(model);
+    WaitForAllReady();
+    EXPECT_EQ(engine_->model()->name, model.model_name);
+    const int num_before = num_finished;
+    WaitFor([&] { return num_finished > num_before + 8; }, "requests of the new generation");
+  }
+  is_over = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(engine_->status().totals.worker_losses, 0);
+  EXPECT_EQ(engine_->status().totals.failed, 0);
 }
 
 TEST_F(ManagerEngineTest, AnAddressIsOneWorkerHoweverOftenItIsNamed) {

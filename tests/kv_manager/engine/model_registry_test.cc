@@ -1,10 +1,13 @@
 #include "kv_manager/engine/model_registry.h"
 
 #include <functional>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kv_manager/engine/fake_worker.h"
@@ -12,57 +15,119 @@
 namespace quire {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int kNoCap = 1 << 30;
 
-TEST(ModelRegistryTest, ThereIsNoModelBeforeTheFirstWorker) {
-  EXPECT_EQ(ModelRegistry(kNoCap).model(), nullptr);
+// SmallWorker with other weights.
+WorkerDescription Weights(const std::string& fingerprint) {
+  WorkerDescription worker = SmallWorker();
+  worker.numerics_fingerprint = fingerprint;
+  return worker;
 }
 
-TEST(ModelRegistryTest, TheFirstWorkerDecidesAndItsEqualsMayJoin) {
+// The fingerprints of all generations, the newest first.
+std::vector<std::string> Fingerprints(const ModelRegistry& registry) {
+  std::vector<std::string> fingerprints;
+  for (const auto& model : registry.models()) fingerprints.push_back(model->numerics_fingerprint);
+  return fingerprints;
+}
+
+TEST(ModelRegistryTest, ThereIsNoModelBeforeTheFirstWorker) {
+  EXPECT_THAT(ModelRegistry(kNoCap).models(), IsEmpty());
+}
+
+TEST(ModelRegistryTest, WorkersWithTheSameModelAreOneGeneration) {
   ModelRegistry registry(kNoCap);
-  ASSERT_TRUE(registry.Admit(SmallWorker()).ok());
-  const auto model = registry.model();
+  const auto first = registry.Admit("a", SmallWorker());
+  ASSERT_TRUE(first.ok());
+  const auto models = registry.models();
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0]->generation, *first);
   WorkerDescription larger = SmallWorker();
   larger.num_blocks *= 2;
   larger.device = "another machine";
-  EXPECT_TRUE(registry.Admit(larger).ok());
-  EXPECT_EQ(registry.model(), model);
+  EXPECT_EQ(*registry.Admit("b", larger), *first);
+  EXPECT_EQ(registry.models(), models);
 }
 
 TEST(ModelRegistryTest, TheContextCanBeCapped) {
   ModelRegistry registry(40);
-  ASSERT_TRUE(registry.Admit(SmallWorker()).ok());
-  EXPECT_EQ(registry.model()->max_context_tokens, 40);
+  ASSERT_TRUE(registry.Admit("a", SmallWorker()).ok());
+  EXPECT_EQ(registry.models()[0]->max_context_tokens, 40);
 }
 
-TEST(ModelRegistryTest, WhatDiffersIsNamedWithBothValues) {
-  const auto error = [](const std::function<void(WorkerDescription*)>& change) {
-    ModelRegistry registry(kNoCap);
-    EXPECT_TRUE(registry.Admit(SmallWorker()).ok());
+TEST(ModelRegistryTest, EveryPropertyThatTokensDependOnMakesAGeneration) {
+  const std::function<void(WorkerDescription*)> changes[] = {
+      [](auto* w) { w->model_name = "other"; },
+      [](auto* w) { w->architecture = "other"; },
+      [](auto* w) { w->vocab_size = 7; },
+      [](auto* w) { w->max_context_tokens = 7; },
+      [](auto* w) { w->eos_token_ids = {1, 2}; },
+      [](auto* w) { w->numerics_fingerprint = "other bits"; },
+      [](auto* w) { w->bos_token_id = 3; },
+      [](auto* w) { w->tokenizer_files = {{"tokenizer_config.json", "{}"}}; },
+  };
+  ModelRegistry registry(kNoCap);
+  std::set<GenerationId> ids = {*registry.Admit("first", SmallWorker())};
+  for (const auto& change : changes) {
     WorkerDescription other = SmallWorker();
     change(&other);
-    const absl::Status status = registry.Admit(other);
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    return std::string(status.message());
-  };
-  EXPECT_EQ(error([](auto* w) { w->model_name = "other"; }), "worker has model 'other', the first worker has 'shadow'");
-  EXPECT_THAT(error([](auto* w) { w->architecture = "other"; }), HasSubstr("architecture"));
-  EXPECT_THAT(error([](auto* w) { w->vocab_size = 7; }), HasSubstr("vocab_size '7'"));
-  EXPECT_THAT(error([](auto* w) { w->max_context_tokens = 7; }), HasSubstr("max_context_tokens '7'"));
-  EXPECT_THAT(error([](auto* w) { w->eos_token_ids = {1, 2}; }), HasSubstr("eos_token_ids '1 2'"));
-  EXPECT_THAT(error([](auto* w) { w->numerics_fingerprint = "other bits"; }), HasSubstr("numerics_fingerprint"));
-  EXPECT_THAT(error([](auto* w) { w->bos_token_id = 3; }), HasSubstr("bos_token_id"));
-  EXPECT_THAT(error([](auto* w) { w->tokenizer_files = {{"tokenizer.json", "{}"}}; }), HasSubstr("tokenizer"));
+    ids.insert(*registry.Admit(absl::StrCat("worker ", ids.size()), other));
+  }
+  EXPECT_EQ(ids.size(), 1 + std::size(changes));
+  EXPECT_EQ(registry.models().size(), ids.size());
+}
+
+TEST(ModelRegistryTest, ARolloutMakesItsGenerationTheNewestAndForgetsTheOldOneAtItsEnd) {
+  ModelRegistry registry(kNoCap);
+  ASSERT_TRUE(registry.Admit("a", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("b", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("a", Weights("new")).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
+  ASSERT_TRUE(registry.Admit("b", Weights("new")).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new"));
+}
+
+TEST(ModelRegistryTest, AnOldWorkerThatRestartsDoesNotMakeItsGenerationTheNewest) {
+  ModelRegistry registry(kNoCap);
+  ASSERT_TRUE(registry.Admit("a", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("b", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("a", Weights("new")).ok());
+  ASSERT_TRUE(registry.Admit("b", Weights("old")).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
+}
+
+TEST(ModelRegistryTest, ARollbackMakesTheOldGenerationTheNewestAgain) {
+  ModelRegistry registry(kNoCap);
+  const GenerationId old = *registry.Admit("a", Weights("old"));
+  ASSERT_TRUE(registry.Admit("b", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("c", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("a", Weights("new")).ok());
+  ASSERT_TRUE(registry.Admit("b", Weights("new")).ok());
+  EXPECT_EQ(*registry.Admit("a", Weights("old")), old);
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("old", "new"));
+}
+
+TEST(ModelRegistryTest, AGenerationIsForgottenWithItsLastAddress) {
+  ModelRegistry registry(kNoCap);
+  const GenerationId old = *registry.Admit("a", Weights("old"));
+  ASSERT_TRUE(registry.Admit("b", Weights("new")).ok());
+  registry.Retain({"a", "b"});
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
+  registry.Retain({"b"});
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new"));
+  EXPECT_NE(*registry.Admit("a", Weights("old")), old) << "ids are not used again";
 }
 
 TEST(ModelRegistryTest, AModelWithoutATokenizerIsServedForTokenIds) {
   ModelRegistry registry(kNoCap);
   WorkerDescription worker = SmallWorker();
   worker.tokenizer_files = {{"tokenizer_config.json", "{}"}};
-  ASSERT_TRUE(registry.Admit(worker).ok());
-  EXPECT_EQ(registry.model()->tokenizer, nullptr);
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_EQ(registry.models()[0]->tokenizer, nullptr);
 }
 
 TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
@@ -70,9 +135,9 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
     ModelRegistry registry(kNoCap);
     WorkerDescription worker = SmallWorker();
     worker.tokenizer_files = std::move(files);
-    const absl::Status status = registry.Admit(worker);
+    const absl::Status status = registry.Admit("a", worker).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(registry.model(), nullptr);
+    EXPECT_THAT(registry.models(), IsEmpty());
     return std::string(status.message());
   };
   EXPECT_THAT(error({{"tokenizer.json", "{"}}), HasSubstr("cannot be used: tokenizer.json: not valid JSON"));
@@ -82,13 +147,14 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
               HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
 }
 
-TEST(ModelRegistryTest, AfterABrokenTokenizerTheNextWorkerMayBeTheFirst) {
+TEST(ModelRegistryTest, AWorkerWithABrokenTokenizerChangesNothing) {
   ModelRegistry registry(kNoCap);
-  WorkerDescription broken = SmallWorker();
+  WorkerDescription broken = Weights("broken");
   broken.tokenizer_files = {{"tokenizer.json", "{"}};
-  EXPECT_FALSE(registry.Admit(broken).ok());
-  EXPECT_TRUE(registry.Admit(SmallWorker()).ok());
-  EXPECT_FALSE(registry.Admit(broken).ok());
+  EXPECT_FALSE(registry.Admit("a", broken).ok());
+  EXPECT_TRUE(registry.Admit("a", SmallWorker()).ok());
+  EXPECT_FALSE(registry.Admit("b", broken).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("hash"));
 }
 
 }  // namespace

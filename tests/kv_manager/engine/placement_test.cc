@@ -44,6 +44,13 @@ TEST(PlacementTest, ALostWorkerGetsRequestsOnlyWhenNobodyIsReady) {
   EXPECT_EQ(Choose({lost, Ready(1, 7, 9)}), 1);
 }
 
+TEST(PlacementTest, AWorkerOfAnotherGenerationIsNeverChosen) {
+  WorkerLoad other = Ready(100);
+  other.generation = GenerationId{2};
+  EXPECT_EQ(Choose({other}), std::nullopt);
+  EXPECT_EQ(Choose({other, Ready(1, 7, 9)}), 1);
+}
+
 TEST(PlacementTest, LargestFreeShareWinsWhenQueuedRequestsAreCounted) {
   EXPECT_EQ(Choose({Ready(10), Ready(11)}), 1);
   EXPECT_EQ(Choose({Ready(10), Ready(50, 41)}), 0);

@@ -79,7 +79,7 @@ class StepLoopTest : public ::testing::Test {
 
   ManualClock clock_;
   FakeWorker worker_;
-  absl::Status admission_;
+  absl::StatusOr<GenerationId> admission_ = GenerationId{0};
   int num_changes_ = 0;
   std::function<void()> on_change_;
   uint64_t last_id_ = 0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_reason.h"
 #include "gmock/gmock.h"
 #include "tests/kv_manager/engine/step_loop_harness.h"
 
@@ -213,10 +214,38 @@ TEST_F(StepLoopRecoveryTest, ARefusedWorkerSaysWhyAndIsAskedAgain) {
   EXPECT_FALSE(loop_->status()->is_ready);
   EXPECT_EQ(loop_->status()->last_error, "another model");
   EXPECT_FALSE(loop_->load().is_ready);
-  admission_ = absl::OkStatus();
+  EXPECT_THAT(worker_.refusals(), ElementsAre("another model"));
+  admission_ = GenerationId{0};
   Advance(100 * kMillisecond);
   EXPECT_TRUE(loop_->status()->is_ready);
   EXPECT_EQ(loop_->status()->last_error, "");
+}
+
+TEST_F(StepLoopRecoveryTest, RequestsOfAnotherGenerationNeverRunOnTheWorker) {
+  Join();
+  worker_.HoldBack();
+  const auto waiting = Submit(MakeRequest(4, 8));
+  Run();
+  worker_.Kill();
+  Run();
+  admission_ = GenerationId{2};
+  worker_.Start(SmallWorker());
+  Advance(100 * kMillisecond);
+  ASSERT_TRUE(loop_->status()->is_ready);
+  EXPECT_EQ(ReasonOf(waiting->failure())->word, "MODEL_REPLACED");
+  EXPECT_EQ(loop_->load().generation, GenerationId{2});
+  EXPECT_EQ(used_blocks(), 0);
+
+  worker_.Answer();
+  const auto late = Submit(MakeRequest(4, 8));
+  Run();
+  EXPECT_EQ(ReasonOf(late->failure())->word, "MODEL_REPLACED");
+  EXPECT_TRUE(RetryDelayOf(late->failure()).has_value());
+  Request current = MakeRequest(4, 8);
+  current.generation = GenerationId{2};
+  const auto sink = Submit(current);
+  Run();
+  EXPECT_EQ(sink->reason(), FinishReason::kLength);
 }
 
 TEST_F(StepLoopRecoveryTest, AWorkerThatHasSeenGreaterEpochsGetsAGreaterOne) {

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -50,6 +52,22 @@ TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
   const ServiceHarness::Result result = harness.Generate(RequestOfTokens(3));
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(result.tokens().size(), 3u);
+}
+
+TEST(GenerateCallTest, ATextIsTokenizedAgainWhenAnotherModelIsServedMeanwhile) {
+  ServiceHarness harness(ToyModel());
+  const std::shared_ptr<ServedModel> newer = ToyModel({"abc"});
+  newer->generation = GenerationId{2};
+  const std::shared_ptr<const ServedModel> older = harness.engine.model();
+  std::atomic<int> num_calls = 0;
+  harness.engine.model_now = [&]() -> std::shared_ptr<const ServedModel> { return ++num_calls == 1 ? older : newer; };
+  v1::GenerateRequest request = RequestOfTokens(1);
+  request.set_text("abc");
+  const ServiceHarness::Result result = harness.Generate(request);
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  const Request submitted = harness.engine.requests().at(0);
+  EXPECT_EQ(submitted.generation, GenerationId{2});
+  EXPECT_EQ(submitted.prompt, (std::vector<TokenId>{ToyTokenizer::kBos, 258})) << "the newer model has a token for it";
 }
 
 TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {

@@ -214,6 +214,7 @@ TEST(MetricsTest, EveryScrapeUnderLoadAddsUp) {
     Request request;
     request.id = RequestId{id};
     request.prompt.assign(1 + id % 20, 1);
+    request.generation = GenerationId{1};
     request.max_tokens = 20;
     if (id % 4 > 0) request.tenant = absl::StrCat(id % 4 - 1);
     sinks.push_back(std::make_shared<RecordingSink>());

@@ -35,6 +35,7 @@ class FakeEngine : public Engine {
   std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
   std::optional<FinishReason> ending;  // How requests end at the end of the script.
   std::function<void()> before_submit;
+  std::function<std::shared_ptr<const ServedModel>()> model_now;  // If it is set, model() calls it.
 
   // From now on, steps run only when Step() is called.
   void Hold();
@@ -44,7 +45,7 @@ class FakeEngine : public Engine {
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
-  std::shared_ptr<const ServedModel> model() const override { return model_; }
+  std::shared_ptr<const ServedModel> model() const override { return model_now ? model_now() : model_; }
 
   // --- Results.
   std::vector<Request> requests() const;      // The submitted requests.

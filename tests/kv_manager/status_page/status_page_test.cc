@@ -73,6 +73,7 @@ class StatusPageTest : public ::testing::Test {
     Request request;
     request.id = RequestId{1};
     request.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    request.generation = GenerationId{1};
     request.tenant = "blue";
     ASSERT_TRUE(engine_.Submit(request, std::make_shared<RecordingSink>()).ok());
     while (engine_.status().workers[0]->blocks.used < 3) std::this_thread::yield();

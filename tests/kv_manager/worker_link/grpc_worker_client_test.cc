@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -110,6 +111,13 @@ class ScriptedWorker : public v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status Refuse(grpc::ServerContext* /*context*/, const v1::RefuseRequest* request,
+                      v1::RefuseResponse* /*response*/) override {
+    refusal.set_value(request->reason());
+    return grpc::Status::OK;
+  }
+
+  std::promise<std::string> refusal;
   uint32_t protocol_version = 1;
   uint32_t token = 3;
   bool refuse_epoch = false;
@@ -238,7 +246,17 @@ TEST_F(GrpcWorkerClientTest, AWorkerThatDrainsSaysSoAndStillAnswers) {
 TEST_F(GrpcWorkerClientTest, AnotherProtocolVersionIsRefused) {
   worker_.protocol_version = 2;
   client_->Describe(7);
-  EXPECT_THAT(std::string(events_.Lost().second.message()), HasSubstr("protocol_version 2"));
+  const std::string reason(events_.Lost().second.message());
+  EXPECT_THAT(reason, HasSubstr("protocol_version 2"));
+  EXPECT_EQ(worker_.refusal.get_future().get(), reason) << "the worker is told, too";
+}
+
+TEST_F(GrpcWorkerClientTest, ARefusalReachesTheWorkerThoughTheAttemptIsClosed) {
+  client_->Describe(7);
+  events_.Described();
+  client_->Refuse("a bad tokenizer");
+  client_->Close();
+  EXPECT_EQ(worker_.refusal.get_future().get(), "a bad tokenizer");
 }
 
 TEST_F(GrpcWorkerClientTest, AServerThatIsGoneIsALoss) {
