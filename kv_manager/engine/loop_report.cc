@@ -66,6 +66,7 @@ void LoopReport::Update(const WorkerSession& session) {
 WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const {
   WorkerLoad load{.is_ready = session.is_ready() && !session.is_drained_by_worker(),
                   .may_return = session.MayReturn(now_us),
+                  .is_overdue = session.IsOverdue(now_us),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size()};
   if (session.pool() == nullptr) return load;

@@ -14,6 +14,7 @@ struct WorkerLoad {
   bool is_ready = false;                // A session is open, and the worker itself does not drain.
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
+  bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
@@ -31,7 +32,8 @@ struct PlacementRequest {
 };
 
 // Returns the index of the worker for the request. Workers that drain are never chosen. Among the workers whose pool
-// can hold the request, those that are ready come before those that may return. Among equal ones the worker with the
+// can hold the request, those that are ready come first, then those that are overdue, and then those that may return.
+// Among equal ones the worker with the
 // greatest value of
 //
 //   share of the prompt that it has cached - load
