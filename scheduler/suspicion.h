@@ -7,9 +7,9 @@ namespace quire {
 // belong to the request, so they go with it from worker to worker. Owned by the step-loop thread.
 //
 // A request that makes its worker fail does so at a certain token. So it never gets beyond the slices that were in
-// flight when the worker was lost, and a request that gets beyond them is innocent: all its losses are forgotten. A
-// loss says little about a request whose slices in flight were only recomputed, because an earlier worker has answered
-// the same slices.
+// flight when the worker was lost. A request that gets beyond them, and farther than ever before, is innocent: all its
+// losses are forgotten. A loss says little about a request whose slices in flight were only recomputed, because an
+// earlier worker has answered the same slices.
 class Suspicion {
  public:
   // So many losses make a request suspect, unless the worker has named it. A suspect runs alone.

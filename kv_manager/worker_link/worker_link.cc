@@ -71,7 +71,8 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   if (!is_away) away_since_us_.reset();
   if (is_away && !away_since_us_.has_value()) away_since_us_ = now_us;
   const bool may_restart = is_away && now_us < *away_since_us_ + options_.restart_us;
-  const int64_t max_backoff_us = may_restart ? options_.max_restart_backoff_us : options_.max_backoff_us;
+  const int64_t max_backoff_us =
+      may_restart ? std::min(options_.max_restart_backoff_us, options_.max_backoff_us) : options_.max_backoff_us;
   state_ = State::kWaiting;
   last_error_ = std::move(reason);
   num_in_flight_ = 0;

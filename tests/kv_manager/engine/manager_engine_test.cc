@@ -107,7 +107,7 @@ TEST_F(ManagerEngineTest, WithoutAReadyWorkerSubmitIsUnavailable) {
   EXPECT_EQ(engine_->status().refusals.no_worker, 1);
 }
 
-TEST_F(ManagerEngineTest, AWorkerThatNeverJoinedIsNamedWithItsReason) {
+TEST_F(ManagerEngineTest, AWorkerThatNeverJoinedIsCountedWithoutItsAddress) {
   workers_.push_back(std::make_unique<FakeWorker>(Worker()));
   workers_[0]->Kill();
   engine_ = std::make_unique<ManagerEngine>(
@@ -118,7 +118,7 @@ TEST_F(ManagerEngineTest, AWorkerThatNeverJoinedIsNamedWithItsReason) {
   engine_->SetWorkers({"w"});
   WaitFor([this] { return workers_[0]->epochs().size() >= 2; }, "a second attempt to join");
   const absl::Status status = engine_->Submit(MakeRequest(1, 4, 4), std::make_shared<RecordingSink>());
-  EXPECT_EQ(status.message(), "none of 1 workers is ready; w: connection refused");
+  EXPECT_EQ(status.message(), "none of 1 workers is ready; 1 is not connected");
 }
 
 TEST_F(ManagerEngineTest, ARequestThatComesWhileTheOnlyWorkerIsLostRunsWhenItReturns) {
