@@ -365,7 +365,7 @@ TEST_F(ManagerEngineTest, TheOnlyWorkerDrainsAndNewRequestsAreRefused) {
   WaitForReady(false);
   const absl::Status refused = engine_->Submit(MakeRequest(2, 4, 8), std::make_shared<RecordingSink>());
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("0: drains"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("; 1 drains"));
   workers_[0]->Answer();
   sink->WaitForEnd();
   EXPECT_EQ(sink->reason(), FinishReason::kLength);
