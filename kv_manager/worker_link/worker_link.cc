@@ -67,6 +67,8 @@ void WorkerLink::OnOpened() {
 
 void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   client_->Close();
+  // A session that ends while it has nothing to do is no sign of a sick worker.
+  if (is_ready() && num_in_flight_ == 0) backoff_us_ = options_.min_backoff_us;
   const bool is_away = state_ == State::kDescribing && absl::IsUnavailable(reason);
   if (!is_away) away_since_us_.reset();
   if (is_away && !away_since_us_.has_value()) away_since_us_ = now_us;

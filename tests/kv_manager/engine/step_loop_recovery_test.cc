@@ -240,6 +240,18 @@ TEST_F(StepLoopRecoveryTest, AttemptsAreFrequentForAMinuteAndThenBackOffTo5Secon
   EXPECT_THAT(waits_ms, ElementsAre(200, 400, 800, 1600, 3200, 5000, 5000));
 }
 
+TEST_F(StepLoopRecoveryTest, AnIdleWorkerThatIsRestartedOftenIsConnectedAgainAtOnceEachTime) {
+  Join();
+  for (int i = 0; i < 10; ++i) {
+    worker_.Kill();
+    worker_.Start(SmallWorker());
+    Run();
+    EXPECT_FALSE(loop_->status()->is_ready);
+    Advance(100 * kMillisecond);
+    EXPECT_TRUE(loop_->status()->is_ready) << i;
+  }
+}
+
 TEST_F(StepLoopRecoveryTest, AWorkerThatComesUpSlowlyIsNewsAtFirstAndAWarningLater) {
   worker_.Kill();
   Make();
