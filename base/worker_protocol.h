@@ -18,6 +18,10 @@ inline constexpr int kMaxWorkerBlockSize = 1 << 16;  // In tokens.
 inline constexpr int kMaxWorkerRows = 1 << 16;       // Sequences that run at the same time.
 inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
 
+// A session that ends because a step failed at one sequence has this name in the metadata of its ErrorInfo. The value
+// is the manager's id of the sequence, in decimal.
+inline constexpr char kFailedSequence[] = "sequence";
+
 }  // namespace quire
 
 #endif  // QUIRE_BASE_WORKER_PROTOCOL_H_

@@ -41,6 +41,7 @@ class PlansInFlight {
   PlanInFlight TakeOldest();
 
   void Clear() { plans_.clear(); }
+  const std::deque<PlanInFlight>& plans() const { return plans_; }  // Oldest first.
   int size() const { return static_cast<int>(plans_.size()); }
 
  private:

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -95,7 +96,11 @@ StepPlan Scheduler::Plan() {
     PlanRunning(&draft);
     const bool preempts = draft.has_preempted;
     has_preempted |= preempts;
-    if (!has_preempted && admission_.MayAdmit()) PlanWaiting(&draft);
+    if (num_suspects_ > 0) {
+      PlanTrial(&draft);
+    } else if (!has_preempted && admission_.MayAdmit()) {
+      PlanWaiting(&draft);
+    }
     GrowChunks(&draft);
     StepPlan plan = Complete(std::move(draft));
     if (!plan.empty() || !preempts) return plan;
@@ -143,16 +148,28 @@ void Scheduler::PlanWaiting(PlanDraft* draft) {
     const AdmissionControl::Decision decision = admission_.Decide(group, next_step_);
     if (decision.verdict == Verdict::kNoRoom) return false;  // Nobody may overtake, or the first group would starve.
     if (decision.verdict == Verdict::kWaitsForPrefix) return ++num_waiting_for_prefix < kMaxPrefixWaits;
-    admission_.Enter(group, decision, &draft->plan);
-    for (const auto& sequence : group->sequences()) {
-      if (group->KeepsWaiting(sequence.get())) continue;
-      const int num_tokens = NumSliceTokens(*sequence, draft->budget, options_.max_chunk_tokens);
-      if (num_tokens > 0) draft->AddSlice(group, sequence.get(), num_tokens);
-    }
+    Enter(group, decision, draft);
     num_start_tokens += num_more_start_tokens;
     admission_.SetBatchOpen(true);
     return true;
   });
+}
+
+// A suspect enters when nothing else runs and nothing else is in flight, so that a loss while it runs says something.
+void Scheduler::PlanTrial(PlanDraft* draft) {
+  if (!running_.empty() || plans_in_flight_.size() > 0) return;
+  SequenceGroup* const suspect = NewestSuspect();
+  const AdmissionControl::Decision decision = admission_.Decide(suspect, next_step_);
+  if (decision.verdict == AdmissionControl::Verdict::kMayEnter) Enter(suspect, decision, draft);
+}
+
+void Scheduler::Enter(SequenceGroup* group, const AdmissionControl::Decision& decision, PlanDraft* draft) {
+  admission_.Enter(group, decision, &draft->plan);
+  for (const auto& sequence : group->sequences()) {
+    if (group->KeepsWaiting(sequence.get())) continue;
+    const int num_tokens = NumSliceTokens(*sequence, draft->budget, options_.max_chunk_tokens);
+    if (num_tokens > 0) draft->AddSlice(group, sequence.get(), num_tokens);
+  }
 }
 
 // Gives the rest of the budget to chunks that were cut short for the sequences behind them.
@@ -265,6 +282,7 @@ StepOutput Scheduler::Commit(StepResult result) {
     PrefetchOwners(plan.slices, i);
     CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
   }
+  if (num_suspects_ > 0) SuspendCleared();
   return output;
 }
 
@@ -292,6 +310,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
   }
   if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
   sequence->OnSliceCommitted(slice.sample);
+  if (group->suspicion().OnAnswered(slice.first_position + slice.num_tokens)) --num_suspects_;
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});
@@ -343,10 +362,89 @@ void Scheduler::AbandonAll() {
   waiting_.OnSlicesAbandoned();
 }
 
+std::vector<Scheduler::Convict> Scheduler::AbandonLost(std::optional<SequenceId> named) {
+  std::vector<Convict> convicts = Blame(named);
+  AbandonAll();
+  for (const Convict& convict : convicts) Cancel(convict.request);
+  return convicts;
+}
+
+std::vector<Scheduler::Convict> Scheduler::Blame(std::optional<SequenceId> named) {
+  std::map<RequestId, int> in_flight;  // Where the slices in flight of the request end.
+  std::optional<RequestId> named_request;
+  for (const PlanInFlight& plan : plans_in_flight_.plans()) {
+    for (const SliceInFlight& slice : plan.slices) {
+      int& end = in_flight[slice.request];
+      end = std::max(end, slice.first_position + slice.num_tokens);
+      if (named.has_value() && slice.sequence == *named) named_request = slice.request;
+    }
+  }
+  std::vector<Convict> convicts;
+  for (const auto& [request, end] : in_flight) {
+    SequenceGroup* const group = Find(request);
+    const bool is_named = request == named_request;
+    if (group == nullptr || (named_request.has_value() && !is_named)) continue;
+    Suspicion& suspicion = group->suspicion();
+    num_suspects_ -= suspicion.is_suspect();
+    suspicion.OnLost(end, /*is_alone=*/in_flight.size() == 1, is_named);
+    num_suspects_ += suspicion.is_suspect();
+    if (suspicion.is_convicted()) convicts.push_back({request, suspicion.num_losses()});
+  }
+  return convicts;
+}
+
+SequenceGroup* Scheduler::NewestSuspect() const {
+  SequenceGroup* newest = nullptr;
+  waiting_.ForEach([&](SequenceGroup* group) {
+    if (!group->suspicion().is_suspect()) return;
+    if (newest == nullptr || group->rank().submission > newest->rank().submission) newest = group;
+  });
+  return newest;
+}
+
+void Scheduler::SuspendCleared() {
+  for (SequenceGroup* const group : running_.groups()) {
+    if (!group->suspicion().is_suspect()) Suspend(group, /*keeps_blocks=*/false);
+  }
+  running_.EraseSuspended();
+}
+
+std::vector<MovedRequest> Scheduler::TakeAll() {
+  QUIRE_CHECK(running_.empty() && num_plans_in_flight() == 0 && waiting_.num_swapped() == 0)
+      << running_.size() << " requests run, " << num_plans_in_flight() << " plans are in flight";
+  std::vector<SequenceGroup*> leaving;
+  waiting_.ForEach([&](SequenceGroup* group) { leaving.push_back(group); });
+  std::sort(leaving.begin(), leaving.end(),
+            [](const SequenceGroup* a, const SequenceGroup* b) { return a->rank().submission < b->rank().submission; });
+  std::vector<MovedRequest> moved;
+  for (SequenceGroup* const group : leaving) {
+    waiting_.Remove(group);
+    moved.push_back(MovedRequest(std::move(groups_.extract(group->id()).mapped())));
+  }
+  num_beam_searches_ = 0;
+  num_suspects_ = 0;
+  return moved;
+}
+
+absl::Status Scheduler::Adopt(MovedRequest moved) {
+  std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
+  QUIRE_RETURN_IF_ERROR(CheckCanEverFit(group->request(), options_, *blocks_));
+  if (groups_.contains(group->id())) {
+    return absl::AlreadyExistsError(absl::StrCat("request ", Value(group->id()), " is already known"));
+  }
+  group->EnterScheduler(waiting_.RankOf(group->request(), num_submitted_++), [this] { return forks_.NewSequenceId(); });
+  waiting_.Add(group.get());
+  num_beam_searches_ += group->beam_search() != nullptr;
+  num_suspects_ += group->suspicion().is_suspect();
+  groups_.emplace(group->id(), std::move(group));
+  return absl::OkStatus();
+}
+
 SchedulerCounts Scheduler::counts() const {
   return {.waiting = waiting_.size(),
           .running = running_.size(),
           .swapped = waiting_.num_swapped(),
+          .suspects = num_suspects_,
           .preemptions = num_preemptions_,
           .swap_outs = num_swap_outs_,
           .forks = forks_.num_forks(),
@@ -358,7 +456,10 @@ SchedulerCounts Scheduler::counts() const {
 std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   SequenceGroup* group = Find(request);
   if (group == nullptr) return std::nullopt;
-  return admission_.Explain(group, next_step_);
+  WaitReason reason = admission_.Explain(group, next_step_);
+  // While a suspect runs alone, everybody else waits for it.
+  if (num_suspects_ > 0 && reason.kind == WaitReason::Kind::kNextPlan) reason.kind = WaitReason::Kind::kBehindOthers;
+  return reason;
 }
 
 void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {
@@ -421,6 +522,7 @@ void Scheduler::Remove(SequenceGroup* group) {
     blocks_->Free(sequence->id());
   }
   num_beam_searches_ -= group->beam_search() != nullptr;
+  num_suspects_ -= group->suspicion().is_suspect();
   groups_.erase(group->id());
 }
 

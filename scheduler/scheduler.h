@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
@@ -11,6 +12,7 @@
 #include "base/ids.h"
 #include "scheduler/admission_control.h"
 #include "scheduler/block_manager.h"
+#include "scheduler/moved_request.h"
 #include "scheduler/plan_draft.h"
 #include "scheduler/plans_in_flight.h"
 #include "scheduler/request.h"
@@ -29,6 +31,7 @@ struct SchedulerCounts {
   int waiting = 0;                // Requests that wait, including preempted ones.
   int running = 0;                // Requests that run.
   int swapped = 0;                // Waiting requests whose blocks are in the host tier.
+  int suspects = 0;               // Requests that may be what makes the worker fail, see Suspicion.
   int64_t preemptions = 0;        // How often a request was preempted.
   int64_t swap_outs = 0;          // Preemptions that moved blocks to the host tier.
   int64_t forks = 0;              // Sequences that began as a copy of another one.
@@ -54,6 +57,11 @@ struct SchedulerCounts {
 // first token from the logits of that slice. The beams of a search advance together when the candidates of all of them
 // are known (see SequenceForks). What sequences shared before a preemption they share again afterwards, in whole
 // blocks.
+//
+// When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
+// there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
+// alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
+// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
@@ -97,6 +105,25 @@ class Scheduler {
   // be recomputed from its tokens. The next plan is step 1 of a new session.
   void AbandonAll();
 
+  // Does the same, and counts the loss against the requests whose slices were in flight. When the worker has named the
+  // sequence at which it failed, only the request of that sequence counts. The requests that are convicted leave the
+  // scheduler; they are returned.
+  struct Convict {
+    RequestId request;
+    int num_losses;  // How often the worker of the request was lost since the request last got further than before.
+
+    bool operator==(const Convict&) const = default;
+  };
+  std::vector<Convict> AbandonLost(std::optional<SequenceId> named);
+
+  // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
+  // after the last plan.
+  std::vector<MovedRequest> TakeAll();
+
+  // Queues a request that another scheduler has given away, behind all requests that are here. It may exceed
+  // max_waiting_requests. Errors are those of Submit without RESOURCE_EXHAUSTED; then the request is gone.
+  absl::Status Adopt(MovedRequest moved);
+
   SchedulerCounts counts() const;
 
   // Why the request does not run, or nothing when the request is not known.
@@ -124,6 +151,8 @@ class Scheduler {
   // The phases of Plan.
   void PlanRunning(PlanDraft* draft);
   void PlanWaiting(PlanDraft* draft);
+  void PlanTrial(PlanDraft* draft);
+  void Enter(SequenceGroup* group, const AdmissionControl::Decision& decision, PlanDraft* draft);
   void GrowChunks(PlanDraft* draft);
   StepPlan Complete(PlanDraft draft);
 
@@ -143,6 +172,13 @@ class Scheduler {
   void CommitSlice(const SliceInFlight& slice, SliceResult result, StepOutput* output);
   // Advances a beam search by one token. REQUIRES: the candidates of all beams are there.
   void AdvanceBeams(SequenceGroup* group, StepOutput* output);
+
+  // The suspect that runs next. Null when none waits.
+  SequenceGroup* NewestSuspect() const;
+  // A group that was cleared makes room for the other suspects.
+  void SuspendCleared();
+  // Counts the loss against the groups in flight, and updates num_suspects_. Returns those that are convicted.
+  std::vector<Convict> Blame(std::optional<SequenceId> named);
 
   // The sequence leaves its group. The group is removed with its last sequence.
   void RemoveSequence(SequenceGroup* group, Sequence* sequence);
@@ -167,6 +203,7 @@ class Scheduler {
   StepId next_step_{1};
   uint64_t num_submitted_ = 0;
   int num_beam_searches_ = 0;  // The number of groups that are beam searches.
+  int num_suspects_ = 0;       // The number of groups that are suspects.
   // The other counts come from the members above.
   int64_t num_preemptions_ = 0;
   int64_t num_swap_outs_ = 0;

@@ -45,6 +45,10 @@ class Sequence : public Pooled {
   // No slice in flight will be committed, and no token is computed any more.
   void OnSlicesAbandoned();
 
+  // The sequence goes to another scheduler, which calls it `id`. REQUIRES: it has no row, and nothing of it is in
+  // flight.
+  void Rename(SequenceId id) { id_ = id; }
+
   void Append(TokenId token) { tokens_.push_back(token); }
 
   // The block manager has made the slots of the whole blocks of the first `num_tokens` tokens writable. They stay

@@ -81,6 +81,14 @@ void SequenceGroup::OnSlicesAbandoned() {
   num_to_fork_ = request_.num_samples - 1;
 }
 
+void SequenceGroup::EnterScheduler(ServiceRank rank, absl::FunctionRef<SequenceId()> new_id) {
+  QUIRE_CHECK(state_ == State::kWaiting) << id();
+  rank_ = rank;
+  shortage_ = {};
+  prefix_standing_ = {};
+  for (const auto& sequence : sequences_) sequence->Rename(new_id());
+}
+
 std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
                                          int block_size) {
   std::optional<Sequence::Wait> best;

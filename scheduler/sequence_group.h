@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "base/pooled.h"
 #include "scheduler/beam_search.h"
 #include "scheduler/request.h"
 #include "scheduler/sequence.h"
+#include "scheduler/suspicion.h"
 
 namespace quire {
 
-// The place of a group in every queue: the smallest rank is served first. A group keeps its rank for life, so a
-// preempted group goes ahead of all newcomers of its priority.
+// The place of a group in every queue: the smallest rank is served first. A group keeps its rank as long as it stays
+// with one scheduler, so a preempted group goes ahead of all newcomers of its priority.
 struct ServiceRank {
   int priority;
   uint64_t submission;  // The number of requests that were submitted before this one.
@@ -108,8 +110,14 @@ class SequenceGroup : public Pooled {
   // again if none of them has drawn a token. REQUIRES: the group does not run.
   void OnSlicesAbandoned();
 
+  // The group has come from another scheduler. It gets a new rank, and its sequences get new ids. REQUIRES: the group
+  // waits, and nothing of it is computed or in flight.
+  void EnterScheduler(ServiceRank rank, absl::FunctionRef<SequenceId()> new_id);
+
   const Progress& progress() const { return progress_; }
   Progress& progress() { return progress_; }
+  const Suspicion& suspicion() const { return suspicion_; }
+  Suspicion& suspicion() { return suspicion_; }
   Shortage& shortage() { return shortage_; }
   PrefixStanding& prefix_standing() { return prefix_standing_; }
 
@@ -131,10 +139,11 @@ class SequenceGroup : public Pooled {
   Sequences sequences_;
 
   Progress progress_;
+  Suspicion suspicion_;
   Shortage shortage_;
   PrefixStanding prefix_standing_;
   std::vector<RowId> spare_rows_;
-  const ServiceRank rank_;
+  ServiceRank rank_;
   Request request_;
 };
 

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 
@@ -100,8 +102,9 @@ absl::Status StepSampler::Finish(v1::StepResult* result) {
     const Job& job = step.jobs[i];
     const SamplingResult& drawn = step.results[i];
     if (drawn.token < 0) {
-      return absl::InternalError(absl::StrCat("logits of sequence ", Value(job.sequence), " after position ",
-                                              job.position, " are not finite"));
+      return WithReason(absl::InternalError(absl::StrCat("logits of sequence ", Value(job.sequence), " after position ",
+                                                         job.position, " are not finite")),
+                        "LOGITS_NOT_FINITE", {{kFailedSequence, absl::StrCat(Value(job.sequence))}});
     }
     if (!job.is_sampling) {
       AddPromptScore(step, i, result);

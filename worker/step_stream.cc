@@ -1,10 +1,14 @@
 #include "worker/step_stream.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_reason.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "worker/session_loop.h"
 
 namespace quire {
@@ -15,7 +19,19 @@ namespace {
 constexpr size_t kMaxUnread = 16;
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const std::string message(status.message());
+  const std::optional<StatusReason> reason = ReasonOf(status);
+  if (!reason.has_value()) return grpc::Status(code, message);
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason->word);
+  info.set_domain("quire");
+  info.mutable_metadata()->insert(reason->metadata.begin(), reason->metadata.end());
+  google::rpc::Status details;
+  details.set_code(code);
+  details.set_message(message);
+  details.add_details()->PackFrom(info);
+  return grpc::Status(code, message, details.SerializeAsString());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/num_blocks.h"
 
 namespace quire {
 namespace {
@@ -10,8 +11,23 @@ namespace {
 constexpr int64_t kNoToken = -1;
 }  // namespace
 
+int LiveRequests::WantedBlocks(const Entry& entry) const {
+  return NumBlocksFor(entry.num_prompt_tokens + 1, block_size_);
+}
+
+void LiveRequests::SetBlockSize(int block_size) {
+  block_size_ = block_size;
+  wanted_blocks_ = 0;
+  for (auto& [request, entry] : entries_) {
+    if (entry.has_started) continue;
+    entry.wanted_blocks = WantedBlocks(entry);
+    wanted_blocks_ += entry.wanted_blocks;
+  }
+}
+
 void LiveRequests::Add(RequestId request, Entry entry) {
   if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
+  entry.wanted_blocks = WantedBlocks(entry);
   wanted_blocks_ += entry.wanted_blocks;
   stats_->prompt_tokens += entry.num_prompt_tokens;
   const size_t slot = entry.tenant_slot;
@@ -106,6 +122,14 @@ bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) 
   if (reason != FinishReason::kCancelled) ObserveEnd(it->second, now_us);
   Remove(it);
   return true;
+}
+
+void LiveRequests::Fail(RequestId request, const absl::Status& status) {
+  const auto it = entries_.find(request);
+  if (it == entries_.end()) return;
+  ++stats_->failed;
+  it->second.sink->OnFailed(status);
+  Remove(it);
 }
 
 std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {

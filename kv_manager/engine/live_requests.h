@@ -27,7 +27,6 @@ class LiveRequests {
     std::shared_ptr<RequestSink> sink;
     int64_t arrival_us = 0;
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
-    int wanted_blocks = 0;  // They count as wanted until the request starts or ends.
     int num_prompt_tokens = 0;
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
@@ -35,11 +34,17 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
+    // For the prompt and the first token after it. They count as wanted until the request starts or ends.
+    int wanted_blocks = 0;
   };
 
   // `stats` is borrowed. The list of tenants there grows when a request of a new tenant comes.
   explicit LiveRequests(StepLoopStats* stats) : stats_(stats) {}
 
+  // The pool has blocks of this size from here on. REQUIRES: called before the first Add.
+  void SetBlockSize(int block_size);
+
+  // `entry.wanted_blocks` is set here.
   void Add(RequestId request, Entry entry);
   // The request was refused: it is reported by TakeEnded like one that has ended.
   void AddRefused(RequestId request) { ended_.push_back(request); }
@@ -48,6 +53,8 @@ class LiveRequests {
   void Deliver(StepOutput output, int64_t sent_us, int64_t now_us);
   // Ends the request without an event. It counts as ended for this reason. Returns false when it is unknown.
   bool Drop(RequestId request, FinishReason reason, int64_t now_us);
+  // Ends the request with this error, if it is known.
+  void Fail(RequestId request, const absl::Status& status);
   // Ends every request with this error. Returns their ids.
   std::vector<RequestId> FailAll(const absl::Status& status);
 
@@ -65,6 +72,7 @@ class LiveRequests {
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
 
+  int WantedBlocks(const Entry& entry) const;
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);
@@ -74,6 +82,7 @@ class LiveRequests {
   StepLoopStats* const stats_;
   Entries entries_;
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of the requests that have one.
+  int block_size_ = 1;
   int64_t wanted_blocks_ = 0;
   std::vector<RequestId> ended_;
 };

@@ -37,15 +37,14 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
   const MutexLock lock(&mutex_);
   if (is_stopped_) return ShuttingDownError();
   if (num_submitted_ >= options_->max_inbox_requests) {
-    return absl::ResourceExhaustedError(absl::StrCat("the inbox of worker ", options_->address, " has ", num_submitted_,
+    return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
   // For the prompt and the first token after it.
-  const int wanted_blocks = NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
+  submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
-  submitted_blocks_ += wanted_blocks;
   cancellable_.insert(request.id);
-  events_.push_back(RequestSubmitted{std::move(request), std::move(sink), wanted_blocks});
+  events_.push_back(RequestSubmitted{std::move(request), std::move(sink)});
   changed_.NotifyOne();
   return absl::OkStatus();
 }

@@ -28,7 +28,6 @@ namespace quire {
 struct RequestSubmitted {
   Request request;
   std::shared_ptr<RequestSink> sink;
-  int wanted_blocks;
 };
 struct RequestCancelled {
   RequestId request;

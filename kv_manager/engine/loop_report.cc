@@ -69,6 +69,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   WorkerLoad load{.is_ready = session.is_ready() && !session.is_drained_by_worker(),
                   .may_return = session.MayReturn(now_us),
                   .generation = session.generation(),
+                  .is_overdue = session.IsOverdue(now_us),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size()};
   if (session.pool() == nullptr) return load;

@@ -136,13 +136,23 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   return status;
 }
 
+// Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.
 absl::Status ManagerEngine::NoWorkerError() const {
-  std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
+  int num_drained_by_operator = 0;
+  int num_draining = 0;
   for (const Worker& worker : workers_) {
-    const std::shared_ptr<const WorkerStatus> status = worker.loop->status();
-    std::string reason = status->is_draining ? "drains" : status->last_error;
-    if (worker.loop->load().is_drained_by_operator) reason = "an operator drains it, `quirectl undrain` ends that";
-    absl::StrAppend(&message, "; ", worker.address, ": ", reason);
+    if (worker.loop->load().is_drained_by_operator) {
+      ++num_drained_by_operator;
+    } else if (worker.loop->status()->is_draining) {
+      ++num_draining;
+    }
+  }
+  const int num_away = static_cast<int>(workers_.size()) - num_drained_by_operator - num_draining;
+  std::string message = absl::StrCat("none of ", workers_.size(), " workers is ready");
+  if (num_away > 0) absl::StrAppend(&message, "; ", num_away, num_away == 1 ? " is" : " are", " not connected");
+  if (num_draining > 0) absl::StrAppend(&message, "; ", num_draining, num_draining == 1 ? " drains" : " drain");
+  if (num_drained_by_operator > 0) {
+    absl::StrAppend(&message, "; an operator drains ", num_drained_by_operator, ", `quirectl undrain` ends that");
   }
   return absl::UnavailableError(message);
 }

@@ -31,6 +31,7 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
   if (a_holds != b_holds) return a_holds;
   if (!a_holds) return PoolTokens(a) > PoolTokens(b);
   if (a.is_ready != b.is_ready) return a.is_ready;
+  if (a.is_overdue != b.is_overdue) return b.is_overdue;
   const auto worth = [&](const WorkerLoad& worker) {
     return static_cast<double>(worker.num_cached_tokens) / std::max(request.num_prompt_tokens, 1) - Load(worker);
   };

@@ -16,6 +16,7 @@ struct WorkerLoad {
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
   GenerationId generation{0};           // Of the worker's last session.
+  bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
@@ -34,8 +35,8 @@ struct PlacementRequest {
 };
 
 // Returns the index of the worker for the request. Workers that drain and workers of other generations are never
-// chosen. Among the workers whose pool can hold the request, those that are ready come before those that may return.
-// Among equal ones the worker with the greatest value of
+// chosen. Among the workers whose pool can hold the request, those that are ready come first, then those that are
+// overdue, and then those that may return. Among equal ones the worker with the greatest value of
 //
 //   share of the prompt that it has cached - load
 //

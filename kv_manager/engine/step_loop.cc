@@ -4,8 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
-
 namespace quire {
 
 StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, StepLoopHooks hooks,
@@ -80,8 +78,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   StepLoopStats* const stats = report_.stats();
   if (!session_.is_ready() && !session_.MayReturn(now_us_)) {
     ++stats->refused_worker_lost;
-    return absl::UnavailableError(
-        absl::StrCat("worker ", options_.address, " is not connected: ", session_.link().last_error().message()));
+    return absl::UnavailableError("the worker that was chosen for the request is not connected");
   }
   const Request& request = event->request;
   if (request.generation != session_.generation()) {
@@ -92,7 +89,6 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   LiveRequests::Entry entry{.sink = event->sink,
                             .arrival_us = request.arrival_us,
                             .deadline_us = request.deadline_us,
-                            .wanted_blocks = event->wanted_blocks,
                             .num_prompt_tokens = static_cast<int>(request.prompt.size())};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
   const absl::Status status = session_.pool()->scheduler()->Submit(std::move(event->request));

@@ -1,17 +1,22 @@
 #include "kv_manager/engine/worker_session.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/log.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
 #include "kv_manager/engine/loop_report.h"
 
 namespace quire {
 namespace {
 
-constexpr int kMaxFruitlessSessions = 3;
 // A worker that takes longer than this to come up is worth a warning.
 constexpr int64_t kQuietStartUs = 10'000'000;
 
@@ -19,6 +24,32 @@ constexpr int64_t kQuietStartUs = 10'000'000;
 std::unique_ptr<WorkerClient> WithListener(std::unique_ptr<WorkerClient> client, WorkerClient::Listener* listener) {
   client->SetListener(listener);
   return client;
+}
+
+// The sequence at which the worker says that it has failed.
+std::optional<SequenceId> NamedSequence(const absl::Status& reason) {
+  const std::optional<StatusReason> named = ReasonOf(reason);
+  if (!named.has_value()) return std::nullopt;
+  const auto sequence = named->metadata.find(kFailedSequence);
+  uint64_t id = 0;
+  if (sequence == named->metadata.end() || !absl::SimpleAtoi(sequence->second, &id)) return std::nullopt;
+  return SequenceId{id};
+}
+
+// Why a session was lost, for clients. gRPC writes addresses into the errors of connections.
+std::string CauseForClients(const absl::Status& reason) {
+  if (absl::IsUnavailable(reason) || absl::IsUnknown(reason)) return "the connection to the worker was lost";
+  if (absl::IsDeadlineExceeded(reason)) return "the worker did not answer in time";
+  return std::string(reason.message());
+}
+
+absl::Status ConvictedError(const Scheduler::Convict& convict, const absl::Status& reason) {
+  return WithReason(
+      absl::InternalError(absl::StrCat("the request makes its worker fail: the worker was lost ", convict.num_losses,
+                                       " times while it computed this request, at last while it computed nothing else; "
+                                       "the last reason: ",
+                                       CauseForClients(reason))),
+      "REQUEST_FAILS_WORKER", {{"losses", absl::StrCat(convict.num_losses)}});
 }
 
 }  // namespace
@@ -45,7 +76,6 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   link_.OnDescribed(event.description);
 }
 
-// Requests of a worker that comes back with another pool fail: the scheduler has promised them blocks of the old one.
 // Requests of another generation fail, because their tokens have another meaning for the worker now.
 void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
@@ -56,17 +86,29 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
   description_->tokenizer_files.clear();
   if (is_same_pool && is_same_generation) return;
 
-  FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " came back with another pool")));
-  if (pool_ != nullptr) report_->EndPool(*pool_);
+  std::vector<MovedRequest> moved;
+  if (pool_ != nullptr) {
+    moved = pool_->scheduler()->TakeAll();
+    report_->EndPool(*pool_);
+  }
   pool_ = std::make_unique<WorkerPool>(worker, *options_, *hooks_);
   inbox_->SetPrefixIndex(pool_->index());
+  live_->SetBlockSize(worker.block_size);
+  for (MovedRequest& request : moved) {
+    const RequestId id = request.id();
+    const absl::Status status = pool_->scheduler()->Adopt(std::move(request));
+    if (status.ok()) continue;
+    const absl::Status failure(
+        status.code(), absl::StrCat("the worker of the request came back with another pool: ", status.message()));
+    QUIRE_LOG(kWarning) << "request " << Value(id) << " failed: " << failure.message();
+    live_->Fail(id, failure);
+  }
 }
 
 void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
   last_step_us_ = now_us;
-  tokens_at_open_ = report_->stats()->generated_tokens;
   has_logged_waiting_ = false;
   logged_reason_ = absl::OkStatus();
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
@@ -90,9 +132,13 @@ void WorkerSession::OnLost(WorkerLost event, int64_t now_us) {
 std::optional<WorkerLink::SentPlan> WorkerSession::OnAnswered(const PlanAnswered& event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return std::nullopt;
   absl::Status status = pool_->scheduler()->CheckResult(event.result);
-  if (status.ok()) status = tables_.OnResult(event.result, pool_->scheduler());
   if (!status.ok()) {
     Lose(std::move(status), now_us);
+    return std::nullopt;
+  }
+  status = tables_.OnResult(event.result, pool_->scheduler());
+  if (!status.ok()) {
+    Lose(std::move(status), now_us, Blame::kNobody);
     return std::nullopt;
   }
   const WorkerLink::SentPlan plan = link_.OnResult(now_us);
@@ -104,9 +150,8 @@ std::optional<WorkerLink::SentPlan> WorkerSession::OnAnswered(const PlanAnswered
 void WorkerSession::Poll(int64_t now_us) {
   if (absl::Status status = link_.Poll(now_us); !status.ok()) Lose(std::move(status), now_us);
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
-  FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " did not come back within ",
-                                              options_->worker_grace_us / 1'000'000,
-                                              " s: ", link_.last_error().message())));
+  FailAll(absl::UnavailableError(absl::StrCat("the worker of the request was lost and did not come back within ",
+                                              options_->worker_grace_us / 1'000'000, " s")));
 }
 
 // A request that was placed here before load() told of the drain is in the inbox by the time the next round takes it:
@@ -116,15 +161,21 @@ void WorkerSession::EndIfDrained(int64_t now_us) {
   if (drain_ != Drain::kPublished || live_->size() > 0 || link_.num_plans_in_flight() > 0) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " has drained; its session ends";
   lost_since_us_ = now_us;
-  if (HasGivenTokens()) num_fruitless_sessions_ = 0;
   pool_->scheduler()->AbandonAll();
   EndAttemptOrSession(absl::UnavailableError("the worker has drained"), now_us);
 }
 
 int64_t WorkerSession::next_wake_us(int64_t now_us) const {
   if (is_drained_by_worker() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
-  if (link_.is_ready() || live_->size() == 0) return link_.next_poll_us();
+  if (link_.is_ready()) {
+    return IsOverdue(now_us) ? link_.next_poll_us() : std::min(link_.next_poll_us(), overdue_at_us());
+  }
+  if (live_->size() == 0) return link_.next_poll_us();
   return std::min(link_.next_poll_us(), lost_since_us_ + options_->worker_grace_us);
+}
+
+int64_t WorkerSession::overdue_at_us() const {
+  return link_.num_plans_in_flight() == 0 ? kNever : link_.progress_us() + options_->overdue_us;
 }
 
 void WorkerSession::Stop(int64_t now_us) {
@@ -139,7 +190,7 @@ bool WorkerSession::MayReturn(int64_t now_us) const {
   return pool_ != nullptr && !link_.is_ready() && now_us < lost_since_us_ + options_->worker_grace_us;
 }
 
-void WorkerSession::Lose(absl::Status reason, int64_t now_us) {
+void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
   if (link_.is_ready()) {
     QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " lost in epoch "
                         << Named("epoch", link_.epoch()) << " after " << Named("step", link_.num_steps())
@@ -147,9 +198,13 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us) {
     ++report_->stats()->worker_losses;
     report_->stats()->interruptions += pool_->scheduler()->counts().running;
     lost_since_us_ = now_us;
-    pool_->scheduler()->AbandonAll();
+    // A worker that was told to stop is lost when its time is up, and a session ends when another manager opens one.
+    if (blame == Blame::kNobody || drain_ != Drain::kNone || absl::IsAborted(reason)) {
+      pool_->scheduler()->AbandonAll();
+    } else {
+      AbandonLost(reason);
+    }
     tables_.OnLost(reason);
-    CountFruitlessSession();
   } else {
     LogFailedAttempt(reason, now_us);
   }
@@ -173,19 +228,17 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
   }
 }
 
-bool WorkerSession::HasGivenTokens() const {
-  return report_->stats()->generated_tokens > tokens_at_open_;
-}
-
-// A request can be what kills its worker. It must not do so for ever.
-void WorkerSession::CountFruitlessSession() {
-  const bool had_work = link_.num_plans_in_flight() > 0;
-  if (HasGivenTokens()) num_fruitless_sessions_ = 0;
-  if (HasGivenTokens() || !had_work || ++num_fruitless_sessions_ < kMaxFruitlessSessions) return;
-  num_fruitless_sessions_ = 0;
-  FailAll(absl::UnavailableError(absl::StrCat("worker ", options_->address, " was lost ", kMaxFruitlessSessions,
-                                              " times in a row before it gave a token; perhaps one of its requests "
-                                              "is the cause")));
+void WorkerSession::AbandonLost(const absl::Status& reason) {
+  for (const Scheduler::Convict& convict : pool_->scheduler()->AbandonLost(NamedSequence(reason))) {
+    QUIRE_LOG(kWarning) << "request " << Value(convict.request) << " failed: worker "
+                        << Named("worker", options_->address) << " was lost while it computed this request alone, and "
+                        << convict.num_losses << " times in all: " << reason.message();
+    live_->Fail(convict.request, ConvictedError(convict, reason));
+  }
+  const int num_suspects = pool_->scheduler()->counts().suspects;
+  if (num_suspects == 0) return;
+  QUIRE_LOG(kWarning) << Counted(num_suspects, "request") << " of worker " << Named("worker", options_->address)
+                      << " may be the reason for its losses; each of them runs alone, and the others wait meanwhile";
 }
 
 void WorkerSession::FailAll(const absl::Status& status) {

@@ -19,12 +19,11 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While the
-// worker is lost, the requests wait. When it has come back, they are recomputed in the new session. All requests fail
-// in one of these cases:
-//
-//   - The worker stays away for longer than the grace.
-//   - The worker comes back with another pool, or in another generation.
-//   - Several sessions in a row are lost before they give a token.
+// worker is lost, the requests wait. When it has come back, they are recomputed in the new session. When it has another
+// pool than before, they move to the new pool, and those that can never fit there fail. All requests fail when the
+// worker stays away for longer than the grace, or comes back in another generation. A request that is convicted of
+// making its workers fail (see Suspicion) fails alone. The errors that the requests get do not tell the address of the
+// worker.
 //
 // Owned by the step-loop thread.
 class WorkerSession {
@@ -60,6 +59,8 @@ class WorkerSession {
   bool is_ready() const { return link_.is_ready(); }
   // Whether the worker wants no new requests until the end of the session. Implies is_ready().
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
+  // Whether the worker is ready, but has not answered a plan for longer than overdue_us.
+  bool IsOverdue(int64_t now_us) const { return link_.is_ready() && now_us >= overdue_at_us(); }
   // Whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
   // REQUIRES: is_ready().
@@ -86,13 +87,16 @@ class WorkerSession {
     kPublished,  // load() tells it. The session ends as soon as no request and no plan is left.
   };
 
+  // Whether the requests in flight may be the reason why a session is lost.
+  enum class Blame { kRequestsInFlight, kNobody };
+
   void AdoptPool(const WorkerDescription& worker, GenerationId generation);
-  void Lose(absl::Status reason, int64_t now_us);
+  void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
+  // The scheduler gives up the session. The requests that are convicted fail.
+  void AbandonLost(const absl::Status& reason);
   void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
-  // Whether a token was emitted in this session.
-  bool HasGivenTokens() const;
-  void CountFruitlessSession();
+  int64_t overdue_at_us() const;  // kNever while no plan is in flight.
   void FailAll(const absl::Status& status);
 
   const StepLoopOptions* const options_;
@@ -108,8 +112,6 @@ class WorkerSession {
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.
   Drain drain_ = Drain::kNone;
-  int64_t tokens_at_open_ = 0;       // stats()->generated_tokens when the session was opened.
-  int num_fruitless_sessions_ = 0;   // Sessions in a row that were lost with plans in flight and gave no token.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
   absl::Status logged_reason_;       // Since the worker was lost: the reason logged last. OK: none.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.

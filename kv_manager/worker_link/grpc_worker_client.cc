@@ -8,7 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status_reason.h"
 #include "base/worker_protocol.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "kv_manager/worker_link/wire.h"
 #include "kv_manager/worker_link/worker_address.h"
@@ -16,19 +19,27 @@
 namespace quire {
 namespace {
 
-// gRPC reconnects by itself, with waits that grow from the first value to the second; a call during a wait fails at
-// once. The longest wait is shorter than the longest backoff of WorkerLink. It is also the limit for one attempt to
-// connect.
-constexpr int kMinReconnectMs = 100;
-constexpr int kMaxReconnectMs = 2000;
+// gRPC reconnects by itself. A call that comes while gRPC waits for its next attempt fails at once, so these waits are
+// shorter than those of WorkerLink, which decides how often to try.
+constexpr int kReconnectMs = 100;
+// The limit for one attempt to connect.
+constexpr int kConnectMs = 2000;
 
 // A server that shuts down ends its calls with CANCELLED and no reason. Nobody hears of the calls that this client
-// cancels itself.
+// cancels itself. The ErrorInfo of the worker becomes the reason of the status.
 absl::Status ToAbsl(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     return absl::UnavailableError("the worker has ended the session, as it does when it stops");
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  if (!details.ParseFromString(status.error_details())) return result;
+  for (const google::protobuf::Any& detail : details.details()) {
+    if (!detail.Is<google::rpc::ErrorInfo>() || !detail.UnpackTo(&info)) continue;
+    result = WithReason(std::move(result), info.reason(), {info.metadata().begin(), info.metadata().end()});
+  }
+  return result;
 }
 
 }  // namespace
@@ -44,9 +55,9 @@ grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& opt
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A long prefill sends nothing; keep probing.
   }
   if (!options.certificate_name.empty()) args.SetSslTargetNameOverride(options.certificate_name);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return args;
 }

@@ -71,11 +71,20 @@ void WorkerLink::OnOpened() {
 
 void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   client_->Close();
+  // A session that ends while it has nothing to do is no sign of a sick worker.
+  if (is_ready() && num_in_flight_ == 0) backoff_us_ = options_.min_backoff_us;
+  const bool is_away = state_ == State::kDescribing && absl::IsUnavailable(reason);
+  if (!is_away) away_since_us_.reset();
+  if (is_away && !away_since_us_.has_value()) away_since_us_ = now_us;
+  const bool may_restart = is_away && now_us < *away_since_us_ + options_.restart_us;
+  const int64_t max_backoff_us =
+      may_restart ? std::min(options_.max_restart_backoff_us, options_.max_backoff_us) : options_.max_backoff_us;
   state_ = State::kWaiting;
   last_error_ = std::move(reason);
   num_in_flight_ = 0;
-  next_attempt_us_ = now_us + backoff_us_;
-  backoff_us_ = std::min(backoff_us_ * 2, options_.max_backoff_us);
+  next_attempt_us_ = now_us + std::min(backoff_us_, max_backoff_us);
+  // A loss after a restart goes on with the backoff that it had before.
+  backoff_us_ = std::max(backoff_us_, std::min(backoff_us_ * 2, max_backoff_us));
 }
 
 void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +20,10 @@ struct WorkerLinkOptions {
   // The wait after the first failed attempt. It doubles with each further failure, up to max_backoff_us.
   int64_t min_backoff_us = 100'000;
   int64_t max_backoff_us = 5'000'000;
+  // As long as nobody answers at the address, which is what a restart looks like, the wait grows no further than to
+  // this value. That ends when the worker has been away for so long.
+  int64_t max_restart_backoff_us = 200'000;
+  int64_t restart_us = 60'000'000;
 };
 
 // Keeps one worker connected. It makes attempts with growing epochs and a backoff, and notices a worker that does not
@@ -77,6 +82,7 @@ class WorkerLink {
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;
+  std::optional<int64_t> away_since_us_;  // The first attempt since nobody answers.
   absl::Status last_error_;
 
   int num_in_flight_ = 0;

@@ -72,8 +72,10 @@ ClientOptions Cluster::client_options() const {
   return options;
 }
 
-void Cluster::RestartWorker(int i, const std::string& model) {
-  workers_[i] = std::make_unique<Process>(WorkerCommand(i, model.empty() ? options_.model : model));
+void Cluster::RestartWorker(int i, const std::vector<std::string>& more_flags, const std::string& model) {
+  std::vector<std::string> command = WorkerCommand(i, model.empty() ? options_.model : model);
+  command.insert(command.end(), more_flags.begin(), more_flags.end());
+  workers_[i] = std::make_unique<Process>(command);
 }
 
 bool Cluster::WaitUntilReady() {

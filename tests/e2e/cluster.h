@@ -34,8 +34,9 @@ class Cluster {
   ClientOptions client_options() const;  // The options of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }
-  // Starts worker `i` again after its process has ended, with the same model as before or with another one.
-  void RestartWorker(int i, const std::string& model = "");
+  // Starts worker `i` again after its process has ended, with more flags if there are any, and with the same model as
+  // before or with another one.
+  void RestartWorker(int i, const std::vector<std::string>& more_flags = {}, const std::string& model = "");
 
   // Polls GetStatus until all workers have joined. False when that takes over a minute.
   bool WaitUntilReady();

@@ -69,6 +69,7 @@ TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
   EXPECT_EQ(worker.blocks().free(), worker.blocks().total());
 }
 
+// The second time the worker comes back with another pool and another block size.
 TEST(LifecycleTest, AStreamGoesOnWithTheSameTokensAfterItsWorkerWasKilledAndStartedAgain) {
   Cluster cluster({.model = BundledModel()});
   v1::GenerateRequest request = GreedyRequest("Once upon a time", 700);
@@ -79,17 +80,17 @@ TEST(LifecycleTest, AStreamGoesOnWithTheSameTokensAfterItsWorkerWasKilledAndStar
   const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
   std::vector<uint32_t> tokens;
   v1::GenerateResponse response;
-  bool killed = false;
+  size_t num_kills = 0;
   while (stream->Next(&response)) {
     tokens.insert(tokens.end(), response.token_ids().begin(), response.token_ids().end());
-    if (!killed && tokens.size() > 20) {
-      killed = true;
-      cluster.worker(0).Signal(SIGKILL);
-      cluster.worker(0).Wait();
-      cluster.RestartWorker(0);
-    }
+    if (num_kills == 2 || tokens.size() <= 20 + 100 * num_kills) continue;
+    cluster.worker(0).Signal(SIGKILL);
+    cluster.worker(0).Wait();
+    cluster.RestartWorker(0, num_kills == 0 ? std::vector<std::string>()
+                                            : std::vector<std::string>{"--block-size=8", "--num-blocks=130"});
+    ++num_kills;
   }
-  EXPECT_TRUE(killed);
+  EXPECT_EQ(num_kills, 2u);
   EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
   EXPECT_EQ(tokens, calm.token_ids);
 }

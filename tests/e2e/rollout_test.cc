@@ -114,7 +114,7 @@ TEST(RolloutTest, ARolloutToAnotherModelAndBackCostsNoRequestAndMixesNoAnswer) {
       load.WaitForMore((i == 0) == is_random ? tale : noise, 2 * kClients);
       cluster.worker(i).Signal(SIGTERM);
       EXPECT_EQ(cluster.worker(i).Wait(), 0);
-      cluster.RestartWorker(i, model);
+      cluster.RestartWorker(i, {}, model);
       ASSERT_TRUE(cluster.WaitUntilReady());
       const absl::StatusOr<v1::GetModelResponse> served = cluster.client().GetModel();
       ASSERT_TRUE(served.ok()) << served.status();
@@ -135,7 +135,7 @@ TEST(RolloutTest, AWorkerThatComesBackWithAnotherModelServesIt) {
   AnswerOf(cluster);
   cluster.worker(0).Signal(SIGKILL);
   cluster.worker(0).Wait();
-  cluster.RestartWorker(0, random.path());
+  cluster.RestartWorker(0, {}, random.path());
   ASSERT_TRUE(cluster.WaitUntilReady());
   EXPECT_EQ(cluster.client().GetModel()->name(), "random");
   EXPECT_TRUE(Generate(cluster.client(), Story()).status.ok());

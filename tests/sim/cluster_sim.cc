@@ -117,7 +117,9 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
     return absl::OkStatus();
   }
   QUIRE_RETURN_IF_ERROR(CheckPlacement(loads, *chosen, wanted));
-  const auto caller = std::make_shared<SimCaller>(std::move(built), model_);
+  std::optional<Poison> poison;
+  if (request.poison > 0) poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+  const auto caller = std::make_shared<SimCaller>(std::move(built), model_, poison);
   SimEngine* const engine = engines_[*chosen].get();
   placed_[request.id] = {caller, engine};
   return engine->Submit(caller);
@@ -139,10 +141,11 @@ absl::Status ClusterSim::CheckPlacement(const std::vector<WorkerLoad>& loads, in
   if (!IsCandidate(ours)) return Violation("worker ", chosen, " was chosen and takes no requests");
   for (const WorkerLoad& other : loads) {
     if (!IsCandidate(other)) continue;
-    const bool is_better = holds(other) != holds(ours)       ? holds(other)
-                           : !holds(ours)                    ? false
-                           : other.is_ready != ours.is_ready ? other.is_ready
-                                                             : worth(other) > worth(ours) + 1e-6;
+    const bool is_better = holds(other) != holds(ours)           ? holds(other)
+                           : !holds(ours)                        ? false
+                           : other.is_ready != ours.is_ready     ? other.is_ready
+                           : other.is_overdue != ours.is_overdue ? ours.is_overdue
+                                                                 : worth(other) > worth(ours) + 1e-6;
     if (is_better) return Violation("worker ", chosen, " was chosen, another is better");
   }
   return absl::OkStatus();
@@ -160,9 +163,14 @@ absl::Status ClusterSim::Probe(int request) {
 // returned. So a loop that sleeps too long is found. When nothing happens the clock jumps to the next such time.
 absl::Status ClusterSim::Finish() {
   int64_t max_rounds = 2000;
+  const bool has_poisons = std::any_of(placed_.begin(), placed_.end(),
+                                       [](const auto& entry) { return entry.second.caller->poison().has_value(); });
   for (const auto& [id, placed] : placed_) {
     const Request& request = placed.caller->request();
-    max_rounds += 20 * (static_cast<int64_t>(request.prompt.size()) + request.max_tokens) * NumRows(request);
+    // A suspect runs alone, and every loss makes everybody start again.
+    const int num_starts = has_poisons ? 20 : 1;
+    max_rounds +=
+        num_starts * 20 * (static_cast<int64_t>(request.prompt.size()) + request.max_tokens) * NumRows(request);
   }
   for (const auto& engine : engines_) engine->SetSilent(false);
   for (int64_t round = 0; round < max_rounds; ++round) {

@@ -6,7 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr int kMaxFruitlessSessions = 3;
 // The drain is published in one round, and the session ends in the next.
 constexpr int kMaxIdleRounds = 2;
 
@@ -24,7 +23,6 @@ bool LoopOracle::IsTimeUp() const {
 void LoopOracle::BeginRound(int64_t now_us, bool is_worker_draining) {
   now_us_ = now_us;
   has_ended_ = false;
-  must_all_fail_ = false;
   was_pool_replaced_ = false;
   is_worker_draining_ = is_worker_draining;
   is_grace_over_before_ = !was_ready_ && (!has_pool_ || IsGraceOver(lost_since_us_));
@@ -40,39 +38,32 @@ void LoopOracle::OnCommitted() {
   progress_us_ = now_us_;
 }
 
-void LoopOracle::OnSessionEnded(int64_t num_tokens, int num_running, int num_live) {
+void LoopOracle::OnSessionEnded(int num_running, int num_live) {
   is_time_up_ = IsTimeUp();
   has_ended_ = true;
   num_live_at_end_ = num_live;
   num_in_flight_at_end_ = static_cast<int>(num_sent_ - num_committed_);
   num_interruptions_ += num_running;
-  const bool gave_tokens = was_ready_ && num_tokens > tokens_at_open_;
-  if (gave_tokens) {
-    num_fruitless_ = 0;
-  } else if (num_in_flight_at_end_ > 0 && ++num_fruitless_ == kMaxFruitlessSessions) {
-    num_fruitless_ = 0;
-    must_all_fail_ = true;
-  }
   num_sent_ = 0;
   num_committed_ = 0;
 }
 
-absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const {
+absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready,
+                                      bool is_too_large) const {
   if (absl::IsDeadlineExceeded(failure)) {
     return now_us_ >= deadline_us ? absl::OkStatus() : Violation("loop: ", "a request has failed before its deadline");
   }
   const auto says = [&](const char* text) { return absl::StrContains(failure.message(), text); };
   const bool is_right =
-      absl::IsUnavailable(failure) &&
-      ((says("is not connected") && is_grace_over_before_) ||
-       (says("did not come back within") && !is_ready && !has_ended_ && IsGraceOver(lost_since_us_)) ||
-       (says("came back with another pool") && was_pool_replaced_) ||
-       (says("times in a row before it gave a token") && must_all_fail_));
+      absl::IsFailedPrecondition(failure)
+          ? says("came back with another pool") && was_pool_replaced_ && is_too_large
+          : absl::IsUnavailable(failure) &&
+                ((says("is not connected") && is_grace_over_before_) ||
+                 (says("did not come back within") && !is_ready && !has_ended_ && IsGraceOver(lost_since_us_)));
   return is_right ? absl::OkStatus() : Violation("loop: ", "a request has failed: ", failure.ToString());
 }
 
-absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& load, int64_t num_tokens,
-                                  int num_live) {
+absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& load, int num_live) {
   const bool is_loss = status.stats.worker_losses > num_losses_;
   if (status.stats.worker_losses - num_losses_ > 1) return Violation("loop: ", "one session was lost twice");
   if (is_loss != (has_ended_ && (is_loss_due_ || is_time_up_))) {
@@ -95,9 +86,6 @@ absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& 
   if (has_ended_) {
     lost_since_us_ = now_us_;
     num_idle_rounds_ = 0;
-  }
-  if (status.is_ready && !was_ready_) {
-    tokens_at_open_ = num_tokens;
   }
   if (status.is_ready && static_cast<int64_t>(status.steps) != num_committed_) {
     return Violation("loop: ", status.steps, " steps are counted, ", num_committed_, " were committed");

@@ -31,21 +31,18 @@ class LoopOracle {
   void OnCommitted();
   // An audit has found a difference that cannot be repaired.
   void OnUnrepairable() { is_loss_due_ = true; }
-  // The session has ended. `num_tokens` tokens were emitted so far, `num_running` requests were running, and `num_live`
-  // requests have not ended.
-  void OnSessionEnded(int64_t num_tokens, int num_running, int num_live);
+  // The session has ended. `num_running` requests were running, and `num_live` requests have not ended.
+  void OnSessionEnded(int num_running, int num_live);
   // The worker has described itself for the first time, or with another pool than before.
   void OnPoolReplaced() {
     was_pool_replaced_ = true;
     has_pool_ = true;
   }
 
-  // Whether a request that was failed in this round may fail with this error.
-  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const;
-  // All requests that were live when the session ended must have failed in this round.
-  bool must_all_fail() const { return must_all_fail_; }
+  // Whether a request that was failed in this round may fail with this error. `is_too_large`: it exceeds the pool.
+  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready, bool is_too_large) const;
   // Called at the end of the round, with the status and load that the loop has published.
-  absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int64_t num_tokens, int num_live);
+  absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int num_live);
 
   // The worker of the session drains.
   bool is_worker_draining() const { return was_ready_ && is_drain_posted_; }
@@ -68,7 +65,6 @@ class LoopOracle {
   int64_t num_sent_ = 0;
   int64_t num_committed_ = 0;
   int64_t progress_us_ = 0;  // Time of the last commit, or of the last plan that was sent when none was in flight.
-  int64_t tokens_at_open_ = 0;
   bool is_drain_posted_ = false;
   bool is_drain_published_ = false;  // The load of an earlier round tells of the drain.
   // Consecutive rounds since the drain in which nothing was left to do and the session was open.
@@ -81,10 +77,8 @@ class LoopOracle {
   bool is_worker_draining_ = false;
   int num_live_at_end_ = 0;
   int num_in_flight_at_end_ = 0;
-  bool must_all_fail_ = false;
   bool was_pool_replaced_ = false;
 
-  int num_fruitless_ = 0;
   int64_t num_losses_ = 0;
   int64_t num_interruptions_ = 0;
 };

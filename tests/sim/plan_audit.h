@@ -38,6 +38,11 @@ class PlanAudit {
   absl::Status Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
                      const std::vector<SequenceId>& preempted);
 
+  // The requests of the old pool move to this one, in their order.
+  void TakeOver(const PlanAudit& old);
+  // The requests of the slices of a plan that was just checked, and where each slice ends.
+  std::vector<std::pair<RequestId, int>> SlicesOf(const StepPlan& plan) const;
+
   // Where the first slice of a request that has just started began.
   int first_position(RequestId request) const { return live_.at(request).first_position; }
 
@@ -55,8 +60,11 @@ class PlanAudit {
   };
   struct Live {
     std::pair<int, uint64_t> rank;  // Under policies that use ranks, the smaller rank is served first.
-    int64_t most_blocks;
+    int num_prompt_tokens;
+    int max_tokens;
     int num_rows;
+    uint64_t seed;
+    int64_t most_blocks = 0;
     int num_running = 0;     // Running sequences.
     int first_position = 0;  // Where its first slice since it entered began.
   };

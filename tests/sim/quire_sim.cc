@@ -117,6 +117,7 @@ void PrintReport(const SearchResult& result) {
   print("worker drains", r.drains);
   print("pool changes", r.pool_changes);
   print("lost requests", r.failed);
+  print("convicted requests", r.convicted);
   print("table audits", r.audits);
   print("blocks probed", r.probed_blocks);
   print("full counts", r.checks);

@@ -34,6 +34,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"plans_in_flight", &SimWorker::plans_in_flight},
     {"grace", &SimWorker::grace},
     {"timeout", &SimWorker::timeout},
+    {"other_block_size", &SimWorker::other_block_size},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -59,6 +60,8 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"returned", &SimRequest::returned},
     {"half_length_penalty", &SimRequest::half_length_penalty},
     {"early_stopping", &SimRequest::early_stopping},
+    {"poison", &SimRequest::poison},
+    {"named", &SimRequest::named},
 };
 
 // The names of the events, by SimEventKind.

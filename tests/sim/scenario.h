@@ -43,8 +43,9 @@ struct SimWorker {
   int context = 256;
   int watermark_percent = 1;
   int plans_in_flight = 1;
-  int grace = 0;    // Events that requests wait for a lost worker; 0: any number.
-  int timeout = 0;  // Events that the worker may take to answer a plan; 0: any number.
+  int grace = 0;             // Events that requests wait for a lost worker; 0: any number.
+  int timeout = 0;           // Events that the worker may take to answer a plan; 0: any number.
+  int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
 
   StepLoopOptions LoopOptions() const;
   SchedulerOptions Options() const;
@@ -80,6 +81,8 @@ struct SimRequest {
   int returned = 1;
   int half_length_penalty = 2;  // The length penalty in halves.
   int early_stopping = 0;       // An EarlyStopping.
+  int poison = 0;  // The worker fails when it computes this token of the request, counted from 1; 0: it never does.
+  int named = 0;   // 1: the worker then names the sequence and stays alive.
 
   uint64_t seed() const;
   // `transcript` is the prompt and the first output of the request that it follows.

@@ -61,6 +61,7 @@ class Drawer {
     probe_period_ = random_.OneIn(4) ? random_.Between(10, 40) : 0;
     late_period_ = random_.OneIn(8) ? 50 : 0;
     has_other_pools_ = lose_period_ > 0 && random_.OneIn(4);
+    has_poisons_ = random_.OneIn(6);
     drain_period_ = random_.OneIn(6) ? random_.Between(30, 300) : 0;
     operator_period_ = random_.OneIn(8) ? random_.Between(30, 200) : 0;
     silence_period_ = random_.OneIn(8) ? random_.Between(40, 200) : 0;
@@ -93,6 +94,7 @@ class Drawer {
     worker.plans_in_flight = random_.Between(1, 2);
     if (random_.OneIn(4)) worker.grace = random_.Between(2, 100);
     if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);
+    if (has_other_pools_ && random_.OneIn(2)) worker.other_block_size = random_.Between(1, 16);
     return worker;
   }
 
@@ -176,6 +178,10 @@ class Drawer {
       request.samples = random_.OneIn(4) ? random_.Between(2, 16) : random_.Between(2, 4);
       if (!is_careless_) request.samples = std::min(request.samples, scenario_.workers[0].rows);
     }
+    if (has_poisons_ && random_.OneIn(4)) {
+      request.poison = 1 + random_.Between(0, request.num_own + request.num_shared + request.max_tokens);
+      request.named = random_.OneIn(3);
+    }
     scenario_.requests[request.id] = request;
     Add({SimEventKind::kSubmit, request.id});
   }
@@ -221,6 +227,7 @@ class Drawer {
   int probe_period_ = 0;
   int late_period_ = 0;
   bool has_other_pools_ = false;  // Workers come back with other pools.
+  bool has_poisons_ = false;      // Some requests make their workers fail.
   int drain_period_ = 0;
   int operator_period_ = 0;
   int silence_period_ = 0;

@@ -41,6 +41,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.drains, 100);
   EXPECT_GT(report.pool_changes, 25);
   EXPECT_GT(report.failed, 100);
+  EXPECT_GT(report.convicted, 25);
   EXPECT_GT(report.audits, 250);
 }
 
@@ -54,6 +55,7 @@ TEST_P(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
              event.kind == SimEventKind::kDrain || event.kind == SimEventKind::kSilence ||
              event.kind == SimEventKind::kAudit;
     });
+    for (auto& [id, request] : scenario.requests) request.poison = 0;
     ASSERT_EQ(RunScenario(scenario, /*is_run_twice=*/false, &report), absl::OkStatus()) << "seed " << seed;
   }
   EXPECT_GT(report.crowded_scheduled_tokens, 25000);

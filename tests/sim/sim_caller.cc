@@ -7,8 +7,9 @@
 
 namespace quire {
 
-SimCaller::SimCaller(Request request, const ShadowModel& model)
+SimCaller::SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison)
     : request_(std::move(request)),
+      poison_(poison),
       solo_(SoloRun(model, request_)),
       samples_(solo_.samples.size()),
       num_running_(num_outputs()) {}

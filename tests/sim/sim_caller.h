@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/ids.h"
 #include "kv_manager/engine/request_sink.h"
 #include "scheduler/request.h"
+#include "tests/sim/poison_watch.h"
 #include "tests/sim/shadow_model.h"
 
 namespace quire {
@@ -19,7 +21,8 @@ namespace quire {
 // effect when the step loop takes them out of the inbox. Until then events still come, and they must still be right.
 class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCaller> {
  public:
-  SimCaller(Request request, const ShadowModel& model);
+  // With `poison`, a worker that computes the request fails.
+  SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison = std::nullopt);
 
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
@@ -41,6 +44,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   bool OnCancelTaken();
 
   const Request& request() const { return request_; }
+  const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
   // The scheduler has ended all samples. The loop may not know yet that the request has ended.
@@ -71,6 +75,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void Complain(const Parts&... parts);
 
   const Request request_;
+  const std::optional<Poison> poison_;
   const SoloOutput solo_;
   // The only place where the state of a sample changes. Returns its old state.
   Sample::State SetState(Sample* sample, Sample::State state);

@@ -31,9 +31,14 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       process_(worker, model,
                {.on_message = [this] { has_news_ = true; },
                 .on_describe = [this] { OnDescribe(); },
-                .on_drain = [this] { oracle_.OnDrainPosted(); },
+                .on_drain =
+                    [this] {
+                      oracle_.OnDrainPosted();
+                      is_drain_first_ |= !oracle_.is_loss_due();
+                    },
                 .on_end = [this] { oracle_.OnConnectionEnded(); },
-                .on_plan = [this](const StepPlan& plan) { OnPlan(plan); }}) {
+                .on_plan = [this](const StepPlan& plan) { OnPlan(plan); },
+                .on_poison = [this](const Poison& poison) { OnPoison(poison); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
       StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
@@ -50,6 +55,7 @@ void SimEngine::Complain(const Parts&... parts) {
 }
 
 bool SimEngine::IsRefusal(const absl::Status& failure) {
+  if (absl::StrContains(failure.message(), "came back with another pool")) return false;
   return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
          absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
 }
@@ -66,12 +72,15 @@ std::unique_ptr<PagedBlockManager> SimEngine::MakeBlocks(const PagedBlockManager
   }
   oracle_.OnPoolReplaced();
   options_.blocks = options.num_blocks;
+  options_.block_size = options.block_size;
   AuditedBlocks::Observer* const observer = this;
   auto blocks = std::make_unique<AuditedBlocks>(options, observer);
   blocks_ = blocks.get();
   index_ = options.index;
   scheduler_ = nullptr;
-  audit_ = std::make_unique<PlanAudit>(options_, blocks_);
+  auto audit = std::make_unique<PlanAudit>(options_, blocks_);
+  if (audit_ != nullptr) audit->TakeOver(*audit_);
+  audit_ = std::move(audit);
   num_probed_tokens_ = 0;
   has_searched_ = false;
   return blocks;
@@ -86,6 +95,20 @@ void SimEngine::OnDescribe() {
   }));
 }
 
+void SimEngine::OnPoison(const Poison& poison) {
+  if (!oracle_.is_loss_due() && poison.is_named) {
+    for (const auto& [request, live] : callers_) {
+      if (live.caller->request().sampling.seed == poison.seed) named_ = request;
+    }
+  }
+  oracle_.OnLossPosted();
+  ++report_.losses;
+}
+
+bool SimEngine::IsTooLarge(const Request& request) const {
+  return NumRows(request) > options_.rows || MostBlocks(request, options_.block_size) > options_.blocks;
+}
+
 void SimEngine::Post(Posted posted) {
   posted_.push_back(std::move(posted));
   has_news_ = true;
@@ -98,6 +121,7 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
+  if (caller->poison().has_value()) process_.AddPoison(*caller->poison());
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
@@ -188,7 +212,10 @@ void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
   if (audit.differences.size() != 1 || audit.differences[0].kind != expected || audit.is_repaired != repairs) {
     Complain("an audit tells of another difference than the worker's lie");
   }
-  if (is_of_sequence && repairs) oracle_.OnUnrepairable();
+  if (is_of_sequence && repairs) {
+    oracle_.OnUnrepairable();
+    is_unrepairable_ = true;
+  }
 }
 
 absl::Status SimEngine::RunRound() {
@@ -244,10 +271,8 @@ void SimEngine::TakePosted(bool is_until_result) {
 
 absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
   const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  const bool fits_pool =
-      NumRows(request) <= options_.rows && MostBlocks(request, options_.block_size) <= options_.blocks;
   return num_tokens > options_.context    ? absl::StatusCode::kInvalidArgument
-         : !fits_pool                     ? absl::StatusCode::kFailedPrecondition
+         : IsTooLarge(request)            ? absl::StatusCode::kFailedPrecondition
          : num_waiting_ >= options_.queue ? absl::StatusCode::kResourceExhausted
                                           : absl::StatusCode::kOk;
 }
@@ -265,7 +290,8 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
     Complain("submission of request ", Value(request.id), ": ", failure.ToString());
   }
   if (is_refused) {
-    if (absl::IsUnavailable(failure)) status_.Update(oracle_.CheckFailure(failure, kNever, /*is_ready=*/false));
+    if (absl::IsUnavailable(failure))
+      status_.Update(oracle_.CheckFailure(failure, kNever, /*is_ready=*/false, /*is_too_large=*/false));
     ++report_.refused;
     return;
   }
@@ -274,6 +300,7 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
   report_.searches += request.beam.has_value();
   has_searched_ |= request.beam.has_value();
   audit_->OnSubmitted(request);
+  blame_.OnSubmitted(request.id);
   callers_.emplace(request.id, Live{caller});
 }
 
@@ -281,6 +308,7 @@ void SimEngine::OnStepCommitted() {
   ++report_.events;
   TakePosted(/*is_until_result=*/true);
   oracle_.OnCommitted();
+  blame_.OnCommitted();
 }
 
 void SimEngine::OnStepsAbandoned() {
@@ -289,12 +317,18 @@ void SimEngine::OnStepsAbandoned() {
   has_changed_ = true;
   int num_live = 0;
   for (const auto& [request, live] : callers_) {
-    if (live.caller->has_ended()) continue;
+    if (live.caller->has_ended()) {
+      blame_.OnEnded(request);
+      continue;
+    }
     ++num_live;
-    must_fail_.push_back(request);
+    if (live.caller->has_left_scheduler()) blame_.OnEnded(request);
   }
-  oracle_.OnSessionEnded(NumTokens(), scheduler_->counts().running, num_live);
-  if (!oracle_.must_all_fail()) must_fail_.clear();
+  oracle_.OnSessionEnded(scheduler_->counts().running, num_live);
+  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_);
+  is_drain_first_ = false;
+  is_unrepairable_ = false;
+  named_.reset();
 }
 
 void SimEngine::OnBeginStep() {
@@ -312,6 +346,7 @@ void SimEngine::OnPlan(const StepPlan& plan) {
   if (!is_planning_) return Complain("a plan was sent that was not made");
   EndPlan(plan);
   oracle_.OnPlanSent();
+  status_.Update(blame_.OnPlan(audit_->SlicesOf(plan)));
   if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
   Digest(plan);
   ++report_.plans;
@@ -343,13 +378,19 @@ void SimEngine::DropEnded() {
       Complain("request ", Value(request.id), " began at position ", audit_->first_position(request.id), " with ",
                caller.num_cached_tokens(), " cached tokens");
     }
-    if (caller.has_ended() || caller.has_left_scheduler()) audit_->OnEnded(request.id);
+    if (caller.has_ended() || caller.has_left_scheduler()) {
+      audit_->OnEnded(request.id);
+      blame_.OnEnded(request.id);
+    }
     if (caller.has_ended()) {
       if (!caller.failure().ok()) {
         ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
-        status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, is_ready));
+        const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
+        report_.convicted += is_convicted;
+        if (!is_convicted) {
+          status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, is_ready, IsTooLarge(request)));
+        }
       }
-      num_tokens_of_ended_ += caller.num_tokens();
       it = callers_.erase(it);
       continue;
     }
@@ -362,24 +403,18 @@ void SimEngine::DropEnded() {
   }
 }
 
-int64_t SimEngine::NumTokens() const {
-  int64_t num_tokens = num_tokens_of_ended_;
-  for (const auto& [request, live] : callers_) num_tokens += live.caller->num_tokens();
-  return num_tokens;
-}
-
 absl::Status SimEngine::CheckRound() {
   QUIRE_RETURN_IF_ERROR(status_);
   QUIRE_RETURN_IF_ERROR(process_.status());
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const WorkerLoad load = loop_->load();
-  QUIRE_RETURN_IF_ERROR(oracle_.EndRound(*status, load, status->stats.generated_tokens, num_live()));
+  QUIRE_RETURN_IF_ERROR(oracle_.EndRound(*status, load, num_live()));
   if (num_unanswered_questions_ != 0) return Violation(num_unanswered_questions_, " questions were not answered");
   const int64_t now_us = clock_->NowMicros();
   if (oracle_.has_session_ended() && is_audit_pending_) return Violation("an audit outlives the session");
   if (audit_deadline_us_ <= now_us) return Violation("an audit waits beyond its deadline");
   for (const RequestId request : must_fail_) {
-    if (callers_.contains(request)) return Violation("request ", Value(request), " outlives three fruitless sessions");
+    if (callers_.contains(request)) return Violation("request ", Value(request), " makes its worker fail and lives on");
   }
   if (next_deadline_us_ <= now_us) return Violation("a request outlives its deadline");
   if (wake_us_ > std::min(next_deadline_us_, audit_deadline_us_))

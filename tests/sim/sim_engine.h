@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "kv_manager/engine/table_audit.h"
 #include "scheduler/scheduler.h"
 #include "tests/sim/audited_blocks.h"
+#include "tests/sim/blame_oracle.h"
 #include "tests/sim/loop_oracle.h"
 #include "tests/sim/plan_audit.h"
 #include "tests/sim/scenario.h"
@@ -100,6 +102,8 @@ class SimEngine : private AuditedBlocks::Observer {
 
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
+  void OnPoison(const Poison& poison);
+  bool IsTooLarge(const Request& request) const;  // For the current pool.
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
@@ -118,7 +122,6 @@ class SimEngine : private AuditedBlocks::Observer {
   absl::Status CheckRound();
   absl::Status CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const;
   void CheckAudit(const TableAudit& audit, SimAudit kind);
-  int64_t NumTokens() const;
   // Counts all blocks, if enough calls have passed since the last time.
   absl::Status CheckBlocks();
   absl::Status ExplainStall();
@@ -133,6 +136,10 @@ class SimEngine : private AuditedBlocks::Observer {
   const ShadowModel model_;
   const ManualClock* const clock_;
   LoopOracle oracle_;
+  BlameOracle blame_;
+  bool is_drain_first_ = false;     // In this session the worker has told of a drain before any loss.
+  bool is_unrepairable_ = false;    // An audit ends the session.
+  std::optional<RequestId> named_;  // The request that the worker has named as the reason of the loss.
   SimWorkerProcess process_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;
@@ -144,8 +151,7 @@ class SimEngine : private AuditedBlocks::Observer {
   std::deque<Posted> posted_;          // Events in the inbox.
   size_t num_taken_ = 0;               // The current round has taken this number of events from the front of posted_.
   std::map<RequestId, Live> callers_;  // The callers of live requests, as the loop knows them.
-  int64_t num_tokens_of_ended_ = 0;
-  bool has_news_ = true;  // Whether something has happened since the last round.
+  bool has_news_ = true;               // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
   bool is_drained_by_operator_ = false;
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
@@ -158,7 +164,7 @@ class SimEngine : private AuditedBlocks::Observer {
   int num_waiting_ = 0;
   int64_t num_wanted_blocks_ = 0;        // Blocks wanted by live requests that have not started.
   int64_t next_deadline_us_ = kNever;    // The earliest deadline of live requests.
-  std::vector<RequestId> must_fail_;     // Requests that must fail in this round.
+  std::set<RequestId> must_fail_;        // Requests that must fail in this round because they make workers fail.
   std::vector<SimCaller*> wanting_end_;  // Live callers that have seen the end of all their samples.
   bool has_changed_ = false;             // Whether the blocks may have changed since CheckBlocks was called.
   int num_unchecked_ = 0;                // The number of calls since all blocks were counted.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
@@ -98,6 +100,7 @@ void SimWorkerProcess::EndConnection() {
   hooks_.on_end();
   is_connected_ = false;
   session_.reset();
+  poison_watch_.Reset();
   plans_.clear();
   unanswered_describe_.reset();
   has_unanswered_open_ = false;
@@ -115,6 +118,7 @@ void SimWorkerProcess::Start(int num_blocks) {
   is_alive_ = true;
   if (num_blocks == 0) return;
   worker_.blocks = num_blocks;
+  if (worker_.other_block_size > 0) std::swap(worker_.block_size, worker_.other_block_size);
   greatest_epoch_ += 3;  // Another manager has had this worker.
 }
 
@@ -144,6 +148,10 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
   if (plans_.empty() || is_silent_) return false;
   const StepPlan plan = std::move(plans_.front());
   plans_.pop_front();
+  if (const auto hit = poison_watch_.OnPlan(plan); hit.has_value()) {
+    FailAt(hit->first, hit->second);
+    return false;
+  }
   absl::StatusOr<StepResult> result = session_->Execute(plan);
   if (!result.ok()) return result.status();
   if (!result->tables.empty() && lie_.has_value()) Lie(&*result);
@@ -151,6 +159,16 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
   last_epoch_ = epoch_;
   Tell()->OnResult(epoch_, *std::move(result), kMicrosPerToken * plan.num_tokens());
   return true;
+}
+
+// A worker that dies restarts by itself, unless it was told to stop.
+void SimWorkerProcess::FailAt(const Poison& poison, SequenceId sequence) {
+  hooks_.on_poison(poison);
+  Tell()->OnLost(epoch_, poison.is_named ? WithReason(absl::InternalError("logits are not finite"), "LOGITS_NOT_FINITE",
+                                                      {{kFailedSequence, absl::StrCat(Value(sequence))}})
+                                         : absl::UnavailableError("socket closed"));
+  EndConnection();
+  if (std::exchange(is_draining_, false)) is_alive_ = false;
 }
 
 void SimWorkerProcess::Lie(StepResult* result) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/step_plan.h"
+#include "tests/sim/poison_watch.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/shadow_model.h"
 #include "tests/sim/shadow_worker.h"
@@ -27,6 +28,7 @@ class SimWorkerProcess {
     std::function<void()> on_drain;                // The worker has said in its session that it drains.
     std::function<void()> on_end;                  // The connection has ended.
     std::function<void(const StepPlan&)> on_plan;  // A plan has come.
+    std::function<void(const Poison&)> on_poison;  // The session ends because of a poison.
   };
 
   SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, Hooks hooks);
@@ -40,8 +42,11 @@ class SimWorkerProcess {
   void Drain();
   void SetSilent(bool is_silent);
 
-  // Executes the oldest plan and sends the result. False when there is none, or the worker is silent. The error is a
-  // rule that the plan breaks.
+  // From now on the worker fails when it executes this.
+  void AddPoison(const Poison& poison) { poison_watch_.Add(poison); }
+
+  // Executes the oldest plan and sends the result, or fails. False when there is no result. The error is a rule that
+  // the plan breaks.
   absl::StatusOr<bool> Answer();
   // Sends the last result once more. False when there is none.
   bool RepeatLastResult();
@@ -73,6 +78,7 @@ class SimWorkerProcess {
   void EndConnection();
   WorkerClient::Listener* Tell();
   void TellDrain();
+  void FailAt(const Poison& poison, SequenceId sequence);
   void Lie(StepResult* result);
 
   SimWorker worker_;
@@ -90,6 +96,7 @@ class SimWorkerProcess {
   bool has_unanswered_open_ = false;
   std::optional<ShadowWorker> session_;  // The memory. It is empty when a session begins.
   std::deque<StepPlan> plans_;           // Received and not answered, oldest first.
+  PoisonWatch poison_watch_;
   std::optional<StepResult> last_result_;
   uint64_t last_epoch_ = 0;  // The epoch of last_result_.
   std::optional<SimAudit> lie_;

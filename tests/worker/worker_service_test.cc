@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "serving/grpc_server.h"
 #include "tests/worker/model/model_files.h"
@@ -251,6 +253,13 @@ TEST_F(WorkerServiceTest, LogitsThatAreNotNumbersEndTheSession) {
   const grpc::Status status = session.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_THAT(status.error_message(), HasSubstr("are not finite"));
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_EQ(details.details_size(), 1);
+  ASSERT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "LOGITS_NOT_FINITE");
+  EXPECT_EQ(info.metadata().at("sequence"), "100") << "the sequence of row 0, see PlanBuilder";
 }
 
 TEST_F(WorkerServiceTest, AThirdUnansweredPlanIsAProtocolError) {

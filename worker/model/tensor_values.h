@@ -1,7 +1,9 @@
 #ifndef QUIRE_WORKER_MODEL_TENSOR_VALUES_H_
 #define QUIRE_WORKER_MODEL_TENSOR_VALUES_H_
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +14,10 @@ namespace quire {
 // Appends the numbers of a little-endian array, which need not be aligned. REQUIRES: bytes.size() is a multiple of
 // SizeOf(type).
 void AppendAsFloat(std::string_view bytes, DataType type, std::vector<float>* values);
+
+// Returns the index of the first number that is infinite or not a number. It costs about as much as reading the memory.
+// REQUIRES: as for AppendAsFloat.
+std::optional<size_t> FirstNotFinite(std::string_view bytes, DataType type);
 
 // Bytes of a file at an address that is aligned for every element type. If the original bytes are aligned to 4 bytes,
 // which is usual, they are used in place; otherwise they are copied. The original bytes must outlive the object.

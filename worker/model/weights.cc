@@ -1,5 +1,6 @@
 #include "worker/model/weights.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -71,6 +72,11 @@ absl::StatusOr<const Tensor*> WeightReader::Take(const std::string& name, const 
   if (tensor->shape != shape || !WeightType(*tensor)) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", expected ", expected));
+  }
+  // One such weight would make every step fail, and look like a bad request.
+  if (const std::optional<size_t> index = FirstNotFinite(tensor->bytes, *WeightType(*tensor)); index.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", and its element ",
+                                                   *index, " is infinite or not a number"));
   }
   used_.insert(name);
   fingerprint_.Add(absl::StrCat(name, " ", Describe(*tensor)));

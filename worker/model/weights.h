@@ -43,8 +43,8 @@ struct ModelWeights {
 };
 
 // Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
-// the error is one line with its name and the expected shape. If the checkpoint has other tensors, their number and the
-// first name are logged.
+// the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
+// If the checkpoint has other tensors, their number and the first name are logged.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend);
 
 }  // namespace quire

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 
@@ -21,6 +23,16 @@ WorkerDescription SmallWorker() {
   worker.device = "test";
   return worker;
 }
+
+namespace {
+
+absl::Status FailureAt(const Poison& poison, SequenceId sequence) {
+  if (!poison.is_named) return absl::UnavailableError("unix:/run/worker.sock: socket closed");
+  return WithReason(absl::InternalError(absl::StrCat("logits of sequence ", Value(sequence), " are not finite")),
+                    "LOGITS_NOT_FINITE", {{kFailedSequence, absl::StrCat(Value(sequence))}});
+}
+
+}  // namespace
 
 class FakeWorker::Client : public WorkerClient {
  public:
@@ -58,6 +70,9 @@ class FakeWorker::Client : public WorkerClient {
     ++worker_->num_plans_;
     if (worker_->dies_of_plans_) {
       worker_->listener_->OnLost(*worker_->epoch_, absl::UnavailableError("socket closed"));
+      worker_->epoch_.reset();
+    } else if (const auto hit = worker_->poison_watch_.OnPlan(plan); hit.has_value()) {
+      worker_->listener_->OnLost(*worker_->epoch_, FailureAt(hit->first, hit->second));
       worker_->epoch_.reset();
     } else if (worker_->holds_back_) {
       worker_->held_back_.push_back(plan);
@@ -111,6 +126,11 @@ void FakeWorker::HoldBack() {
 void FakeWorker::DieOfEveryPlan() {
   const MutexLock lock(&mutex_);
   dies_of_plans_ = true;
+}
+
+void FakeWorker::FailAt(const Poison& poison) {
+  const MutexLock lock(&mutex_);
+  poison_watch_.Add(poison);
 }
 
 void FakeWorker::Answer() {
@@ -170,6 +190,7 @@ std::vector<uint64_t> FakeWorker::epochs() const {
 }
 
 void FakeWorker::Restart() {
+  poison_watch_.Reset();
   shadow_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "kv_manager/worker_link/worker_client.h"
+#include "tests/sim/poison_watch.h"
 #include "tests/sim/shadow_worker.h"
 
 namespace quire {
@@ -41,6 +42,9 @@ class FakeWorker {
   void AnswerOnce();
   // From now on, every plan kills the process, which then restarts by itself.
   void DieOfEveryPlan();
+  // From now on, plans that compute this token kill the process, which then restarts by itself. A named poison only
+  // ends the session.
+  void FailAt(const Poison& poison);
   // From now on the worker reports that its steps took this time. No real time passes.
   void ReportStepTime(int64_t us_per_token);
   // The next answer is for another step than its plan.
@@ -72,6 +76,7 @@ class FakeWorker {
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
   bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;
+  PoisonWatch poison_watch_ QUIRE_GUARDED_BY(mutex_);
   bool answers_wrongly_ QUIRE_GUARDED_BY(mutex_) = false;
   std::optional<BlockId> wrong_first_block_ QUIRE_GUARDED_BY(mutex_);
   int64_t us_per_token_ QUIRE_GUARDED_BY(mutex_) = 10;

@@ -51,6 +51,14 @@ TEST(PlacementTest, AWorkerOfAnotherGenerationIsNeverChosen) {
   EXPECT_EQ(Choose({other, Ready(1, 7, 9)}), 1);
 }
 
+TEST(PlacementTest, AnOverdueWorkerGetsRequestsOnlyWhenNoOtherIsReady) {
+  WorkerLoad overdue = Ready(100);
+  overdue.is_overdue = true;
+  EXPECT_EQ(Choose({overdue}), 0);
+  EXPECT_EQ(Choose({overdue, Ready(1, 7, 9)}), 1);
+  EXPECT_EQ(Choose({Lost(Ready(100), true), overdue}), 1);
+}
+
 TEST(PlacementTest, LargestFreeShareWinsWhenQueuedRequestsAreCounted) {
   EXPECT_EQ(Choose({Ready(10), Ready(11)}), 1);
   EXPECT_EQ(Choose({Ready(10), Ready(50, 41)}), 0);

@@ -11,6 +11,7 @@
 namespace quire {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -57,7 +58,7 @@ TEST_F(StepLoopRecoveryTest, RequestsWaitForALostWorkerAsLongAsTheGrace) {
   EXPECT_FALSE(sink->ended());
   Advance(kSecond);
   EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("worker:1 did not come back within 10 s"));
+  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("was lost and did not come back within 10 s"));
   EXPECT_EQ(loop_->status()->waiting_requests, 0);
   const auto late = Submit(MakeRequest(5, 20));
   Run();
@@ -131,61 +132,124 @@ TEST_F(StepLoopRecoveryTest, AnAnswerToAnotherPlanIsALossAndNotACrash) {
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
 }
 
-TEST_F(StepLoopRecoveryTest, ARequestThatKillsItsWorkerIsGivenUpAfterThreeLosses) {
-  Join();
-  worker_.DieOfEveryPlan();
-  const auto sink = Submit(MakeRequest(5, 4));
+TEST_F(StepLoopRecoveryTest, ARequestThatKillsItsWorkerFailsAloneAndItsNeighboursLoseNothing) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_plans_in_flight = 2;
+  Join(options);
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(MakeRequest(3 + i, 8));
+    sinks.push_back(Submit(requests.back()));
+  }
+  worker_.FailAt({.seed = requests[3].sampling.seed, .position = 7});
   Run();
-  Advance(100 * kMillisecond);
-  EXPECT_FALSE(sink->ended());
-  Advance(200 * kMillisecond);
-  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("worker:1 was lost 3 times in a row"));
-  EXPECT_EQ(worker_.num_plans(), 3);
-  Advance(kSecond);
+  for (int i = 0; i < 10; ++i) Advance(kSecond);
+  for (int i = 0; i < 6; ++i) {
+    if (i == 3) continue;
+    EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i])) << sinks[i]->failure();
+  }
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 4);
+  EXPECT_EQ(loop_->status()->stats.failed, 1);
+  const absl::Status failure = sinks[3]->failure();
+  EXPECT_EQ(failure.code(), absl::StatusCode::kInternal) << "another attempt would do the same";
+  EXPECT_EQ(ReasonOf(failure), (StatusReason{"REQUEST_FAILS_WORKER", {{"losses", "4"}}}));
+  EXPECT_EQ(failure.message(),
+            "the request makes its worker fail: the worker was lost 4 times while it computed this request, at last "
+            "while it computed nothing else; the last reason: the connection to the worker was lost");
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestThatTheWorkerNamesFailsAfterOneTrialWithTheWorkersReason) {
+  Join();
+  const Request innocent = MakeRequest(4, 8);
+  const auto sink = Submit(innocent);
+  const Request poison = MakeRequest(5, 8);
+  worker_.FailAt({.seed = poison.sampling.seed, .position = 6, .is_named = true});
+  const auto failing = Submit(poison);
+  Run();
+  for (int i = 0; i < 5; ++i) Advance(kSecond);
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, innocent));
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 2);
+  EXPECT_THAT(std::string(failing->failure().message()), EndsWith("are not finite"));
+}
+
+TEST_F(StepLoopRecoveryTest, APoisonInALongPromptIsGivenUpAndItsWorkerIsReadyAgain) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_chunk_tokens = 4;
+  Join(options);
+  const Request poison = MakeRequest(40, 4);
+  worker_.FailAt({.seed = poison.sampling.seed, .position = 33});
+  const auto sink = Submit(poison);
+  Run();
+  for (int i = 0; i < 5; ++i) Advance(kSecond);
+  EXPECT_TRUE(absl::IsInternal(sink->failure())) << sink->failure();
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 4);
   EXPECT_TRUE(loop_->status()->is_ready);
 }
 
-TEST_F(StepLoopRecoveryTest, LossesBeforeASessionThatGaveTokensAndDrainedDoNotCount) {
+TEST_F(StepLoopRecoveryTest, RestartsOfAWorkerThatWasToldToStopCountAgainstNobody) {
   Join();
-  worker_.HoldBack();
   const Request request = MakeRequest(5, 4);
+  worker_.HoldBack();
   const auto sink = Submit(request);
-  const auto lose = [this] {
+  for (int i = 0; i < 10; ++i) {
+    Run();
+    worker_.Drain();
     Run();
     worker_.Kill();
     worker_.Start(SmallWorker());
     Run();
     Advance(kSecond);
-  };
-  lose();
-  lose();
+  }
+  EXPECT_FALSE(sink->ended()) << sink->failure();
   worker_.Answer();
   Run();
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
-  worker_.Drain();
-  Run();
-  worker_.Start(SmallWorker());
-  Advance(kSecond);
-  worker_.HoldBack();
-  const auto next = Submit(MakeRequest(5, 4));
-  lose();
-  EXPECT_FALSE(next->ended()) << next->failure();
-  lose();
-  EXPECT_FALSE(next->ended()) << next->failure();
-  lose();
-  EXPECT_TRUE(next->ended());
 }
 
-TEST_F(StepLoopRecoveryTest, AttemptsBackOffFrom100MsTo5SecondsEachInAnEpochOfItsOwn) {
+TEST_F(StepLoopRecoveryTest, AWorkerThatIsOverdueSaysSoUntilItAnswers) {
+  Join();
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(5, 4));
+  EXPECT_EQ(Run(), 2 * kSecond) << "to tell that it is overdue";
+  EXPECT_FALSE(loop_->load().is_overdue);
+  EXPECT_EQ(Advance(2 * kSecond), 60 * kSecond) << "to give it up";
+  EXPECT_TRUE(loop_->load().is_overdue);
+  EXPECT_TRUE(loop_->load().is_ready);
+  worker_.Answer();
+  Run();
+  EXPECT_FALSE(loop_->load().is_overdue);
+}
+
+TEST_F(StepLoopRecoveryTest, AttemptsAreFrequentForAMinuteAndThenBackOffTo5SecondsEachInAnEpochOfItsOwn) {
   worker_.Kill();
   Make();
   std::vector<int64_t> waits_ms;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4; ++i) {
     waits_ms.push_back((Run() - clock_.NowMicros()) / kMillisecond);
     clock_.Advance(waits_ms.back() * kMillisecond);
   }
-  EXPECT_THAT(waits_ms, ElementsAre(100, 200, 400, 800, 1600, 3200, 5000, 5000));
-  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101, 102, 103, 104, 105, 106, 107));
+  EXPECT_THAT(waits_ms, ElementsAre(100, 200, 200, 200));
+  EXPECT_THAT(worker_.epochs(), ElementsAre(100, 101, 102, 103));
+  while (clock_.NowMicros() < 60 * kSecond) clock_.Advance(Run() - clock_.NowMicros());
+  waits_ms.clear();
+  for (int i = 0; i < 7; ++i) {
+    waits_ms.push_back((Run() - clock_.NowMicros()) / kMillisecond);
+    clock_.Advance(waits_ms.back() * kMillisecond);
+  }
+  EXPECT_THAT(waits_ms, ElementsAre(200, 400, 800, 1600, 3200, 5000, 5000));
+}
+
+TEST_F(StepLoopRecoveryTest, AnIdleWorkerThatIsRestartedOftenIsConnectedAgainAtOnceEachTime) {
+  Join();
+  for (int i = 0; i < 10; ++i) {
+    worker_.Kill();
+    worker_.Start(SmallWorker());
+    Run();
+    EXPECT_FALSE(loop_->status()->is_ready);
+    Advance(100 * kMillisecond);
+    EXPECT_TRUE(loop_->status()->is_ready) << i;
+  }
 }
 
 TEST_F(StepLoopRecoveryTest, AWorkerThatComesUpSlowlyIsNewsAtFirstAndAWarningLater) {
@@ -281,25 +345,51 @@ TEST_F(StepLoopRecoveryTest, AManagerDoesNotTakeAWorkerBackFromAnotherWhileThatI
   EXPECT_EQ(loop_->status()->epoch, 5001u);
 }
 
-TEST_F(StepLoopRecoveryTest, AWorkerThatReturnsWithAnotherPoolStartsEmpty) {
+TEST_F(StepLoopRecoveryTest, RequestsMoveToThePoolOfAWorkerThatReturnsWithAnotherOne) {
+  Join();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(MakeRequest(5 + i, 12));
+    sinks.push_back(Submit(requests.back()));
+  }
+  for (int i = 0; i < 4; ++i) loop_->RunOnce();
+  EXPECT_FALSE(sinks[0]->tokens().empty());
+  worker_.Kill();
+  WorkerDescription other = SmallWorker();
+  other.num_blocks = 7;  // One request at a time.
+  other.block_size = 3;
+  worker_.Start(other);
+  Run();
+  Advance(200 * kMillisecond);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(sinks[i]->tokens(), SoloTokens({}, requests[i])) << sinks[i]->failure();
+  EXPECT_EQ(loop_->status()->blocks.total, 7);
+  EXPECT_EQ(loop_->status()->stats.failed, 0);
+  EXPECT_EQ(used_blocks(), 0);
+  EXPECT_EQ(loop_->load().wanted_blocks, 0);
+}
+
+TEST_F(StepLoopRecoveryTest, OnlyWhatCanNeverFitTheOtherPoolFails) {
   Join();
   worker_.HoldBack();
-  const auto sink = Submit(MakeRequest(5, 20));
+  const Request small = MakeRequest(5, 4);
+  const auto fits = Submit(small);
+  const auto large = Submit(MakeRequest(20, 30));
   Run();
   worker_.Kill();
-  WorkerDescription larger = SmallWorker();
-  larger.num_blocks = 32;
-  worker_.Start(larger);
+  WorkerDescription other = SmallWorker();
+  other.num_blocks = 4;
+  worker_.Start(other);
   Run();
-  Advance(100 * kMillisecond);
-  EXPECT_THAT(std::string(sink->failure().message()), HasSubstr("came back with another pool"));
-  EXPECT_EQ(loop_->status()->blocks.total, 32);
-  EXPECT_EQ(used_blocks(), 0);
+  Advance(200 * kMillisecond);
+  EXPECT_EQ(large->failure().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(large->failure().message()),
+              AllOf(StartsWith("the worker of the request came back with another pool: prompt has 20 tokens"),
+                    HasSubstr("13 KV blocks of 4 tokens, the pool has 4")));
+  EXPECT_EQ(loop_->status()->stats.failed, 1);
   worker_.Answer();
-  const Request request = MakeRequest(5, 4);
-  const auto next = Submit(request);
   Run();
-  EXPECT_EQ(next->tokens(), SoloTokens({}, request));
+  EXPECT_EQ(fits->tokens(), SoloTokens({}, small));
 }
 
 TEST_F(StepLoopRecoveryTest, CountersNeverFallWhenThePoolChanges) {

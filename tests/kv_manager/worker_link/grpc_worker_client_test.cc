@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
 #include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
@@ -180,6 +183,11 @@ TEST(WorkerChannelArgumentsTest, OnlyOtherHostsAreProbedAndPatiently) {
   EXPECT_EQ(unix_socket.count(GRPC_ARG_KEEPALIVE_TIME_MS), 0u);
 }
 
+TEST(WorkerChannelArgumentsTest, ARestartedWorkerIsFoundWithin200Ms) {
+  const auto arguments = Numbers(WorkerChannelArguments({.address = "host:1"}));
+  EXPECT_LE(arguments.at(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS), 100) << "and WorkerLink asks every 200 ms";
+}
+
 TEST_F(GrpcWorkerClientTest, PlansGoOutAndResultsComeBack) {
   Open();
   for (uint64_t step = 1; step <= 20; ++step) {
@@ -233,6 +241,21 @@ TEST_F(GrpcWorkerClientTest, ACallThatTheWorkerCancelsIsLostInWords) {
   const absl::Status reason = events_.Lost().second;
   EXPECT_EQ(reason.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(reason.message(), "the worker has ended the session, as it does when it stops");
+}
+
+TEST_F(GrpcWorkerClientTest, AWorkerNamesTheSequenceAtWhichItFailed) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("LOGITS_NOT_FINITE");
+  (*info.mutable_metadata())["sequence"] = "17";
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  worker_.end_at_plan = true;
+  worker_.end_status = grpc::Status(grpc::StatusCode::INTERNAL, "not finite", details.SerializeAsString());
+  Open();
+  client_->Send(Plan(1));
+  const absl::Status reason = events_.Lost().second;
+  EXPECT_EQ(reason.message(), "not finite");
+  EXPECT_EQ(ReasonOf(reason), (StatusReason{"LOGITS_NOT_FINITE", {{"sequence", "17"}}}));
 }
 
 TEST_F(GrpcWorkerClientTest, AWorkerThatDrainsSaysSoAndStillAnswers) {

@@ -1,4 +1,6 @@
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string>
 
 #include "base/log.h"
@@ -7,10 +9,12 @@
 #include "kernels/backend.h"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/model.h"
+#include "worker/model/safetensors.h"
 
 namespace quire {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // The tests break a copy of the small Llama checkpoint.
@@ -51,6 +55,25 @@ class LoadModelTest : public testing::Test {
   const TestDirectory directory_;
   std::string weights_;
 };
+
+TEST_F(LoadModelTest, AWeightThatIsNotFiniteIsFoundAndItsTensorNamed) {
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const auto file = ParseSafetensors(weights_, "model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const Tensor& tensor : *file) {
+    if (tensor.name != name) continue;
+    ASSERT_EQ(tensor.dtype, "F32");
+    const size_t at = tensor.bytes.data() - weights_.data() + 4 * 77;
+    for (const float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      std::string broken = weights_;
+      std::memcpy(broken.data() + at, &value, sizeof(value));
+      directory_.Write("model.safetensors", broken);
+      EXPECT_THAT(ErrorOfLoad(), AllOf(HasSubstr(name), HasSubstr("element 77 is infinite or not a number")));
+    }
+    return;
+  }
+  FAIL() << name << " is not there";
+}
 
 TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
   directory_.Write("tokenizer.json", "{\"model\": 1}");

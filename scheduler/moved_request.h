@@ -1,0 +1,32 @@
+#ifndef QUIRE_SCHEDULER_MOVED_REQUEST_H_
+#define QUIRE_SCHEDULER_MOVED_REQUEST_H_
+
+#include <memory>
+#include <utility>
+
+#include "base/ids.h"
+#include "scheduler/sequence_group.h"
+
+namespace quire {
+
+// A request on its way from one scheduler to another. It has everything that the request has become so far: the tokens
+// of all its sequences, the state of its beam search, what its caller was told, and which losses count against it. It
+// has no rows and no blocks, so the schedulers may have different pools and block sizes. The request goes on with the
+// tokens that it would have got without the move.
+class MovedRequest {
+ public:
+  MovedRequest(MovedRequest&&) = default;
+  MovedRequest& operator=(MovedRequest&&) = default;
+
+  RequestId id() const { return group_->id(); }
+
+ private:
+  friend class Scheduler;
+  explicit MovedRequest(std::unique_ptr<SequenceGroup> group) : group_(std::move(group)) {}
+
+  std::unique_ptr<SequenceGroup> group_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_MOVED_REQUEST_H_

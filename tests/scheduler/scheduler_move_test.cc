@@ -1,0 +1,230 @@
+// Tests that requests which move from scheduler to scheduler go on as if nothing had happened.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "scheduler/scheduler.h"
+#include "tests/scheduler/scheduler_fixture.h"
+#include "tests/sim/shadow_worker.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A scheduler with a pool and a worker.
+struct Host {
+  Host(int num_blocks, int block_size, const ShadowModel& model, const SchedulerOptions& options)
+      : blocks({.num_blocks = num_blocks, .block_size = block_size}),
+        scheduler(options, &blocks),
+        worker(model, num_blocks, block_size, options.max_sequences) {}
+
+  PagedBlockManager blocks;
+  Scheduler scheduler;
+  ShadowWorker worker;
+};
+
+class SchedulerMoveTest : public ::testing::Test {
+ protected:
+  SchedulerMoveTest() {
+    options_.max_tokens_per_step = 16;
+    options_.max_chunk_tokens = 8;
+    options_.max_plans_in_flight = 1;
+  }
+
+  static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
+    Request request;
+    request.id = RequestId{id};
+    for (int i = 1; i <= prompt_length; ++i) request.prompt.push_back(i);
+    request.max_tokens = max_tokens;
+    request.sampling.seed = 1000 * id;
+    return request;
+  }
+
+  std::unique_ptr<Host> NewHost(int num_blocks, int block_size) const {
+    return std::make_unique<Host>(num_blocks, block_size, model_, options_);
+  }
+
+  void Submit(const Request& request, Host* host) {
+    prompt_length_[request.id] = static_cast<int>(request.prompt.size());
+    ASSERT_EQ(host->scheduler.Submit(request), absl::OkStatus());
+  }
+
+  void Take(StepOutput output) {
+    for (Emission& emission : output.emissions) {
+      std::vector<TokenId>& tokens = emitted_[{emission.request, emission.sample_index}];
+      EXPECT_EQ(emission.position, prompt_length_[emission.request] + static_cast<int>(tokens.size()));
+      tokens.push_back(emission.token.token);
+    }
+    for (const PromptLogprobs& logprobs : output.prompt_logprobs) num_prompt_logprobs_ += logprobs.tokens.size();
+    num_started_ += output.started.size();
+    for (const Finished& finished : output.finished) {
+      const bool is_new = finished_.insert({{finished.request, finished.sample_index}, finished}).second;
+      EXPECT_TRUE(is_new);
+    }
+  }
+
+  // Makes a step. The result of the last one is lost.
+  void Run(Host* host, int num_steps) {
+    for (int i = 0; i < num_steps; ++i) {
+      const StepPlan plan = host->scheduler.Plan();
+      if (plan.empty()) return;
+      absl::StatusOr<StepResult> result = host->worker.Execute(plan);
+      ASSERT_TRUE(result.ok()) << result.status();
+      if (i + 1 < num_steps) Take(host->scheduler.Commit(*std::move(result)));
+    }
+  }
+
+  // Runs the requests and moves them from host to host: after `num_steps` steps, then after one step more, and so on.
+  void RunAndMove(const std::vector<Request>& requests, int num_steps) {
+    static constexpr std::pair<int, int> kPools[] = {{64, 4}, {40, 8}, {90, 3}, {400, 1}, {30, 16}};
+    emitted_.clear();
+    finished_.clear();
+    num_prompt_logprobs_ = 0;
+    num_started_ = 0;
+    std::unique_ptr<Host> host = NewHost(64, 4);
+    for (const Request& request : requests) Submit(request, host.get());
+    for (int i = 1; i < 200 && host->scheduler.counts().waiting + host->scheduler.counts().running > 0; ++i) {
+      Run(host.get(), num_steps + i);
+      host->scheduler.AbandonAll();
+      std::vector<MovedRequest> moved = host->scheduler.TakeAll();
+      EXPECT_EQ(host->scheduler.counts().waiting, 0);
+      EXPECT_EQ(host->blocks.counts().used, 0);
+      const auto [num_blocks, block_size] = kPools[i % std::size(kPools)];
+      host = NewHost(num_blocks, block_size);
+      for (MovedRequest& request : moved) ASSERT_EQ(host->scheduler.Adopt(std::move(request)), absl::OkStatus());
+    }
+    EXPECT_EQ(num_started_, requests.size()) << "a request starts once";
+    for (const Request& request : requests) CheckSolo(request);
+  }
+
+  void CheckSolo(const Request& request) {
+    const SoloOutput solo = SoloRun(model_, request);
+    for (int i = 0; i < static_cast<int>(solo.samples.size()); ++i) {
+      const std::pair key(request.id, i);
+      EXPECT_EQ(emitted_[key], solo.samples[i].tokens) << request.id << ", sample " << i;
+      const auto finished = finished_.find(key);
+      ASSERT_NE(finished, finished_.end());
+      EXPECT_EQ(finished->second.reason, solo.samples[i].reason);
+      EXPECT_EQ(finished->second.score, solo.samples[i].score);
+    }
+  }
+
+  ShadowModel model_{.vocab_size = 50, .stop_percent = 5};
+  SchedulerOptions options_;
+  std::map<std::pair<RequestId, int>, std::vector<TokenId>> emitted_;  // By request and sample.
+  std::map<std::pair<RequestId, int>, Finished> finished_;
+  std::map<RequestId, int> prompt_length_;
+  size_t num_prompt_logprobs_ = 0;
+  size_t num_started_ = 0;
+};
+
+TEST_F(SchedulerMoveTest, TokensOfSamplesBeamsAndStopTokensAreTheSame) {
+  Request stops = MakeRequest(1, 7, 30);
+  stops.stop_token_ids = {ShadowModel::kStopToken};
+  Request samples = MakeRequest(2, 9, 12);
+  samples.num_samples = 4;
+  samples.stop_token_ids = {ShadowModel::kStopToken};
+  Request beams = MakeRequest(3, 6, 10);
+  beams.beam = BeamParams{.width = 4, .num_return = 3};
+  beams.stop_token_ids = {ShadowModel::kStopToken};
+  Request groups = MakeRequest(4, 5, 8);
+  groups.beam = BeamParams{.width = 4, .num_return = 4, .num_groups = 2, .diversity_penalty = 0.5f};
+  Request scored = MakeRequest(5, 11, 6);
+  scored.sampling.num_prompt_logprobs = 0;
+  for (int num_steps = 3; num_steps <= 9; ++num_steps) {
+    SCOPED_TRACE(num_steps);
+    RunAndMove({stops, samples, beams, groups, scored}, num_steps);
+    EXPECT_EQ(num_prompt_logprobs_, 10u) << "prompt logprobs are told once";
+  }
+}
+
+TEST_F(SchedulerMoveTest, SamplingParametersAndDeadlinesGoAlong) {
+  const std::unique_ptr<Host> old_host = NewHost(16, 4);
+  Request request = MakeRequest(1, 5, 4);
+  request.sampling.temperature = 0.5f;
+  request.sampling.repetition_penalty = 1.5f;
+  request.sampling.presence_penalty = 0.25f;
+  request.sampling.bad_words = {{1, 2}};
+  request.sampling.seed = 77;
+  request.deadline_us = 5;
+  request.tenant = "t";
+  Submit(request, old_host.get());
+  Run(old_host.get(), 3);
+  old_host->scheduler.AbandonAll();
+  std::vector<MovedRequest> moved = old_host->scheduler.TakeAll();
+  const std::unique_ptr<Host> host = NewHost(16, 8);
+  ASSERT_EQ(host->scheduler.Adopt(std::move(moved.at(0))), absl::OkStatus());
+  const Request& there = host->scheduler.FindGroup(request.id)->request();
+  EXPECT_EQ(there.deadline_us, 5);
+  EXPECT_EQ(there.tenant, "t");
+  const StepPlan plan = host->scheduler.Plan();
+  ASSERT_EQ(plan.starts.size(), 1u);
+  EXPECT_EQ(plan.starts[0].sampling, request.sampling);
+  EXPECT_EQ(plan.starts[0].prompt_length, 5);
+  EXPECT_EQ(plan.starts[0].tokens.size(), 7u) << "the penalties need the tokens that were generated";
+}
+
+TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBehindThoseThatAreThere) {
+  const std::unique_ptr<Host> old_host = NewHost(64, 4);
+  const auto make = [](uint64_t id) {
+    Request request = MakeRequest(id, 4, 4);
+    request.bypass_prefix_cache = true;  // Otherwise they would wait for each other's prompt.
+    return request;
+  };
+  for (const uint64_t id : {3, 1, 2}) Submit(make(id), old_host.get());
+  Run(old_host.get(), 2);
+  old_host->scheduler.AbandonAll();
+  const std::unique_ptr<Host> host = NewHost(64, 4);
+  Submit(make(9), host.get());
+  for (MovedRequest& moved : old_host->scheduler.TakeAll()) {
+    ASSERT_EQ(host->scheduler.Adopt(std::move(moved)), absl::OkStatus());
+  }
+  std::vector<uint64_t> seeds;
+  for (const SequenceStart& start : host->scheduler.Plan().starts) seeds.push_back(start.sampling.seed);
+  EXPECT_THAT(seeds, ::testing::ElementsAre(9000, 3000, 1000, 2000));
+}
+
+TEST_F(SchedulerMoveTest, WhatCanNeverFitIsRefusedWithTheNumbers) {
+  const std::unique_ptr<Host> old_host = NewHost(64, 4);
+  Submit(MakeRequest(1, 20, 40), old_host.get());
+  Run(old_host.get(), 2);
+  old_host->scheduler.AbandonAll();
+  std::vector<MovedRequest> moved = old_host->scheduler.TakeAll();
+  const std::unique_ptr<Host> host = NewHost(5, 8);
+  const absl::Status status = host->scheduler.Adopt(std::move(moved.at(0)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("8 KV blocks of 8 tokens, the pool has 5"));
+  EXPECT_EQ(host->scheduler.counts().waiting, 0);
+}
+
+TEST_F(SchedulerMoveTest, LossesGoAlong) {
+  const std::unique_ptr<Host> first = NewHost(64, 4);
+  Submit(MakeRequest(1, 4, 4), first.get());
+  first->scheduler.Plan();
+  EXPECT_TRUE(first->scheduler.AbandonLost(std::nullopt).empty());
+  const std::unique_ptr<Host> second = NewHost(64, 4);
+  ASSERT_EQ(second->scheduler.Adopt(std::move(first->scheduler.TakeAll().at(0))), absl::OkStatus());
+  for (int i = 0; i < 2; ++i) {
+    second->scheduler.Plan();
+    EXPECT_TRUE(second->scheduler.AbandonLost(std::nullopt).empty());
+    EXPECT_EQ(second->scheduler.counts().suspects, 1);
+  }
+  const std::unique_ptr<Host> third = NewHost(64, 4);
+  ASSERT_EQ(third->scheduler.Adopt(std::move(second->scheduler.TakeAll().at(0))), absl::OkStatus());
+  EXPECT_EQ(second->scheduler.counts().suspects, 0);
+  EXPECT_EQ(third->scheduler.counts().suspects, 1);
+  third->scheduler.Plan();
+  EXPECT_THAT(third->scheduler.AbandonLost(std::nullopt), ::testing::ElementsAre(Scheduler::Convict{RequestId{1}, 4}));
+}
+
+}  // namespace
+}  // namespace quire

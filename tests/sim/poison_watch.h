@@ -1,0 +1,46 @@
+#ifndef QUIRE_TESTS_SIM_POISON_WATCH_H_
+#define QUIRE_TESTS_SIM_POISON_WATCH_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// A request that makes every worker fail when its token at this position is computed.
+struct Poison {
+  uint64_t seed = 0;      // The seed of the request, which no other request has.
+  int position = 0;       // Counted from 0.
+  bool is_named = false;  // The worker survives and names the sequence.
+
+  bool operator==(const Poison&) const = default;
+};
+
+// Reads the plans of one worker and tells when it must fail.
+class PoisonWatch {
+ public:
+  void Add(const Poison& poison) { poisons_.push_back(poison); }
+
+  // The worker is about to execute this plan. Returns the poison that makes it fail, and the sequence that it is in.
+  std::optional<std::pair<Poison, SequenceId>> OnPlan(const StepPlan& plan);
+
+  // The session is over.
+  void Reset() { rows_.clear(); }
+
+ private:
+  struct Row {
+    SequenceId sequence;
+    uint64_t seed;
+  };
+  std::vector<Poison> poisons_;
+  std::map<RowId, Row> rows_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_SIM_POISON_WATCH_H_
