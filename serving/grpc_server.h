@@ -18,7 +18,8 @@
 
 namespace quire {
 
-inline constexpr int64_t kDefaultMaxReceivingBytes = int64_t{256} << 20;
+// It is large because gRPC chooses which calls fail beyond it, and does not choose those that use most.
+inline constexpr int64_t kDefaultMaxReceivingBytes = int64_t{1} << 30;
 
 // Limits of a port and of its clients.
 struct GrpcServerLimits {

@@ -35,6 +35,8 @@ class HalfSentMessage {
     std::string prefix(1, '\0');  // Not compressed.
     for (int shift = 24; shift >= 0; shift -= 8) prefix += static_cast<char>(size >> shift);
     Send(Frame(kData, 0, 1, prefix));
+    stream_window_ -= static_cast<int64_t>(prefix.size());
+    connection_window_ -= static_cast<int64_t>(prefix.size());
   }
 
   // Sends until `left` bytes of the message are left, until the server ends the call, or until it has opened no window
