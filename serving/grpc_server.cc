@@ -5,12 +5,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/listen_address.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
+#include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 
 namespace quire {
@@ -24,13 +24,30 @@ constexpr int kKeepaliveTimeoutMs = 30'000;
 // Of TLS and HTTP/2 together; a connection that says nothing goes.
 constexpr int kHandshakeTimeoutMs = 10'000;
 
+// A connection without calls for so long is closed, so that it does not count towards the limit for ever. Clients
+// connect again when they need to.
+constexpr int kMaxIdleMs = 300'000;
+
+// The name in metrics of the port for clients.
+constexpr char kMainPort[] = "listen";
+
 // A probe asks one question.
-constexpr GrpcServerLimits kProbeLimits{
-    .max_message_bytes = 4096, .max_streams_per_connection = 8, .min_ping_interval_ms = 5'000};
+constexpr GrpcServerLimits kProbeLimits{.max_message_bytes = 4096,
+                                        .max_streams_per_connection = 8,
+                                        .min_ping_interval_ms = 5'000,
+                                        .max_receiving_bytes = int64_t{16} << 20,
+                                        .max_connections = 64};
 
 void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
+  grpc::ResourceQuota memory;
+  memory.Resize(static_cast<size_t>(limits.max_receiving_bytes));
+  builder->SetResourceQuota(memory);
   builder->SetMaxReceiveMessageSize(limits.max_message_bytes);
   builder->SetMaxSendMessageSize(limits.max_message_bytes);
+  // The limit of a message counts its bytes before it is decompressed, and a thousandfold compression is possible.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_streams_per_connection);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, limits.min_ping_interval_ms);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -38,7 +55,7 @@ void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Keep probing a call that is silent.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // A second server on the port must fail.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
 }
 
 // Removes reflection, which gRPC gives to every server of a process that links the library.
@@ -47,12 +64,6 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override { plugins->clear(); }
 };
-
-absl::Status CannotListen(const std::string& address) {
-  const absl::Status status = CheckListening(address);
-  return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", address, ": ", status.ok() ? "it was in use a moment ago" : status.message()));
-}
 
 }  // namespace
 
@@ -67,28 +78,42 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
     builder.RegisterService(service.implementation);
     names.push_back(service.name);
   }
-  return Listen(address, std::move(credentials), limits, std::move(names), &builder);
+  return Listen(kMainPort, address, std::move(credentials), limits, std::move(names), &builder);
 }
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string& address,
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string& port, const std::string& address,
                                                                std::shared_ptr<grpc::ServerCredentials> credentials,
                                                                const GrpcServerLimits& limits,
                                                                std::vector<std::string> names,
                                                                grpc::ServerBuilder* builder) {
-  if (IsUnixSocketInUse(address)) return CannotListen(address);
+  using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  using NewConnection = grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters;
   grpc::EnableDefaultHealthCheckService(true);
   SetLimits(limits, builder);
-  int port = 0;
-  builder->AddListeningPort(address, std::move(credentials), &port);
+  auto connections =
+      builder->experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, std::move(credentials));
   std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
-  if (server == nullptr || port == 0) return CannotListen(address);
-  std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), WithPort(address, port), std::move(names)));
+  if (server == nullptr) return absl::UnavailableError("gRPC cannot start a server");
+  std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), std::move(names)));
+  started->connections_ = std::move(connections);
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
+      address,
+      {.port = port, .flag = port == kMainPort ? "--max-connections" : "", .max_connections = limits.max_connections},
+      [connections = started->connections_.get()](int fd, const std::string& /*peer*/) {
+        NewConnection connection;
+        connection.fd = fd;
+        connections->HandleNewConnection(&connection);
+      });
+  if (!acceptor.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", acceptor.status().message()));
+  }
+  started->acceptor_ = *std::move(acceptor);
   started->SetReady(false);
   return started;
 }
 
-GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names)
-    : server_(std::move(server)), address_(std::move(address)), names_(std::move(names)) {
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::vector<std::string> names)
+    : server_(std::move(server)), names_(std::move(names)) {
   server_->GetHealthCheckService()->SetServingStatus("liveness", true);
 }
 
@@ -101,7 +126,8 @@ absl::Status GrpcServer::ServeHealthAt(const std::string& address) {
   builder.SetOption(std::make_unique<WithoutReflection>());
   refusals_ = std::make_unique<grpc::CallbackGenericService>();
   builder.RegisterCallbackGenericService(refusals_.get());
-  QUIRE_ASSIGN_OR_RETURN(probes_, Listen(address, grpc::InsecureServerCredentials(), kProbeLimits, names_, &builder));
+  QUIRE_ASSIGN_OR_RETURN(
+      probes_, Listen("health_listen", address, grpc::InsecureServerCredentials(), kProbeLimits, names_, &builder));
   return absl::OkStatus();
 }
 
@@ -113,7 +139,14 @@ void GrpcServer::SetReady(bool is_ready) {
   if (probes_ != nullptr) probes_->SetReady(is_ready);
 }
 
+std::vector<PortStats> GrpcServer::Ports() const {
+  std::vector<PortStats> ports = {acceptor_->stats()};
+  if (probes_ != nullptr) ports.push_back(probes_->acceptor_->stats());
+  return ports;
+}
+
 void GrpcServer::Shutdown(absl::Duration timeout) {
+  if (acceptor_ != nullptr) acceptor_->Stop();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + timeout));
   server_->Wait();
 }

@@ -1,25 +1,35 @@
 #ifndef QUIRE_SERVING_GRPC_SERVER_H_
 #define QUIRE_SERVING_GRPC_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/connection_flags.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/impl/codegen/service_type.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "serving/acceptor.h"
 
 namespace quire {
 
-// Limits for one client.
+// It is large because gRPC chooses which calls fail beyond it, and does not choose those that use most.
+inline constexpr int64_t kDefaultMaxReceivingBytes = int64_t{1} << 30;
+
+// Limits of a port and of its clients.
 struct GrpcServerLimits {
   int max_message_bytes;
   int max_streams_per_connection;
   int min_ping_interval_ms;  // A client that probes a silent connection more often is disconnected.
+  // Memory for everything that all clients are sending, such as the received parts of unfinished messages. Beyond it,
+  // calls fail.
+  int64_t max_receiving_bytes = kDefaultMaxReceivingBytes;
+  int max_connections = kDefaultMaxConnections;  // Further connections are closed at once.
 };
 
 // A listening gRPC server with services, health checks (grpc.health.v1) and reflection. Thread-safe.
@@ -52,23 +62,29 @@ class GrpcServer {
   // nothing.
   void Shutdown(absl::Duration timeout);
 
+  // What happened at the port, and at that of ServeHealthAt.
+  std::vector<PortStats> Ports() const;
+
   // The address of ServeHealthAt, or empty without it.
   std::string health_address() const { return probes_ == nullptr ? "" : probes_->address(); }
   // The address for clients, with the port that was taken: "127.0.0.1:41234" or "unix:/run/quire.sock".
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return acceptor_->address(); }
 
  private:
-  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names);
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::vector<std::string> names);
 
-  // Starts a server with the services in `builder`, and with health checks that know `names`.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Listen(const std::string& address,
+  // Starts a server with the services in `builder`, and with health checks that know `names`. `port` is the name of the
+  // port in metrics.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Listen(const std::string& port, const std::string& address,
                                                             std::shared_ptr<grpc::ServerCredentials> credentials,
                                                             const GrpcServerLimits& limits,
                                                             std::vector<std::string> names,
                                                             grpc::ServerBuilder* builder);
 
   const std::unique_ptr<grpc::Server> server_;
-  const std::string address_;
+  // gRPC's own way to accept stops for ever when the process runs out of file descriptors, and knows no limit.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<Acceptor> acceptor_;                      // Gives its connections to connections_.
   const std::vector<std::string> names_;                    // The names of the services.
   std::unique_ptr<grpc::CallbackGenericService> refusals_;  // Answers UNIMPLEMENTED to all other calls at probes_.
   std::unique_ptr<GrpcServer> probes_;                      // The server of ServeHealthAt, or null.

@@ -1,26 +1,31 @@
 #include "serving/metrics_server.h"
 
-#include <civetweb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <iterator>
+#include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "base/listen_address.h"
+#include "base/listening_sockets.h"
+#include "base/log.h"
 #include "prometheus/text_serializer.h"
 
 namespace quire {
 namespace {
 
-// Each thread serves one connection. There are more threads than requests that may wait for a status page, so that one
-// is left for a scrape.
-constexpr char kNumThreads[] = "8";
-// The time in which a request must arrive, and in which a response must be read.
-constexpr char kTimeoutMs[] = "10000";
+// There are more connections than requests that may wait for a status page, so that one is left for a scrape.
+constexpr int kMaxConnections = 64;
+// A browser opens up to six.
+constexpr int kMaxConnectionsPerAddress = 16;
+constexpr std::chrono::seconds kHeadTimeout(5);       // In which the head of a request must arrive.
+constexpr std::chrono::seconds kResponseTimeout(10);  // In which a response must be read.
+constexpr std::chrono::seconds kFinishTimeout(1);
 constexpr size_t kMinGzipBytes = 1024;
 // A response shows one moment and is meant for whoever asked. Nobody may cache it, embed it, or run it as a script.
 constexpr char kCommonHeaders[] =
@@ -50,75 +55,80 @@ std::string Gzip(const std::string& text) {
   return out;
 }
 
-std::string Header(const mg_connection* connection, const char* name) {
-  const char* const value = mg_get_header(connection, name);
-  return value == nullptr ? "" : value;
-}
-
-std::string Decode(absl::string_view text) {
-  std::string out(text.size() + 1, '\0');
-  const int size = mg_url_decode(text.data(), static_cast<int>(text.size()), out.data(), static_cast<int>(out.size()),
-                                 /*is_form_url_encoded=*/1);
-  out.resize(std::max(size, 0));
-  return out;
-}
-
-// Reads "a=1&b=2". Civetweb limits the head of a request to 16 KiB.
-std::map<std::string, std::string> Parameters(absl::string_view query) {
-  std::map<std::string, std::string> parameters;
-  for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    parameters.emplace(Decode(sides.first), Decode(sides.second));
+const char* Reason(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Error";
   }
-  return parameters;
 }
 
-bool IsForwarded(const mg_connection* connection) {
-  for (const char* name : {"Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"}) {
-    if (mg_get_header(connection, name) != nullptr) return true;
+bool IsForwarded(const HttpHead& head) {
+  for (const char* name : {"forwarded", "x-forwarded-for", "x-real-ip", "via"}) {
+    if (head.headers.contains(name)) return true;
   }
   return false;
 }
 
-void Send(mg_connection* connection, HttpResponse response, bool is_head) {
-  std::string head = absl::StrCat("HTTP/1.1 ", response.code, " ", mg_get_response_code_text(connection, response.code),
-                                  "\r\n", kCommonHeaders, "Content-Type: ", response.content_type, "\r\n");
-  for (const auto& [name, value] : response.headers) absl::StrAppend(&head, name, ": ", value, "\r\n");
-  if (response.body.size() >= kMinGzipBytes && absl::StrContains(Header(connection, "Accept-Encoding"), "gzip")) {
+// Returns the text of a response. With `is_head` it has no body.
+std::string Render(HttpResponse response, bool takes_gzip, bool is_head) {
+  std::string text = absl::StrCat("HTTP/1.1 ", response.code, " ", Reason(response.code), "\r\n", kCommonHeaders,
+                                  "Content-Type: ", response.content_type, "\r\n");
+  for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
+  if (response.body.size() >= kMinGzipBytes && takes_gzip) {
     if (std::string packed = Gzip(response.body); !packed.empty()) {
       response.body = std::move(packed);
-      absl::StrAppend(&head, "Content-Encoding: gzip\r\n");
+      absl::StrAppend(&text, "Content-Encoding: gzip\r\n");
     }
   }
-  absl::StrAppend(&head, "Content-Length: ", response.body.size(), "\r\n\r\n");
-  if (!is_head) head += response.body;
-  mg_write(connection, head.data(), head.size());
+  absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n");
+  if (!is_head) text += response.body;
+  return text;
+}
+
+HttpResponse Error(const absl::Status& status) {
+  const int code = absl::IsDeadlineExceeded(status) ? 408 : absl::IsResourceExhausted(status) ? 431 : 400;
+  return {.code = code, .body = absl::StrCat(status.message(), "\n")};
 }
 
 }  // namespace
 
 absl::Status MetricsServer::Check(const std::string& address) {
-  const absl::Status status = CheckListening(address);
+  const absl::Status status = ListeningSockets::Open(address).status();
   return status.ok() ? status : CannotServe(address, status.message());
 }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address) {
-  static const unsigned is_initialized = mg_init_library(MG_FEATURES_DEFAULT);
-  (void)is_initialized;
   std::unique_ptr<MetricsServer> server(new MetricsServer());
-  mg_callbacks callbacks = {};
-  callbacks.begin_request = &MetricsServer::OnRequest;
-  callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // Not to standard error.
-  const char* options[] = {"listening_ports",    address.c_str(), "num_threads", kNumThreads,
-                           "request_timeout_ms", kTimeoutMs,      nullptr};
-  server->server_ = mg_start(&callbacks, server.get(), options);
-  if (server->server_ != nullptr) return server;
-  const absl::Status status = CheckListening(address);
-  return CannotServe(address, status.ok() ? "it was in use a moment ago" : status.message());
+  const AcceptorOptions options{
+      .port = "metrics_listen", .max_connections = kMaxConnections, .max_per_address = kMaxConnectionsPerAddress};
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
+      address, options, [self = server.get()](int fd, const std::string& peer) { self->Take(fd, peer); });
+  if (!acceptor.ok()) return CannotServe(address, acceptor.status().message());
+  server->acceptor_ = *std::move(acceptor);
+  return server;
 }
 
 MetricsServer::~MetricsServer() {
-  if (server_ != nullptr) mg_stop(server_);
+  if (acceptor_ != nullptr) acceptor_->Stop();
+  const MutexLock lock(&mutex_);
+  for (const int fd : open_) shutdown(fd, SHUT_RDWR);  // Ends the waiting for clients.
+  while (!open_.empty()) ended_.Wait(&mutex_);
 }
 
 void MetricsServer::Add(std::shared_ptr<prometheus::Collectable> metrics) {
@@ -131,38 +141,53 @@ void MetricsServer::AddPage(const std::string& path, HttpPage page) {
   pages_[path] = std::move(page);
 }
 
-int MetricsServer::port() const {
-  mg_server_port port = {};
-  return mg_get_server_ports(server_, 1, &port) == 1 ? port.port : 0;
+void MetricsServer::Take(int fd, const std::string& peer) {
+  {
+    const MutexLock lock(&mutex_);
+    open_.insert(fd);
+  }
+  try {
+    std::thread([this, fd, peer] { Serve(fd, peer); }).detach();
+  } catch (const std::system_error& error) {  // The system has no thread for us.
+    QUIRE_LOG(kWarning) << "a request for metrics was refused: " << error.what();
+    const MutexLock lock(&mutex_);
+    open_.erase(fd);
+    close(fd);
+  }
 }
 
-int MetricsServer::OnRequest(mg_connection* connection) {
-  const mg_request_info& info = *mg_get_request_info(connection);
-  const auto& server = *static_cast<const MetricsServer*>(info.user_data);
-  const HttpRequest request{
-      .parameters = Parameters(info.query_string == nullptr ? "" : info.query_string),
-      .is_local_user = IsLocalUser(info.remote_addr, Header(connection, "Host"), IsForwarded(connection))};
-  const std::string method = info.request_method == nullptr ? "" : info.request_method;
-  HttpResponse response = server.Respond(method, info.local_uri == nullptr ? "" : info.local_uri, request);
-  const int code = response.code;
-  Send(connection, std::move(response), method == "HEAD");
-  return code;
+void MetricsServer::Serve(int fd, const std::string& peer) {
+  HttpConnection connection(fd);
+  const absl::StatusOr<std::string> text = connection.ReadHead(kHeadTimeout);
+  if (!absl::IsUnavailable(text.status())) {
+    const std::optional<HttpHead> head = text.ok() ? ParseHttpHead(*text) : std::nullopt;
+    HttpResponse response = !text.ok() ? Error(text.status())
+                            : !head    ? Error(absl::InvalidArgumentError("this is not a request of HTTP/1"))
+                                       : Respond(*head, peer);
+    const bool takes_gzip = head && absl::StrContains(head->Header("accept-encoding"), "gzip");
+    connection.Write(Render(std::move(response), takes_gzip, head && head->method == "HEAD"), kResponseTimeout);
+    connection.Finish(kFinishTimeout);
+  }
+  const MutexLock lock(&mutex_);
+  open_.erase(fd);
+  connection.Close();
+  ended_.NotifyAll();
 }
 
-HttpResponse MetricsServer::Respond(const std::string& method, const std::string& path,
-                                    const HttpRequest& request) const {
-  if (method != "GET" && method != "HEAD") {
+HttpResponse MetricsServer::Respond(const HttpHead& head, const std::string& peer) const {
+  if (head.method != "GET" && head.method != "HEAD") {
     return {.code = 405, .body = "this server answers only GET and HEAD\n", .headers = {{"Allow", "GET, HEAD"}}};
   }
-  if (path == "/metrics") return Metrics();
+  if (head.path == "/metrics") return Metrics();
   HttpPage page;
   {
     const MutexLock lock(&mutex_);
-    const auto it = pages_.find(path);
+    const auto it = pages_.find(head.path);
     if (it != pages_.end()) page = it->second;
   }
   if (page == nullptr) return {.code = 404, .body = "there is no such page here; see /metrics\n"};
-  return page(request);
+  return page(
+      {.parameters = head.parameters, .is_local_user = IsLocalUser(peer, head.Header("host"), IsForwarded(head))});
 }
 
 HttpResponse MetricsServer::Metrics() const {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,15 +11,16 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "prometheus/collectable.h"
+#include "serving/acceptor.h"
+#include "serving/http_connection.h"
 #include "serving/http_page.h"
-
-struct mg_connection;
-struct mg_context;
 
 namespace quire {
 
-// Serves Prometheus metrics at /metrics, and a few pages, over HTTP until it is destroyed. The destructor may take two
-// seconds. It answers only GET and HEAD, which change nothing. Thread-safe.
+// Serves Prometheus metrics at /metrics, and a few pages, over HTTP until it is destroyed. It answers only GET and
+// HEAD, which change nothing. Each connection has one request and a thread of its own. A request must arrive, and its
+// response must be read, within a time; the number of connections is limited, in total and per address. So slow clients
+// cannot keep others out. Thread-safe.
 class MetricsServer {
  public:
   // Checks whether Start would most likely succeed now. Use it early in a process that calls Start late.
@@ -36,19 +38,25 @@ class MetricsServer {
   // Serves `page` at `path`, such as "/status.json". The objects that `page` refers to must outlive the server.
   void AddPage(const std::string& path, HttpPage page);
 
-  int port() const;
+  int port() const { return acceptor_->port(); }
+  PortStats stats() const { return acceptor_->stats(); }
 
  private:
   MetricsServer() = default;
 
-  static int OnRequest(mg_connection* connection);
-  HttpResponse Respond(const std::string& method, const std::string& path, const HttpRequest& request) const;
+  // Starts a thread for a connection.
+  void Take(int fd, const std::string& peer);
+  // Serves the request of a connection, on its own thread, and closes it.
+  void Serve(int fd, const std::string& peer);
+  HttpResponse Respond(const HttpHead& head, const std::string& peer) const;
   HttpResponse Metrics() const;
 
   mutable Mutex mutex_;
+  CondVar ended_;  // A thread of a connection has ended.
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics_ QUIRE_GUARDED_BY(mutex_);
   std::map<std::string, HttpPage> pages_ QUIRE_GUARDED_BY(mutex_);  // By path.
-  mg_context* server_ = nullptr;                                    // Constant after Start.
+  std::set<int> open_ QUIRE_GUARDED_BY(mutex_);                     // The sockets of connections.
+  std::unique_ptr<Acceptor> acceptor_;                              // Constant after Start.
 };
 
 }  // namespace quire

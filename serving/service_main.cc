@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "base/file_limit.h"
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -79,6 +80,7 @@ void PrepareProcess(const LogOptions& log) {
   SetLogFormat(log.format);
   gpr_set_log_function(LogFromGrpc);
   google::protobuf::SetLogHandler(LogFromProtobuf);
+  RaiseFileLimit();
   std::signal(SIGPIPE, SIG_IGN);  // The process must go on when the reader of its log has gone.
   OnStopSignal([] {
     if (!g_is_serving) ExitAtOnce();

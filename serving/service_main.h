@@ -22,14 +22,14 @@ void Print(const std::string& text);
 // Prints `text`. With JSON logs, each of its lines becomes a line of the log, whatever the log level.
 void PrintSummary(const std::string& text);
 
-// Sets the log level and format, redirects the logs of gRPC and protobuf, and handles SIGTERM and SIGINT. Until
-// WaitForStop is called, these signals end the process at once, because there is nothing to finish. Call it before any
-// thread starts.
+// Sets the log level and format, redirects the logs of gRPC and protobuf, raises the limit of open files, and handles
+// SIGTERM and SIGINT. Until WaitForStop is called, these signals end the process at once, because there is nothing to
+// finish. Call it before any thread starts.
 void PrepareProcess(const LogOptions& log);
 // Returns when one of the two signals has arrived.
 void WaitForStop();
 
-// Ends the process without destructors, because stopping the metrics server would take two seconds.
+// Ends the process without destructors, which would wait for threads that have nothing left to do.
 [[noreturn]] void ExitAtOnce();
 
 }  // namespace internal

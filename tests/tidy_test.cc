@@ -40,7 +40,7 @@ const std::map<std::string, Layer>& Layers() {
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},
       {"serving",
        {{"base", "security", "serving"},
-        {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf", "civetweb.h", "zlib.h"}}},
+        {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf", "zlib.h"}}},
       {"kv_manager",
        {{"base", "scheduler", "security", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/configuration.h"
+#include "base/connection_flags.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kernels/cuda/device_options.h"
@@ -186,6 +187,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.manager_names = absl::StrSplit(absl::GetFlag(FLAGS_manager_names), ',', absl::SkipEmpty());
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_RETURN_IF_ERROR(CheckBlockSize(absl::GetFlag(FLAGS_block_size)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_sequences, 1, kMaxWorkerRows));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tokens_per_step, 1, kMaxTokensPerStep));
@@ -224,7 +226,7 @@ const ProgramFlags& WorkerFlags() {
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
       {{"Model:", {"model", "model_name"}},
-       {"Addresses:", {"listen", "health_listen", "metrics_listen"}},
+       {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
        {"Size of the KV pool. Set at most one of these. The default is half of the free memory (90 % on a\n"

@@ -27,6 +27,7 @@ struct WorkerOptions {
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
   std::string health_listen;               // If empty, health checks are answered only at `listen`.
   std::string metrics_listen;              // If empty, no metrics are served.
+  int max_connections;                     // At `listen`.
   int block_size;
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.

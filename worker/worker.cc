@@ -12,6 +12,7 @@
 #include "kernels/cuda/backend.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/port_metrics.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
@@ -133,15 +134,16 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
                          MakeServerCredentials(options.transport, options.listen,
                                                {.has_certificates = !options.transport.tls.authority.empty(),
                                                 .manager_names = options.manager_names}));
-  absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
-      options.listen, credentials, kServerLimits, {{v1::WorkerService::service_full_name(), &service_}});
+  GrpcServerLimits limits = kServerLimits;
+  limits.max_connections = options.max_connections;
+  absl::StatusOr<std::unique_ptr<GrpcServer>> server =
+      GrpcServer::Start(options.listen, credentials, limits, {{v1::WorkerService::service_full_name(), &service_}});
   if (!server.ok()) return AboutFlag("--listen", server.status());
   server_ = *std::move(server);
   if (!options.health_listen.empty()) {
     QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options.health_listen)));
   }
-  // The metrics server is started after the model was loaded, because stopping it after an error would take two
-  // seconds.
+  // The metrics server is started after the model was loaded, because most of its values belong to the model.
   if (options.metrics_listen.empty()) return absl::OkStatus();
   return AboutFlag("--metrics-listen", MetricsServer::Check(options.metrics_listen));
 }
@@ -218,6 +220,7 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
                                                            .max_sequences = limits.max_sequences}));
   metrics_->Add(std::make_shared<CertificateMetrics>(
       std::vector<CertificateMetrics::File>{{"server", options.transport.tls.certificate}}));
+  metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   return absl::OkStatus();
 }
 

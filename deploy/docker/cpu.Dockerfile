@@ -16,7 +16,7 @@ RUN cmake --preset release -DQUIRE_CUDA=OFF \
 FROM debian:12-slim
 # The libraries that the three programs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libcivetweb1 libprometheus-cpp-core1.0 \
+      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \

@@ -29,7 +29,7 @@ FROM nvidia
 ARG CUDA
 # The libraries that the three programs and the worker's library for GPUs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libcivetweb1 libprometheus-cpp-core1.0 \
+      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
       libcublas-${CUDA} \
     && rm -rf /var/lib/apt/lists/*

@@ -16,6 +16,7 @@
 #include "kv_manager/worker_link/grpc_worker_client.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/port_metrics.h"
 
 namespace quire {
 namespace {
@@ -111,9 +112,13 @@ Manager::~Manager() {
 }
 
 absl::Status Manager::Listen() {
-  const GrpcServerLimits limits{.max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
-                                .max_streams_per_connection = kMaxStreamsPerConnection,
-                                .min_ping_interval_ms = kMinPingIntervalMs};
+  const GrpcServerLimits limits{
+      .max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
+      .max_streams_per_connection = kMaxStreamsPerConnection,
+      .min_ping_interval_ms = kMinPingIntervalMs,
+      .max_receiving_bytes =
+          std::max(kDefaultMaxReceivingBytes, 4 * static_cast<int64_t>(options_.inference.max_message_bytes)),
+      .max_connections = options_.max_connections};
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
   absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
@@ -135,6 +140,7 @@ absl::Status Manager::ServeMetrics() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });
   metrics_->AddPage("/status.json", [this](const HttpRequest& request) { return status_page_.Status(request); });

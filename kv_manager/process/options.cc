@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/configuration.h"
+#include "base/connection_flags.h"
 #include "base/flags.h"
 #include "base/local_address.h"
 #include "base/status.h"
@@ -290,6 +291,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
+  QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
@@ -322,7 +324,7 @@ const ProgramFlags& ManagerFlags() {
       "quire-manager",
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen"}},
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
        TransportFlagGroup(),
        {"Who may call:", {"tokens", "client_names", "admin_names"}},

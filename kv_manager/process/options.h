@@ -34,6 +34,7 @@ struct ManagerOptions {
   std::vector<std::string> admin_names;
   std::string health_listen;   // Empty: only `listen` answers health checks.
   std::string metrics_listen;  // Empty: there are no metrics.
+  int max_connections;         // At `listen`.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
   double max_pinned_share = 0;

@@ -1,5 +1,6 @@
 // Tests base/flags.h, base/listen_address.h and base/process_usage.h.
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -14,8 +15,10 @@
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/file_limit.h"
 #include "base/flags.h"
 #include "base/listen_address.h"
+#include "base/listening_sockets.h"
 #include "base/process_usage.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -130,9 +133,11 @@ TEST(ListenAddressTest, ThePortThatWasTakenReplacesTheOneAskedFor) {
 }
 
 TEST(ListenAddressTest, EveryReasonIsToldApart) {
-  const auto reason = [](const std::string& address) { return std::string(CheckListening(address).message()); };
-  EXPECT_EQ(CheckListening("127.0.0.1:0"), absl::OkStatus());
-  EXPECT_EQ(CheckListening("50051").code(), absl::StatusCode::kUnavailable);
+  const auto reason = [](const std::string& address) {
+    return std::string(ListeningSockets::Open(address).status().message());
+  };
+  EXPECT_EQ(ListeningSockets::Open("127.0.0.1:0").status(), absl::OkStatus());
+  EXPECT_EQ(ListeningSockets::Open("50051").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(reason("50051"), "it is not host:port or unix:path");
   EXPECT_THAT(reason("host.invalid:1"), HasSubstr("the host host.invalid is unknown"));
   EXPECT_EQ(reason("192.0.2.1:1"), "192.0.2.1 is not an address of this machine");
@@ -141,21 +146,40 @@ TEST(ListenAddressTest, EveryReasonIsToldApart) {
   EXPECT_EQ(reason("unix:" + std::string(108, 'a')), "the path has 108 characters, it must have 1 to 107");
 }
 
-TEST(ListenAddressTest, OnlyASocketThatSomebodyListensOnIsInUse) {
+TEST(ListeningSocketsTest, OnlyAUnixSocketThatSomebodyListensOnIsInUse) {
   const std::string path = absl::StrCat(testing::TempDir(), "/quire_program_test.", getpid());
   const std::string address = absl::StrCat("unix:", path);
-  EXPECT_FALSE(IsUnixSocketInUse(address));
-  EXPECT_FALSE(IsUnixSocketInUse("127.0.0.1:1"));
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::strncpy(name.sun_path, path.c_str(), sizeof(name.sun_path) - 1);
   ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
   ASSERT_EQ(listen(fd, 1), 0);
-  EXPECT_TRUE(IsUnixSocketInUse(address));
+  EXPECT_EQ(ListeningSockets::Open(address).status().message(), "it is in use");
   close(fd);
-  EXPECT_FALSE(IsUnixSocketInUse(address)) << "only the file is left";
-  unlink(path.c_str());
+  EXPECT_EQ(ListeningSockets::Open(address).status(), absl::OkStatus()) << "only the file is left";
+  EXPECT_NE(access(path.c_str(), F_OK), 0) << "closing the socket leaves its file";
+}
+
+TEST(ListeningSocketsTest, ATakenPortIsInUse) {
+  const auto first = ListeningSockets::Open("localhost:0");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_GT(first->port(), 0);
+  EXPECT_EQ(first->address(), absl::StrCat("localhost:", first->port()));
+  EXPECT_EQ(ListeningSockets::Open(first->address()).status().message(), "it is in use");
+  EXPECT_EQ(ListeningSockets::Open(absl::StrCat("0.0.0.0:", first->port())).status().message(), "it is in use");
+}
+
+TEST(FileLimitTest, IsRaisedToTheHardLimit) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit low = limit;
+  low.rlim_cur = 256;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(FileLimit(), 256);
+  RaiseFileLimit();
+  EXPECT_EQ(FileLimit(), static_cast<int64_t>(std::min<rlim_t>(limit.rlim_max, 1'000'000)));
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 TEST(ProcessUsageTest, ThisProcessUsesMemoryAndHasStarted) {

@@ -1,16 +1,23 @@
 #include "serving/grpc_server.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/process_usage.h"
 #include "gmock/gmock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "quire/v1/admin.grpc.pb.h"
+#include "tests/serving/half_sent_message.h"
+#include "tests/serving/sockets.h"
 
 namespace quire {
 namespace {
@@ -25,8 +32,8 @@ constexpr GrpcServerLimits kLimits{
 
 class GrpcServerTest : public ::testing::Test {
  protected:
-  void Start() {
-    auto server = GrpcServer::Start("127.0.0.1:0", grpc::InsecureServerCredentials(), kLimits,
+  void Start(const GrpcServerLimits& limits = kLimits) {
+    auto server = GrpcServer::Start("127.0.0.1:0", grpc::InsecureServerCredentials(), limits,
                                     {{v1::AdminService::service_full_name(), &admin_}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -41,6 +48,15 @@ class GrpcServerTest : public ::testing::Test {
     const grpc::Status status = Health::NewStub(channel_)->Check(&context, request, &response);
     return status.ok() ? response.status() : HealthResponse::SERVICE_UNKNOWN;
   }
+
+  // Connects anew.
+  void Reconnect() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  int port() const { return std::stoi(server_->address().substr(server_->address().rfind(':') + 1)); }
 
   // Returns the status of a call of reflection without a request.
   grpc::StatusCode Reflect() {
@@ -62,6 +78,19 @@ class GrpcServerTest : public ::testing::Test {
                                     .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     return std::string(status.message());
+  }
+
+  // Returns the answer to a health check that waits for the connection.
+  HealthResponse::ServingStatus WaitForReady() {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(60)));
+    ::grpc::health::v1::HealthCheckRequest request;
+    request.set_service("liveness");
+    HealthResponse response;
+    const grpc::Status status = Health::NewStub(channel_)->Check(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.status();
   }
 
   v1::AdminService::Service admin_;
@@ -110,6 +139,77 @@ TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {
   EXPECT_EQ(Reflect(), grpc::StatusCode::UNIMPLEMENTED);
   channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
   EXPECT_EQ(Reflect(), grpc::StatusCode::OK);
+}
+
+TEST_F(GrpcServerTest, ConnectionsBeyondTheLimitAreRefusedUntilOthersEnd) {
+  GrpcServerLimits limits = kLimits;
+  limits.max_connections = 1;
+  Start(limits);
+  ASSERT_EQ(Check("liveness"), HealthResponse::SERVING);
+  TestSocket refused;
+  refused.Connect(port());
+  EXPECT_TRUE(refused.IsClosed());
+  EXPECT_EQ(server_->Ports()[0].refused_at_limit, 1);
+  channel_.reset();
+  Reconnect();
+  EXPECT_EQ(WaitForReady(), HealthResponse::SERVING);
+}
+
+// gRPC's own port would take no connection after it ran out of file descriptors once.
+TEST_F(GrpcServerTest, ServesAgainAfterTheFilesRanOut) {
+  Start();
+  constexpr int kNumConnections = 40;
+  std::vector<TestSocket> sockets(kNumConnections);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(sockets.back().fd() + 10), .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (TestSocket& socket : sockets) EXPECT_TRUE(socket.Connect(port()));
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (server_->Ports()[0].refused_for_files == 0 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_GT(server_->Ports()[0].refused_for_files, 0);
+  sockets.clear();
+  Reconnect();
+  EXPECT_EQ(WaitForReady(), HealthResponse::SERVING);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// 24 clients send all but the last bytes of a message of 16 MiB.
+TEST_F(GrpcServerTest, HalfSentMessagesHoldLittleMemory) {
+  constexpr int64_t kMiB = 1 << 20;
+  const auto held_mib = [this](int64_t max_receiving_bytes) {
+    GrpcServerLimits limits = kLimits;
+    limits.max_message_bytes = 16 * kMiB;
+    limits.max_receiving_bytes = max_receiving_bytes;
+    Start(limits);
+    const int64_t before = ReadProcessUsage().resident_bytes;
+    std::vector<std::unique_ptr<HalfSentMessage>> messages;
+    for (int i = 0; i < 24; ++i) {
+      messages.push_back(std::make_unique<HalfSentMessage>(port(), 16 * kMiB - 100));
+      messages.back()->SendAllBut(1000);
+    }
+    const int64_t held = ReadProcessUsage().resident_bytes - before;
+    messages.clear();
+    Reconnect();
+    EXPECT_EQ(WaitForReady(), HealthResponse::SERVING);
+    return held / kMiB;
+  };
+  EXPECT_LT(held_mib(64 * kMiB), 160);
+  EXPECT_GT(held_mib(1024 * kMiB), 200) << "the clients do not send what this test is about";
+}
+
+TEST_F(GrpcServerTest, CompressedMessagesAreRefused) {
+  Start();
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    ::grpc::health::v1::HealthCheckRequest request;
+    request.set_service(std::string(100'000, 'a'));
+    HealthResponse response;
+    const grpc::Status status = Health::NewStub(channel_)->Check(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("is disabled"));
+  }
 }
 
 TEST_F(GrpcServerTest, AnAddressInUseAndABadAddressAreToldApart) {

@@ -6,14 +6,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/client_metric.h"
 #include "prometheus/metric_family.h"
+#include "serving/http_connection.h"
 #include "serving/http_page.h"
+#include "tests/serving/sockets.h"
 
 namespace quire {
 namespace {
@@ -114,6 +120,74 @@ TEST_F(MetricsServerTest, AUserIsLocalByALocalNameAndWithoutAProxy) {
   EXPECT_THAT(Ask("GET", "/who"), EndsWith("local"));
   EXPECT_THAT(Ask("GET", "/who", "Host: evil.example:9460\r\n"), EndsWith("remote"));
   EXPECT_THAT(Ask("GET", "/who", "X-Forwarded-For: 10.0.0.1\r\n"), EndsWith("remote"));
+}
+
+TEST_F(MetricsServerTest, SlowClientsKeepNobodyOut) {
+  std::vector<TestSocket> slow(15);  // One less than an address may have.
+  for (TestSocket& socket : slow) {
+    ASSERT_TRUE(socket.Connect(server_->port()));
+    ASSERT_TRUE(socket.Send('G'));
+  }
+  EXPECT_THAT(Ask("GET", "/metrics"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(slow.front().IsSilent()) << "the answer came only after a slow client was cut off";
+  std::vector<TestSocket> more(40);
+  for (TestSocket& socket : more) socket.Connect(server_->port());
+  EXPECT_TRUE(more.back().IsClosed());
+  TestSocket other;
+  ASSERT_TRUE(other.Connect(server_->port(), 2));
+  for (const char c : std::string("GET /metrics HTTP/1.0\r\n\r\n")) other.Send(c);
+  EXPECT_FALSE(other.IsClosed());
+}
+
+TEST_F(MetricsServerTest, WhatIsNotARequestIsRefused) {
+  EXPECT_THAT(Ask("GET", "no-path"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Ask("GET", "/", "A: " + std::string(17'000, 'a') + "\r\n"), StartsWith("HTTP/1.1 431 "));
+}
+
+class HttpConnectionTest : public ::testing::Test {
+ protected:
+  HttpConnectionTest() {
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds_), 0);
+    connection_ = std::make_unique<HttpConnection>(fds_[0]);
+  }
+  ~HttpConnectionTest() override {
+    for (const int fd : fds_) close(fd);
+  }
+
+  int fds_[2];  // [1] is the client's.
+  std::unique_ptr<HttpConnection> connection_;
+};
+
+TEST_F(HttpConnectionTest, EachByteOfASlowClientDoesNotBeginTheTimeAnew) {
+  std::atomic<bool> has_ended = false;
+  std::thread client([&] {
+    while (!has_ended) {
+      send(fds_[1], "a", 1, MSG_NOSIGNAL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(connection_->ReadHead(std::chrono::milliseconds(100)).status()));
+  has_ended = true;
+  client.join();
+}
+
+TEST_F(HttpConnectionTest, AClientThatReadsNothingIsGivenUp) {
+  connection_->Write(std::string(10'000'000, 'a'), std::chrono::milliseconds(50));
+  connection_->Finish(std::chrono::milliseconds(50));
+}
+
+TEST(HttpHeadTest, HasDecodedPartsAndHeadersInLowerCase) {
+  const auto head = ParseHttpHead("GET /a%20b+c?x=1+2%26&y HTTP/1.1\r\nHost: here:1 \r\nACCEPT:x");
+  ASSERT_TRUE(head.has_value());
+  EXPECT_EQ(head->method, "GET");
+  EXPECT_EQ(head->path, "/a b+c");
+  EXPECT_THAT(head->parameters, ::testing::ElementsAre(std::pair("x", "1 2&"), std::pair("y", "")));
+  EXPECT_EQ(head->Header("host"), "here:1");
+  EXPECT_EQ(head->Header("accept"), "x");
+  EXPECT_EQ(head->Header("none"), "");
+  for (const char* text : {"", "GET", "GET /", "GET / HTTP/2", "GET  / HTTP/1.1", "PRI * HTTP/2.0"}) {
+    EXPECT_FALSE(ParseHttpHead(text).has_value()) << text;
+  }
 }
 
 TEST(LocalUserTest, NeedsALocalPeerALocalNameAndNoProxy) {
