@@ -108,20 +108,40 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
     ++refusals_.draining;
     return WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), /*delay_ms=*/1000);
   }
-  loads_.clear();
-  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, &hashes));
-  const std::optional<int> chosen =
-      ChooseWorker(loads_, {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                            .num_rows = NumRows(request),
-                            .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }});
-  if (!chosen.has_value()) {
-    ++refusals_.no_worker;
-    return NoWorkerError();
-  }
-  block_size_ = loads_[*chosen].block_size;
-  const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
+  QUIRE_ASSIGN_OR_RETURN(const int chosen, Place(request, &hashes));
+  block_size_ = loads_[chosen].block_size;
+  const absl::Status status = workers_[chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
   return status;
+}
+
+absl::StatusOr<int> ManagerEngine::Place(const Request& request, PromptHashes* hashes) {
+  loads_.clear();
+  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, hashes));
+  const PlacementRequest placed{.num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                                .num_rows = NumRows(request),
+                                .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }};
+  const int64_t now_us = clock_->NowMicros();
+  absl::Status first_refusal;
+  while (const std::optional<int> chosen = ChooseWorker(loads_, placed)) {
+    WorkerLoad& load = loads_[*chosen];
+    absl::Status refusal =
+        CheckWait(options_.wait_limits, load.forecast, load.forecast.waiting_tokens, request, now_us);
+    if (refusal.ok()) return *chosen;
+    load.is_ready = false;
+    if (!first_refusal.ok()) continue;
+    first_refusal = std::move(refusal);
+    for (WorkerLoad& other : loads_) {
+      other.is_ready = other.is_ready && CanHold(other, placed);
+      other.may_return = false;
+    }
+  }
+  if (!first_refusal.ok()) {
+    ++refusals_.overloaded;
+    return first_refusal;
+  }
+  ++refusals_.no_worker;
+  return NoWorkerError();
 }
 
 absl::Status ManagerEngine::NoWorkerError() const {

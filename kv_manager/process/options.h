@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/requests/inference_options.h"
 #include "scheduler/scheduler_options.h"
 #include "security/transport_flags.h"
@@ -36,6 +37,7 @@ struct ManagerOptions {
   std::string metrics_listen;  // Empty: there are no metrics.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
+  WaitLimits wait_limits;
   double max_pinned_share = 0;
   int max_tenant_labels = 0;
   bool has_vllm_metrics = true;
