@@ -65,7 +65,7 @@ class WaitingQueue {
   struct Tenant {
     Groups waiting;
     int64_t num_tokens = 0;  // Of `waiting`.
-    double served = 0;  // Tokens that were served, divided by the weight.
+    double served = 0;       // Tokens that were served, divided by the weight.
     double weight = 1;
   };
 

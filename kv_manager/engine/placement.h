@@ -18,10 +18,10 @@ struct WorkerLoad {
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
-  int64_t wanted_blocks = 0;  // Blocks for the requests that were placed there and have not started yet.
-  int num_requests = 0;       // Requests that were placed there and have not ended.
-  int max_sequences = 0;      // Rows; 0: unknown.
-  int num_cached_tokens = 0;  // Cached tokens of the prompt of the request to be placed.
+  int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
+  int num_requests = 0;        // Requests that were placed there and have not ended.
+  int max_sequences = 0;       // Rows; 0: unknown.
+  int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
   WaitForecast forecast = {};  // Of a request that is placed there now.
 };
 

@@ -88,8 +88,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   Scheduler* const scheduler = session_.pool()->scheduler();
   WaitForecast forecast = report_.wait()->Forecast();
   forecast.num_requests = live_.size();
-  absl::Status status =
-      CheckWait(options_.wait_limits, forecast, scheduler->NumTokensAhead(request), request, now_us_);
+  absl::Status status = CheckWait(options_.wait_limits, forecast, scheduler->NumTokensAhead(request), request, now_us_);
   if (!status.ok()) {
     ++stats->refused_overloaded;
     return status;

@@ -58,7 +58,7 @@ class WaitMeter {
   std::deque<Span> spans_;          // Of the time in which requests waited; the oldest first.
   Span sum_;                        // Of spans_.
 
-  double step_us_ = 0;        // 0: no step was measured.
+  double step_us_ = 0;  // 0: no step was measured.
   double step_requests_ = 0;
   double least_step_us_ = 0;  // The smallest value of step_us_ in this session.
   std::array<float, WaitForecast::kNumOutputSizes> output_tokens_ = {};

@@ -99,9 +99,10 @@ void RenderRequestStates(const ManagerStatus& status, MetricPage* page) {
   }
   page->Begin(MetricType::Gauge, "quire_swapped_requests", "Waiting requests whose blocks are in the host tier");
   PerWorker(status.workers, page, [](const WorkerStatus& worker) { return worker.swapped_requests; });
-  page->Begin(MetricType::Gauge, "quire_expected_wait_seconds",
-              "How long a request that comes now will wait for its first step, judging by the last seconds; 0 if it will "
-              "not wait or nothing is known");
+  page->Begin(
+      MetricType::Gauge, "quire_expected_wait_seconds",
+      "How long a request that comes now will wait for its first step, judging by the last seconds; 0 if it will "
+      "not wait or nothing is known");
   PerWorker(status.workers, page, [](const WorkerStatus& worker) { return Seconds(worker.expected_wait_us); });
 }
 

@@ -336,27 +336,28 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 }  // namespace
 
 const ProgramFlags& ManagerFlags() {
-  static const auto* const flags = new ProgramFlags{
-      "quire-manager",
-      "schedules requests over the KV memory of its workers and streams tokens to clients.",
-      "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen"}},
-       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
-       TransportFlagGroup(),
-       {"Who may call:", {"tokens", "client_names", "admin_names"}},
-       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-       {"Requests:",
-        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
-         "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
-       {"Calls of clients:",
-        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
-         "max_waiting_texts", "text_threads"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
-       LogFlagGroup({"log_requests"}),
-       ConfigurationFlagGroup()},
-      {"workers", "client_names", "admin_names", "tenant_weights"}};
+  static const auto* const flags =
+      new ProgramFlags{"quire-manager",
+                       "schedules requests over the KV memory of its workers and streams tokens to clients.",
+                       "--workers=host:port[,host:port ...] [flags]",
+                       {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen"}},
+                        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+                        TransportFlagGroup(),
+                        {"Who may call:", {"tokens", "client_names", "admin_names"}},
+                        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+                        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+                        {"Requests:",
+                         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests",
+                          "max_queue_share", "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
+                        {"Calls of clients:",
+                         {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes",
+                          "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+                        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+                         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout",
+                          "last_write_timeout", "drain_timeout"}},
+                        LogFlagGroup({"log_requests"}),
+                        ConfigurationFlagGroup()},
+                       {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;
 }
 

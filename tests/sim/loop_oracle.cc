@@ -57,11 +57,14 @@ void LoopOracle::OnSessionEnded(int64_t num_tokens, int num_running, int num_liv
   num_committed_ = 0;
 }
 
-absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const {
-  if (absl::IsDeadlineExceeded(failure)) {
-    return now_us_ >= deadline_us ? absl::OkStatus() : Violation("loop: ", "a request has failed before its deadline");
-  }
+absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started,
+                                      bool is_ready) const {
   const auto says = [&](const char* text) { return absl::StrContains(failure.message(), text); };
+  if (absl::IsDeadlineExceeded(failure)) {
+    const bool is_given_up = says("comes before its first token can") && !has_started && deadline_us != kNever;
+    if (now_us_ >= deadline_us || is_given_up) return absl::OkStatus();
+    return Violation("loop: ", "a request has failed before its deadline");
+  }
   const bool is_right =
       absl::IsUnavailable(failure) &&
       ((says("is not connected") && is_grace_over_before_) ||

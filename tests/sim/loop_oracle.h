@@ -41,7 +41,7 @@ class LoopOracle {
   }
 
   // Whether a request that was failed in this round may fail with this error.
-  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready) const;
+  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready) const;
   // All requests that were live when the session ended must have failed in this round.
   bool must_all_fail() const { return must_all_fail_; }
   // Called at the end of the round, with the status and load that the loop has published.
