@@ -100,6 +100,8 @@ int AdmissionControl::NumBlocksToEnter(const SequenceGroup& group) const {
 
 void AdmissionControl::Enter(SequenceGroup* group, const Decision& decision, StepPlan* plan) {
   waiting_->Remove(group);
+  ++num_entered_;
+  num_entered_tokens_ += group->waiting_tokens();
   group->shortage().num_free_blocks = -1;
   if (group->is_swapped()) {
     SwapIn(group, plan);

@@ -61,6 +61,9 @@ class AdmissionControl {
 
   // Tokens that entering groups have taken from the prefix cache, ever.
   int64_t num_tokens_from_cache() const { return num_tokens_from_cache_; }
+  // Groups that have entered, ever, and what they counted for in the waiting queue.
+  int64_t num_entered() const { return num_entered_; }
+  int64_t num_entered_tokens() const { return num_entered_tokens_; }
 
  private:
   int NumBlocksToEnter(const SequenceGroup& group) const;
@@ -75,6 +78,8 @@ class AdmissionControl {
   const int watermark_blocks_;
   bool is_batch_open_ = true;
   int64_t num_tokens_from_cache_ = 0;
+  int64_t num_entered_ = 0;
+  int64_t num_entered_tokens_ = 0;
 };
 
 }  // namespace quire

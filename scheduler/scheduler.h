@@ -32,6 +32,9 @@ struct SchedulerCounts {
   int running = 0;                // Requests that run.
   int swapped = 0;                // Waiting requests whose blocks are in the host tier.
   int suspects = 0;               // Requests that may be what makes the worker fail, see Suspicion.
+  int64_t waiting_tokens = 0;     // The work of the waiting requests, see WaitingQueue::num_tokens.
+  int64_t entered = 0;            // How often a waiting request began or went on to run.
+  int64_t entered_tokens = 0;     // The work of these.
   int64_t preemptions = 0;        // How often a request was preempted.
   int64_t swap_outs = 0;          // Preemptions that moved blocks to the host tier.
   int64_t forks = 0;              // Sequences that began as a copy of another one.
@@ -125,6 +128,10 @@ class Scheduler {
   absl::Status Adopt(MovedRequest moved);
 
   SchedulerCounts counts() const;
+  const SchedulerOptions& options() const { return options_; }
+
+  // The part of counts().waiting_tokens that would be served before this request if it was submitted now.
+  int64_t NumTokensAhead(const Request& request) const { return waiting_.NumTokensAhead(request); }
 
   // Why the request does not run, or nothing when the request is not known.
   std::optional<WaitReason> ExplainWait(RequestId request);

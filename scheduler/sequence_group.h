@@ -120,6 +120,9 @@ class SequenceGroup : public Pooled {
   Suspicion& suspicion() { return suspicion_; }
   Shortage& shortage() { return shortage_; }
   PrefixStanding& prefix_standing() { return prefix_standing_; }
+  // What the group counts for in the waiting queue, which sets it.
+  int waiting_tokens() const { return waiting_tokens_; }
+  void set_waiting_tokens(int num_tokens) { waiting_tokens_ = num_tokens; }
 
   // Prefetches what planning reads of the group. PrefetchSequence does so for the first sequence, which is the only one
   // of most groups. A step walks over thousands of groups, which do not fit into the second-level cache.
@@ -142,6 +145,7 @@ class SequenceGroup : public Pooled {
   Suspicion suspicion_;
   Shortage shortage_;
   PrefixStanding prefix_standing_;
+  int waiting_tokens_ = 0;
   std::vector<RowId> spare_rows_;
   ServiceRank rank_;
   Request request_;

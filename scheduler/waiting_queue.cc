@@ -18,6 +18,11 @@ constexpr uint64_t kVisitsBetweenLooks = 8;
 // When there are more tenants than this, those without waiting groups are forgotten.
 constexpr size_t kMaxTenants = 4096;
 
+int WaitingTokens(const SequenceGroup& group) {
+  if (group.is_swapped()) return WaitingQueue::kTokensPerGroup;
+  return WaitingQueue::kTokensPerGroup + group.sequences().front()->num_known_tokens();
+}
+
 }  // namespace
 
 WaitingQueue::WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens)
@@ -44,13 +49,19 @@ void WaitingQueue::Add(SequenceGroup* group) {
   const bool is_new = tenant.waiting.emplace(group->rank(), group).second;
   QUIRE_CHECK(is_new) << group->id() << " waits twice";
   ++size_;
+  group->set_waiting_tokens(WaitingTokens(*group));
+  tenant.num_tokens += group->waiting_tokens();
+  num_tokens_ += group->waiting_tokens();
   num_swapped_ += group->is_swapped();
 }
 
 void WaitingQueue::Remove(SequenceGroup* group) {
-  const size_t num_removed = TenantOf(*group).waiting.erase(group->rank());
+  Tenant& tenant = TenantOf(*group);
+  const size_t num_removed = tenant.waiting.erase(group->rank());
   QUIRE_CHECK_EQ(num_removed, 1u) << group->id() << " does not wait";
   --size_;
+  tenant.num_tokens -= group->waiting_tokens();
+  num_tokens_ -= group->waiting_tokens();
   num_swapped_ -= group->is_swapped();
 }
 
@@ -130,6 +141,28 @@ void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
 void WaitingQueue::OnSlicesAbandoned() {
   ForEach([](SequenceGroup* group) { group->OnSlicesAbandoned(); });
   num_swapped_ = 0;
+}
+
+int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
+  if (size_ == 0) return 0;
+  if (options_.policy == SchedulingPolicy::kPriority) {
+    int64_t num_tokens = 0;
+    for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
+      if (rank.priority > request.priority) break;
+      num_tokens += group->waiting_tokens();
+    }
+    return num_tokens;
+  }
+  if (options_.policy != SchedulingPolicy::kFairShare) return num_tokens_;
+  // While the tenant is served what waits of it, each other tenant is served in the ratio of the weights.
+  const auto own = tenants_.find(request.tenant);
+  if (own == tenants_.end()) return 0;
+  const double share = static_cast<double>(own->second.num_tokens) / own->second.weight;
+  double num_tokens = 0;
+  for (const auto& [name, tenant] : tenants_) {
+    num_tokens += std::min(static_cast<double>(tenant.num_tokens), share * tenant.weight);
+  }
+  return static_cast<int64_t>(num_tokens);
 }
 
 int WaitingQueue::NumAhead(const SequenceGroup& group) {

@@ -34,6 +34,13 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
+  // The work that waits, in tokens: those that the groups must compute before they go on, and kTokensPerGroup for each
+  // group, because it also takes a row. Swapped groups compute nothing. What the prefix cache holds is not known here.
+  static constexpr int kTokensPerGroup = 64;
+  int64_t num_tokens() const { return num_tokens_; }
+  // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
+  // estimate by the weights.
+  int64_t NumTokensAhead(const Request& request) const;
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
 
@@ -57,7 +64,8 @@ class WaitingQueue {
   using Groups = absl::btree_map<ServiceRank, SequenceGroup*>;
   struct Tenant {
     Groups waiting;
-    double served = 0;  // Tokens that were served, divided by the weight.
+    int64_t num_tokens = 0;  // Of `waiting`.
+    double served = 0;       // Tokens that were served, divided by the weight.
     double weight = 1;
   };
 
@@ -71,6 +79,7 @@ class WaitingQueue {
   absl::btree_map<std::string, Tenant> tenants_;
   double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
   int size_ = 0;
+  int64_t num_tokens_ = 0;
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
 };

@@ -98,6 +98,7 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->request_prompt_tokens.Observe(entry.num_prompt_tokens);
   stats_->request_generated_tokens.Observe(static_cast<double>(entry.num_generated_tokens));
   if (entry.num_generated_tokens == 0) return;
+  wait_->OnFinished(entry.max_tokens, static_cast<double>(entry.num_generated_tokens) / entry.num_rows);
   stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
   stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
 }
@@ -113,6 +114,20 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
     Remove(it);
   }
   return expired;
+}
+
+std::vector<RequestId> LiveRequests::GiveUp(int64_t until_us, absl::FunctionRef<bool(RequestId)> is_waiting) {
+  std::vector<RequestId> given_up;
+  for (auto it = deadlines_.begin(); it != deadlines_.end() && it->first <= until_us; ++it) {
+    if (is_waiting(it->second)) given_up.push_back(it->second);
+  }
+  for (const RequestId request : given_up) {
+    const auto it = entries_.find(request);
+    ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
+    it->second.sink->OnFailed(absl::DeadlineExceededError("the call's deadline comes before its first token can"));
+    Remove(it);
+  }
+  return given_up;
 }
 
 bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) {

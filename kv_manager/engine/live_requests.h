@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "kv_manager/engine/request_sink.h"
+#include "kv_manager/engine/wait_meter.h"
 #include "kv_manager/engine/worker_status.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
@@ -28,6 +30,8 @@ class LiveRequests {
     int64_t arrival_us = 0;
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
     int num_prompt_tokens = 0;
+    int max_tokens = 0;
+    int num_rows = 1;
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
@@ -38,8 +42,9 @@ class LiveRequests {
     int wanted_blocks = 0;
   };
 
-  // `stats` is borrowed. The list of tenants there grows when a request of a new tenant comes.
-  explicit LiveRequests(StepLoopStats* stats) : stats_(stats) {}
+  // Both are borrowed. The list of tenants in `stats` grows when a request of a new tenant comes. `wait` learns how
+  // many tokens requests generate.
+  LiveRequests(StepLoopStats* stats, WaitMeter* wait) : stats_(stats), wait_(wait) {}
 
   // The pool has blocks of this size from here on. REQUIRES: called before the first Add.
   void SetBlockSize(int block_size);
@@ -64,6 +69,8 @@ class LiveRequests {
   // Fails the requests whose deadline is at or before `now_us`. Returns their ids, earliest deadline first.
   std::vector<RequestId> Expire(int64_t now_us);
   int64_t next_deadline_us() const;  // kNever when there is none.
+  // Of the requests whose deadline is at or before `until_us`, fails those that `is_waiting` names. Returns their ids.
+  std::vector<RequestId> GiveUp(int64_t until_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
   int size() const { return static_cast<int>(entries_.size()); }
   // The sum over the requests that have not started.
@@ -80,6 +87,7 @@ class LiveRequests {
   void Remove(Entries::iterator it);
 
   StepLoopStats* const stats_;
+  WaitMeter* const wait_;
   Entries entries_;
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of the requests that have one.
   int block_size_ = 1;

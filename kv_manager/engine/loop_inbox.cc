@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/num_blocks.h"
 #include "base/status_reason.h"
+#include "scheduler/waiting_queue.h"
 
 namespace quire {
 
@@ -43,6 +44,9 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
   // For the prompt and the first token after it.
   submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
+  if (ServesByArrival(options_->scheduler.policy)) {
+    submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
+  }
   cancellable_.insert(request.id);
   events_.push_back(RequestSubmitted{std::move(request), std::move(sink)});
   changed_.NotifyOne();
@@ -94,6 +98,8 @@ WorkerLoad LoopInbox::load() const {
   load.is_drained_by_operator = is_drained_by_operator_;
   load.num_requests += num_submitted_;
   load.wanted_blocks += submitted_blocks_;
+  load.forecast.waiting_tokens += submitted_tokens_;
+  load.forecast.num_requests = load.num_requests;
   return load;
 }
 
@@ -161,8 +167,10 @@ void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* 
   questions->swap(questions_);
   load_.num_requests += num_submitted_;
   load_.wanted_blocks += submitted_blocks_;
+  load_.forecast.waiting_tokens += submitted_tokens_;
   num_submitted_ = 0;
   submitted_blocks_ = 0;
+  submitted_tokens_ = 0;
 }
 
 void LoopInbox::SetPrefixIndex(std::shared_ptr<PrefixIndex> index) {

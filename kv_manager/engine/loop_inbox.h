@@ -136,6 +136,7 @@ class LoopInbox : public WorkerClient::Listener {
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
   int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // RequestSubmitted events in events_.
   int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
+  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;                // What they count for in the waiting queue.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;

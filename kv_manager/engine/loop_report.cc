@@ -59,6 +59,7 @@ void LoopReport::Update(const WorkerSession& session) {
   status_.waiting_requests = counts.waiting;
   status_.running_requests = counts.running;
   status_.swapped_requests = counts.swapped;
+  status_.expected_wait_us = wait_.Forecast().WaitUs(counts.waiting_tokens);
   status_.device = session.description().device;
   status_.numerics_fingerprint = session.description().numerics_fingerprint;
   status_.model_name = session.description().model_name;
@@ -77,6 +78,10 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   load.num_blocks = status_.blocks.total;
   load.num_free_blocks = status_.blocks.free + status_.blocks.evictable;
   load.max_sequences = session.description().max_sequences;
+  load.forecast = wait_.Forecast();
+  if (ServesByArrival(session.pool()->scheduler().options().policy)) {
+    load.forecast.waiting_tokens = session.pool()->scheduler().counts().waiting_tokens;
+  }
   return load;
 }
 

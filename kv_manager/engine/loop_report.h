@@ -6,6 +6,7 @@
 
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/wait_meter.h"
 #include "kv_manager/engine/worker_pool.h"
 #include "kv_manager/engine/worker_session.h"
 #include "kv_manager/engine/worker_status.h"
@@ -21,6 +22,9 @@ class LoopReport {
 
   // The counters that others of the loop's thread count in.
   StepLoopStats* stats() { return &status_.stats; }
+  // Measures how long requests wait and run. WorkerSession and StepLoop tell it what happens.
+  WaitMeter* wait() { return &wait_; }
+  const WaitMeter& wait() const { return wait_; }
 
   // A plan was made in this time and is about to be sent.
   void CountPlan(const StepPlan& plan, int64_t duration_us);
@@ -39,6 +43,7 @@ class LoopReport {
 
  private:
   WorkerStatus status_;
+  WaitMeter wait_;
   SchedulerCounts counted_;        // The part of the scheduler's counts that is in the stats.
   int64_t counted_evictions_ = 0;  // The part of the blocks' evictions that is in the stats.
 };

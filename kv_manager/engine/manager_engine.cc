@@ -115,25 +115,45 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
     ++refusals_.draining;
     return WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), /*delay_ms=*/1000);
   }
+  QUIRE_ASSIGN_OR_RETURN(const int chosen, Place(request, &hashes));
+  block_size_ = loads_[chosen].block_size;
+  const absl::Status status = workers_[chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
+  if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
+  return status;
+}
+
+absl::StatusOr<int> ManagerEngine::Place(const Request& request, PromptHashes* hashes) {
   loads_.clear();
-  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, &hashes));
+  for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, hashes));
   const std::shared_ptr<const ServedModel> served = ServedNow();
   const bool is_replaced = served != nullptr && served->generation != request.generation;
   // A lost worker of an old generation will probably come back in the new one, so no request waits for it.
   for (WorkerLoad& load : loads_) load.may_return = load.may_return && !is_replaced;
-  const std::optional<int> chosen =
-      ChooseWorker(loads_, {.generation = request.generation,
-                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                            .num_rows = NumRows(request),
-                            .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }});
-  if (!chosen.has_value()) {
-    ++refusals_.no_worker;
-    return is_replaced ? ModelReplacedError() : NoWorkerError();
+  const PlacementRequest placed{.generation = request.generation,
+                                .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                                .num_rows = NumRows(request),
+                                .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }};
+  const int64_t now_us = clock_->NowMicros();
+  absl::Status first_refusal;
+  while (const std::optional<int> chosen = ChooseWorker(loads_, placed)) {
+    WorkerLoad& load = loads_[*chosen];
+    absl::Status refusal =
+        CheckWait(options_.wait_limits, load.forecast, load.forecast.waiting_tokens, request, now_us);
+    if (refusal.ok()) return *chosen;
+    load.is_ready = false;
+    if (!first_refusal.ok()) continue;
+    first_refusal = std::move(refusal);
+    for (WorkerLoad& other : loads_) {
+      other.is_ready = other.is_ready && CanHold(other, placed);
+      other.may_return = false;
+    }
   }
-  block_size_ = loads_[*chosen].block_size;
-  const absl::Status status = workers_[*chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
-  if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
-  return status;
+  if (!first_refusal.ok()) {
+    ++refusals_.overloaded;
+    return first_refusal;
+  }
+  ++refusals_.no_worker;
+  return is_replaced ? ModelReplacedError() : NoWorkerError();
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.

@@ -35,6 +35,7 @@ struct SubmitRefusals {
   int64_t no_worker = 0;
   int64_t draining = 0;
   int64_t inbox_full = 0;
+  int64_t overloaded = 0;  // On every worker that could take them, they would have waited too long.
 };
 
 // The state of the whole manager. The part of each worker is consistent in itself.
@@ -114,6 +115,9 @@ class ManagerEngine : public Engine {
   bool HasWorker(const std::string& address) const QUIRE_REQUIRES(mutex_);
   // NOT_FOUND when there is no such worker, UNAVAILABLE after Stop().
   absl::StatusOr<StepLoop*> FindLoop(const std::string& address) const QUIRE_REQUIRES(mutex_);
+  // The index of the worker for the request, as ChooseWorker says. Where it would wait too long, ChooseWorker is asked
+  // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
+  absl::StatusOr<int> Place(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);

@@ -20,11 +20,6 @@ bool MayGetRequests(const WorkerLoad& worker) {
   return !worker.is_drained_by_operator && (worker.is_ready || worker.may_return);
 }
 
-bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
-  if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
-  return request.max_blocks(worker.block_size) <= worker.num_blocks;
-}
-
 bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& request) {
   const bool a_holds = CanHold(a, request);
   const bool b_holds = CanHold(b, request);
@@ -41,6 +36,11 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
 }
 
 }  // namespace
+
+bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
+  if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
+  return request.max_blocks(worker.block_size) <= worker.num_blocks;
+}
 
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {
   std::optional<int> best;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/types/span.h"
+#include "kv_manager/engine/wait_forecast.h"
 #include "scheduler/request.h"
 
 namespace quire {
@@ -20,10 +21,11 @@ struct WorkerLoad {
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
-  int64_t wanted_blocks = 0;  // Blocks for the requests that were placed there and have not started yet.
-  int num_requests = 0;       // Requests that were placed there and have not ended.
-  int max_sequences = 0;      // Rows; 0: unknown.
-  int num_cached_tokens = 0;  // Cached tokens of the prompt of the request to be placed.
+  int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
+  int num_requests = 0;        // Requests that were placed there and have not ended.
+  int max_sequences = 0;       // Rows; 0: unknown.
+  int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
+  WaitForecast forecast = {};  // Of a request that is placed there now.
 };
 
 // The request to be placed.
@@ -33,6 +35,9 @@ struct PlacementRequest {
   int num_rows = 1;                                   // One per sample or beam.
   std::function<int64_t(int block_size)> max_blocks;  // The most blocks that it can ever hold.
 };
+
+// Whether an empty pool of the worker has room for the request.
+bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 
 // Returns the index of the worker for the request. Workers that drain and workers of other generations are never
 // chosen. Among the workers whose pool can hold the request, those that are ready come first, then those that are

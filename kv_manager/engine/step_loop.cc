@@ -13,7 +13,7 @@ StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient>
       clock_(clock),
       inbox_(&options_, clock),
       report_(options.address),
-      live_(report_.stats()),
+      live_(report_.stats(), report_.wait()),
       session_(&options_, &hooks_, std::move(client), &inbox_, &live_, &report_, clock->NowMicros()) {
   Publish();
 }
@@ -86,12 +86,22 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
     return ModelReplacedError();
   }
   const RequestId id = request.id;
+  Scheduler* const scheduler = session_.pool()->scheduler();
+  WaitForecast forecast = report_.wait()->Forecast();
+  forecast.num_requests = live_.size();
+  absl::Status status = CheckWait(options_.wait_limits, forecast, scheduler->NumTokensAhead(request), request, now_us_);
+  if (!status.ok()) {
+    ++stats->refused_overloaded;
+    return status;
+  }
   LiveRequests::Entry entry{.sink = event->sink,
                             .arrival_us = request.arrival_us,
                             .deadline_us = request.deadline_us,
-                            .num_prompt_tokens = static_cast<int>(request.prompt.size())};
+                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                            .max_tokens = request.max_tokens,
+                            .num_rows = NumRows(request)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
-  const absl::Status status = session_.pool()->scheduler()->Submit(std::move(event->request));
+  status = scheduler->Submit(std::move(event->request));
   if (!status.ok()) {
     ++(absl::IsResourceExhausted(status) ? stats->refused_queue_full : stats->refused_never_fits);
     return status;
@@ -110,8 +120,10 @@ void StepLoop::Handle(SampleCancelled event) {
 }
 
 void StepLoop::Handle(PlanAnswered event) {
+  const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
+  report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   live_.Deliver(session_.pool()->scheduler()->Commit(std::move(event.result)), plan->sent_us, now_us_);
 }
@@ -119,6 +131,16 @@ void StepLoop::Handle(PlanAnswered event) {
 // Deadlines count while the worker is busy or lost, too.
 void StepLoop::ExpireDeadlines() {
   for (const RequestId request : live_.Expire(now_us_)) session_.pool()->scheduler()->Cancel(request);
+  if (!session_.is_ready() || !report_.wait()->is_busy()) return;
+  // A request that waits and cannot get a token in time must not take the place of one that can.
+  Scheduler* const scheduler = session_.pool()->scheduler();
+  const auto is_waiting = [&](RequestId request) {
+    const SequenceGroup* const group = scheduler->FindGroup(request);
+    return !group->is_running() && !group->progress().has_started;
+  };
+  for (const RequestId request : live_.GiveUp(now_us_ + report_.wait()->step_us(), is_waiting)) {
+    scheduler->Cancel(request);
+  }
 }
 
 void StepLoop::PlanSteps() {
@@ -127,6 +149,7 @@ void StepLoop::PlanSteps() {
     const int64_t start_us = clock_->NowMicros();
     StepPlan plan = pool->scheduler()->Plan();
     if (plan.empty() && EndPinForRequests()) continue;
+    report_.wait()->OnPlanned(start_us, pool->scheduler()->counts());
     if (plan.empty()) return;
     session_.tables()->OnPlanned(*pool->scheduler(), *pool->blocks(), &plan);
     const int64_t planned_us = clock_->NowMicros();

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/tenant_labels.h"
+#include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "kv_manager/worker_link/worker_link.h"
 #include "scheduler/request.h"
@@ -25,9 +26,10 @@ struct StepLoopOptions {
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // A worker that does not answer a plan for so long gets no new requests.
   int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
-  int max_inbox_requests = 1024;         // Requests that are submitted and not yet seen by the loop.
-  int max_questions = 64;                // Questions that are asked and not yet answered.
-  TenantLabels* tenants = nullptr;       // Borrowed. Null: all requests count under one label.
+  WaitLimits wait_limits;
+  int max_inbox_requests = 1024;    // Requests that are submitted and not yet seen by the loop.
+  int max_questions = 64;           // Questions that are asked and not yet answered.
+  TenantLabels* tenants = nullptr;  // Borrowed. Null: all requests count under one label.
 };
 
 // What a step loop asks of those who own it. The loop's thread calls these functions.

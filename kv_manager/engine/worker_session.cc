@@ -213,6 +213,7 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
 
 void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {
   drain_ = Drain::kNone;
+  report_->wait()->OnLost();
   link_.Lose(std::move(reason), now_us);
 }
 

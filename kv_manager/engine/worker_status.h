@@ -31,6 +31,7 @@ struct StepLoopStats {
   int64_t refused_never_fits = 0;   // Requests that exceed the pool or the model's context.
   int64_t refused_queue_full = 0;   // Requests that came when too many others waited.
   int64_t refused_worker_lost = 0;  // Requests that came when the worker was lost for longer than the grace.
+  int64_t refused_overloaded = 0;   // Requests that would have waited too long, or ended too late.
   int64_t prompt_tokens = 0;        // Prompt tokens of the requests that the scheduler accepted.
   int64_t started_tokens = 0;       // The part of prompt_tokens whose requests have started to run.
   int64_t cached_tokens = 0;        // The part of started_tokens that was in the prefix cache at that time.
@@ -82,6 +83,9 @@ struct WorkerStatus {
   int waiting_requests = 0;
   int running_requests = 0;
   int swapped_requests = 0;  // The part of waiting_requests whose blocks are in the host tier.
+  // How long a request that comes now will wait, judging by the last seconds; 0: not at all, or it is not known. Under
+  // the policies priority and fair share it is the longest wait.
+  int64_t expected_wait_us = 0;
   std::string device;
   std::string numerics_fingerprint;
   std::string model_name;

@@ -99,6 +99,11 @@ void RenderRequestStates(const ManagerStatus& status, MetricPage* page) {
   }
   page->Begin(MetricType::Gauge, "quire_swapped_requests", "Waiting requests whose blocks are in the host tier");
   PerWorker(status.workers, page, [](const WorkerStatus& worker) { return worker.swapped_requests; });
+  page->Begin(
+      MetricType::Gauge, "quire_expected_wait_seconds",
+      "How long a request that comes now will wait for its first step, judging by the last seconds; 0 if it will "
+      "not wait or nothing is known");
+  PerWorker(status.workers, page, [](const WorkerStatus& worker) { return Seconds(worker.expected_wait_us); });
 }
 
 void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, MetricPage* page) {
@@ -115,6 +120,7 @@ void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, Metri
   page->Value(status.refusals.draining, {{"reason", "draining"}});
   page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
   page->Value(stats.refused_queue_full, {{"reason", "queue_full"}});
+  page->Value(status.refusals.overloaded + stats.refused_overloaded, {{"reason", "overloaded"}});
   page->Value(stats.refused_never_fits, {{"reason", "never_fits"}});
   for (size_t i = 0; i < kRpcRefusalNames.size(); ++i) {
     page->Value(static_cast<double>(rpcs.count(static_cast<RpcRefusal>(i))), {{"reason", kRpcRefusalNames[i]}});

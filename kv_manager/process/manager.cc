@@ -32,6 +32,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.scheduler = options.scheduler;
   loop.has_prefix_cache = options.has_prefix_cache;
   loop.max_pinned_share = options.max_pinned_share;
+  loop.wait_limits = options.wait_limits;
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);

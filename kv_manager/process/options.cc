@@ -92,6 +92,13 @@ ABSL_FLAG(bool, prefix_cache, true,
           "evicted when their blocks are needed.");
 ABSL_FLAG(int32_t, max_waiting_requests, quire::SchedulerOptions().max_waiting_requests,
           "Largest number of requests that wait on each worker. Further requests are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(absl::Duration, max_queue_wait, absl::Hours(24),
+          "Longest time that a request may wait before it runs. A request that would wait longer, judging by the last "
+          "seconds, is refused at once with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(double, max_queue_share, quire::WaitLimits().max_deadline_share,
+          "For a request with a deadline: the share of the time until then, above 0 and at most 1, that it may wait "
+          "before it runs. A request that would wait longer, or would end after three quarters of this time, is "
+          "refused at once with RESOURCE_EXHAUSTED. The rule for the end applies only while load makes steps slow.");
 ABSL_FLAG(int32_t, max_context_tokens, 0,
           "Largest number of tokens of prompt and output together. 0 means the number that the model was made for.");
 ABSL_FLAG(double, watermark, quire::SchedulerOptions().watermark,
@@ -281,6 +288,16 @@ absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
   return options;
 }
 
+absl::StatusOr<WaitLimits> MakeWaitLimits() {
+  QUIRE_ASSIGN_OR_RETURN(const absl::Duration max_wait, DurationFlag(FLAGS_max_queue_wait));
+  const double share = absl::GetFlag(FLAGS_max_queue_share);
+  if (!(share > 0 && share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-queue-share is ", share, ", it must be above 0 and at most 1"));
+  }
+  return WaitLimits{.max_wait_us = absl::ToInt64Microseconds(max_wait), .max_deadline_share = share};
+}
+
 absl::StatusOr<ManagerOptions> MakeOptions() {
   ManagerOptions options;
   QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
@@ -301,6 +318,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
                          (FlagChoice<StatusPageKind>(FLAGS_status_page, {{"off", StatusPageKind::kOff},
                                                                          {"sums", StatusPageKind::kSums},
                                                                          {"names", StatusPageKind::kNames}})));
+  QUIRE_ASSIGN_OR_RETURN(options.wait_limits, MakeWaitLimits());
   options.has_prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
@@ -320,27 +338,28 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 }  // namespace
 
 const ProgramFlags& ManagerFlags() {
-  static const auto* const flags = new ProgramFlags{
-      "quire-manager",
-      "schedules requests over the KV memory of its workers and streams tokens to clients.",
-      "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
-       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
-       TransportFlagGroup(),
-       {"Who may call:", {"tokens", "client_names", "admin_names"}},
-       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-       {"Requests:",
-        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_context_tokens",
-         "watermark", "prefix_cache", "max_pinned_share"}},
-       {"Calls of clients:",
-        {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes", "max_outbox_tokens",
-         "max_waiting_texts", "text_threads"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"step_timeout", "worker_grace", "worker_keepalive_timeout", "last_write_timeout", "drain_timeout"}},
-       LogFlagGroup({"log_requests"}),
-       ConfigurationFlagGroup()},
-      {"workers", "client_names", "admin_names", "tenant_weights"}};
+  static const auto* const flags =
+      new ProgramFlags{"quire-manager",
+                       "schedules requests over the KV memory of its workers and streams tokens to clients.",
+                       "--workers=host:port[,host:port ...] [flags]",
+                       {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
+                        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+                        TransportFlagGroup(),
+                        {"Who may call:", {"tokens", "client_names", "admin_names"}},
+                        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+                        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+                        {"Requests:",
+                         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests",
+                          "max_queue_share", "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
+                        {"Calls of clients:",
+                         {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes",
+                          "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+                        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+                         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout",
+                          "last_write_timeout", "drain_timeout"}},
+                        LogFlagGroup({"log_requests"}),
+                        ConfigurationFlagGroup()},
+                       {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/requests/inference_options.h"
 #include "scheduler/scheduler_options.h"
 #include "security/transport_flags.h"
@@ -37,6 +38,7 @@ struct ManagerOptions {
   int max_connections;         // At `listen`.
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
+  WaitLimits wait_limits;
   double max_pinned_share = 0;
   int max_tenant_labels = 0;
   bool has_vllm_metrics = true;

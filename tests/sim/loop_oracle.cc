@@ -48,12 +48,14 @@ void LoopOracle::OnSessionEnded(int num_running, int num_live) {
   num_committed_ = 0;
 }
 
-absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready,
+absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready,
                                       bool is_too_large) const {
-  if (absl::IsDeadlineExceeded(failure)) {
-    return now_us_ >= deadline_us ? absl::OkStatus() : Violation("loop: ", "a request has failed before its deadline");
-  }
   const auto says = [&](const char* text) { return absl::StrContains(failure.message(), text); };
+  if (absl::IsDeadlineExceeded(failure)) {
+    const bool is_given_up = says("comes before its first token can") && !has_started && deadline_us != kNever;
+    if (now_us_ >= deadline_us || is_given_up) return absl::OkStatus();
+    return Violation("loop: ", "a request has failed before its deadline");
+  }
   const bool is_right =
       absl::IsFailedPrecondition(failure)
           ? says("came back with another pool") && was_pool_replaced_ && is_too_large

@@ -40,7 +40,8 @@ class LoopOracle {
   }
 
   // Whether a request that was failed in this round may fail with this error. `is_too_large`: it exceeds the pool.
-  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool is_ready, bool is_too_large) const;
+  absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready,
+                            bool is_too_large) const;
   // Called at the end of the round, with the status and load that the loop has published.
   absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int num_live);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/num_blocks.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "kv_manager/engine/table_audit.h"
 #include "tests/sim/violation.h"
 
@@ -286,12 +287,18 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
   const absl::StatusCode found = is_refused ? failure.code() : absl::StatusCode::kOk;
   const bool is_queue_known = is_queue_known_ && !oracle_.has_session_ended();
   const bool is_of_queue = absl::IsResourceExhausted(failure) || expected == absl::StatusCode::kResourceExhausted;
-  if (is_by_scheduler && found != expected && (is_queue_known || !is_of_queue)) {
+  const auto reason = ReasonOf(failure);
+  const bool is_overloaded = reason.has_value() && reason->word == "OVERLOADED";
+  if (is_overloaded && (request.deadline_us == kNever || num_live() == 0)) {
+    Complain("request ", Value(request.id), " could have waited: ", failure.ToString());
+  }
+  if (is_by_scheduler && !is_overloaded && found != expected && (is_queue_known || !is_of_queue)) {
     Complain("submission of request ", Value(request.id), ": ", failure.ToString());
   }
   if (is_refused) {
     if (absl::IsUnavailable(failure))
-      status_.Update(oracle_.CheckFailure(failure, kNever, /*is_ready=*/false, /*is_too_large=*/false));
+      status_.Update(oracle_.CheckFailure(failure, kNever, /*has_started=*/false, /*is_ready=*/false,
+                                          /*is_too_large=*/false));
     ++report_.refused;
     return;
   }
@@ -388,7 +395,8 @@ void SimEngine::DropEnded() {
         const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
         report_.convicted += is_convicted;
         if (!is_convicted) {
-          status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, is_ready, IsTooLarge(request)));
+          status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
+                                              IsTooLarge(request)));
         }
       }
       it = callers_.erase(it);
@@ -445,6 +453,9 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
   if (status.waiting_requests != counts.waiting || status.running_requests != counts.running ||
       status.swapped_requests != counts.swapped || status.blocks.used != blocks_->counts().used) {
     return Violation("the status is not that of the scheduler");
+  }
+  if ((counts.waiting == 0) != (counts.waiting_tokens == 0)) {
+    return Violation(counts.waiting, " requests wait with ", counts.waiting_tokens, " tokens");
   }
   return absl::OkStatus();
 }
@@ -595,7 +606,8 @@ absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>
       stats.failed != report_.failed) {
     return Violation("ends are counted under another reason");
   }
-  const int64_t num_refused = stats.refused_never_fits + stats.refused_queue_full + stats.refused_worker_lost;
+  const int64_t num_refused =
+      stats.refused_never_fits + stats.refused_queue_full + stats.refused_worker_lost + stats.refused_overloaded;
   if (num_refused != report_.refused) return Violation(num_refused, " refusals of ", report_.refused);
   if (stats.generated_tokens != num_tokens) return Violation(stats.generated_tokens, " tokens of ", num_tokens);
   if (stats.prompt_tokens != num_prompt_tokens) return Violation("prompt tokens are miscounted");

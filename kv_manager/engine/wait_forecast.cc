@@ -1,0 +1,79 @@
+#include "kv_manager/engine/wait_forecast.h"
+
+#include <algorithm>
+
+#include "absl/numeric/bits.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_reason.h"
+
+namespace quire {
+namespace {
+
+// A request is refused when it would end after this share of the time until its deadline. The rest is for requests
+// that start later and slow it down.
+constexpr double kMaxEndShare = 0.75;
+// Load makes steps slow when they take this many times as long as the fastest ones.
+constexpr double kSlowFactor = 2;
+constexpr int64_t kMinRetryUs = 100'000;
+constexpr int64_t kMaxRetryUs = 30'000'000;
+
+std::string Milliseconds(int64_t us) {
+  return absl::StrCat(us / 1000);
+}
+
+absl::Status Refusal(const std::string& message, int64_t expected_us, int64_t limit_us) {
+  const int64_t delay_us = std::clamp(expected_us - limit_us, kMinRetryUs, kMaxRetryUs);
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(message), "OVERLOADED",
+                                   {{"expected_ms", Milliseconds(expected_us)}, {"limit_ms", Milliseconds(limit_us)}}),
+                        delay_us / 1000);
+}
+
+}  // namespace
+
+int WaitForecast::OutputSizeOf(int max_tokens) {
+  return std::min(static_cast<int>(absl::bit_width(static_cast<uint32_t>(std::max(max_tokens, 1)))) - 1,
+                  kNumOutputSizes - 1);
+}
+
+int64_t WaitForecast::WaitUs(int64_t num_tokens_ahead) const {
+  return static_cast<int64_t>(us_per_waiting_token * static_cast<double>(num_tokens_ahead));
+}
+
+int64_t WaitForecast::OutputUs(const Request& request) const {
+  if (step_requests == 0) return 0;
+  const double us_per_request = (step_us - least_step_us) / step_requests;
+  const double expected_step_us = least_step_us + us_per_request * (num_requests + 1);
+  if (expected_step_us <= kSlowFactor * least_step_us) return 0;
+  return static_cast<int64_t>(expected_step_us * output_tokens[OutputSizeOf(request.max_tokens)]);
+}
+
+absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
+                       const Request& request, int64_t now_us) {
+  const int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
+  if (wait_us > limits.max_wait_us) {
+    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms (--max-queue-wait)",
+                                   wait_us / 1000, limits.max_wait_us / 1000),
+                   wait_us, limits.max_wait_us);
+  }
+  if (request.deadline_us == kNever) return absl::OkStatus();
+  const int64_t left_us = std::max<int64_t>(request.deadline_us - now_us, 0);
+  const auto wait_limit_us = static_cast<int64_t>(limits.max_deadline_share * static_cast<double>(left_us));
+  if (wait_us > wait_limit_us) {
+    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms, which is %g of "
+                                   "the time until its deadline (--max-queue-share)",
+                                   wait_us / 1000, wait_limit_us / 1000, limits.max_deadline_share),
+                   wait_us, wait_limit_us);
+  }
+  const int64_t end_us = wait_us + forecast.OutputUs(request);
+  const auto end_limit_us = static_cast<int64_t>(kMaxEndShare * static_cast<double>(left_us));
+  if (forecast.OutputUs(request) > 0 && end_us > end_limit_us) {
+    return Refusal(absl::StrFormat("the request would end in %d ms, the limit is %d ms, which is %g of the time until "
+                                   "its deadline",
+                                   end_us / 1000, end_limit_us / 1000, kMaxEndShare),
+                   end_us, end_limit_us);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

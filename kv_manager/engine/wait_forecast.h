@@ -1,0 +1,53 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_WAIT_FORECAST_H_
+#define QUIRE_KV_MANAGER_ENGINE_WAIT_FORECAST_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// How long a request may wait before its first step.
+struct WaitLimits {
+  int64_t max_wait_us = kNever;
+  // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output.
+  double max_deadline_share = 0.1;
+};
+
+// What a step loop has measured of the time that requests take. A value of 0 means that it is not known, or that
+// nothing holds requests up.
+struct WaitForecast {
+  // Outputs are counted by the size of Request::max_tokens: sizes 2^i .. 2^(i+1) - 1 belong together.
+  static constexpr int kNumOutputSizes = 24;
+  static int OutputSizeOf(int max_tokens);
+
+  // The tokens that wait before a request that comes now, see Scheduler::NumTokensAhead. It is 0 when this depends on
+  // the request. Then only the step loop can tell.
+  int64_t waiting_tokens = 0;
+  double us_per_waiting_token = 0;
+  // The mean time of the last steps, and the mean number of requests that ran in them.
+  double step_us = 0;
+  double step_requests = 0;
+  double least_step_us = 0;  // The time of a step with few requests.
+  int num_requests = 0;      // The requests that wait or run now.
+  // The mean number of tokens that a sample of a request with this size has generated.
+  std::array<float, kNumOutputSizes> output_tokens = {};
+
+  int64_t WaitUs(int64_t num_tokens_ahead) const;
+  // The time from the first step to the end of the request, if it runs together with all other requests: their number
+  // makes a step longer. 0 if this does not make steps slow.
+  int64_t OutputUs(const Request& request) const;
+};
+
+// RESOURCE_EXHAUSTED with the reason OVERLOADED and a delay for the next attempt when the request would wait longer
+// than the limits allow, or would end too close to its deadline. `num_tokens_ahead` tokens wait before it. Takes less
+// than a microsecond when it is OK.
+absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
+                       const Request& request, int64_t now_us);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_WAIT_FORECAST_H_

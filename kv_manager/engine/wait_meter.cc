@@ -1,0 +1,87 @@
+#include "kv_manager/engine/wait_meter.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kSpanUs = 50'000;
+// The weight of the newest value in a mean over steps and over requests.
+constexpr double kStepWeight = 1.0 / 32;
+constexpr float kRequestWeight = 1.0F / 32;
+
+}  // namespace
+
+void WaitMeter::OnPlanned(int64_t now_us, const SchedulerCounts& counts) {
+  if (is_busy_) {
+    Add({now_us - last_plan_us_, counts.entered_tokens - last_entered_tokens_, counts.entered - last_entered_});
+  } else if (counts.waiting > 0 && now_us - last_plan_us_ > kForgetUs) {
+    spans_.clear();
+    sum_ = {};
+  }
+  const bool was_busy = is_busy_;
+  is_busy_ = counts.waiting > 0;
+  // While nobody waits, the time of the last plan that left somebody waiting is kept.
+  if (is_busy_ || was_busy) last_plan_us_ = now_us;
+  last_entered_ = counts.entered;
+  last_entered_tokens_ = counts.entered_tokens;
+  if (is_busy_) waiting_mean_tokens_ = static_cast<double>(counts.waiting_tokens) / counts.waiting;
+}
+
+void WaitMeter::Add(const Span& span) {
+  const bool grows = !spans_.empty() && (spans_.back().us < kSpanUs || spans_.back().starts + span.starts == 0);
+  if (!grows) spans_.emplace_back();
+  for (Span* const to : {&spans_.back(), &sum_}) {
+    to->us += span.us;
+    to->tokens += span.tokens;
+    to->starts += span.starts;
+  }
+  while (sum_.us - spans_.front().us >= kWindowUs && sum_.starts - spans_.front().starts >= kMinStarts) {
+    sum_.us -= spans_.front().us;
+    sum_.tokens -= spans_.front().tokens;
+    sum_.starts -= spans_.front().starts;
+    spans_.pop_front();
+  }
+}
+
+void WaitMeter::OnStep(int64_t step_us, int num_requests) {
+  const auto us = static_cast<double>(step_us);
+  if (step_us_ == 0) {
+    step_us_ = us;
+    step_requests_ = num_requests;
+  }
+  step_us_ += kStepWeight * (us - step_us_);
+  step_requests_ += kStepWeight * (num_requests - step_requests_);
+  least_step_us_ = least_step_us_ == 0 ? step_us_ : std::min(least_step_us_, step_us_);
+}
+
+void WaitMeter::OnFinished(int max_tokens, double num_tokens) {
+  float& mean = output_tokens_[WaitForecast::OutputSizeOf(max_tokens)];
+  const auto value = static_cast<float>(num_tokens);
+  mean = mean == 0 ? value : mean + kRequestWeight * (value - mean);
+}
+
+void WaitMeter::OnLost() {
+  is_busy_ = false;
+  spans_.clear();
+  sum_ = {};
+  step_us_ = 0;
+  step_requests_ = 0;
+  least_step_us_ = 0;
+}
+
+WaitForecast WaitMeter::Forecast() const {
+  WaitForecast forecast;
+  if (is_busy_ && sum_.us >= kMinBusyUs) {
+    // The next request counts as one that has just started, so a rate of 0 does not occur.
+    forecast.us_per_waiting_token =
+        static_cast<double>(sum_.us) / (static_cast<double>(sum_.tokens) + waiting_mean_tokens_);
+  }
+  forecast.step_us = step_us_;
+  forecast.step_requests = step_requests_;
+  forecast.least_step_us = least_step_us_;
+  forecast.output_tokens = output_tokens_;
+  return forecast;
+}
+
+}  // namespace quire

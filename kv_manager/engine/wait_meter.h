@@ -1,0 +1,69 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_WAIT_METER_H_
+#define QUIRE_KV_MANAGER_ENGINE_WAIT_METER_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "kv_manager/engine/wait_forecast.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+// Measures how fast waiting requests start and how long they run, for a WaitForecast. Owned by the step-loop thread.
+//
+// By Little's law, a request waits as long as the tokens before it take to start. Tokens stand for the work of a
+// request, because a long prompt takes longer than a short one. Only the time in which a plan has left requests waiting
+// counts: at other times the rate of starts is that of the arrivals, and nobody waits for more than a step. Nothing is
+// known before requests have waited for kMinBusyUs, nor when the last plan has left none.
+class WaitMeter {
+ public:
+  static constexpr int64_t kMinBusyUs = 200'000;
+  // The rate is the mean over this time, and over more if fewer than kMinStarts requests have started in it.
+  static constexpr int64_t kWindowUs = 2'000'000;
+  static constexpr int kMinStarts = 8;
+  // After this time in which nobody waited, the old rate says nothing.
+  static constexpr int64_t kForgetUs = 10'000'000;
+
+  // A plan has just been made, or nothing could be planned. `counts` are those after it.
+  void OnPlanned(int64_t now_us, const SchedulerCounts& counts);
+  // A step in which `num_requests` requests ran has ended, `step_us` after the step before it, or after its plan was
+  // sent.
+  void OnStep(int64_t step_us, int num_requests);
+  // A request has ended by itself, with this number of tokens in each of its samples.
+  void OnFinished(int max_tokens, double num_tokens);
+  // The session has ended: steps of the next one say how fast its worker is.
+  void OnLost();
+
+  // Whether the last plan has left requests waiting.
+  bool is_busy() const { return is_busy_; }
+  // Without waiting_tokens and num_requests.
+  WaitForecast Forecast() const;
+  // The mean time of the last steps.
+  int64_t step_us() const { return static_cast<int64_t>(step_us_); }
+
+ private:
+  struct Span {
+    int64_t us = 0;
+    int64_t tokens = 0;  // Of the requests that have started.
+    int64_t starts = 0;
+  };
+
+  void Add(const Span& span);
+
+  bool is_busy_ = false;
+  int64_t last_plan_us_ = 0;
+  int64_t last_entered_ = 0;
+  int64_t last_entered_tokens_ = 0;
+  double waiting_mean_tokens_ = 0;  // Per waiting request.
+  std::deque<Span> spans_;          // Of the time in which requests waited; the oldest first.
+  Span sum_;                        // Of spans_.
+
+  double step_us_ = 0;  // 0: no step was measured.
+  double step_requests_ = 0;
+  double least_step_us_ = 0;  // The smallest value of step_us_ in this session.
+  std::array<float, WaitForecast::kNumOutputSizes> output_tokens_ = {};
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_WAIT_METER_H_

@@ -1,0 +1,121 @@
+#include "kv_manager/engine/wait_forecast.h"
+
+#include "base/status_reason.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kv_manager/engine/wait_meter.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSecond = 1'000'000;
+
+Request WithDeadline(int64_t deadline_us, int max_tokens = 100) {
+  Request request;
+  request.deadline_us = deadline_us;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+// A plan every 100 ms that starts one request of 50 tokens and leaves 20 of them waiting.
+WaitMeter BusyMeter(int num_plans) {
+  WaitMeter meter;
+  for (int i = 0; i < num_plans; ++i) {
+    meter.OnPlanned(i * 100'000, {.waiting = 20, .waiting_tokens = 1000, .entered = i, .entered_tokens = 50 * i});
+  }
+  return meter;
+}
+
+TEST(WaitMeterTest, TheWaitIsThatOfTheTokensBeforeAtTheRateOfStarts) {
+  const WaitForecast forecast = BusyMeter(100).Forecast();
+  // 500 tokens start in a second. The next request counts as started, which is 1 of 21 in the window.
+  EXPECT_NEAR(static_cast<double>(forecast.WaitUs(1000)), 2.0 * kSecond, 0.1 * kSecond);
+  EXPECT_EQ(forecast.WaitUs(0), 0);
+}
+
+TEST(WaitMeterTest, LongPromptsCountMoreThanShortOnes) {
+  const WaitForecast forecast = BusyMeter(100).Forecast();
+  EXPECT_NEAR(static_cast<double>(forecast.WaitUs(5000)), 5.0 * static_cast<double>(forecast.WaitUs(1000)), 10);
+}
+
+TEST(WaitMeterTest, NothingIsKnownAtFirst) {
+  EXPECT_EQ(WaitMeter().Forecast().WaitUs(1'000'000), 0);
+  EXPECT_EQ(BusyMeter(2).Forecast().WaitUs(1'000'000), 0);
+}
+
+TEST(WaitMeterTest, NobodyWaitsWhenTheLastPlanLeftNobody) {
+  WaitMeter meter = BusyMeter(100);
+  meter.OnPlanned(100 * 100'000, {.entered = 100, .entered_tokens = 5000});
+  EXPECT_EQ(meter.Forecast().WaitUs(1000), 0);
+}
+
+TEST(WaitMeterTest, IdleTimeDoesNotLowerTheRateAndEndsWhatIsKnown) {
+  for (const auto& [pause_us, is_known] : {std::pair(5 * kSecond, true), std::pair(20 * kSecond, false)}) {
+    WaitMeter meter = BusyMeter(100);
+    meter.OnPlanned(10 * kSecond, {.entered = 100, .entered_tokens = 5000});
+    meter.OnPlanned(10 * kSecond + pause_us,
+                    {.waiting = 20, .waiting_tokens = 1000, .entered = 100, .entered_tokens = 5000});
+    const auto wait_us = static_cast<double>(meter.Forecast().WaitUs(1000));
+    EXPECT_NEAR(wait_us, is_known ? 2.0 * kSecond : 0, 0.7 * kSecond) << pause_us;
+  }
+}
+
+TEST(WaitMeterTest, AWorkerThatStartsNothingMakesTheWaitGrow) {
+  WaitMeter meter;
+  for (int i = 0; i < 100; ++i) meter.OnPlanned(i * 100'000, {.waiting = 20, .waiting_tokens = 1000});
+  // At best the first request starts now, after almost 10 s.
+  EXPECT_NEAR(static_cast<double>(meter.Forecast().WaitUs(1000)), 198.0 * kSecond, kSecond);
+}
+
+TEST(WaitMeterTest, MoreRequestsMakeStepsLonger) {
+  WaitMeter meter;
+  for (int i = 0; i < 100; ++i) meter.OnStep(1000, 1);
+  meter.OnFinished(100, 100);
+  WaitForecast forecast = meter.Forecast();
+  EXPECT_EQ(forecast.OutputUs(WithDeadline(kNever)), 0) << "one request is no load";
+  for (int i = 0; i < 500; ++i) meter.OnStep(11'000, 100);
+  forecast = meter.Forecast();
+  forecast.num_requests = 99;
+  EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever))), 1.1e6, 0.02e6);
+  forecast.num_requests = 199;
+  EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever))), 2.1e6, 0.05e6);
+  // Nothing is known of requests with another size.
+  EXPECT_EQ(forecast.OutputUs(WithDeadline(kNever, 1000)), 0);
+  meter.OnLost();
+  EXPECT_EQ(meter.Forecast().OutputUs(WithDeadline(kNever)), 0);
+}
+
+TEST(CheckWaitTest, ADeadlineLimitsTheWaitToAShareOfTheTimeThatIsLeft) {
+  WaitForecast forecast;
+  forecast.us_per_waiting_token = 100;
+  const WaitLimits limits;
+  EXPECT_TRUE(CheckWait(limits, forecast, 4900, WithDeadline(15 * kSecond), 10 * kSecond).ok());
+  const absl::Status refused = CheckWait(limits, forecast, 25'000, WithDeadline(15 * kSecond), 10 * kSecond);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(refused.message(), HasSubstr("would wait 2500 ms before it runs, the limit is 500 ms"));
+  EXPECT_EQ(ReasonOf(refused)->word, "OVERLOADED");
+  EXPECT_EQ(ReasonOf(refused)->metadata.at("expected_ms"), "2500");
+  EXPECT_EQ(RetryDelayOf(refused), 2000);
+}
+
+TEST(CheckWaitTest, ARequestWithoutADeadlineWaitsAsLongAsTheFlagAllows) {
+  WaitForecast forecast;
+  forecast.us_per_waiting_token = 100;
+  EXPECT_TRUE(CheckWait({}, forecast, 1'000'000, WithDeadline(kNever), 0).ok());
+  const absl::Status refused = CheckWait({.max_wait_us = kSecond}, forecast, 20'000, WithDeadline(kNever), 0);
+  EXPECT_THAT(refused.message(), HasSubstr("would wait 2000 ms before it runs, the limit is 1000 ms"));
+}
+
+TEST(CheckWaitTest, ARequestMustEndBeforeItsDeadline) {
+  WaitForecast forecast{.step_us = 20'000, .step_requests = 100, .least_step_us = 1000, .num_requests = 100};
+  forecast.output_tokens[WaitForecast::OutputSizeOf(100)] = 100;
+  EXPECT_TRUE(CheckWait({}, forecast, 0, WithDeadline(3 * kSecond), 0).ok());
+  const absl::Status refused = CheckWait({}, forecast, 0, WithDeadline(2 * kSecond), 0);
+  EXPECT_THAT(refused.message(), HasSubstr("would end in 2019 ms, the limit is 1500 ms"));
+  EXPECT_TRUE(CheckWait({}, forecast, 0, WithDeadline(kNever), 0).ok());
+}
+
+}  // namespace
+}  // namespace quire
