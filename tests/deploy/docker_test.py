@@ -98,9 +98,9 @@ class DockerTest(unittest.TestCase):
                         self.assertTrue(found, f"{name} builds the target {word}, which no CMakeLists.txt has")
             for instruction, rest in parts[-1]:
                 if instruction == "COPY" and not rest.startswith("--from"):
-                    source = rest.split()[0]
-                    self.assertTrue((SOURCE / source).exists(), source)
-                    self.assertFalse(is_ignored(source), source)
+                    for source in rest.split()[:-1]:
+                        self.assertTrue((SOURCE / source).exists(), source)
+                        self.assertFalse(is_ignored(source), source)
 
     def test_the_build_gets_every_folder_that_cmake_enters_and_no_other_large_thing(self):
         text = (SOURCE / "CMakeLists.txt").read_text()
