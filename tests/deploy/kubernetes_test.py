@@ -130,7 +130,7 @@ MISTAKES = [
 
 
 def images():
-    """Returns the paths that the Dockerfiles copy into each image, by the name that their first comment gives the image."""
+    """Returns the paths that each Dockerfile copies into its image, by the image's name in the Dockerfile's comment."""
     found = {}
     for path in sorted((SOURCE / "deploy/docker").glob("*.Dockerfile")):
         paths = set()
@@ -166,7 +166,8 @@ class KubernetesTest(unittest.TestCase):
     def test_every_image_is_one_of_deploy_docker_and_has_what_its_container_starts(self):
         started = [(name, c) for name, objects in self.overlays.items()
                    for w in check.Kubernetes(objects).workloads for c in check.containers(w)]
-        started += [(tool, c) for tool in check.TOOLS for thing in check.render(tool) for c in thing["spec"]["containers"]]
+        started += [(tool, c) for tool in check.TOOLS for tool_pod in check.render(tool)
+                    for c in tool_pod["spec"]["containers"]]
         for name, c in started:
             with self.subTest(name, container=c["name"]):
                 self.assertIn(c["image"], images())
