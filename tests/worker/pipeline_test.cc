@@ -116,6 +116,40 @@ TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
   EXPECT_GE(repeating.device()->num_replays(), kNumSteps / 2);
 }
 
+// Decode steps of two sequences. A GPU cuts long contexts into splits of 256 tokens and merges them. So steps of short
+// and of long contexts have the same number of tokens, but different launches or different numbers of work items. Only
+// the last five tokens of a prompt are computed; the pool contains zeros for the others.
+std::vector<v1::StepPlan> SessionOfShortAndLongContexts() {
+  constexpr uint32_t kComputed = 5, kBlocks = 20;
+  uint32_t lengths[] = {5, 9, 260, 261};
+  std::vector<v1::StepPlan> plans;
+  PlanBuilder prompts(1);
+  for (uint32_t row = 0; row < 4; ++row) {
+    const std::vector<TokenId> tokens(lengths[row], TokenId(3 + 20 * row));
+    prompts.Start(row, tokens, Seeded(row));
+    prompts.Slice(row, lengths[row] - kComputed, kComputed, true, Blocks(kBlocks * row, kBlocks));
+  }
+  plans.push_back(prompts.plan());
+  using Rows = std::vector<uint32_t>;
+  for (const Rows& rows : {Rows{0, 1}, {0, 1}, {2, 3}, {0, 1}, {0, 2}, {2, 3}, {0, 1}}) {
+    PlanBuilder plan(plans.size() + 1);
+    for (const uint32_t row : rows) plan.Slice(row, lengths[row]++, 1, true);
+    plans.push_back(plan.plan());
+  }
+  return plans;
+}
+
+TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
+  const TestWorkerOptions options = {.model = "random", .block_size = 16, .num_blocks = 80};
+  TestWorkerOptions without_repeats = options;
+  without_repeats.repeats_layers = false;
+  TestWorker launching(without_repeats), repeating(options);
+  const std::vector<v1::StepPlan> plans = SessionOfShortAndLongContexts();
+  EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+  if (repeating.device() == nullptr) return;
+  EXPECT_EQ(repeating.device()->num_replays(), 6) << "all steps of two tokens but the first";
+}
+
 TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {
   TestWorker launching({.repeats_layers = false});
   TestWorker failing({.can_record = false});

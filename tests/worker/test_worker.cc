@@ -27,15 +27,15 @@ class DeviceWithoutGraphs : public cuda::EmulatedDevice {
   }
 };
 
-// Returns the directory of a random model like those of tests/golden/models, but with heads of 32. It is removed when
-// the program ends.
-const std::string& ModelForGpu() {
+// Returns the directory of a random model like those of tests/golden/models, but with heads of 32 and a context of 512.
+// It is removed when the program ends.
+const std::string& RandomModel() {
   static const TestDirectory directory;
   static const absl::Status status = [] {
     make_model::ModelShape shape;
     shape.head_dim = 32;
     shape.vocab = 96;
-    shape.context = 256;
+    shape.context = 512;
     directory.Write("config.json", make_model::ConfigJson(shape, Name(DataType::kFloat32)));
     return make_model::WriteRandomTensors(make_model::TensorsOf(shape), DataType::kFloat32, 1,
                                           directory.path() + "/model.safetensors");
@@ -45,8 +45,9 @@ const std::string& ModelForGpu() {
 }
 
 std::string DirectoryOf(const std::string& model) {
+  if (model == "random") return RandomModel();
   if (!model.empty()) return GoldenModel(model);
-  if (DeviceOfTests() == TestDevice::kGpu) return ModelForGpu();
+  if (DeviceOfTests() == TestDevice::kGpu) return RandomModel();
   return GoldenModel(TestsGpuBackend() ? "yarn" : "llama2");
 }
 

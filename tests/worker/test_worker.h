@@ -17,8 +17,9 @@ namespace quire {
 
 struct TestWorkerOptions {
   // The name of a model in tests/golden/models. These have 2 layers, a vocabulary of 96 tokens, a context of 256 and
-  // float32 weights. If empty, it is "llama2" on the CPU. The emulated GPU has no kernels for heads of 8, so there it
-  // is "yarn", with heads of 16. On a GPU it is a random model with heads of 32.
+  // float32 weights. "random" is a random model with heads of 32 and a context of 512. If empty, it is "llama2" on the
+  // CPU. The emulated GPU has no kernels for heads of 8, so there it is "yarn", with heads of 16. On a GPU it is
+  // "random".
   std::string model = "";
   int block_size = 4;
   uint32_t num_blocks = 64;
