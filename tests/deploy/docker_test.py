@@ -71,6 +71,11 @@ class DockerTest(unittest.TestCase):
                 names = packages(next(stage for stage in parts if stage[0][1].endswith("AS build")))
                 self.assertEqual(names - of_cuda(names), build_packages())
 
+    def test_the_cmake_of_debian_12_does_not_look_for_a_library_that_the_cuda_packages_lack(self):
+        # From 3.25 on, FindCUDAToolkit of CMake 3.25.1 fails if there is no nvToolsExt.
+        minimum = re.search(r"cmake_minimum_required\(VERSION (\d+)\.(\d+)", (SOURCE / "CMakeLists.txt").read_text())
+        self.assertLess((int(minimum[1]), int(minimum[2])), (3, 25))
+
     def test_the_last_stage_has_what_the_programs_load_and_no_more(self):
         if not shutil.which("dpkg") or "bookworm" not in pathlib.Path("/etc/os-release").read_text():
             self.skipTest("not Debian 12")
@@ -98,9 +103,9 @@ class DockerTest(unittest.TestCase):
                         self.assertTrue(found, f"{name} builds the target {word}, which no CMakeLists.txt has")
             for instruction, rest in parts[-1]:
                 if instruction == "COPY" and not rest.startswith("--from"):
-                    source = rest.split()[0]
-                    self.assertTrue((SOURCE / source).exists(), source)
-                    self.assertFalse(is_ignored(source), source)
+                    for source in rest.split()[:-1]:
+                        self.assertTrue((SOURCE / source).exists(), source)
+                        self.assertFalse(is_ignored(source), source)
 
     def test_the_build_gets_every_folder_that_cmake_enters_and_no_other_large_thing(self):
         text = (SOURCE / "CMakeLists.txt").read_text()
