@@ -2,6 +2,7 @@
 
 import copy
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "deploy/kubernetes"))
 import check  # pylint: disable=wrong-import-position
+import docker_test  # pylint: disable=wrong-import-position
 
 MANAGER, WORKERS = ("Deployment", "quire-manager"), ("StatefulSet", "quire-workers")
 
@@ -127,6 +129,19 @@ MISTAKES = [
 ]
 
 
+def images():
+    """Returns the paths that each Dockerfile copies into its image, by the image's name in the Dockerfile's comment."""
+    found = {}
+    for path in sorted((SOURCE / "deploy/docker").glob("*.Dockerfile")):
+        paths = set()
+        for instruction, rest in docker_test.stages(path)[-1]:
+            if instruction == "COPY":
+                *sources, target = [word for word in rest.split() if not word.startswith("--")]
+                paths |= {target + pathlib.Path(s).name for s in sources} if target.endswith("/") else {target}
+        found[re.search(r"docker build .* -t (\S+)", path.read_text())[1]] = paths
+    return found
+
+
 class KubernetesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -147,6 +162,22 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(claims, ["quire-model"] * 2)
         paths = [spec["containers"][0]["volumeMounts"][0]["mountPath"] for spec in (worker, loader)]
         self.assertEqual(paths[0], paths[1])
+
+    def test_every_image_is_one_of_deploy_docker_and_has_what_its_container_starts(self):
+        started = [(name, c) for name, objects in self.overlays.items()
+                   for w in check.Kubernetes(objects).workloads for c in check.containers(w)]
+        started += [(tool, c) for tool in check.TOOLS for tool_pod in check.render(tool)
+                    for c in tool_pod["spec"]["containers"]]
+        for name, c in started:
+            with self.subTest(name, container=c["name"]):
+                self.assertIn(c["image"], images())
+                paths, flags = images()[c["image"]], check.flags_of(c)
+                if c["command"][0] != "sleep":  # This comes with Debian's essential packages.
+                    self.assertIn("/opt/quire/bin/" + c["command"][0], paths)
+                if flags.get("--device") == "cuda":
+                    self.assertIn("/opt/quire/bin/libquire_cuda.so", paths)
+                if flags.get("--model", "").startswith("/usr/share/"):
+                    self.assertIn(flags["--model"], paths)
 
     def test_an_overlay_renames_the_image_of_the_workers_and_of_the_model_loader_alike(self):
         name = "registry.example/quire-cuda"
