@@ -19,10 +19,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libcivetweb1 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
     && rm -rf /var/lib/apt/lists/*
+COPY models/tales /usr/share/quire/models/tales
+COPY LICENSE README.md /usr/share/doc/quire/
 COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
      /src/build/release/bin/quirectl /opt/quire/bin/
-COPY models/tales /usr/share/quire/models/tales
-COPY LICENSE /usr/share/doc/quire/LICENSE
 ENV PATH=/opt/quire/bin:/usr/bin:/bin
 # This user has no name in the container and needs none. The programs write nothing, so run the container with --read-only.
 USER 10001:10001

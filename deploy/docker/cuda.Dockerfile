@@ -23,7 +23,8 @@ WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=ON \
     && ninja -C build/release quire_manager quire_worker quire_cuda quirectl \
-    && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl
+    && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl \
+       build/release/bin/libquire_cuda.so
 
 FROM nvidia
 ARG CUDA
@@ -33,11 +34,11 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
       libcublas-${CUDA} \
     && rm -rf /var/lib/apt/lists/*
+COPY models/tales /usr/share/quire/models/tales
+COPY LICENSE README.md /usr/share/doc/quire/
 # The worker looks for the library in its own folder.
 COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
      /src/build/release/bin/libquire_cuda.so /src/build/release/bin/quirectl /opt/quire/bin/
-COPY models/tales /usr/share/quire/models/tales
-COPY LICENSE /usr/share/doc/quire/LICENSE
 ENV PATH=/opt/quire/bin:/usr/bin:/bin \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility

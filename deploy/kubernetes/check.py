@@ -2,16 +2,18 @@
 """Checks that the Kubernetes objects fit each other and the programs they start. `kubectl apply` does not check this.
 
   check.py [--programs DIRECTORY] [KUSTOMIZATION ...]
+  check.py --print-commands [KUSTOMIZATION ...]
 
 Renders each kustomization (by default every overlay) together with monitoring and autoscaling. Prints a line for each
 mistake: the kustomization, the kind of mistake, the object, and what is wrong. The exit code is 1 if there is a
 mistake, and 77 if kubectl or PyYAML is missing. The flags of containers are compared with --help of the programs in
-DIRECTORY.
+DIRECTORY. With --print-commands it checks nothing and prints the command of each container.
 """
 
 import argparse
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -457,11 +459,18 @@ def missing_tool():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", default=HERE.parents[1] / "build/release/bin", type=pathlib.Path)
+    parser.add_argument("--print-commands", action="store_true")
     parser.add_argument("kustomizations", nargs="*", default=OVERLAYS)
     arguments = parser.parse_args()
     if missing_tool():
         print(f"skipped: {missing_tool()} is missing")
         return SKIPPED
+    if arguments.print_commands:
+        for kustomization in arguments.kustomizations:
+            for workload in Kubernetes(render(kustomization)).workloads:
+                for container in containers(workload):
+                    print(shlex.join(container["command"] + container.get("args", [])))
+        return 0
     programs = {name: flags_in_help(arguments.programs / name) for name in PROGRAMS}
     additions = [thing for addition in ADDITIONS for thing in render(addition)]
     found = 0
