@@ -45,7 +45,7 @@ const std::map<std::string, Layer>& Layers() {
        {{"base", "scheduler", "security", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},
       {"worker",
-       {{"base", "kernels", "security", "serving", "worker", "quire"},
+       {{"base", "kernels", "security", "serving", "worker", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf"}}},
       {"client",
        {{"base", "client", "security", "quire", "google", "grpc"},
