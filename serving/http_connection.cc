@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 
@@ -34,6 +34,11 @@ bool WaitFor(int fd, short event, SteadyTime::time_point deadline) {
   }
 }
 
+// The value of a character for which absl::ascii_isxdigit is true.
+int HexDigit(char c) {
+  return absl::ascii_isdigit(c) ? c - '0' : absl::ascii_tolower(c) - 'a' + 10;
+}
+
 // Decodes %41, and in a form also '+'.
 std::string Decode(absl::string_view text, bool is_form) {
   std::string out;
@@ -41,7 +46,7 @@ std::string Decode(absl::string_view text, bool is_form) {
     const bool is_escape =
         text[i] == '%' && i + 2 < text.size() && absl::ascii_isxdigit(text[i + 1]) && absl::ascii_isxdigit(text[i + 2]);
     if (is_escape) {
-      out += absl::HexStringToBytes(text.substr(i + 1, 2));
+      out += static_cast<char>(16 * HexDigit(text[i + 1]) + HexDigit(text[i + 2]));
       i += 2;
     } else {
       out += is_form && text[i] == '+' ? ' ' : text[i];

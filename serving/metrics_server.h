@@ -39,7 +39,6 @@ class MetricsServer {
   void AddPage(const std::string& path, HttpPage page);
 
   int port() const { return acceptor_->port(); }
-  PortStats stats() const { return acceptor_->stats(); }
 
  private:
   MetricsServer() = default;
