@@ -41,7 +41,7 @@ int64_t WaitForecast::WaitUs(int64_t num_tokens_ahead) const {
 }
 
 int64_t WaitForecast::OutputUs(const Request& request) const {
-  if (step_requests == 0) return 0;
+  if (step_requests == 0 || num_requests == 0) return 0;
   const double us_per_request = (step_us - least_step_us) / step_requests;
   const double expected_step_us = least_step_us + us_per_request * (num_requests + 1);
   if (expected_step_us <= kSlowFactor * least_step_us) return 0;

@@ -38,7 +38,7 @@ struct WaitForecast {
 
   int64_t WaitUs(int64_t num_tokens_ahead) const;
   // The time from the first step to the end of the request, if it runs together with all other requests: their number
-  // makes a step longer. 0 if this does not make steps slow.
+  // makes a step longer. 0 if this does not make steps slow, as when there are no others.
   int64_t OutputUs(const Request& request) const;
 };
 

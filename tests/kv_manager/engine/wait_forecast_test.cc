@@ -115,6 +115,10 @@ TEST(CheckWaitTest, ARequestMustEndBeforeItsDeadline) {
   const absl::Status refused = CheckWait({}, forecast, 0, WithDeadline(2 * kSecond), 0);
   EXPECT_THAT(refused.message(), HasSubstr("would end in 2019 ms, the limit is 1500 ms"));
   EXPECT_TRUE(CheckWait({}, forecast, 0, WithDeadline(kNever), 0).ok());
+  // Alone, it runs as fast as it can.
+  forecast.step_requests = 1;
+  forecast.num_requests = 0;
+  EXPECT_TRUE(CheckWait({}, forecast, 0, WithDeadline(kSecond / 10), 0).ok());
 }
 
 }  // namespace
