@@ -39,8 +39,7 @@ const std::map<std::string, Layer>& Layers() {
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},
       {"serving",
-       {{"base", "security", "serving"},
-        {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf", "zlib.h"}}},
+       {{"base", "security", "serving"}, {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf", "zlib.h"}}},
       {"kv_manager",
        {{"base", "scheduler", "security", "serving", "kv_manager", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},
@@ -130,6 +129,12 @@ const std::vector<SourceFile>& CppFiles() {
 // Returns the files that people write, except documents.
 std::vector<SourceFile> TextFiles() {
   return FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto", ".html", ".css", ".js"});
+}
+
+std::string Text(const SourceFile& file) {
+  std::string text;
+  for (const std::string& line : file.lines) text += line + "\n";
+  return text;
 }
 
 std::string FirstComponent(const std::string& path) {
@@ -233,6 +238,26 @@ TEST(TidyTest, LinesAreShort) {
       EXPECT_LE(static_cast<size_t>(columns), kMaxLineLength) << file.path << ":" << i + 1;
     }
   }
+}
+
+// The reasons that the manager gives with WithReason("...") are part of its API.
+TEST(TidyTest, EveryReasonOfAnErrorIsExplainedInTheProtos) {
+  std::string protos;
+  for (const SourceFile& file : FilesWithExtension({".proto"})) protos += Text(file);
+  const std::regex reason("\"([A-Z]+(?:_[A-Z]+)*)\"");
+  int num_reasons = 0;
+  for (const SourceFile& file : CppFiles()) {
+    if (FirstComponent(file.path) != "kv_manager" || !file.path.ends_with(".cc")) continue;
+    const std::string text = Text(file);
+    for (size_t at = text.find("WithReason("); at != text.npos; at = text.find("WithReason(", at + 1)) {
+      std::smatch match;
+      const std::string call = text.substr(at, 600);
+      if (!std::regex_search(call, match, reason)) continue;
+      ++num_reasons;
+      EXPECT_THAT(protos, testing::HasSubstr(match[1].str())) << file.path;
+    }
+  }
+  EXPECT_GT(num_reasons, 20);
 }
 
 TEST(TidyTest, NothingIsLeftForLater) {
