@@ -7,23 +7,25 @@
 
 namespace quire {
 
-// An index into the model's vocabulary. Valid ids are 0 .. vocab_size - 1; the type is signed as in every tokenizer.
+// An index into the model's vocabulary. Valid ids are 0 .. vocab_size - 1.
 using TokenId = int32_t;
 
-// A physical block of one worker's pool: 0 .. num_blocks - 1. Only the manager allocates blocks.
+// A physical block of one worker's pool, or of its host tier: 0 .. num_blocks - 1. Only the manager allocates blocks.
 enum class BlockId : uint32_t {};
 
 // One stream of tokens with its own block table. A request has one per sample or beam. Ids are never reused.
 enum class SequenceId : uint64_t {};
 
-// One call of Generate. A manager process never reuses an id.
+// One request: a call of Generate, or one of the requests of a GenerateBatch stream. A manager process never reuses an
+// id.
 enum class RequestId : uint64_t {};
 
 // The number of a step plan within one worker session: 1, 2, 3, ...
 enum class StepId : uint64_t {};
 
-// The worker-side state of a running sequence (tokens so far, block table, sampling parameters): 0 .. max_sequences
-// - 1. The scheduler assigns a row when a sequence starts running and reuses it once the sequence has left.
+// The number of the place where a worker keeps the state of a running sequence: its tokens so far, its block table and
+// its sampling parameters. Valid rows are 0 .. max_sequences - 1. The scheduler assigns a row when a sequence starts
+// running and reuses it once the sequence has left.
 enum class RowId : uint32_t {};
 
 // The number behind an id, for indexing and printing.

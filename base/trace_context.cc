@@ -51,7 +51,8 @@ std::optional<TraceParent> ParseTraceparent(std::string_view text) {
 }
 
 TraceSpan StartSpan(const std::optional<TraceParent>& parent, const uint64_t (&random)[3]) {
-  TraceSpan span{.trace_id = {}, .span_id = Hex(random[0] | 1), .parent_id = {}};  // Not all 0.
+  // An id of only zeros is not valid, so one bit is always set.
+  TraceSpan span{.trace_id = {}, .span_id = Hex(random[0] | 1), .parent_id = {}};
   if (!parent.has_value()) {
     span.trace_id = absl::StrCat(Hex(random[1]), Hex(random[2] | 1));
     return span;

@@ -33,7 +33,7 @@ struct TraceSpan {
 // Makes the span for a request. `random` are three random numbers.
 TraceSpan StartSpan(const std::optional<TraceParent>& parent, const uint64_t (&random)[3]);
 
-// Returns the header for this span: "00-<trace id>-<span id>-01".
+// Returns the header for this span: "00-<trace id>-<span id>-01", or the same with "-00" if it is not sampled.
 std::string Traceparent(const TraceSpan& span);
 
 }  // namespace quire

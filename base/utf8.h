@@ -34,7 +34,8 @@ char32_t DecodeUtf8(std::string_view text, size_t* pos);
 void AppendUtf8(char32_t code_point, std::string* out);
 
 // Turns a stream of bytes into valid UTF-8 text. It holds an incomplete character until its last byte arrives, and
-// replaces bytes that cannot become a valid character by U+FFFD. A value type: a copy is a fork of the stream.
+// replaces bytes that cannot become a valid character by U+FFFD. It can be
+// copied: the copy continues from the same state, independently of the original.
 class Utf8Assembler {
  public:
   enum class OnInvalid {

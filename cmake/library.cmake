@@ -4,17 +4,20 @@
 
 add_library(quire_options INTERFACE)
 target_compile_features(quire_options INTERFACE cxx_std_20)
-# -Wrestrict has false positives on std::string concatenation in GCC 12, and -Wsubobject-linkage has false positives in
-# unity builds.
+# Two warnings of GCC are off: -Wrestrict has false positives on std::string concatenation in GCC 12, and
+# -Wsubobject-linkage has false positives in unity builds. Clang does not know them.
 target_compile_options(quire_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra $<$<BOOL:${QUIRE_WARNINGS_AS_ERRORS}>:-Werror>
-    $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage> -Wno-restrict -fno-math-errno -ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra $<$<BOOL:${QUIRE_WARNINGS_AS_ERRORS}>:-Werror> -fno-math-errno
+    -ffp-contract=off>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
 # Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence, also
 # of those in Abseil's headers.
 if(QUIRE_SANITIZE)
-  target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
+  endif()
   if(QUIRE_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(quire_options INTERFACE -Wno-tsan)
   endif()

@@ -228,7 +228,7 @@ const ProgramFlags& WorkerFlags() {
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
        {"Size of the KV pool. Set at most one of these. The default is half of the free memory (90 % on a\n"
-        "GPU), or less if --max-sequences sequences of the model's full context cannot fill it:",
+        "GPU). It is less when --max-sequences sequences of the model's full context need less:",
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},

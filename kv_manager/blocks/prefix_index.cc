@@ -38,8 +38,8 @@ void PrefixIndex::Set(BlockId block, std::optional<PrefixHash> prefix) {
 }
 
 void PrefixIndex::Expect(RequestId request, PromptHashes* prompt) {
-  std::vector<PrefixHash> prefixes =
-      prompt->Of(block_size_);  // Hashed before the lock, because the step loop waits for it.
+  // The hashes are computed before the lock is taken, so that the step loop does not wait for them.
+  std::vector<PrefixHash> prefixes = prompt->Of(block_size_);
   const MutexLock lock(&mutex_);
   for (const PrefixHash expected : prefixes) Add(expected);
   expected_.emplace(request, std::move(prefixes));

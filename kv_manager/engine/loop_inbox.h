@@ -65,9 +65,9 @@ absl::Status ShuttingDownError();
 // The error of a request whose generation has lost its workers to another one.
 absl::Status ModelReplacedError();
 
-// Everything that a step loop shares with other threads, under one mutex: the events and questions that the loop has
-// not taken yet, and the status and load that it has published. Thread-safe; no call waits for the loop. The
-// functions under "For the loop" are for the loop's thread only.
+// What a step loop shares with other threads: the events and questions that the loop has not taken yet, the status and
+// load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No call waits
+// for the loop. The functions under "For the loop" are for the loop's thread only.
 class LoopInbox : public WorkerClient::Listener {
  public:
   // `options` and `clock` are borrowed. Readers see default values before the first Publish().
@@ -78,9 +78,9 @@ class LoopInbox : public WorkerClient::Listener {
   // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
   // full, UNAVAILABLE after Stop(); then nothing has changed.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
-  // Cancel a request, and one sample of a request. A cancel is dropped when the request was not submitted here, was
-  // cancelled or has ended. So the inbox keeps one Cancel for each request at most. Callers must call CancelSample once
-  // for a sample at most, as TokenStream does.
+  // Cancel() cancels a request, and CancelSample() cancels one of its samples. Both do nothing when the request was not
+  // submitted here, was cancelled or has ended. So the inbox keeps at most one Cancel for each request. Callers must
+  // call CancelSample at most once for each sample, as TokenStream does.
   void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
   void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
@@ -93,10 +93,11 @@ class LoopInbox : public WorkerClient::Listener {
   std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
   // The load as of the last Publish(), with the requests that were submitted since.
   WorkerLoad load() const QUIRE_EXCLUDES(mutex_);
-  // The same, with the number of tokens of this request's prompt that are cached. `hashes` as in Submit().
+  // The same, with the number of tokens of this request's prompt that are cached or will be soon. `hashes` as in
+  // Submit().
   WorkerLoad load(const Request& request, PromptHashes* hashes) const QUIRE_EXCLUDES(mutex_);
 
-  // WorkerClient::Listener, on the client's threads.
+  // WorkerClient::Listener. The WorkerClient calls these functions on its own threads.
   void OnDescribed(uint64_t epoch, WorkerDescription description) override;
   void OnOpened(uint64_t epoch) override;
   void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
@@ -115,9 +116,9 @@ class LoopInbox : public WorkerClient::Listener {
   void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
-  // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` is the worker's own
-  // wish. Returns whether the loop must call StepLoopHooks::on_change: readiness has changed, or the last request has
-  // ended.
+  // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` tells
+  // whether the worker itself has said that it drains. Returns whether the loop must call StepLoopHooks::on_change:
+  // readiness has changed, or the last request has ended.
   bool Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
 

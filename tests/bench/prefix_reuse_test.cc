@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(MooncakeTraceTest, PromptsAreReadChunkByChunk) {
+TEST(MooncakeTraceTest, EachHashIdStandsFor512Tokens) {
   const auto prompts = ParseMooncakeTrace(
       "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [0, 7]}\n"
       "{\"timestamp\": 9, \"input_length\": 512, \"output_length\": 6, \"hash_ids\": [3]}\n");
@@ -33,7 +33,8 @@ TEST(MooncakeTraceTest, BadLineIsNamed) {
   }
 }
 
-// The second prompt shares the first chunk, and of the second chunk the 6 full blocks that the first prompt has.
+// The second prompt shares the whole first chunk with the first prompt. It also shares 6 blocks of the second chunk,
+// because the first prompt fills 6 full blocks of it.
 TEST(FootprintTest, CountsWhatAnEarlierPromptHadInFullBlocks) {
   const CacheFootprint footprint = MeasureFootprint({{612, {0, 1}}, {1024, {0, 1}}}, /*block_size=*/16);
   EXPECT_EQ(footprint.num_tokens, 1636);
@@ -56,7 +57,7 @@ class PrefixReuseTest : public ::testing::Test {
   const CacheFootprint footprint_ = MeasureFootprint(prompts_, 16);
 };
 
-TEST_F(PrefixReuseTest, PoolOfTheWholeFootprintHitsWhatAnInfiniteCacheWould) {
+TEST_F(PrefixReuseTest, PoolOfFootprintSizeHitsAsOftenAsAnUnlimitedCache) {
   const PrefixReuse reuse = WithShare(1);
   EXPECT_EQ(reuse.num_hit_tokens, footprint_.num_hit_tokens);
   EXPECT_EQ(reuse.num_evictions, 0);
@@ -74,7 +75,7 @@ TEST_F(PrefixReuseTest, SmallerPoolsHitLess) {
   }
 }
 
-TEST_F(PrefixReuseTest, PromptsBeyondThePoolLeaveNothing) {
+TEST_F(PrefixReuseTest, PromptsLargerThanThePoolAreSkippedAndNotCached) {
   const PrefixReuse reuse = MeasurePrefixReuse({{1024, {0, 1}}, {1024, {0, 1}}}, /*num_blocks=*/63, 16);
   EXPECT_EQ(reuse.num_too_long, 2);
   EXPECT_EQ(reuse.num_hit_tokens, 0);

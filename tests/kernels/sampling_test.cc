@@ -49,7 +49,7 @@ TEST_P(SamplingTest, DrawsWhatTheReferenceDraws) {
   }
 }
 
-// There are few distinct values, so that every cut falls among equal values.
+// There are few distinct values, so that nearly every cut falls among equal values.
 TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   const SampleFunction sampler = Sampler();
   Random random(2);
@@ -66,7 +66,8 @@ TEST_P(SamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
   }
 }
 
-// Returns Pearson's statistic of draws against expected probabilities, over tokens that are expected at least 5 times.
+// Returns Pearson's statistic of draws against expected probabilities. Every token that is expected at least 5 times is
+// a cell of its own, and all rarer tokens together are one more cell.
 double ChiSquare(const std::vector<SamplingResult>& results, const std::vector<double>& p, int* degrees) {
   std::vector<double> counts(p.size(), 0);
   for (const SamplingResult& result : results) ++counts[result.token];
@@ -113,7 +114,7 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
   }
 }
 
-TEST_P(SamplingTest, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
+TEST_P(SamplingTest, GreedyTakesTheLargestLogitAndOnATieTheLowestId) {
   CheckGreedy(Sampler());
 }
 
@@ -121,7 +122,7 @@ TEST_P(SamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   CheckPenalties(Sampler());
 }
 
-TEST_P(SamplingTest, ARowWithNothingLeftIgnoresTheMask) {
+TEST_P(SamplingTest, TheMaskIsIgnoredWhenItLeavesNoToken) {
   CheckRowsWithNothingLeft(Sampler());
 }
 
@@ -129,7 +130,7 @@ TEST_P(SamplingTest, ExtremeParametersStillDrawATokenThatIsAllowed) {
   CheckExtremeParameters(Sampler());
 }
 
-TEST_P(SamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
+TEST_P(SamplingTest, LogprobAndRankAndTopListUseTheRawLogits) {
   CheckLogprobsRankAndTop(Sampler());
 }
 
@@ -141,11 +142,11 @@ TEST_P(SamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   CheckCandidatesAmongEqualLogprobs(Sampler(), 200);
 }
 
-TEST_P(SamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
+TEST_P(SamplingTest, PenaltiesChangeTheLogprobsOfCandidates) {
   CheckPenaltiesOfCandidates(Sampler());
 }
 
-TEST_P(SamplingTest, ExtremeLogitsHaveFiniteCandidates) {
+TEST_P(SamplingTest, CandidatesOfExtremeLogitsHaveFiniteLogprobs) {
   CheckExtremeLogits(Sampler());
 }
 

@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// The scenario of a seed. Each has its own subset of the features ("swarm testing": Groce et al., 2012), so that one
-// kind of event does not hide what another would find, and its own pools, from too small to ample.
+// Returns the scenario of a seed. Each scenario uses its own subset of the features ("swarm testing": Groce et al.,
+// 2012), so that one kind of event does not hide bugs that another would find. Each also has its own pool sizes: some
+// are too small, and some are more than large enough.
 Scenario DrawScenario(uint64_t seed);
 
 }  // namespace quire

@@ -25,7 +25,8 @@ void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool
 std::vector<Slice> MakeSlices(const Shape& shape, const std::vector<std::pair<int, int>>& tokens_and_queries,
                               std::vector<Sequence>* sequences, PagedPool* pool, Random* random);
 
-// Beams that share 34 blocks of 16: two splits of 256 and a rest that each beam reads by itself.
+// Beams that share their first 34 blocks. With blocks of 16 tokens, these are two whole splits of 256 tokens, which can
+// be read once for all beams, and a rest that each beam reads by itself.
 struct Beams {
   static constexpr int kSharedBlocks = 34;
 

@@ -63,7 +63,7 @@ TEST(CudaAttentionTest, WhatManyBeamsShareIsReadOnce) {
   EXPECT_LT(3 * bytes_together, bytes_alone) << "K and V fivefold, less what partial results cost";
 }
 
-TEST(CudaAttentionTest, SharingInASmallTileChangesNoBit) {
+TEST(CudaAttentionTest, FewBeamsGiveTheSameBitsTogetherAndAlone) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   Beams beams(shape, 4);  // 16 rows.
   const EmulatedRun together = RunAttention(shape, beams.slices, &beams.pool);

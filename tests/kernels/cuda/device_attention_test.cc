@@ -14,7 +14,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr double kTolerance = 5e-3;  // Weights and outputs are rounded to bfloat16.
+constexpr double kTolerance = 5e-3;  // The softmax weights and the outputs are rounded to 16 bits.
 
 using DeviceAttentionTest = DeviceTest;
 
@@ -38,15 +38,16 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   EXPECT_GE(num_cases, 10);
 }
 
-// A decode over two splits, which are merged, and a prompt, which has too many rows for the kernel of decodes.
-TEST_F(DeviceAttentionTest, EveryShapeOfTheTablesAgreesWithFloat64) {
+// Each case has two sequences: a decode over two splits, whose results are merged, and a prompt, which has too many
+// queries for the decode kernel.
+TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
     ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}}});
   });
 }
 
-// An overflow must not become a number on its way. The result must be NaN or infinite, so that it is noticed.
-TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
+// A NaN in K must not turn into an ordinary number inside the kernels, because then nobody would notice it.
+TEST_F(DeviceAttentionTest, NanInKGivesNanInTheOutput) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
   const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
   Random random(13);
@@ -61,8 +62,9 @@ TEST_F(DeviceAttentionTest, WhatIsNotANumberStaysThat) {
   for (int row = 0; row < 32; ++row) {
     SCOPED_TRACE(row);
     const float* const first_group = &out[size_t(row) * row_size];
-    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence is whole";
-    EXPECT_FALSE(std::isnan(first_group[row_size / 2])) << "the heads of the other KV head do not see it";
+    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence contains no NaN";
+    EXPECT_FALSE(std::isnan(first_group[row_size / 2]))
+        << "query heads that read the other KV head must not get the NaN";
   }
 }
 
@@ -81,27 +83,30 @@ TEST_F(DeviceAttentionTest, GridAndPlacementChangeNoBit) {
   }
 }
 
-TEST_F(DeviceAttentionTest, WhatBeamsShareIsReadOnceAndAgreesWithFloat64) {
+TEST_F(DeviceAttentionTest, SplitsThatBeamsShareAreReadOnce) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  Beams beams(shape, 12);  // 48 rows of a KV head.
+  Beams beams(shape, 12);  // With 4 query heads for each KV head, these are 48 queries.
   const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
-  EXPECT_EQ(together.num_prefill_items, 2) << "the shared splits, once for all";
+  EXPECT_EQ(together.num_prefill_items, 2) << "one item for each shared split, for all beams together";
   EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-// Items of many rows that continue after splits that other items have computed, in blocks of several units.
+// Each beam has 8 new tokens, which are 32 query rows with 4 query heads for each KV head. The shared splits are work
+// items of their own, and the last work item of each beam begins after them. Blocks have 32 tokens here, because the
+// kernels copy K and V in units of 16 tokens and must also find the second unit of a block.
 TEST_F(DeviceAttentionTest, QueriesBehindACommonBeginningAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 32, DataType::kBFloat16};
   Beams beams(shape, 2);
   for (Slice& slice : beams.slices) slice.begin = slice.end - 8;
   const DeviceAttentionResult result = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
-  EXPECT_EQ(result.num_prefill_items, 6) << "four shared splits, and what is left of each";
+  EXPECT_EQ(result.num_prefill_items, 6) << "four items for the shared splits, and one for the rest of each beam";
   EXPECT_LT(RelativeError(result.out, ReferenceAttention(shape, beams.slices)), kTolerance);
 }
 
-TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
+// The queries of all beams fit into one tile of 16 rows, so the decode kernel computes them.
+TEST_F(DeviceAttentionTest, FewBeamsGiveTheSameBitsTogetherAndAlone) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  Beams beams(shape, 4);  // 16 rows.
+  Beams beams(shape, 4);
   const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
   EXPECT_EQ(together.num_prefill_items, 0);
   auto row = together.out.begin();
@@ -112,10 +117,11 @@ TEST_F(DeviceAttentionTest, SharingInASmallTileChangesNoBit) {
   }
 }
 
-// Scores grow from tile to tile by more than the kernels ignore, so that earlier sums are scaled, of some rows only.
+// The scores grow so much from tile to tile that the kernels must rescale the sums of earlier tiles. Some rows need
+// this and others do not, because the kernels ignore growth below kSlack.
 TEST_F(DeviceAttentionTest, GrowingScoresAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  for (const int num_beams : {4, 12}) {  // 16 rows of a KV head, and 48.
+  for (const int num_beams : {4, 12}) {  // With 4 query heads for each KV head, these are 16 and 48 queries.
     SCOPED_TRACE(num_beams);
     Beams beams(shape, num_beams);
     for (int i = 0; i < num_beams; ++i) {

@@ -185,7 +185,7 @@ TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
   }
 }
 
-TEST_F(CudaSamplingTest, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
+TEST_F(CudaSamplingTest, GreedyTakesTheLargestLogitAndOnATieTheLowestId) {
   CheckGreedy(OnDevice());
 }
 
@@ -193,7 +193,7 @@ TEST_F(CudaSamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   CheckPenalties(OnDevice());
 }
 
-TEST_F(CudaSamplingTest, ARowWithNothingLeftIgnoresTheMask) {
+TEST_F(CudaSamplingTest, TheMaskIsIgnoredWhenItLeavesNoToken) {
   CheckRowsWithNothingLeft(OnDevice());
 }
 
@@ -201,7 +201,7 @@ TEST_F(CudaSamplingTest, ExtremeParametersStillDrawATokenThatIsAllowed) {
   CheckExtremeParameters(OnDevice());
 }
 
-TEST_F(CudaSamplingTest, LogprobsRankAndTopAreOfTheRawLogits) {
+TEST_F(CudaSamplingTest, LogprobAndRankAndTopListUseTheRawLogits) {
   CheckLogprobsRankAndTop(OnDevice());
 }
 
@@ -213,11 +213,11 @@ TEST_F(CudaSamplingTest, CandidatesAmongEqualLogprobsAreTheLowestIds) {
   CheckCandidatesAmongEqualLogprobs(OnDevice(), 16);
 }
 
-TEST_F(CudaSamplingTest, PenaltiesOfCandidatesChangeLogprobs) {
+TEST_F(CudaSamplingTest, PenaltiesChangeTheLogprobsOfCandidates) {
   CheckPenaltiesOfCandidates(OnDevice());
 }
 
-TEST_F(CudaSamplingTest, ExtremeLogitsHaveFiniteCandidates) {
+TEST_F(CudaSamplingTest, CandidatesOfExtremeLogitsHaveFiniteLogprobs) {
   CheckExtremeLogits(OnDevice());
 }
 

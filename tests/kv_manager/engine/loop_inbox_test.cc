@@ -61,7 +61,7 @@ TEST_F(LoopInboxTest, OneCancelIsKeptOfEachRequestThatMayStillRun) {
   EXPECT_EQ(cancelled->reason, FinishReason::kStopToken);
 }
 
-TEST_F(LoopInboxTest, NoSampleIsCancelledAfterItsRequestIsOrHasEnded) {
+TEST_F(LoopInboxTest, CancelOfASampleIsIgnoredAfterItsRequestHasEndedOrWasCancelled) {
   Submit(1);
   Submit(2);
   inbox_.CancelSample(RequestId{1}, 0);
