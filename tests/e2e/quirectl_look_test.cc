@@ -146,7 +146,7 @@ TEST_F(QuirectlLookTest, ADrainedWorkerGetsNothingNewUntilItIsUndrained) {
   EXPECT_EQ(Quirectl({"health", "readiness"}).exit_code, 3);
   const Ended refused = Quirectl({"generate", "Once", "-n", "2"});
   EXPECT_EQ(refused.exit_code, 3);
-  EXPECT_THAT(refused.output, HasSubstr(": an operator drains it, `quirectl undrain` ends that"));
+  EXPECT_THAT(refused.output, HasSubstr("; an operator drains 2, `quirectl undrain` ends that"));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Quirectl({"undrain", Worker(i)}).exit_code, 0);
   EXPECT_EQ(Quirectl({"health", "readiness"}).exit_code, 0);
   EXPECT_EQ(Quirectl({"drain", "nowhere:1"}).exit_code, 4);
