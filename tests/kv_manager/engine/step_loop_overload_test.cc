@@ -76,8 +76,8 @@ TEST_F(OverloadTest, GoodputStaysWhenMoreRequestsComeThanCanBeServed) {
   ASSERT_GT(num_served, 200);
 
   calls_.clear();
-  loop_.reset();
   worker_.Answer();
+  loop_.reset();
   worker_.Start(SmallWorker());
   Join();
   worker_.HoldBack();
