@@ -55,7 +55,8 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
 
 struct PinAnswer {
   v1::WorkerPin pin;
-  int block_size = 0;  // 0 for a worker that has not joined.
+  int block_size = 0;            // 0 for a worker that has not joined.
+  bool is_of_generation = true;  // Whether the worker could use the pin.
 };
 
 // Refuses a prompt that fills no block of any worker.
@@ -80,7 +81,8 @@ absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::m
   for (auto& [address, answer] : answers) {
     v1::WorkerPin& pin = answer.pin;
     has_pin = has_pin || pin.pinned_tokens() > 0;
-    if (!pin.refusal().empty()) refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
+    if (!pin.refusal().empty() && answer.is_of_generation)
+      refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
     *response.add_workers() = std::move(pin);
   }
   if (has_pin || refusal.empty()) return response;
@@ -122,6 +124,7 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
         v1::WorkerPin& pin = answer.pin;
         pin.set_address(loop.address);
         if (loop.blocks != nullptr && loop.generation != prompt->generation) {
+          answer.is_of_generation = false;
           pin.set_refusal("the worker has another model than the one for new requests");
         } else if (loop.blocks != nullptr) {
           answer.block_size = loop.blocks->block_size();

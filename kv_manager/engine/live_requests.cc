@@ -1,6 +1,7 @@
 #include "kv_manager/engine/live_requests.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/num_blocks.h"
@@ -116,15 +117,18 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
   return expired;
 }
 
-std::vector<RequestId> LiveRequests::GiveUp(int64_t until_us, absl::FunctionRef<bool(RequestId)> is_waiting) {
+std::vector<RequestId> LiveRequests::GiveUp(int64_t now_us, int64_t step_us,
+                                            absl::FunctionRef<bool(RequestId)> is_waiting) {
   std::vector<RequestId> given_up;
-  for (auto it = deadlines_.begin(); it != deadlines_.end() && it->first <= until_us; ++it) {
+  for (auto it = deadlines_.begin(); it != deadlines_.end() && it->first <= now_us + step_us; ++it) {
     if (is_waiting(it->second)) given_up.push_back(it->second);
   }
   for (const RequestId request : given_up) {
     const auto it = entries_.find(request);
     ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
-    it->second.sink->OnFailed(absl::DeadlineExceededError("the call's deadline comes before its first token can"));
+    it->second.sink->OnFailed(absl::DeadlineExceededError(absl::StrFormat(
+        "the deadline of the call comes before its first token can: it is in %d ms, and a step takes %d ms",
+        (it->second.deadline_us - now_us) / 1000, step_us / 1000)));
     Remove(it);
   }
   return given_up;

@@ -46,7 +46,7 @@ class LiveRequests {
   // many tokens requests generate.
   LiveRequests(StepLoopStats* stats, WaitMeter* wait) : stats_(stats), wait_(wait) {}
 
-  // The pool has blocks of this size from here on. REQUIRES: called before the first Add.
+  // The pool has blocks of this size from here on. Called before the first Add, and whenever the pool is replaced.
   void SetBlockSize(int block_size);
 
   // `entry.wanted_blocks` is set here.
@@ -69,8 +69,9 @@ class LiveRequests {
   // Fails the requests whose deadline is at or before `now_us`. Returns their ids, earliest deadline first.
   std::vector<RequestId> Expire(int64_t now_us);
   int64_t next_deadline_us() const;  // kNever when there is none.
-  // Of the requests whose deadline is at or before `until_us`, fails those that `is_waiting` names. Returns their ids.
-  std::vector<RequestId> GiveUp(int64_t until_us, absl::FunctionRef<bool(RequestId)> is_waiting);
+  // Of the requests whose deadline comes within a step, which takes `step_us`, fails those for which `is_waiting` is
+  // true. Returns their ids.
+  std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
   int size() const { return static_cast<int>(entries_.size()); }
   // The sum over the requests that have not started.

@@ -136,9 +136,10 @@ void StepLoop::ExpireDeadlines() {
   Scheduler* const scheduler = session_.pool()->scheduler();
   const auto is_waiting = [&](RequestId request) {
     const SequenceGroup* const group = scheduler->FindGroup(request);
-    return !group->is_running() && !group->progress().has_started;
+    // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
+    return group != nullptr && !group->is_running() && !group->progress().has_started;
   };
-  for (const RequestId request : live_.GiveUp(now_us_ + report_.wait()->step_us(), is_waiting)) {
+  for (const RequestId request : live_.GiveUp(now_us_, report_.wait()->step_us(), is_waiting)) {
     scheduler->Cancel(request);
   }
 }

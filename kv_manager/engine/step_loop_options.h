@@ -24,7 +24,7 @@ struct StepLoopOptions {
   bool has_prefix_cache = true;
   double max_pinned_share = 0.25;        // The share of the pool that pins may hold.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
-  int64_t overdue_us = 2'000'000;        // A worker that does not answer a plan for so long gets no new requests.
+  int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
   WaitLimits wait_limits;
   int max_inbox_requests = 1024;    // Requests that are submitted and not yet seen by the loop.

@@ -43,7 +43,9 @@ int64_t WaitForecast::WaitUs(int64_t num_tokens_ahead) const {
 int64_t WaitForecast::OutputUs(const Request& request) const {
   if (step_requests == 0 || num_requests == 0) return 0;
   const double us_per_request = (step_us - least_step_us) / step_requests;
-  const double expected_step_us = least_step_us + us_per_request * (num_requests + 1);
+  // When requests wait, no more of them fit into a step than now.
+  const double num_running = us_per_waiting_token > 0 ? step_requests : num_requests + 1;
+  const double expected_step_us = least_step_us + us_per_request * num_running;
   if (expected_step_us <= kSlowFactor * least_step_us) return 0;
   return static_cast<int64_t>(expected_step_us * output_tokens[OutputSizeOf(request.max_tokens)]);
 }

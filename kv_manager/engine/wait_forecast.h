@@ -37,8 +37,9 @@ struct WaitForecast {
   std::array<float, kNumOutputSizes> output_tokens = {};
 
   int64_t WaitUs(int64_t num_tokens_ahead) const;
-  // The time from the first step to the end of the request, if it runs together with all other requests: their number
-  // makes a step longer. 0 if this does not make steps slow, as when there are no others.
+  // The time from the first step to the end of the request, if it runs together with all other requests, or with as
+  // many as run now when there is a queue: their number makes a step longer. 0 if this does not make steps slow, as
+  // when there are no others.
   int64_t OutputUs(const Request& request) const;
 };
 

@@ -13,7 +13,10 @@ constexpr float kRequestWeight = 1.0F / 32;
 }  // namespace
 
 void WaitMeter::OnPlanned(int64_t now_us, const SchedulerCounts& counts) {
-  if (is_busy_) {
+  // While a suspect runs alone, everybody waits. That says nothing about the rate afterwards.
+  if (counts.suspects > 0) {
+    last_plan_us_ = now_us;
+  } else if (is_busy_) {
     Add({now_us - last_plan_us_, counts.entered_tokens - last_entered_tokens_, counts.entered - last_entered_});
   } else if (counts.waiting > 0 && now_us - last_plan_us_ > kForgetUs) {
     spans_.clear();

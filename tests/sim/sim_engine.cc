@@ -98,9 +98,8 @@ void SimEngine::OnDescribe() {
 
 void SimEngine::OnPoison(const Poison& poison) {
   if (!oracle_.is_loss_due() && poison.is_named) {
-    for (const auto& [request, live] : callers_) {
-      if (live.caller->request().sampling.seed == poison.seed) named_ = request;
-    }
+    // The worker names the request also when it was cancelled in the meantime.
+    named_ = poisoned_.at(poison.seed);
   }
   oracle_.OnLossPosted();
   ++report_.losses;
@@ -122,7 +121,10 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
-  if (caller->poison().has_value()) process_.AddPoison(*caller->poison());
+  if (caller->poison().has_value()) {
+    process_.AddPoison(*caller->poison());
+    poisoned_.emplace(caller->poison()->seed, request.id);
+  }
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }

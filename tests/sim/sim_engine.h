@@ -137,9 +137,10 @@ class SimEngine : private AuditedBlocks::Observer {
   const ManualClock* const clock_;
   LoopOracle oracle_;
   BlameOracle blame_;
-  bool is_drain_first_ = false;     // In this session the worker has told of a drain before any loss.
-  bool is_unrepairable_ = false;    // An audit ends the session.
-  std::optional<RequestId> named_;  // The request that the worker has named as the reason of the loss.
+  bool is_drain_first_ = false;             // In this session the worker has told of a drain before any loss.
+  bool is_unrepairable_ = false;            // An audit ends the session.
+  std::optional<RequestId> named_;          // The request that the worker has named as the reason of the loss.
+  std::map<uint64_t, RequestId> poisoned_;  // All requests that make a worker fail, by seed.
   SimWorkerProcess process_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;

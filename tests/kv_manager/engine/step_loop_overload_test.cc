@@ -121,6 +121,27 @@ TEST_F(OverloadTest, ARequestThatCanGetNoTokenInTimeIsNotStarted) {
   EXPECT_FALSE(calls_[0].sink->started());
 }
 
+// The stream of a request ends its samples one by one, and the request a little later.
+TEST_F(OverloadTest, ARequestWithoutSamplesIsNotGivenUp) {
+  Join();
+  worker_.HoldBack();
+  Request request = MakeRequest(kPromptLength, kMaxTokens);
+  request.num_samples = 2;
+  request.deadline_us = clock_.NowMicros() + 30 * kStepUs;
+  const auto sink = Submit(request);
+  Load(/*num_steps=*/4, /*per_step=*/3, kNever);
+  ASSERT_FALSE(sink->tokens().empty());
+  for (const int sample : {0, 1}) loop_->CancelSample(request.id, sample);
+  loop_->RunOnce();
+  clock_.Advance(request.deadline_us - clock_.NowMicros() - kStepUs / 2);
+  loop_->RunOnce();
+  EXPECT_TRUE(sink->failure().ok()) << sink->failure();
+  const int num_requests = loop_->load().num_requests;
+  loop_->Cancel(request.id, FinishReason::kStopToken);
+  loop_->RunOnce();
+  EXPECT_EQ(loop_->load().num_requests, num_requests - 1);
+}
+
 TEST_F(OverloadTest, ACancelledRequestLeavesTheQueueUnseen) {
   Join();
   worker_.HoldBack();
