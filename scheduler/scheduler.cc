@@ -308,9 +308,9 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
+  if (group != nullptr && group->suspicion().OnAnswered(slice.first_position + slice.num_tokens)) --num_suspects_;
   if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
   sequence->OnSliceCommitted(slice.sample);
-  if (group->suspicion().OnAnswered(slice.first_position + slice.num_tokens)) --num_suspects_;
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});

@@ -31,7 +31,12 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       oracle_(worker),
       process_(worker, model,
                {.on_message = [this] { has_news_ = true; },
-                .on_describe = [this] { OnDescribe(); },
+                .on_describe =
+                    [this] {
+                      // A drain that was told in an attempt without a session says nothing about the next one.
+                      is_drain_first_ = false;
+                      OnDescribe();
+                    },
                 .on_drain =
                     [this] {
                       oracle_.OnDrainPosted();
