@@ -26,10 +26,11 @@
 namespace quire {
 namespace {
 
-constexpr std::chrono::seconds kProbeTimeout(2);
 constexpr std::chrono::seconds kRetryInterval(1);             // Between attempts to listen anew.
 constexpr std::chrono::milliseconds kPauseWithoutFiles(100);  // Until somebody may have closed a file.
 constexpr int kMaxAcceptsPerRound = 64;
+// After a refusal at a limit, the acceptor does not ask the kernel for so long which connections have been closed.
+constexpr std::chrono::milliseconds kRefusalTime(50);
 // A peer that does not acknowledge data for so long has gone.
 constexpr int kUserTimeoutMs = 30'000;
 
@@ -71,12 +72,29 @@ int OpenSpare() {
   return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+// Whether a connection to the own port that fails with this error proves that the port is deaf. Other errors can come
+// from this end, for example from a machine whose loopback device has no address.
+bool ProvesDeafness(int error) {
+  return error == ECONNREFUSED || error == ENOENT || error == ENOTSOCK;
+}
+
+// Linux takes a connection to a wildcard address as one to the loopback address of the same family. A machine may lack
+// that of IPv6, so a listener for both families is reached by IPv4.
+void AvoidLoopbackOfIpv6(int listener, sockaddr_storage* name) {
+  if (name->ss_family != AF_INET6) return;
+  in6_addr& ip = reinterpret_cast<sockaddr_in6*>(name)->sin6_addr;
+  int only_ipv6 = 1;
+  socklen_t size = sizeof(only_ipv6);
+  getsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, &size);
+  if (only_ipv6 == 0 && IN6_IS_ADDR_UNSPECIFIED(&ip)) inet_pton(AF_INET6, "::ffff:127.0.0.1", &ip);
+}
+
 // Begins to connect to the socket that listens at `listener`. Returns the new socket, or -1 with errno.
 int ConnectTo(int listener) {
   sockaddr_storage name{};
   socklen_t size = sizeof(name);
   if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) != 0) return -1;
-  // Linux takes a connection to a wildcard address as one to this machine.
+  AvoidLoopbackOfIpv6(listener, &name);
   const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   // A unix socket gets a name by which the other end knows it; the kernel chooses one.
@@ -147,7 +165,7 @@ void Acceptor::Run() {
     } else if (now < paused_until_) {
       WaitUntil(paused_until_, false);
     } else if (probe_fd_ >= 0 && now >= probe_deadline_) {
-      ListenAnew("a connection to the own port was not accepted");
+      FinishProbe();
     } else if (probe_fd_ < 0 && now >= next_probe_) {
       StartProbe();
     } else {
@@ -216,33 +234,45 @@ void Acceptor::Admit(int fd, const std::string& peer) {
 std::string Acceptor::ReasonToRefuse(const std::string& peer) {
   const std::string limit = options_.flag.empty() ? "" : absl::StrCat(" (", options_.flag, ")");
   const MutexLock lock(&mutex_);
-  const bool counts_addresses = options_.max_per_address > 0;
-  if (counts_addresses || connections_.size() >= options_.max_connections) connections_.RemoveClosed();
-  if (connections_.size() >= options_.max_connections) {
-    ++stats_.refused_at_limit;
+  const auto is_port_full = [&]() QUIRE_REQUIRES(mutex_) { return connections_.size() >= options_.max_connections; };
+  const auto is_address_full = [&]() QUIRE_REQUIRES(mutex_) {
+    return options_.max_per_address > 0 && connections_.CountOf(peer) >= options_.max_per_address;
+  };
+  if (!is_port_full() && !is_address_full()) return "";
+  const Clock::time_point now = Clock::now();
+  if (now >= counted_until_) {
+    connections_.RemoveClosed();
+    if (!is_port_full() && !is_address_full()) return "";
+    counted_until_ = now + kRefusalTime;
+  }
+  ++stats_.refused_at_limit;
+  if (is_port_full()) {
     return absl::StrCat("the port has ", connections_.size(), " connections, its limit is ", options_.max_connections,
                         limit);
   }
-  if (counts_addresses && connections_.CountOf(peer) >= options_.max_per_address) {
-    ++stats_.refused_at_limit;
-    return absl::StrCat("this address has ", options_.max_per_address, " connections, which is the limit");
-  }
-  return "";
+  return absl::StrCat("this address has ", options_.max_per_address, " connections, which is the limit");
 }
 
 void Acceptor::RefuseForLackOfFiles(int listener, int error) {
+  // A probe that is under way can no longer tell whether the port hears. Its connection does not count as refused.
+  const std::string probe_name = probe_fd_ >= 0 ? probe_name_ : "";
+  EndProbe();
   // The spare descriptor allows to accept one connection after the other and to close them at once. Otherwise their
   // clients would wait.
   int num_refused = 0;
   if (spare_fd_ >= 0) close(std::exchange(spare_fd_, -1));
-  while (num_refused < kMaxAcceptsPerRound) {
-    const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  for (int i = 0; i < kMaxAcceptsPerRound; ++i) {
+    sockaddr_storage name{};
+    socklen_t size = sizeof(name);
+    const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&name), &size, SOCK_CLOEXEC);
     if (fd < 0) break;
+    if (probe_name.empty() || NameOf(name, size) != probe_name) ++num_refused;
     Reset(fd);
-    ++num_refused;
   }
   spare_fd_ = OpenSpare();
-  paused_until_ = Clock::now() + kPauseWithoutFiles;
+  const Clock::time_point now = Clock::now();
+  paused_until_ = now + kPauseWithoutFiles;
+  next_probe_ = now + options_.probe_interval;
   {
     const MutexLock lock(&mutex_);
     stats_.refused_for_files += num_refused;
@@ -263,14 +293,23 @@ void Acceptor::StartProbe() {
   probe_fd_ = ConnectTo(sockets_.fds().front());
   if (probe_fd_ < 0) {
     // Without descriptors there is no probe. Accepting says so when a connection comes.
-    if (!IsLackOfFiles(errno)) ListenAnew(std::strerror(errno));
+    if (ProvesDeafness(errno)) ListenAnew(std::strerror(errno));
     return;
   }
-  probe_deadline_ = now + kProbeTimeout;
+  probe_deadline_ = now + options_.probe_timeout;
   sockaddr_storage name{};
   socklen_t size = sizeof(name);
   const bool has_name = getsockname(probe_fd_, reinterpret_cast<sockaddr*>(&name), &size) == 0;
   probe_name_ = has_name ? NameOf(name, size) : "";
+}
+
+void Acceptor::FinishProbe() {
+  // The connection may wait for this thread, which was busy or was not scheduled.
+  const std::vector<int> listeners = sockets_.fds();
+  for (const int fd : listeners) {
+    if (!AcceptAll(fd)) return;
+  }
+  if (probe_fd_ >= 0) ListenAnew("a connection to the own port was not accepted");
 }
 
 void Acceptor::EndProbe() {

@@ -35,6 +35,7 @@ struct AcceptorOptions {
   int max_connections = 0;  // Further connections are closed at once.
   int max_per_address = 0;  // The same for connections from one IP address. 0: only max_connections counts.
   std::chrono::milliseconds probe_interval = std::chrono::seconds(5);  // See Acceptor.
+  std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);   // Until the port counts as deaf.
 };
 
 // Accepts the connections of one port on a thread of its own and hands them over. It keeps accepting when the process
@@ -79,6 +80,8 @@ class Acceptor {
   void LogRefusal(const std::string& reason);
 
   void StartProbe();
+  // Listens anew if the probe does not wait to be accepted either.
+  void FinishProbe();
   void EndProbe();
   // Closes the sockets and opens them again. If that fails, none is open. `reason` is empty in a later attempt.
   void ListenAnew(const std::string& reason);
@@ -103,6 +106,8 @@ class Acceptor {
   mutable Mutex mutex_;
   mutable ConnectionTable connections_ QUIRE_GUARDED_BY(mutex_);
   PortStats stats_ QUIRE_GUARDED_BY(mutex_);  // Without the number of connections.
+  // Until then connections_ are counted without asking which of them have been closed.
+  Clock::time_point counted_until_ QUIRE_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

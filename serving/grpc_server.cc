@@ -31,6 +31,9 @@ constexpr int kMaxIdleMs = 300'000;
 // The name in metrics of the port for clients.
 constexpr char kMainPort[] = "listen";
 
+// So that one client of the port for probes leaves room for the others.
+constexpr int kMaxProbesPerAddress = 16;
+
 // A probe asks one question.
 constexpr GrpcServerLimits kProbeLimits{.max_message_bytes = 4096,
                                         .max_streams_per_connection = 8,
@@ -96,19 +99,23 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
   if (server == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), std::move(names)));
   started->connections_ = std::move(connections);
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
-      address,
-      {.port = port, .flag = port == kMainPort ? "--max-connections" : "", .max_connections = limits.max_connections},
-      [connections = started->connections_.get()](int fd, const std::string& /*peer*/) {
-        NewConnection connection;
-        connection.fd = fd;
-        connections->HandleNewConnection(&connection);
-      });
+  started->SetReady(false);  // The first client must not find names of which the server knows nothing.
+  const bool is_main = port == kMainPort;
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+      Acceptor::Start(address,
+                      {.port = port,
+                       .flag = is_main ? "--max-connections" : "",
+                       .max_connections = limits.max_connections,
+                       .max_per_address = is_main ? 0 : kMaxProbesPerAddress},
+                      [connections = started->connections_.get()](int fd, const std::string& /*peer*/) {
+                        NewConnection connection;
+                        connection.fd = fd;
+                        connections->HandleNewConnection(&connection);
+                      });
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", acceptor.status().message()));
   }
   started->acceptor_ = *std::move(acceptor);
-  started->SetReady(false);
   return started;
 }
 

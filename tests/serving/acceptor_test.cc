@@ -1,6 +1,7 @@
 #include "serving/acceptor.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -122,7 +123,7 @@ TEST(AcceptorTest, AUnixSocketWhoseFileWasRemovedListensAgain) {
 
 TEST(AcceptorTest, ProbesOfAPortThatHearsAreNotConnections) {
   Keeper keeper;
-  for (const std::string address : {"127.0.0.1:0", "0.0.0.0:0", "localhost:0"}) {
+  for (const std::string address : {"127.0.0.1:0", "0.0.0.0:0", "[::]:0", "localhost:0"}) {
     const auto acceptor =
         Start(address, {.max_connections = 1, .probe_interval = std::chrono::milliseconds(1)}, &keeper);
     poll(nullptr, 0, 100);  // There is nothing to wait for: nothing must happen.
@@ -130,6 +131,40 @@ TEST(AcceptorTest, ProbesOfAPortThatHearsAreNotConnections) {
     EXPECT_EQ(acceptor->stats().refused_at_limit, 0) << address;
   }
   EXPECT_THAT(keeper.peers(), ElementsAre());
+}
+
+TEST(AcceptorTest, AProbeThatWaitsForALateThreadIsHeard) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/quire_acceptor_test.", getpid());
+  Keeper keeper;
+  const auto acceptor = Start("unix:" + path,
+                              {.max_connections = 1,
+                               .probe_interval = std::chrono::milliseconds(1),
+                               .probe_timeout = std::chrono::milliseconds(0)},
+                              &keeper);
+  poll(nullptr, 0, 100);  // There is nothing to wait for: nothing must happen.
+  EXPECT_EQ(acceptor->stats().listened_again, 0);
+}
+
+TEST(AcceptorTest, AProbeWithoutFilesToAcceptItSaysNothingAboutThePort) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/quire_acceptor_test.", getpid());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  Keeper keeper;
+  const auto acceptor = Start("unix:" + path,
+                              {.max_connections = 1,
+                               .probe_interval = std::chrono::milliseconds(50),
+                               .probe_timeout = std::chrono::milliseconds(0)},
+                              &keeper);
+  const int next = dup(0);
+  close(next);
+  // One descriptor is left, which the probe takes.
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(next + 1), .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  poll(nullptr, 0, 400);  // There is nothing to wait for: nothing must happen.
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(acceptor->stats().listened_again, 0);
+  EXPECT_EQ(acceptor->stats().refused_for_files, 0);
+  EXPECT_TRUE(IsGreetedAt(path));
 }
 
 TEST(AcceptorTest, AWildcardTakesConnectionsOfIpv4UnderTheirOwnAddress) {

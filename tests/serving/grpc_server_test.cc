@@ -155,6 +155,20 @@ TEST_F(GrpcServerTest, ConnectionsBeyondTheLimitAreRefusedUntilOthersEnd) {
   EXPECT_EQ(WaitForReady(), HealthResponse::SERVING);
 }
 
+TEST_F(GrpcServerTest, AnAddressWithManyConnectionsLeavesRoomForProbesOfOthers) {
+  Start();
+  ASSERT_TRUE(server_->ServeHealthAt("127.0.0.1:0").ok());
+  const int port = std::stoi(server_->health_address().substr(server_->health_address().rfind(':') + 1));
+  std::vector<TestSocket> sockets(16);
+  for (TestSocket& socket : sockets) ASSERT_TRUE(socket.Connect(port));
+  TestSocket refused, other;
+  refused.Connect(port);
+  EXPECT_TRUE(refused.IsClosed());
+  EXPECT_EQ(server_->Ports()[1].refused_at_limit, 1);
+  ASSERT_TRUE(other.Connect(port, 2));
+  EXPECT_FALSE(other.IsClosed());
+}
+
 // gRPC's own port would take no connection after it ran out of file descriptors once.
 TEST_F(GrpcServerTest, ServesAgainAfterTheFilesRanOut) {
   Start();
