@@ -37,7 +37,8 @@ template <typename Request>
 absl::Status FillPrompt(const PromptOptions& prompt, Request* request) {
   QUIRE_ASSIGN_OR_RETURN(*request->mutable_text(), ReadText(prompt.text, "prompt"));
   request->set_add_special_tokens(!prompt.no_special_tokens);
-  request->set_parse_special_tokens(!prompt.no_parse_special);
+  // Managers of older versions refuse fields that they do not know.
+  if (prompt.no_parse_special) request->set_parse_special_tokens(false);
   request->set_cache_salt(prompt.cache_salt);
   return absl::OkStatus();
 }

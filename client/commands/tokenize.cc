@@ -19,7 +19,8 @@ int RunTokenize(const TokenizeOptions& options, const CommandContext& context) {
   v1::TokenizeRequest request;
   request.set_text(*text);
   request.set_add_special_tokens(!options.no_special_tokens);
-  request.set_parse_special_tokens(!options.no_parse_special);
+  // Managers of older versions refuse fields that they do not know.
+  if (options.no_parse_special) request.set_parse_special_tokens(false);
   const absl::StatusOr<v1::TokenizeResponse> response = client.Tokenize(request);
   if (!response.ok()) return ReportError(response.status(), context.client.endpoint);
   if (context.format == OutputFormat::kJson) {
