@@ -184,6 +184,18 @@ class KubernetesTest(unittest.TestCase):
             self.assertEqual((pathlib.Path(folder) / "ca.crt").read_bytes(),
                              base64.b64decode(secret["data"]["ca.crt"]), "the authority stays")
 
+    def test_the_script_prints_no_secret_when_it_cannot_make_all(self):
+        for what, content, complaint in (("no certificate", None, "ca.key without ca.crt"),
+                                         ("a broken one", b"broken", "Unable to load CA certificate")):
+            with self.subTest(what), tempfile.TemporaryDirectory() as folder:
+                script = [str(check.HERE / "certificates/make_secrets"), folder]
+                subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
+                authority = pathlib.Path(folder) / "ca.crt"
+                authority.unlink() if content is None else authority.write_bytes(content)
+                done = subprocess.run(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.assertEqual((done.returncode, done.stdout), (1, b""))
+                self.assertIn(complaint, done.stderr.decode())
+
     def test_the_model_goes_where_the_workers_look_for_it(self):
         worker = pod(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))
         (loader,) = [thing["spec"] for tool in check.TOOLS for thing in check.render(tool)]
