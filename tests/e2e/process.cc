@@ -72,6 +72,10 @@ std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
 
 void Process::Signal(int signal) {
   kill(pid_, signal);
+  if (signal != SIGSTOP) return;
+  // The threads stop a little later, on a busy machine after milliseconds.
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 int Process::Wait() {

@@ -22,6 +22,7 @@ class Process {
   // is up before.
   std::string WaitForLine(const std::string& text, int timeout_ms = 30'000);
 
+  // Returns after SIGSTOP only when all threads of the process have stopped.
   void Signal(int signal);
   // Waits for the end. Returns the exit code, or 128 + the signal that ended it.
   int Wait();
