@@ -17,7 +17,7 @@ enum class SchedulingPolicy {
   kFairShare,  // The tenant that was served least, by weight. Its requests are in the order of arrival.
 };
 
-// Whether a request waits for all requests that were submitted before it and wait, and for no others.
+// Returns whether a request waits for all requests that were submitted before it and still wait, and for no others.
 inline bool ServesByArrival(SchedulingPolicy policy) {
   return policy == SchedulingPolicy::kFcfs || policy == SchedulingPolicy::kLongestPrefixFirst;
 }

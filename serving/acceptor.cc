@@ -72,8 +72,8 @@ int OpenSpare() {
   return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-// Whether a connection to the own port that fails with this error proves that the port is deaf. Other errors can come
-// from this end, for example from a machine whose loopback device has no address.
+// Returns whether a connection to the own port that fails with this error proves that the port is deaf. Other errors
+// can come from this end, for example from a machine whose loopback device has no address.
 bool ProvesDeafness(int error) {
   return error == ECONNREFUSED || error == ENOENT || error == ENOTSOCK;
 }

@@ -81,8 +81,9 @@ absl::StatusOr<v1::PinPrefixResponse> PinResult(size_t num_prompt_tokens, std::m
   for (auto& [address, answer] : answers) {
     v1::WorkerPin& pin = answer.pin;
     has_pin = has_pin || pin.pinned_tokens() > 0;
-    if (!pin.refusal().empty() && answer.is_of_generation)
+    if (answer.is_of_generation && !pin.refusal().empty()) {
       refusal = absl::StrCat("worker ", address, ": ", pin.refusal());
+    }
     *response.add_workers() = std::move(pin);
   }
   if (has_pin || refusal.empty()) return response;

@@ -69,8 +69,8 @@ class LiveRequests {
   // Fails the requests whose deadline is at or before `now_us`. Returns their ids, earliest deadline first.
   std::vector<RequestId> Expire(int64_t now_us);
   int64_t next_deadline_us() const;  // kNever when there is none.
-  // Of the requests whose deadline comes within a step, which takes `step_us`, fails those for which `is_waiting` is
-  // true. Returns their ids.
+  // Fails the requests whose deadline comes within a step, which takes `step_us`, if `is_waiting` is true for them.
+  // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
   int size() const { return static_cast<int>(entries_.size()); }

@@ -64,9 +64,9 @@ absl::Status ShuttingDownError();
 // The error of a request whose generation has lost its workers to another one.
 absl::Status ModelReplacedError();
 
-// What a step loop shares with other threads: the events and questions that the loop has not taken yet, the status and
-// load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No call waits
-// for the loop. The functions under "For the loop" are for the loop's thread only.
+// Holds what a step loop shares with other threads: the events and questions that the loop has not taken yet, the
+// status and load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No
+// call waits for the loop. The functions under "For the loop" are for the loop's thread only.
 class LoopInbox : public WorkerClient::Listener {
  public:
   // `options` and `clock` are borrowed. Readers see default values before the first Publish().

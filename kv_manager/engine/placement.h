@@ -36,7 +36,7 @@ struct PlacementRequest {
   std::function<int64_t(int block_size)> max_blocks;  // The most blocks that it can ever hold.
 };
 
-// Whether an empty pool of the worker has room for the request.
+// Returns whether an empty pool of the worker has room for the request.
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 
 // Returns the index of the worker for the request. Workers that drain and workers of other generations are never

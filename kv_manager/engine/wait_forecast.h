@@ -17,7 +17,7 @@ struct WaitLimits {
   double max_deadline_share = 0.1;
 };
 
-// What a step loop has measured of the time that requests take. A value of 0 means that it is not known, or that
+// Holds what a step loop has measured of the time that requests take. A value of 0 means that it is not known, or that
 // nothing holds requests up.
 struct WaitForecast {
   // Outputs are counted by the size of Request::max_tokens: sizes 2^i .. 2^(i+1) - 1 belong together.

@@ -34,7 +34,7 @@ class WaitMeter {
   // The session has ended: steps of the next one say how fast its worker is.
   void OnLost();
 
-  // Whether the last plan has left requests waiting.
+  // Returns whether the last plan has left requests waiting.
   bool is_busy() const { return is_busy_; }
   // Without waiting_tokens and num_requests.
   WaitForecast Forecast() const;

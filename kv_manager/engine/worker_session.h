@@ -59,7 +59,7 @@ class WorkerSession {
   bool is_ready() const { return link_.is_ready(); }
   // Whether the worker wants no new requests until the end of the session. Implies is_ready().
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
-  // Whether the worker is ready, but has not answered a plan for longer than overdue_us.
+  // Returns whether the worker is ready, but has not answered a plan for longer than overdue_us.
   bool IsOverdue(int64_t now_us) const { return link_.is_ready() && now_us >= overdue_at_us(); }
   // Whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
@@ -87,7 +87,7 @@ class WorkerSession {
     kPublished,  // load() tells it. The session ends as soon as no request and no plan is left.
   };
 
-  // Whether the requests in flight may be the reason why a session is lost.
+  // Says whether the requests in flight may be the reason why a session is lost.
   enum class Blame { kRequestsInFlight, kNobody };
 
   void AdoptPool(const WorkerDescription& worker, GenerationId generation);

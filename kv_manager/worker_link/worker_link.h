@@ -20,7 +20,7 @@ struct WorkerLinkOptions {
   // The wait after the first failed attempt. It doubles with each further failure, up to max_backoff_us.
   int64_t min_backoff_us = 100'000;
   int64_t max_backoff_us = 5'000'000;
-  // As long as nobody answers at the address, which is what a restart looks like, the wait grows no further than to
+  // While a worker restarts, nobody answers at its address. As long as that is so, the wait grows no further than to
   // this value. That ends when the worker has been away for so long.
   int64_t max_restart_backoff_us = 200'000;
   int64_t restart_us = 60'000'000;

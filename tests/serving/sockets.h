@@ -37,7 +37,7 @@ class TestSocket {
     char byte;
     return recv(fd_, &byte, 1, MSG_PEEK) <= 0;
   }
-  // Whether the connection is open and the server has sent nothing yet. Does not wait.
+  // Returns whether the connection is open and the server has sent nothing yet. Does not wait.
   bool IsSilent() {
     char byte;
     return recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;

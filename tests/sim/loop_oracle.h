@@ -39,7 +39,8 @@ class LoopOracle {
     has_pool_ = true;
   }
 
-  // Whether a request that was failed in this round may fail with this error. `is_too_large`: it exceeds the pool.
+  // Returns whether a request that was failed in this round may fail with this error. `is_too_large`: it exceeds the
+  // pool.
   absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready,
                             bool is_too_large) const;
   // Called at the end of the round, with the status and load that the loop has published.

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// The names of the files in a directory, sorted. Empty if it cannot be read.
+// Returns the names of the files in a directory, sorted. Empty if it cannot be read.
 std::vector<std::string> NamesIn(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
@@ -36,7 +36,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
-// Whether it looks like "organisation/model", as models are named on a hub.
+// Returns whether the path looks like "organisation/model", as models are named on a hub.
 bool IsHubName(std::string_view path) {
   const auto is_allowed = [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/'; };
   return std::all_of(path.begin(), path.end(), is_allowed) && std::count(path.begin(), path.end(), '/') == 1 &&
