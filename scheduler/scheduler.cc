@@ -96,7 +96,7 @@ StepPlan Scheduler::Plan() {
     PlanRunning(&draft);
     const bool preempts = draft.has_preempted;
     has_preempted |= preempts;
-    if (num_suspects_ > 0) {
+    if (!suspects_.empty()) {
       PlanTrial(&draft);
     } else if (!has_preempted && admission_.MayAdmit()) {
       PlanWaiting(&draft);
@@ -158,7 +158,7 @@ void Scheduler::PlanWaiting(PlanDraft* draft) {
 // A suspect enters when nothing else runs and nothing else is in flight, so that a loss while it runs says something.
 void Scheduler::PlanTrial(PlanDraft* draft) {
   if (!running_.empty() || plans_in_flight_.size() > 0) return;
-  SequenceGroup* const suspect = NewestSuspect();
+  SequenceGroup* const suspect = suspects_.newest();
   const AdmissionControl::Decision decision = admission_.Decide(suspect, next_step_);
   if (decision.verdict == AdmissionControl::Verdict::kMayEnter) Enter(suspect, decision, draft);
 }
@@ -282,7 +282,7 @@ StepOutput Scheduler::Commit(StepResult result) {
     PrefetchOwners(plan.slices, i);
     CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
   }
-  if (num_suspects_ > 0) SuspendCleared();
+  if (!suspects_.empty()) SuspendCleared();
   return output;
 }
 
@@ -308,7 +308,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
-  if (group != nullptr && group->suspicion().OnAnswered(slice.first_position + slice.num_tokens)) --num_suspects_;
+  if (group != nullptr) suspects_.OnAnswered(group, slice.first_position + slice.num_tokens);
   if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
   sequence->OnSliceCommitted(slice.sample);
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
@@ -362,44 +362,12 @@ void Scheduler::AbandonAll() {
   waiting_.OnSlicesAbandoned();
 }
 
-std::vector<Scheduler::Convict> Scheduler::AbandonLost(std::optional<SequenceId> named) {
-  std::vector<Convict> convicts = Blame(named);
+std::vector<Convict> Scheduler::AbandonLost(std::optional<SequenceId> named) {
+  std::vector<Convict> convicts =
+      suspects_.OnLost(plans_in_flight_, named, [this](RequestId request) { return Find(request); });
   AbandonAll();
   for (const Convict& convict : convicts) Cancel(convict.request);
   return convicts;
-}
-
-std::vector<Scheduler::Convict> Scheduler::Blame(std::optional<SequenceId> named) {
-  std::map<RequestId, int> in_flight;  // Where the slices in flight of the request end.
-  std::optional<RequestId> named_request;
-  for (const PlanInFlight& plan : plans_in_flight_.plans()) {
-    for (const SliceInFlight& slice : plan.slices) {
-      int& end = in_flight[slice.request];
-      end = std::max(end, slice.first_position + slice.num_tokens);
-      if (named.has_value() && slice.sequence == *named) named_request = slice.request;
-    }
-  }
-  std::vector<Convict> convicts;
-  for (const auto& [request, end] : in_flight) {
-    SequenceGroup* const group = Find(request);
-    const bool is_named = request == named_request;
-    if (group == nullptr || (named_request.has_value() && !is_named)) continue;
-    Suspicion& suspicion = group->suspicion();
-    num_suspects_ -= suspicion.is_suspect();
-    suspicion.OnLost(end, /*is_alone=*/in_flight.size() == 1, is_named);
-    num_suspects_ += suspicion.is_suspect();
-    if (suspicion.is_convicted()) convicts.push_back({request, suspicion.num_losses()});
-  }
-  return convicts;
-}
-
-SequenceGroup* Scheduler::NewestSuspect() const {
-  SequenceGroup* newest = nullptr;
-  waiting_.ForEach([&](SequenceGroup* group) {
-    if (!group->suspicion().is_suspect()) return;
-    if (newest == nullptr || group->rank().submission > newest->rank().submission) newest = group;
-  });
-  return newest;
 }
 
 void Scheduler::SuspendCleared() {
@@ -419,10 +387,10 @@ std::vector<MovedRequest> Scheduler::TakeAll() {
   std::vector<MovedRequest> moved;
   for (SequenceGroup* const group : leaving) {
     waiting_.Remove(group);
+    suspects_.Remove(*group);
     moved.push_back(MovedRequest(std::move(groups_.extract(group->id()).mapped())));
   }
   num_beam_searches_ = 0;
-  num_suspects_ = 0;
   return moved;
 }
 
@@ -435,7 +403,7 @@ absl::Status Scheduler::Adopt(MovedRequest moved) {
   group->EnterScheduler(waiting_.RankOf(group->request(), num_submitted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
-  num_suspects_ += group->suspicion().is_suspect();
+  suspects_.Add(group.get());
   groups_.emplace(group->id(), std::move(group));
   return absl::OkStatus();
 }
@@ -444,7 +412,7 @@ SchedulerCounts Scheduler::counts() const {
   return {.waiting = waiting_.size(),
           .running = running_.size(),
           .swapped = waiting_.num_swapped(),
-          .suspects = num_suspects_,
+          .suspects = suspects_.size(),
           .waiting_tokens = waiting_.num_tokens(),
           .entered = admission_.num_entered(),
           .entered_tokens = admission_.num_entered_tokens(),
@@ -460,8 +428,9 @@ std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   SequenceGroup* group = Find(request);
   if (group == nullptr) return std::nullopt;
   WaitReason reason = admission_.Explain(group, next_step_);
-  // While a suspect runs alone, everybody else waits for it.
-  if (num_suspects_ > 0 && reason.kind == WaitReason::Kind::kNextPlan) reason.kind = WaitReason::Kind::kBehindOthers;
+  // While a suspect runs alone, everybody else waits for it, whatever else is missing.
+  const bool is_next = suspects_.empty() || group == suspects_.newest();
+  if (!is_next && !group->is_running()) reason.kind = WaitReason::Kind::kBehindOthers;
   return reason;
 }
 
@@ -525,7 +494,7 @@ void Scheduler::Remove(SequenceGroup* group) {
     blocks_->Free(sequence->id());
   }
   num_beam_searches_ -= group->beam_search() != nullptr;
-  num_suspects_ -= group->suspicion().is_suspect();
+  suspects_.Remove(*group);
   groups_.erase(group->id());
 }
 

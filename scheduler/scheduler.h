@@ -22,6 +22,7 @@
 #include "scheduler/sequence_group.h"
 #include "scheduler/step_output.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/suspects.h"
 #include "scheduler/wait_reason.h"
 #include "scheduler/waiting_queue.h"
 
@@ -112,12 +113,6 @@ class Scheduler {
   // Does the same, and counts the loss against the requests whose slices were in flight. When the worker has named the
   // sequence at which it failed, only the request of that sequence counts. The requests that are convicted leave the
   // scheduler; they are returned.
-  struct Convict {
-    RequestId request;
-    int num_losses;  // How often the worker of the request was lost since the request last got further than before.
-
-    bool operator==(const Convict&) const = default;
-  };
   std::vector<Convict> AbandonLost(std::optional<SequenceId> named);
 
   // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
@@ -181,12 +176,8 @@ class Scheduler {
   // Advances a beam search by one token. REQUIRES: the candidates of all beams are there.
   void AdvanceBeams(SequenceGroup* group, StepOutput* output);
 
-  // The suspect that runs next. Null when none waits.
-  SequenceGroup* NewestSuspect() const;
   // A group that was cleared makes room for the other suspects.
   void SuspendCleared();
-  // Counts the loss against the groups in flight, and updates num_suspects_. Returns those that are convicted.
-  std::vector<Convict> Blame(std::optional<SequenceId> named);
 
   // The sequence leaves its group. The group is removed with its last sequence.
   void RemoveSequence(SequenceGroup* group, Sequence* sequence);
@@ -207,11 +198,11 @@ class Scheduler {
   AdmissionControl admission_;
   SequenceForks forks_;
   PlansInFlight plans_in_flight_;
+  Suspects suspects_;
 
   StepId next_step_{1};
   uint64_t num_submitted_ = 0;
   int num_beam_searches_ = 0;  // The number of groups that are beam searches.
-  int num_suspects_ = 0;       // The number of groups that are suspects.
   // The other counts come from the members above.
   int64_t num_preemptions_ = 0;
   int64_t num_swap_outs_ = 0;

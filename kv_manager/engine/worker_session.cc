@@ -43,7 +43,7 @@ std::string CauseForClients(const absl::Status& reason) {
   return std::string(reason.message());
 }
 
-absl::Status ConvictedError(const Scheduler::Convict& convict, const absl::Status& reason) {
+absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
   return WithReason(
       absl::InternalError(absl::StrCat("the request makes its worker fail: the worker was lost ", convict.num_losses,
                                        " times while it computed this request, at last while it computed nothing else; "
@@ -230,7 +230,7 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
 }
 
 void WorkerSession::AbandonLost(const absl::Status& reason) {
-  for (const Scheduler::Convict& convict : pool_->scheduler()->AbandonLost(NamedSequence(reason))) {
+  for (const Convict& convict : pool_->scheduler()->AbandonLost(NamedSequence(reason))) {
     QUIRE_LOG(kWarning) << "request " << Value(convict.request) << " failed: worker "
                         << Named("worker", options_->address) << " was lost while it computed this request alone, and "
                         << convict.num_losses << " times in all: " << reason.message();

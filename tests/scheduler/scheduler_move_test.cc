@@ -223,7 +223,7 @@ TEST_F(SchedulerMoveTest, LossesGoAlong) {
   EXPECT_EQ(second->scheduler.counts().suspects, 0);
   EXPECT_EQ(third->scheduler.counts().suspects, 1);
   third->scheduler.Plan();
-  EXPECT_THAT(third->scheduler.AbandonLost(std::nullopt), ::testing::ElementsAre(Scheduler::Convict{RequestId{1}, 4}));
+  EXPECT_THAT(third->scheduler.AbandonLost(std::nullopt), ::testing::ElementsAre(Convict{RequestId{1}, 4}));
 }
 
 }  // namespace

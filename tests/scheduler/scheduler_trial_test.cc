@@ -45,7 +45,7 @@ class SchedulerTrialTest : public SchedulerTest {
   }
 
   void Lose(std::optional<SequenceId> named = std::nullopt) {
-    for (const Scheduler::Convict& convict : scheduler_->AbandonLost(named)) convicts_.push_back(convict.request);
+    for (const Convict& convict : scheduler_->AbandonLost(named)) convicts_.push_back(convict.request);
     EXPECT_EQ(blocks_->CheckIntegrity(), absl::OkStatus());
     sent_.clear();
     watch_.Reset();
