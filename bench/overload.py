@@ -123,7 +123,7 @@ def milliseconds(value):
 def row(name, report, peak):
     refused = ", ".join(f"{count} {reason}" for reason, count in report["refused"].items()) or "0"
     other = ", ".join(f"{count} {code}" for code, count in report["failed_by_code"].items()
-                      if code != "RESOURCE_EXHAUSTED") or "0"
+                      if code != "resource_exhausted") or "0"
     return (f"| {name} | {report['rate']:.0f} | {report['goodput']:.1f} | {100 * report['goodput'] / peak:.0f} % "
             f"| {refused} | {other} | {milliseconds(report['p99_ttft_ms'])} | {milliseconds(report['p99_itl_ms'])} "
             f"| {report['memory_mib']:.0f} |")
