@@ -48,7 +48,7 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
     submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
   }
   cancellable_.insert(request.id);
-  events_.push_back(RequestSubmitted{std::move(request), std::move(sink)});
+  events_.emplace_back(RequestSubmitted{std::move(request), std::move(sink)});
   changed_.NotifyOne();
   return absl::OkStatus();
 }
@@ -56,14 +56,14 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
 void LoopInbox::Cancel(RequestId request, FinishReason reason) {
   const MutexLock lock(&mutex_);
   if (cancellable_.erase(request) == 0) return;
-  events_.push_back(RequestCancelled{request, reason});
+  events_.emplace_back(RequestCancelled{request, reason});
   changed_.NotifyOne();
 }
 
 void LoopInbox::CancelSample(RequestId request, int sample_index) {
   const MutexLock lock(&mutex_);
   if (!cancellable_.contains(request)) return;
-  events_.push_back(SampleCancelled{request, sample_index});
+  events_.emplace_back(SampleCancelled{request, sample_index});
   changed_.NotifyOne();
 }
 
