@@ -61,7 +61,7 @@ function(quire_label_test name)
   set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
 endfunction()
 
-# TIMEOUT is in seconds (default 120), and four times as long under a sanitizer. With SHARDS, the tests of the program
+# TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
 # A test that starts threads is THREADED. These tests are part of the target quire_threaded_tests and have the label
 # "threaded".
@@ -71,7 +71,7 @@ add_custom_target(quire_threaded_tests)
 function(quire_test)
   cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 600)
   endif()
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
@@ -112,7 +112,7 @@ endfunction()
 function(quire_emulated_gpu_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER;TIMEOUT" "" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 600)
   endif()
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
