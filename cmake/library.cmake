@@ -12,8 +12,8 @@ target_compile_options(quire_options INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
-# Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence, also
-# of those in Abseil's headers.
+# Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence,
+# also of those in Abseil's headers.
 if(QUIRE_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
@@ -80,8 +80,8 @@ function(quire_test)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   # The optimisation of the tests themselves costs more time than it saves; the code under test has that of the preset.
-  # Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros would
-  # take most of the time of a sanitizer build.
+  # Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros
+  # would take most of the time of a sanitizer build.
   if(QUIRE_SANITIZE)
     target_compile_options(${ARG_NAME} PRIVATE -O0 -fno-sanitize=undefined)
   else()
