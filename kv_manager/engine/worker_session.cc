@@ -1,6 +1,7 @@
 #include "kv_manager/engine/worker_session.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,12 +45,18 @@ std::string CauseForClients(const absl::Status& reason) {
 }
 
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
+  std::string subject = "the request";
+  std::map<std::string, std::string> metadata = {{"losses", absl::StrCat(convict.num_losses)}};
+  if (convict.sample_index.has_value()) {
+    subject = absl::StrCat("sample ", *convict.sample_index, " of the request");
+    metadata["sample"] = absl::StrCat(*convict.sample_index);
+  }
   return WithReason(
-      absl::InternalError(absl::StrCat("the request makes its worker fail: the worker was lost ", convict.num_losses,
+      absl::InternalError(absl::StrCat(subject, " makes its worker fail: the worker was lost ", convict.num_losses,
                                        " times while it computed this request, at last while it computed nothing else; "
                                        "the last reason: ",
                                        CauseForClients(reason))),
-      "REQUEST_FAILS_WORKER", {{"losses", absl::StrCat(convict.num_losses)}});
+      "REQUEST_FAILS_WORKER", metadata);
 }
 
 }  // namespace

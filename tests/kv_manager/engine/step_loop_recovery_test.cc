@@ -1,7 +1,9 @@
 // Tests what a step loop does while its worker is lost, refused or not yet there.
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_reason.h"
@@ -171,6 +173,31 @@ TEST_F(StepLoopRecoveryTest, ARequestThatTheWorkerNamesFailsAfterOneTrialWithThe
   EXPECT_EQ(sink->tokens(), SoloTokens({}, innocent));
   EXPECT_EQ(loop_->status()->stats.worker_losses, 2);
   EXPECT_THAT(std::string(failing->failure().message()), EndsWith("are not finite"));
+}
+
+// Keeps only the error of a request.
+struct FailureSink : RequestSink {
+  void OnStarted(int /*num_cached_tokens*/) override {}
+  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
+  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
+  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFailed(absl::Status status) override { failure = std::move(status); }
+
+  absl::Status failure;
+};
+
+TEST_F(StepLoopRecoveryTest, TheErrorTellsAtWhichSampleTheWorkerHasFailed) {
+  Join();
+  Request request = MakeRequest(4, 12);
+  request.num_samples = 3;
+  worker_.FailAt({.seed = request.sampling.seed, .position = 8, .is_named = true, .sample = 2});
+  const auto sink = std::make_shared<FailureSink>();
+  ASSERT_TRUE(Submit(request, sink).ok());
+  Run();
+  for (int i = 0; i < 5; ++i) Advance(kSecond);
+  EXPECT_EQ(ReasonOf(sink->failure), (StatusReason{"REQUEST_FAILS_WORKER", {{"losses", "2"}, {"sample", "2"}}}));
+  EXPECT_THAT(std::string(sink->failure.message()),
+              StartsWith("sample 2 of the request makes its worker fail: the worker was lost 2 times"));
 }
 
 TEST_F(StepLoopRecoveryTest, APoisonInALongPromptIsGivenUpAndItsWorkerIsReadyAgain) {
