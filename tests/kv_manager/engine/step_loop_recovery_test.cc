@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status_reason.h"
+#include "base/worker_protocol.h"
 #include "gmock/gmock.h"
 #include "tests/kv_manager/engine/step_loop_harness.h"
 
@@ -17,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using StepLoopRecoveryTest = StepLoopTest;
@@ -232,6 +234,26 @@ TEST_F(StepLoopRecoveryTest, RestartsOfAWorkerThatWasToldToStopCountAgainstNobod
   worker_.Answer();
   Run();
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+// A worker that two managers want is taken over again and again.
+TEST_F(StepLoopRecoveryTest, OnlyTheWorkersOwnWordForATakeoverCountsAgainstNobody) {
+  const absl::Status aborted = absl::AbortedError("proxy 10.0.0.7: the stream was aborted");
+  for (const bool is_takeover : {true, false}) {
+    loop_.reset();
+    Join();
+    worker_.HoldBack();
+    const auto sink = Submit(MakeRequest(5, 4));
+    for (int i = 0; i < 4; ++i) {
+      Run();
+      worker_.EndSession(is_takeover ? WithReason(aborted, kSessionTakenOver) : aborted);
+      Run();
+      Advance(kSecond);
+    }
+    EXPECT_EQ(loop_->status()->stats.worker_losses, 4);
+    EXPECT_EQ(sink->ended(), !is_takeover) << sink->failure();
+    EXPECT_THAT(std::string(sink->failure().message()), Not(HasSubstr("10.0.0.7")));
+  }
 }
 
 TEST_F(StepLoopRecoveryTest, AWorkerThatIsOverdueSaysSoUntilItAnswers) {
