@@ -259,7 +259,8 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
   sequence->OnSlicePlanned(num_tokens);
   waiting_.Charge(group->request().tenant, std::max(num_tokens, 1));
   running_.SetOwner(slice.row, group, sequence);
-  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens, slice.sample,
+  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens,
+                               slice.first_position + num_tokens > sequence->reached(), slice.sample,
                                slice.sample && group->beam_search() != nullptr,
                                NumPromptLogprobs(group->request(), slice.first_position, num_tokens)});
   return slice;
@@ -282,6 +283,7 @@ StepOutput Scheduler::Commit(StepResult result) {
     PrefetchOwners(plan.slices, i);
     CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
   }
+  suspects_.OnCommitted();
   if (!suspects_.empty()) SuspendCleared();
   return output;
 }
@@ -308,9 +310,9 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
-  if (group != nullptr) suspects_.OnAnswered(group, slice.first_position + slice.num_tokens);
   if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
-  sequence->OnSliceCommitted(slice.sample);
+  const int position = slice.first_position + slice.num_tokens;
+  if (sequence->OnSliceCommitted(position, slice.sample)) group->suspicion().OnFarther();
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});
@@ -319,7 +321,6 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     EmitPromptLogprobs(group, slice.first_position + 1, std::move(result.prompt_logprobs), output);
   }
   if (!slice.sample) return;
-  const int position = slice.first_position + slice.num_tokens;
   QUIRE_CHECK_EQ(position, sequence->num_known_tokens()) << slice.sequence;
   if (slice.has_candidates) {
     sequence->candidates = std::move(result.candidates);

@@ -65,8 +65,7 @@ struct SchedulerCounts {
 // When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
 // there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
 // alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
-// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them. This
-// holds for requests of one sequence: the samples or beams that get on clear the request for one that does not.
+// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is

@@ -25,8 +25,11 @@ constexpr int kKeepaliveTimeoutMs = 30'000;
 constexpr int kHandshakeTimeoutMs = 10'000;
 
 // A connection without calls for so long is closed, so that it does not count towards the limit for ever. Clients
-// connect again when they need to.
-constexpr int kMaxIdleMs = 300'000;
+// connect again when they need to. gRPC 1.51 closes an idle connection at once, and a call that comes within the same
+// millisecond may fail with UNAVAILABLE; it can be repeated. Only GRPC_ARG_MAX_CONNECTION_AGE_MS closes gracefully, but
+// it would make busy connections connect again as well. The time is no round number, so that clients which call every
+// five minutes do not meet this moment again and again.
+constexpr int kMaxIdleMs = 307'000;
 
 // The name in metrics of the port for clients.
 constexpr char kMainPort[] = "listen";

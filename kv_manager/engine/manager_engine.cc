@@ -69,10 +69,11 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
   for (auto it = first_leaving; it != workers_.end(); ++it) retired_.Add(it->loop->status()->stats);
   leaving.assign(std::make_move_iterator(first_leaving), std::make_move_iterator(workers_.end()));
   workers_.erase(first_leaving, workers_.end());
-  for (const std::string& address : addresses) AddWorker(address);
-  std::set<std::string> kept;
+  // Before the new loops start, because from then on their workers may describe themselves.
+  std::set<std::string> kept(addresses.begin(), addresses.end());
   for (const Worker& worker : workers_) kept.insert(worker.address);
-  registry_.Retain(kept);
+  registry_.Retain(std::move(kept));
+  for (const std::string& address : addresses) AddWorker(address);
 }
 
 bool ManagerEngine::HasWorker(const std::string& address) const {

@@ -83,6 +83,8 @@ class ManagerEngine : public Engine {
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override;
+  // The models of all generations that have workers, the newest first.
+  std::vector<std::shared_ptr<const ServedModel>> models() const { return registry_.models(); }
 
   // Refuses new requests from now on.
   void StartDrain();

@@ -58,6 +58,7 @@ absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, co
                      << model->numerics_fingerprint;
   }
   const MutexLock lock(&mutex_);
+  if (retained_.has_value() && !retained_->contains(address)) return model->generation;
   auto joined = std::find_if(generations_.begin(), generations_.end(),
                              [&](const Generation& generation) { return generation.model == model; });
   if (joined == generations_.end()) joined = generations_.insert(joined, {description, model, {}});
@@ -69,10 +70,11 @@ absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, co
   return model->generation;
 }
 
-void ModelRegistry::Retain(const std::set<std::string>& addresses) {
+void ModelRegistry::Retain(std::set<std::string> addresses) {
   const MutexLock lock(&mutex_);
+  const std::set<std::string>& retained = retained_.emplace(std::move(addresses));
   for (Generation& generation : generations_) {
-    std::erase_if(generation.addresses, [&](const std::string& address) { return !addresses.contains(address); });
+    std::erase_if(generation.addresses, [&](const std::string& address) { return !retained.contains(address); });
   }
   ForgetEmpty();
 }

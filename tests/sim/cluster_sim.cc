@@ -118,7 +118,10 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   }
   QUIRE_RETURN_IF_ERROR(CheckPlacement(loads, *chosen, wanted));
   std::optional<Poison> poison;
-  if (request.poison > 0) poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+  if (request.poison > 0) {
+    poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+    if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
+  }
   const auto caller = std::make_shared<SimCaller>(std::move(built), model_, poison);
   SimEngine* const engine = engines_[*chosen].get();
   placed_[request.id] = {caller, engine};

@@ -61,16 +61,6 @@ void PlanAudit::TakeOver(const PlanAudit& old) {
   num_submitted_ = old.num_submitted_;
 }
 
-std::vector<std::pair<RequestId, int>> PlanAudit::SlicesOf(const StepPlan& plan) const {
-  std::vector<std::pair<RequestId, int>> slices;
-  for (const SequenceSlice& slice : plan.slices) {
-    const auto runner = running_.find(rows_[Value(slice.row)].sequence);
-    if (runner == running_.end()) continue;
-    slices.emplace_back(runner->second.second, slice.first_position + slice.num_tokens);
-  }
-  return slices;
-}
-
 void PlanAudit::OnEnded(RequestId request) {
   live_.erase(request);
 }

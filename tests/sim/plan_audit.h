@@ -40,8 +40,6 @@ class PlanAudit {
 
   // The requests of the old pool move to this one, in their order.
   void TakeOver(const PlanAudit& old);
-  // The requests of the slices of a plan that was just checked, and where each slice ends.
-  std::vector<std::pair<RequestId, int>> SlicesOf(const StepPlan& plan) const;
 
   // Where the first slice of a request that has just started began.
   int first_position(RequestId request) const { return live_.at(request).first_position; }

@@ -62,6 +62,7 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"early_stopping", &SimRequest::early_stopping},
     {"poison", &SimRequest::poison},
     {"named", &SimRequest::named},
+    {"poison_sample", &SimRequest::poison_sample},
 };
 
 // The names of the events, by SimEventKind.

@@ -83,6 +83,7 @@ struct SimRequest {
   int early_stopping = 0;       // An EarlyStopping.
   int poison = 0;  // The worker fails when it computes this token of the request, counted from 1; 0: it never does.
   int named = 0;   // 1: the worker then names the sequence and stays alive.
+  int poison_sample = 0;  // Only sample poison_sample - 1 makes the worker fail, or some beams, see Poison; 0: all do.
 
   uint64_t seed() const;
   // `transcript` is the prompt and the first output of the request that it follows.

@@ -47,6 +47,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
+  // The loop has ended the sample.
+  bool has_sample_ended(int sample_index) const { return samples_[sample_index].state == Sample::State::kEnded; }
   // The scheduler has ended all samples. The loop may not know yet that the request has ended.
   bool has_left_scheduler() const { return num_ended_ == num_outputs(); }
   bool is_cancel_posted() const { return is_cancel_posted_; }

@@ -44,7 +44,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
                     },
                 .on_end = [this] { oracle_.OnConnectionEnded(); },
                 .on_plan = [this](const StepPlan& plan) { OnPlan(plan); },
-                .on_poison = [this](const Poison& poison) { OnPoison(poison); }}) {
+                .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
       StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
@@ -101,11 +101,8 @@ void SimEngine::OnDescribe() {
   }));
 }
 
-void SimEngine::OnPoison(const Poison& poison) {
-  if (!oracle_.is_loss_due() && poison.is_named) {
-    // The worker names the request also when it was cancelled in the meantime.
-    named_ = poisoned_.at(poison.seed);
-  }
+void SimEngine::OnPoison(const Poison& poison, SequenceId sequence) {
+  if (!oracle_.is_loss_due() && poison.is_named) named_ = sequence;
   oracle_.OnLossPosted();
   ++report_.losses;
 }
@@ -126,10 +123,7 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
-  if (caller->poison().has_value()) {
-    process_.AddPoison(*caller->poison());
-    poisoned_.emplace(caller->poison()->seed, request.id);
-  }
+  if (caller->poison().has_value()) process_.AddPoison(*caller->poison());
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
@@ -253,6 +247,8 @@ absl::Status SimEngine::RunRound() {
 }
 
 void SimEngine::TakePosted(bool is_until_result) {
+  // What the last step has ended is known, and the events behind its result are not taken yet.
+  Settle();
   for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
     const Posted posted = std::move(posted_.front());
     has_changed_ = true;
@@ -322,7 +318,7 @@ void SimEngine::OnStepCommitted() {
   ++report_.events;
   TakePosted(/*is_until_result=*/true);
   oracle_.OnCommitted();
-  blame_.OnCommitted();
+  blame_.OnCommitted([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
 }
 
 void SimEngine::OnStepsAbandoned() {
@@ -339,6 +335,7 @@ void SimEngine::OnStepsAbandoned() {
     if (live.caller->has_left_scheduler()) blame_.OnEnded(request);
   }
   oracle_.OnSessionEnded(scheduler_->counts().running, num_live);
+  Settle();
   must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_);
   is_drain_first_ = false;
   is_unrepairable_ = false;
@@ -360,13 +357,40 @@ void SimEngine::OnPlan(const StepPlan& plan) {
   if (!is_planning_) return Complain("a plan was sent that was not made");
   EndPlan(plan);
   oracle_.OnPlanSent();
-  status_.Update(blame_.OnPlan(audit_->SlicesOf(plan)));
+  status_.Update(blame_.OnPlan(SlicesOf(plan)));
   if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
   Digest(plan);
   ++report_.plans;
   report_.events += static_cast<int64_t>(plan.slices.size());
   num_sent_copies_ += static_cast<int64_t>(plan.copies.size());
   num_crowded_plans_ += scheduler_->counts().waiting > 0;
+}
+
+BlameOracle::Slices SimEngine::SlicesOf(const StepPlan& plan) const {
+  BlameOracle::Slices slices;
+  for (const SequenceSlice& slice : plan.slices) {
+    const Scheduler::Occupant occupant = scheduler_->OccupantOf(slice.row);
+    if (occupant.sequence == nullptr) continue;
+    const SequenceGroup& group = *scheduler_->FindGroup(occupant.request);
+    BlameOracle::Member member{0, occupant.sequence->sample_index()};
+    if (group.beam_search() != nullptr) {
+      const auto place = std::find_if(group.sequences().begin(), group.sequences().end(),
+                                      [&](const auto& beam) { return beam.get() == occupant.sequence; });
+      member = {occupant.sequence->num_known_tokens(), static_cast<int>(place - group.sequences().begin())};
+    }
+    slices.push_back({occupant.request, member, occupant.sequence->id(), slice.first_position + slice.num_tokens,
+                      slice.num_tokens == 0});
+  }
+  return slices;
+}
+
+bool SimEngine::IsSampleLive(RequestId request, int sample_index) const {
+  const auto it = callers_.find(request);
+  return it != callers_.end() && !it->second.caller->has_sample_ended(sample_index);
+}
+
+void SimEngine::Settle() {
+  blame_.Settle([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
 }
 
 void SimEngine::EndPlan(const StepPlan& plan) {
@@ -401,6 +425,7 @@ void SimEngine::DropEnded() {
         ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
         const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
         report_.convicted += is_convicted;
+        report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
         if (!is_convicted) {
           status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
                                               IsTooLarge(request)));

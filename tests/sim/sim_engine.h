@@ -102,7 +102,10 @@ class SimEngine : private AuditedBlocks::Observer {
 
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
-  void OnPoison(const Poison& poison);
+  void OnPoison(const Poison& poison, SequenceId sequence);
+  BlameOracle::Slices SlicesOf(const StepPlan& plan) const;
+  bool IsSampleLive(RequestId request, int sample_index) const;
+  void Settle();                                  // Tells the oracle of blame what the last step has ended.
   bool IsTooLarge(const Request& request) const;  // For the current pool.
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
@@ -137,10 +140,9 @@ class SimEngine : private AuditedBlocks::Observer {
   const ManualClock* const clock_;
   LoopOracle oracle_;
   BlameOracle blame_;
-  bool is_drain_first_ = false;             // In this session the worker has told of a drain before any loss.
-  bool is_unrepairable_ = false;            // An audit ends the session.
-  std::optional<RequestId> named_;          // The request that the worker has named as the reason of the loss.
-  std::map<uint64_t, RequestId> poisoned_;  // All requests that make a worker fail, by seed.
+  bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
+  bool is_unrepairable_ = false;     // An audit ends the session.
+  std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.
   SimWorkerProcess process_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;

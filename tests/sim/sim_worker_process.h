@@ -28,7 +28,8 @@ class SimWorkerProcess {
     std::function<void()> on_drain;                // The worker has said in its session that it drains.
     std::function<void()> on_end;                  // The connection has ended.
     std::function<void(const StepPlan&)> on_plan;  // A plan has come.
-    std::function<void(const Poison&)> on_poison;  // The session ends because of a poison.
+    // The session ends because of a poison in this sequence.
+    std::function<void(const Poison&, SequenceId)> on_poison;
   };
 
   SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, Hooks hooks);

@@ -203,6 +203,7 @@ TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
   const grpc::Status fenced = old_session.Finish();
   EXPECT_EQ(fenced.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(fenced.error_message(), "a session of the newer epoch 2 took over");
+  EXPECT_THAT(fenced.error_details(), HasSubstr("SESSION_TAKEN_OVER"));
   greeting.join();
   EXPECT_EQ(epoch, 2u);
 
