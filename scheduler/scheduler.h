@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,6 +24,8 @@
 #include "scheduler/step_output.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/suspects.h"
+#include "scheduler/tenant_blocks.h"
+#include "scheduler/tenant_shares.h"
 #include "scheduler/wait_reason.h"
 #include "scheduler/waiting_queue.h"
 
@@ -44,6 +47,12 @@ struct SchedulerCounts {
   int64_t cached_tokens = 0;      // Tokens that entering requests took from the prefix cache.
 };
 
+// A waiting request that has left a full queue for a request of another tenant.
+struct Displaced {
+  RequestId request;
+  std::string tenant;
+};
+
 // Continuous batching over the block pool of one worker. The scheduler is pure: it has no clock, randomness, I/O or
 // threads, and equal calls give equal plans. Owned by the step-loop thread.
 //
@@ -56,6 +65,9 @@ struct SchedulerCounts {
 // are freed when the host tier has no room. The request then waits, ahead of newcomers, until it is swapped in or
 // recomputed from its tokens. A plan that preempts admits nothing, and a plan starts sequences of at most
 // kMaxStartTokens tokens.
+//
+// A request whose tenant holds its share of the pool waits, and requests of other tenants overtake it (see
+// TenantShares). When blocks run out, requests of tenants that hold more than their share are preempted first.
 //
 // The samples of a prompt share one sequence until the slice that ends the prompt. There they fork, and each draws its
 // first token from the logits of that slice. The beams of a search advance together when the candidates of all of them
@@ -78,9 +90,14 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Queues the request. INVALID_ARGUMENT when a field is out of range or prompt and max_tokens exceed the context,
-  // FAILED_PRECONDITION when they exceed the pool, RESOURCE_EXHAUSTED when the queue is full, ALREADY_EXISTS when the
-  // id is in use. A refused request has changed nothing.
-  absl::Status Submit(Request request);
+  // FAILED_PRECONDITION when they exceed the pool or the tenant's share of it, RESOURCE_EXHAUSTED when the queue is
+  // full, ALREADY_EXISTS when the id is in use. A refused request has changed nothing. When the queue is full and
+  // `displaced` is not null, a request of another tenant may give up its place (see WaitingQueue::ToDisplace). It then
+  // leaves the scheduler and is returned.
+  absl::Status Submit(Request request, std::optional<Displaced>* displaced = nullptr);
+
+  // Replaces the shares of the tenants. Requests that wait or run stay. REQUIRES: CheckTenantShares(shares) is OK.
+  void SetTenants(const TenantShares& shares);
 
   // Ends the request. It holds no blocks from here on and emits nothing more, not even a Finished. Returns false when
   // the request is not known, or not any more.
@@ -128,6 +145,9 @@ class Scheduler {
   // The part of counts().waiting_tokens that would be served before this request if it was submitted now.
   int64_t NumTokensAhead(const Request& request) const { return waiting_.NumTokensAhead(request); }
 
+  // See WaitingQueue::only_tenant.
+  const std::string* OnlyWaitingTenant() const { return waiting_.only_tenant(); }
+
   // Why the request does not run, or nothing when the request is not known.
   std::optional<WaitReason> ExplainWait(RequestId request);
 
@@ -163,6 +183,9 @@ class Scheduler {
   // Does the same, and preempts groups as long as blocks are short. Returns false when the sequence gets no slice,
   // because its own group was the cheapest to preempt or no other group is left.
   bool Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, PlanDraft* draft);
+  // What the tenants hold now. Nothing when no tenant has a limit.
+  std::optional<TenantBlocks> HeldByTenants() const;
+  SequenceGroup* CheapestVictim() const;  // See RunningSet.
   void Preempt(SequenceGroup* group, PlanDraft* draft);
 
   SequenceSlice PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, PlanInFlight* in_flight);
@@ -189,6 +212,7 @@ class Scheduler {
 
   const SchedulerOptions options_;
   BlockManager* const blocks_;
+  TenantShares tenants_;
   int token_budget_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;  // Each is in running_ or in waiting_.

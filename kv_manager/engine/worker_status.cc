@@ -4,6 +4,7 @@ namespace quire {
 
 void StepLoopStats::Add(const StepLoopStats& other) {
   for (size_t i = 0; i < finished.size(); ++i) finished[i] += other.finished[i];
+  displaced += other.displaced;
   for (int64_t StepLoopStats::*count :
        {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,
         &StepLoopStats::refused_worker_lost, &StepLoopStats::refused_overloaded, &StepLoopStats::prompt_tokens,
@@ -25,6 +26,7 @@ void StepLoopStats::Add(const StepLoopStats& other) {
     tenants[i].requests += other.tenants[i].requests;
     tenants[i].prompt_tokens += other.tenants[i].prompt_tokens;
     tenants[i].generated_tokens += other.tenants[i].generated_tokens;
+    tenants[i].refusals += other.tenants[i].refusals;
   }
 }
 

@@ -83,10 +83,21 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
     if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", tokens.status().message()));
     opened.inference.tokens = *std::move(tokens);
   }
+  std::unique_ptr<TenantFile> tenants;
+  if (!options.tenants.empty()) {
+    absl::StatusOr<std::unique_ptr<TenantFile>> file = TenantFile::Open(options.tenants);
+    if (!file.ok()) return AboutFlag("--tenants", file.status());
+    tenants = *std::move(file);
+  }
   for (const std::string& warning : Warnings(options)) QUIRE_LOG(kWarning) << warning;
   std::unique_ptr<Manager> manager(new Manager(opened));
   QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
+  if (tenants != nullptr) {
+    engine->SetTenants(tenants->table());
+    manager->tenants_ = std::move(tenants);
+    manager->tenants_->Watch([engine](TenantTable table) { engine->SetTenants(std::move(table)); });
+  }
   manager->discovery_ = std::make_unique<WorkerDiscovery>(
       options.workers, kDiscoveryInterval,
       [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });

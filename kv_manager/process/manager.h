@@ -9,6 +9,7 @@
 #include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/inference/inference_service.h"
 #include "kv_manager/process/options.h"
+#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/requests/request_environment.h"
 #include "kv_manager/status_page/status_page.h"
 #include "kv_manager/worker_link/worker_discovery.h"
@@ -49,6 +50,7 @@ class Manager {
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<WorkerDiscovery> discovery_;
+  std::unique_ptr<TenantFile> tenants_;  // Null without --tenants.
 };
 
 }  // namespace quire

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "absl/flags/flag.h"
@@ -16,6 +15,7 @@
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/worker_address.h"
 
 ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
@@ -41,6 +41,9 @@ ABSL_FLAG(std::string, tokens, "",
           "File of bearer tokens: each line has a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if the "
           "token belongs to an operator. With this flag every call needs a token. Requests, their names and their "
           "cached prefixes then belong to the tenant of the token. The file is read again when it changes.");
+ABSL_FLAG(std::string, tenants, "",
+          "YAML file with the limits of tenants: weight, max_waiting_requests, max_requests and max_blocks_share of "
+          "each tenant, and of * for all tenants that are not listed. The file is read again when it changes.");
 ABSL_FLAG(std::string, client_names, "quire-client",
           "DNS names or URIs, separated by commas; with --tls-ca a client's certificate must contain one of them. * "
           "accepts every name.");
@@ -73,14 +76,16 @@ ABSL_FLAG(int32_t, max_step_ms, 100,
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
           "Number of plans that may be unanswered: 1 or 2. With 2, the next step is sent while the worker runs the "
           "current one. With 1, it is sent after the result.");
-ABSL_FLAG(std::string, policy, "fcfs",
-          "Order in which requests are served: fcfs (by arrival), priority (by the request's priority, then by "
-          "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "
-          "served at some time) or fair-share (first the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(std::string, policy, "fair-share",
+          "Order in which requests are served: fair-share (first the tenant that has had the fewest tokens, then by "
+          "arrival; requests of one tenant by arrival), fcfs (by arrival), priority (by the request's priority, then "
+          "by arrival) or longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "
+          "served at some time).");
 ABSL_FLAG(
     std::string, tenant_weights, "",
     "Weights of tenants under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets "
-    "two tokens for each token of b while requests of both wait. Tenants that are not listed have the weight 1.");
+    "two tokens for each token of b while requests of both wait. Tenants that are not listed have the weight 1. With "
+    "--tenants, the weights are in that file.");
 ABSL_FLAG(std::string, batching, "continuous",
           "When new requests join the batch: continuous (in every step) or static (only when the whole batch has "
           "ended; this is slower and meant for comparisons).");
@@ -142,8 +147,6 @@ ABSL_FLAG(bool, log_requests, false,
 namespace quire {
 namespace {
 
-constexpr double kMinTenantWeight = 1e-3;
-constexpr double kMaxTenantWeight = 1e6;
 constexpr double kMaxWaitingServedRatio = 1e6;
 
 absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 << 30) {
@@ -183,6 +186,15 @@ absl::Status ReadCallers(ManagerOptions* options) {
                    "': tokens are not taken over a network without TLS, give --tls-cert"));
 }
 
+absl::Status ReadTenants(ManagerOptions* options) {
+  options->tenants = absl::GetFlag(FLAGS_tenants);
+  if (options->tenants.empty()) return absl::OkStatus();
+  if (!options->scheduler.tenants.by_tenant.empty()) {
+    return absl::InvalidArgumentError("--tenants and --tenant-weights are set, only one of them may be");
+  }
+  return AboutFlag("--tenants", TenantFile::Open(options->tenants).status());
+}
+
 absl::Status ReadWorkerTls(ManagerOptions* options) {
   options->worker_tls = {absl::GetFlag(FLAGS_worker_tls_cert), absl::GetFlag(FLAGS_worker_tls_key),
                          absl::GetFlag(FLAGS_worker_tls_ca)};
@@ -201,9 +213,9 @@ absl::Status ReadWorkerTls(ManagerOptions* options) {
 }
 
 // "a=2,b=1".
-absl::StatusOr<std::map<std::string, double>> TenantWeights() {
+absl::StatusOr<TenantShares> TenantWeights() {
   const std::string value = absl::GetFlag(FLAGS_tenant_weights);
-  std::map<std::string, double> weights;
+  TenantShares shares;
   for (const absl::string_view part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
     const std::vector<std::string> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
     double weight = 0;
@@ -215,11 +227,11 @@ absl::StatusOr<std::map<std::string, double>> TenantWeights() {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],
                                                      ", it must be ", kMinTenantWeight, " .. ", kMaxTenantWeight));
     }
-    if (!weights.emplace(sides[0], weight).second) {
+    if (!shares.by_tenant.emplace(sides[0], TenantShare{.weight = weight}).second) {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights names '", sides[0], "' twice"));
     }
   }
-  return weights;
+  return shares;
 }
 
 absl::Status ReadPolicy(SchedulerOptions* options) {
@@ -229,8 +241,8 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
                                                   {"priority", SchedulingPolicy::kPriority},
                                                   {"longest-prefix-first", SchedulingPolicy::kLongestPrefixFirst},
                                                   {"fair-share", SchedulingPolicy::kFairShare}}));
-  QUIRE_ASSIGN_OR_RETURN(options->tenant_weights, TenantWeights());
-  if (!options->tenant_weights.empty() && options->policy != SchedulingPolicy::kFairShare) {
+  QUIRE_ASSIGN_OR_RETURN(options->tenants, TenantWeights());
+  if (!options->tenants.by_tenant.empty() && options->policy != SchedulingPolicy::kFairShare) {
     return absl::InvalidArgumentError("--tenant-weights is set, it needs --policy=fair-share");
   }
   QUIRE_ASSIGN_OR_RETURN(options->batching, FlagChoice<Batching>(FLAGS_batching, {{"continuous", Batching::kContinuous},
@@ -310,6 +322,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
+  QUIRE_RETURN_IF_ERROR(ReadTenants(&options));
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
   options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
@@ -345,7 +358,7 @@ const ProgramFlags& ManagerFlags() {
                        {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
                         {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
                         TransportFlagGroup(),
-                        {"Who may call:", {"tokens", "client_names", "admin_names"}},
+                        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
                         {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
                         {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
                         {"Requests:",

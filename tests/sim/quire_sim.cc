@@ -102,6 +102,7 @@ void PrintReport(const SearchResult& result) {
               result.seconds, static_cast<double>(r.events) / result.seconds);
   print("requests", r.requests);
   print("refused", r.refused);
+  print("displaced", r.displaced);
   print("cancelled", r.cancelled);
   print("past deadline", r.expired);
   print("beam searches", r.searches);

@@ -45,8 +45,13 @@ struct SimWorker {
   int plans_in_flight = 1;
   int grace = 0;             // Events that requests wait for a lost worker; 0: any number.
   int timeout = 0;           // Events that the worker may take to answer a plan; 0: any number.
+  int first_percent = 100;   // The share of the pool that tenant 0 may hold.
+  int others_percent = 100;  // The share of the pool that each other tenant may hold.
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
 
+  double WeightOf(const std::string& tenant) const;
+  // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
+  int64_t MaxBlocksOf(const std::string& tenant) const;
   StepLoopOptions LoopOptions() const;
   SchedulerOptions Options() const;
   WorkerDescription Description() const;

@@ -22,6 +22,24 @@ constexpr int kRoundsToJoin = 3;
 // The longest time that an audit may wait for a step.
 constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
+// Whether a request that has ended with this error was in the queue and left it for another one.
+bool IsDisplacement(const absl::Status& failure) {
+  return absl::IsResourceExhausted(failure) && absl::StrContains(failure.message(), "gave its place");
+}
+
+// The blocks that the group holds while it runs, or must get to run. Its sequences share the whole blocks of the
+// prompt.
+int64_t BlocksOf(const SequenceGroup& group, int block_size) {
+  const Request& request = group.request();
+  const int64_t num_shared = static_cast<int64_t>(request.prompt.size()) / block_size;
+  int64_t num_own = group.num_rows() - group.num_sequences();  // For samples that are forked later.
+  for (const auto& sequence : group.sequences()) {
+    const int64_t num_all = (sequence->num_known_tokens() + block_size - 1) / block_size;
+    num_own += std::max<int64_t>(num_all - num_shared, 0);
+  }
+  return std::min(num_shared + num_own, MostBlocks(request, block_size));
+}
+
 }  // namespace
 
 SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock)
@@ -61,6 +79,7 @@ void SimEngine::Complain(const Parts&... parts) {
 }
 
 bool SimEngine::IsRefusal(const absl::Status& failure) {
+  if (IsDisplacement(failure)) return false;
   if (absl::StrContains(failure.message(), "came back with another pool")) return false;
   return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
          absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
@@ -227,6 +246,17 @@ absl::Status SimEngine::RunRound() {
   must_fail_.clear();
   num_taken_ = posted_.size();
   num_waiting_ = loop_->status()->waiting_requests;
+  waiting_by_tenant_.clear();
+  new_by_tenant_.clear();
+  to_displace_.clear();
+  displaced_.clear();
+  if (scheduler_ != nullptr) {
+    scheduler_->ForEachGroup([this](const SequenceGroup& group) {
+      if (group.is_running()) return;
+      ++waiting_by_tenant_[group.request().tenant];
+      new_by_tenant_[group.request().tenant] += !group.progress().has_started;
+    });
+  }
   // A cancel can shorten the queue, and so can the result of a request that was preempted meanwhile.
   is_queue_known_ = std::all_of(posted_.begin(), posted_.end(),
                                 [](const Posted& posted) { return posted.kind == Posted::Kind::kSubmit; }) &&
@@ -237,6 +267,7 @@ absl::Status SimEngine::RunRound() {
   TakePosted(/*is_until_result=*/false);
   if (blocks_ != nullptr) DropEnded();
   QUIRE_RETURN_IF_ERROR(CheckRound());
+  QUIRE_RETURN_IF_ERROR(CheckDisplaced());
   for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);
   QUIRE_RETURN_IF_ERROR(status_);
   // A preempted request must not enter while its results are in flight. The scheduler makes another plan before these
@@ -275,10 +306,39 @@ void SimEngine::TakePosted(bool is_until_result) {
 
 absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
   const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  return num_tokens > options_.context    ? absl::StatusCode::kInvalidArgument
-         : IsTooLarge(request)            ? absl::StatusCode::kFailedPrecondition
-         : num_waiting_ >= options_.queue ? absl::StatusCode::kResourceExhausted
-                                          : absl::StatusCode::kOk;
+  return num_tokens > options_.context ? absl::StatusCode::kInvalidArgument
+         : IsTooLarge(request)         ? absl::StatusCode::kFailedPrecondition
+         : MostBlocks(request, options_.block_size) > options_.MaxBlocksOf(request.tenant)
+             ? absl::StatusCode::kFailedPrecondition
+         : num_waiting_ >= options_.queue && !ExpectedLoser(request.tenant).has_value()
+             ? absl::StatusCode::kResourceExhausted
+             : absl::StatusCode::kOk;
+}
+
+// No tenant is refused while another one has more requests in the queue, by weight, than this one has with the new one.
+std::optional<std::string> SimEngine::ExpectedLoser(const std::string& tenant) const {
+  const auto own = waiting_by_tenant_.find(tenant);
+  double most = ((own == waiting_by_tenant_.end() ? 0 : own->second) + 1) / options_.WeightOf(tenant);
+  std::optional<std::string> loser;
+  for (const auto& [name, num_waiting] : waiting_by_tenant_) {
+    const double load = num_waiting / options_.WeightOf(name);
+    if (name == tenant || load <= most) continue;
+    most = load;
+    loser = name;
+  }
+  if (loser.has_value() && new_by_tenant_.at(*loser) == 0) loser.reset();
+  return loser;
+}
+
+absl::Status SimEngine::CheckDisplaced() {
+  if (!is_queue_known_ || oracle_.has_session_ended() || oracle_.was_pool_replaced()) return absl::OkStatus();
+  for (const char* tenant : {"0", "1", "2"}) {
+    if (displaced_[tenant] != to_displace_[tenant]) {
+      return Violation(displaced_[tenant], " requests of tenant ", tenant, " have left the queue for others, not ",
+                       to_displace_[tenant]);
+    }
+  }
+  return absl::OkStatus();
 }
 
 void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
@@ -305,6 +365,14 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
     ++report_.refused;
     return;
   }
+  if (const auto loser = ExpectedLoser(request.tenant); num_waiting_ >= options_.queue && loser.has_value()) {
+    --waiting_by_tenant_[*loser];
+    --new_by_tenant_[*loser];
+    ++to_displace_[*loser];
+    --num_waiting_;
+  }
+  ++waiting_by_tenant_[request.tenant];
+  ++new_by_tenant_[request.tenant];
   ++num_waiting_;
   ++report_.requests;
   report_.searches += request.beam.has_value();
@@ -351,6 +419,9 @@ void SimEngine::OnBeginStep() {
   status_.Update(CheckBlocks());
   audit_->OnReleased(blocks_->TakeReleased());
   before_plan_ = scheduler_->counts();
+  blocks_of_.clear();
+  scheduler_->ForEachGroup(
+      [this](const SequenceGroup& group) { blocks_of_[group.id()] = BlocksOf(group, options_.block_size); });
 }
 
 void SimEngine::OnPlan(const StepPlan& plan) {
@@ -397,7 +468,7 @@ void SimEngine::EndPlan(const StepPlan& plan) {
   is_planning_ = false;
   was_plan_empty_ = plan.empty();
   status_.Update(blocks_->status());
-  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased()));
+  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased(), blocks_of_));
   has_changed_ = true;
   status_.Update(CheckBlocks());
 }
@@ -421,7 +492,12 @@ void SimEngine::DropEnded() {
       blame_.OnEnded(request.id);
     }
     if (caller.has_ended()) {
-      if (!caller.failure().ok()) {
+      if (IsDisplacement(caller.failure())) {
+        if (caller.has_started())
+          Complain("request ", Value(request.id), " has started and left the queue for another");
+        ++report_.displaced;
+        ++displaced_[request.tenant];
+      } else if (!caller.failure().ok()) {
         ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
         const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
         report_.convicted += is_convicted;
@@ -630,7 +706,8 @@ absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>
   }
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const StepLoopStats& stats = status->stats;
-  int64_t num_ended = stats.failed;
+  if (stats.displaced != report_.displaced) return Violation(stats.displaced, " displaced of ", report_.displaced);
+  int64_t num_ended = stats.failed + stats.displaced;
   for (const int64_t count : stats.finished) num_ended += count;
   if (num_ended != static_cast<int64_t>(callers.size())) return Violation(num_ended, " ends of ", callers.size());
   if (stats.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||

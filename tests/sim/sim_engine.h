@@ -117,6 +117,9 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller);
   // The status with which the scheduler must answer the submission.
   absl::StatusCode ExpectedAdmission(const Request& request) const;
+  // The tenant that must give up a place of the full queue for a request of this tenant.
+  std::optional<std::string> ExpectedLoser(const std::string& tenant) const;
+  absl::Status CheckDisplaced();
   // Forgets the requests that have ended.
   void DropEnded();
   // Cancels the request as the token stream does when all of its samples are over.
@@ -160,20 +163,27 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;
+  std::map<RequestId, int64_t> blocks_of_;  // Before the plan, see PlanAudit::Check.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.
   int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.
   bool is_queue_known_ = false;         // Whether num_waiting_ requests wait when the round takes a submission.
   int num_waiting_ = 0;
-  int64_t num_wanted_blocks_ = 0;        // Blocks wanted by live requests that have not started.
-  int64_t next_deadline_us_ = kNever;    // The earliest deadline of live requests.
-  std::set<RequestId> must_fail_;        // Requests that must fail in this round because they make workers fail.
-  std::vector<SimCaller*> wanting_end_;  // Live callers that have seen the end of all their samples.
-  bool has_changed_ = false;             // Whether the blocks may have changed since CheckBlocks was called.
-  int num_unchecked_ = 0;                // The number of calls since all blocks were counted.
-  uint64_t probe_ = UINT64_MAX / 2;      // Sequence id of the last probe.
-  int64_t num_probed_tokens_ = 0;        // Tokens found by probes in this pool.
-  int64_t num_crowded_plans_ = 0;        // Plans after which a request waits.
+  // By tenant, under the same condition: the requests that wait, those of them that have not run, and the requests that
+  // must leave the queue in this round.
+  std::map<std::string, int> waiting_by_tenant_;
+  std::map<std::string, int> new_by_tenant_;
+  std::map<std::string, int> to_displace_;
+  std::map<std::string, int> displaced_;  // The requests that have left it in this round.
+  int64_t num_wanted_blocks_ = 0;         // Blocks wanted by live requests that have not started.
+  int64_t next_deadline_us_ = kNever;     // The earliest deadline of live requests.
+  std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
+  std::vector<SimCaller*> wanting_end_;   // Live callers that have seen the end of all their samples.
+  bool has_changed_ = false;              // Whether the blocks may have changed since CheckBlocks was called.
+  int num_unchecked_ = 0;                 // The number of calls since all blocks were counted.
+  uint64_t probe_ = UINT64_MAX / 2;       // Sequence id of the last probe.
+  int64_t num_probed_tokens_ = 0;         // Tokens found by probes in this pool.
+  int64_t num_crowded_plans_ = 0;         // Plans after which a request waits.
   int64_t num_sent_copies_ = 0;
   bool has_searched_ = false;
   uint64_t digest_ = 0;

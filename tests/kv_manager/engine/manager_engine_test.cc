@@ -84,6 +84,53 @@ TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
   EXPECT_TRUE(workers_[1]->error().ok()) << workers_[1]->error();
 }
 
+TEST_F(ManagerEngineTest, ALimitOfATenantCountsOverAllWorkers) {
+  Make(2);
+  WaitForAllReady();
+  TenantTable table;
+  table.by_tenant["hog"].max_requests = 4;
+  engine_->SetTenants(table);
+  for (const auto& worker : workers_) worker->HoldBack();
+  const auto submit = [&](uint64_t id, const std::string& tenant) {
+    Request request = MakeRequest(id, 4, 4);
+    request.tenant = tenant;
+    auto sink = std::make_shared<RecordingSink>();
+    return std::pair(engine_->Submit(request, sink), sink);
+  };
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    const auto [status, sink] = submit(id, "hog");
+    EXPECT_TRUE(status.ok()) << status;
+    sinks.push_back(sink);
+  }
+  const absl::Status refused = submit(5, "hog").first;
+  EXPECT_EQ(ReasonOf(refused)->word, "TENANT_LIMIT");
+  EXPECT_TRUE(submit(6, "other").first.ok());
+  EXPECT_EQ(engine_->status().refusals.tenant_limit, 1);
+  const ManagerStatus status = engine_->status();
+  const auto label = std::find(status.tenant_labels.begin(), status.tenant_labels.end(), "hog");
+  ASSERT_NE(label, status.tenant_labels.end());
+  EXPECT_EQ(status.totals.tenants[label - status.tenant_labels.begin()].refusals, 1);
+  for (const auto& worker : workers_) worker->Answer();
+  for (const auto& sink : sinks) sink->WaitForEnd();
+  // Who hears of the end may send the next request at once.
+  EXPECT_TRUE(submit(7, "hog").first.ok());
+}
+
+TEST_F(ManagerEngineTest, TheSharesOfTenantsReachTheWorkers) {
+  Make(1);
+  WaitForReady(true);
+  TenantTable table;
+  table.by_tenant["hog"].share.max_blocks_share = 0.125;  // 8 of 64 blocks, which are 32 tokens.
+  engine_->SetTenants(table);
+  Request request = MakeRequest(1, 30, 10);
+  request.tenant = "hog";
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(request, sink).ok());
+  sink->WaitForEnd();
+  EXPECT_THAT(sink->failure().message(), HasSubstr("tenant \"hog\" may hold 8 of 64 (max_blocks_share is 0.125)"));
+}
+
 TEST_F(ManagerEngineTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
   Make(2);
   WaitForAllReady();
