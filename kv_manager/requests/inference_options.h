@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
 
@@ -21,6 +22,7 @@ struct InferenceServiceOptions {
   size_t max_requests = 4096;           // Calls of Generate and requests of GenerateBatch at the same time.
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
+  ReceiveLimits receive_limits = {};    // Of messages that are being received.
   size_t max_outbox_tokens = 4096;      // How many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
