@@ -34,6 +34,17 @@ size_t DetokenizeWork(const v1::DetokenizeRequest& request) {
   return request.token_ids_size() * sizeof(TokenId);
 }
 
+void EncodeDefaults(const SamplingDefaults& defaults, v1::GetModelResponse* out) {
+  if (defaults.max_tokens.has_value()) out->set_default_max_tokens(static_cast<uint32_t>(*defaults.max_tokens));
+  v1::SamplingParams sampling;
+  if (defaults.temperature.has_value()) sampling.set_temperature(*defaults.temperature);
+  if (defaults.top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*defaults.top_k));
+  if (defaults.top_p.has_value()) sampling.set_top_p(*defaults.top_p);
+  if (defaults.min_p.has_value()) sampling.set_min_p(*defaults.min_p);
+  if (defaults.repetition_penalty.has_value()) sampling.set_repetition_penalty(*defaults.repetition_penalty);
+  if (sampling.ByteSizeLong() > 0) *out->mutable_default_sampling() = std::move(sampling);
+}
+
 absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine) {
   std::shared_ptr<const ServedModel> model = engine.model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
@@ -120,6 +131,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   if (model->bos_token_id.has_value()) response->set_bos_token_id(*model->bos_token_id);
   response->set_has_tokenizer(model->tokenizer != nullptr);
   response->set_numerics_fingerprint(model->numerics_fingerprint);
+  if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();
 }
 

@@ -119,6 +119,9 @@ ABSL_FLAG(
     "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
           "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
+ABSL_FLAG(std::string, generation_config, "model",
+          "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
+          "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
 ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
           "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
@@ -263,6 +266,8 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
   InferenceServiceOptions options;
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.limits.uses_model_defaults,
+                         (FlagChoice<bool>(FLAGS_generation_config, {{"model", true}, {"none", false}})));
   options.max_requests = absl::GetFlag(FLAGS_max_requests);
   options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
   options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
@@ -352,28 +357,28 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 }  // namespace
 
 const ProgramFlags& ManagerFlags() {
-  static const auto* const flags =
-      new ProgramFlags{"quire-manager",
-                       "schedules requests over the KV memory of its workers and streams tokens to clients.",
-                       "--workers=host:port[,host:port ...] [flags]",
-                       {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
-                        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
-                        TransportFlagGroup(),
-                        {"Who may call:", {"tokens", "client_names", "admin_names"}},
-                        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-                        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-                        {"Requests:",
-                         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests",
-                          "max_queue_share", "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
-                        {"Calls of clients:",
-                         {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes",
-                          "max_prompt_bytes", "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
-                        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-                         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout",
-                          "receive_timeout", "last_write_timeout", "drain_timeout"}},
-                        LogFlagGroup({"log_requests"}),
-                        ConfigurationFlagGroup()},
-                       {"workers", "client_names", "admin_names", "tenant_weights"}};
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+       TransportFlagGroup(),
+       {"Who may call:", {"tokens", "client_names", "admin_names"}},
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
+         "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
+       {"Calls of clients:",
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes", "max_prompt_bytes",
+         "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
+         "last_write_timeout", "drain_timeout"}},
+       LogFlagGroup({"log_requests"}),
+       ConfigurationFlagGroup()},
+      {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;
 }
 

@@ -11,9 +11,10 @@ namespace quire {
 
 class TokenFile;
 
-// The limits that ValidateGenerate and ValidateTokenize enforce.
+// What ValidateGenerate and ValidateTokenize need to know besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
+  bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
 };
 
 // The options of InferenceService. Their defaults are those of the command line.
