@@ -3,7 +3,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -147,6 +151,17 @@ void GrpcServer::SetReady(bool is_ready) {
   health->SetServingStatus("readiness", is_ready);
   for (const std::string& name : names_) health->SetServingStatus(name, is_ready);
   if (probes_ != nullptr) probes_->SetReady(is_ready);
+}
+
+std::optional<int64_t> GrpcServer::ReceivedBytes(const std::string& peer) const {
+  absl::string_view rest = peer;
+  if (!absl::ConsumePrefix(&rest, "ipv4:") && !absl::ConsumePrefix(&rest, "ipv6:")) return std::nullopt;
+  const size_t colon = rest.rfind(':');
+  int port;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(colon + 1), &port)) return std::nullopt;
+  // The brackets around an IPv6 address.
+  const std::string ip = absl::StrReplaceAll(rest.substr(0, colon), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  return acceptor_->ReceivedBytes(ip, port);
 }
 
 std::vector<PortStats> GrpcServer::Ports() const {

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kv_manager/engine/generation_config.h"
 
 namespace quire {
 namespace {
@@ -104,6 +105,10 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  for (const ModelFile& file : description.tokenizer_files) {
+    if (file.name != "generation_config.json") continue;
+    QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));
+  }
   model->generation = GenerationId{++last_id_};
   return model;
 }

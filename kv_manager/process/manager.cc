@@ -14,6 +14,8 @@
 #include "base/status.h"
 #include "kv_manager/metrics/metrics.h"
 #include "kv_manager/worker_link/grpc_worker_client.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
 #include "serving/port_metrics.h"
@@ -128,8 +130,7 @@ absl::Status Manager::Listen() {
       .max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
       .max_streams_per_connection = kMaxStreamsPerConnection,
       .min_ping_interval_ms = kMinPingIntervalMs,
-      .max_receiving_bytes =
-          std::max(kDefaultMaxReceivingBytes, 4 * static_cast<int64_t>(options_.inference.max_message_bytes)),
+      .max_receiving_bytes = std::max(kDefaultMaxReceivingBytes, 4 * options_.inference.receive_limits.max_bytes),
       .max_connections = options_.max_connections};
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
@@ -138,6 +139,8 @@ absl::Status Manager::Listen() {
       {{v1::InferenceService::service_full_name(), &inference_}, {v1::AdminService::service_full_name(), &admin_}});
   if (!server.ok()) return AboutFlag("--listen", server.status());
   server_ = *std::move(server);
+  requests_.receiving.CountBytesWith(
+      [server = server_.get()](const std::string& peer) { return server->ReceivedBytes(peer); });
   if (!options_.health_listen.empty()) {
     QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options_.health_listen)));
   }

@@ -118,8 +118,15 @@ ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServ
           "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
           "Largest size of a message from or to a client, in bytes. A prompt of a million token ids is 5 MB.");
+ABSL_FLAG(
+    int64_t, max_receiving_bytes, quire::ReceiveLimits().max_bytes,
+    "Memory for all messages of clients that have not arrived completely, in bytes. One connection can use half of "
+    "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
           "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
+ABSL_FLAG(std::string, generation_config, "model",
+          "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
+          "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
 ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
           "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
@@ -137,6 +144,9 @@ ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "overloaded. This does not apply to unix sockets.");
 ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(absl::Duration, receive_timeout, quire::ReceiveLimits().timeout,
+          "How long the request of a call may take to arrive completely before the call ends with DEADLINE_EXCEEDED. "
+          "The messages of GenerateBatch may take longer.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
@@ -259,12 +269,17 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_batch_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_message_bytes, 1 << 16));
+  // So that two connections can send messages of any size.
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange(FLAGS_max_receiving_bytes.Name(), absl::GetFlag(FLAGS_max_receiving_bytes),
+                                       int64_t{4} * absl::GetFlag(FLAGS_max_message_bytes), int64_t{1} << 40));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_texts, 0));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
   InferenceServiceOptions options;
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.limits.uses_model_defaults,
+                         (FlagChoice<bool>(FLAGS_generation_config, {{"model", true}, {"none", false}})));
   options.max_requests = absl::GetFlag(FLAGS_max_requests);
   options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
   options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
@@ -272,6 +287,10 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.logs_requests = absl::GetFlag(FLAGS_log_requests);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  options.receive_limits.max_bytes = absl::GetFlag(FLAGS_max_receiving_bytes);
+  options.receive_limits.max_connection_bytes = options.receive_limits.max_bytes / 2;
+  options.receive_limits.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.receive_limits.timeout, DurationFlag(FLAGS_receive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
   return options;
 }
@@ -351,28 +370,28 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 }  // namespace
 
 const ProgramFlags& ManagerFlags() {
-  static const auto* const flags =
-      new ProgramFlags{"quire-manager",
-                       "schedules requests over the KV memory of its workers and streams tokens to clients.",
-                       "--workers=host:port[,host:port ...] [flags]",
-                       {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
-                        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
-                        TransportFlagGroup(),
-                        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
-                        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-                        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-                        {"Requests:",
-                         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests",
-                          "max_queue_share", "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
-                        {"Calls of clients:",
-                         {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes",
-                          "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
-                        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-                         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout",
-                          "last_write_timeout", "drain_timeout"}},
-                        LogFlagGroup({"log_requests"}),
-                        ConfigurationFlagGroup()},
-                       {"workers", "client_names", "admin_names", "tenant_weights"}};
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+       TransportFlagGroup(),
+       {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
+         "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
+       {"Calls of clients:",
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes", "max_prompt_bytes",
+         "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
+         "last_write_timeout", "drain_timeout"}},
+       LogFlagGroup({"log_requests"}),
+       ConfigurationFlagGroup()},
+      {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;
 }
 

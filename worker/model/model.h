@@ -12,10 +12,10 @@
 
 namespace quire {
 
-// A tokenizer file of the model directory. The worker checks only that a file named .json is JSON. The manager uses the
-// files, and refuses a worker whose tokenizer it cannot use.
+// A file of the model directory for the manager. The worker checks only that a file named .json is JSON. The manager
+// uses the files, and refuses a worker whose tokenizer it cannot use.
 struct TokenizerFile {
-  std::string name;  // The name is tokenizer.json, tokenizer.model or tokenizer_config.json.
+  std::string name;  // tokenizer.json, tokenizer.model, tokenizer_config.json or generation_config.json.
   std::string contents;
 };
 

@@ -13,6 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/inference/inference_service.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 
 namespace quire {
