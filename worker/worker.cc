@@ -12,6 +12,7 @@
 #include "kernels/cuda/backend.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
@@ -220,6 +221,7 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
                                                            .max_sequences = limits.max_sequences}));
   metrics_->Add(std::make_shared<CertificateMetrics>(
       std::vector<CertificateMetrics::File>{{"server", options.transport.tls.certificate}}));
+  metrics_->Add(std::make_shared<LogMetrics>());
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   return absl::OkStatus();
 }

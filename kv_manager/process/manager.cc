@@ -16,6 +16,7 @@
 #include "kv_manager/worker_link/grpc_worker_client.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 
 namespace quire {
@@ -141,6 +142,7 @@ absl::Status Manager::ServeMetrics() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  metrics_->Add(std::make_shared<LogMetrics>());
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kv_manager/metrics/metrics.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "tests/kv_manager/metrics/some_status.h"
 #include "tests/test_paths.h"
@@ -81,11 +82,11 @@ std::string Reference() {
   own.erase(first_vllm, own.end());
   const WorkerStats stats;
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
-  return absl::StrCat(kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm,
-                      Table(vllm), "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()),
-                      "\n## Both, about their gRPC ports\n",
-                      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, with TLS\n",
-                      Table(CertificateMetrics(certificates).Collect()));
+  return absl::StrCat(
+      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm),
+      "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## Both, about their gRPC ports\n",
+      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
+      Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {
