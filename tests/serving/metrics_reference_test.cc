@@ -14,6 +14,7 @@
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/watched_file_metrics.h"
 #include "tests/kv_manager/metrics/some_status.h"
 #include "tests/test_paths.h"
 #include "worker/metrics.h"
@@ -74,6 +75,12 @@ std::string Table(const Families& families) {
   return text;
 }
 
+Families FileMetrics() {
+  const auto file = WatchedFile::Open(
+      {.flag = "tokens", .contents = "tokens", .path = "/dev/null", .read = [](auto) { return absl::OkStatus(); }});
+  return WatchedFileMetrics({file->get()}).Collect();
+}
+
 std::string Reference() {
   Families own = RenderMetrics(SomeStatus(), SomeRpcs());
   const auto is_own = [](const MetricFamily& family) { return !family.name.starts_with("vllm:"); };
@@ -83,8 +90,9 @@ std::string Reference() {
   const WorkerStats stats;
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
   return absl::StrCat(
-      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm),
-      "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## Both, about their gRPC ports\n",
+      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, about files that it reads again\n",
+      Table(FileMetrics()), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
+      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## Both, about their gRPC ports\n",
       Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
       Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
