@@ -88,11 +88,13 @@ std::string Reference() {
   const Families vllm(first_vllm, own.end());
   own.erase(first_vllm, own.end());
   const WorkerStats stats;
+  const LoadProgress loading;
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
   return absl::StrCat(
       kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, about files that it reads again\n",
       Table(FileMetrics()), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
-      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## Both, about their gRPC ports\n",
+      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker, also while it loads its model\n",
+      Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
       Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
       Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }

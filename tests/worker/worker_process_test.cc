@@ -47,7 +47,8 @@ TEST(WorkerProcessTest, ItSaysWhereItListensServesAndStopsOnSigterm) {
   Process process(Command({}));
   const std::string address = After(&process, "listening on ");
   ASSERT_THAT(address, HasSubstr("127.0.0.1:"));
-  EXPECT_THAT(process.Output(), HasSubstr("pool    32 blocks of 16 tokens, 256.0 KiB float32"));
+  EXPECT_THAT(process.Output(), HasSubstr("pool    32 blocks of 16 tokens (512 tokens, or 2 sequences of 256 tokens), "
+                                          "256.0 KiB float32"));
   EXPECT_NE(After(&process, "metrics on port "), "");
   const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
