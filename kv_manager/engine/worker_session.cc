@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/log.h"
+#include "base/pool_summary.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/loop_report.h"
@@ -129,8 +130,8 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   logged_reason_ = absl::OkStatus();
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
                    << Named("epoch", event.epoch) << ", model " << description_->model_name << ", "
-                   << description_->num_blocks << " blocks of " << description_->block_size << " tokens, "
-                   << description_->max_sequences << " rows, " << description_->device << "; "
+                   << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
+                   << ", " << description_->max_sequences << " rows, " << description_->device << "; "
                    << Counted(live_->size(), "request") << " waited for it";
 }
 

@@ -18,7 +18,9 @@
 #include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/watched_file_metrics.h"
 
 namespace quire {
 namespace {
@@ -155,6 +157,11 @@ absl::Status Manager::ServeMetrics() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  metrics_->Add(std::make_shared<LogMetrics>());
+  if (options_.inference.tokens != nullptr) {
+    metrics_->Add(
+        std::make_shared<WatchedFileMetrics>(std::vector<const WatchedFile*>{options_.inference.tokens->file()}));
+  }
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });

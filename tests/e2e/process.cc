@@ -31,7 +31,8 @@ Process::Process(const std::vector<std::string>& argv) {
     _exit(127);
   }
   close(fds[1]);
-  reader_ = std::thread([this, fd = fds[0]] { ReadOutput(fd); });
+  fd_ = fds[0];
+  reader_ = std::thread([this] { ReadOutput(); });
 }
 
 Process::~Process() {
@@ -41,15 +42,16 @@ Process::~Process() {
   }
 }
 
-void Process::ReadOutput(int fd) {
+void Process::ReadOutput() {
   char buffer[4096];
   ssize_t n;
-  while ((n = read(fd, buffer, sizeof buffer)) > 0) {
+  while ((n = read(fd_, buffer, sizeof buffer)) > 0) {
     const MutexLock lock(&mutex_);
     output_.append(buffer, static_cast<size_t>(n));
     changed_.NotifyAll();
+    while (!is_reading_) changed_.Wait(&mutex_);
   }
-  close(fd);
+  close(fd_);
   const MutexLock lock(&mutex_);
   closed_ = true;
   changed_.NotifyAll();
@@ -70,6 +72,18 @@ std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
   }
 }
 
+void Process::StopReading() {
+  QUIRE_CHECK_GE(fcntl(fd_, F_SETPIPE_SZ, 4096), 0);
+  const MutexLock lock(&mutex_);
+  is_reading_ = false;
+}
+
+void Process::ResumeReading() {
+  const MutexLock lock(&mutex_);
+  is_reading_ = true;
+  changed_.NotifyAll();
+}
+
 void Process::Signal(int signal) {
   kill(pid_, signal);
   if (signal != SIGSTOP) return;
@@ -82,6 +96,7 @@ int Process::Wait() {
   if (exit_code_ >= 0) return exit_code_;
   int status = 0;
   QUIRE_CHECK_EQ(waitpid(pid_, &status, 0), pid_);
+  ResumeReading();
   reader_.join();
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return exit_code_;

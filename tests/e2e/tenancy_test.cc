@@ -120,6 +120,15 @@ TEST_F(TenancyTest, ARequestIsThereForItsTenantAndOperatorsAlone) {
   EXPECT_TRUE(acme_->Abort("job").ok());
 }
 
+TEST_F(TenancyTest, AMistakeInTheTokenFileIsLoggedWithoutACallAndAgainWhenItIsMended) {
+  ReplaceFile(installation_.tokens(), "acme abc\n");
+  EXPECT_NE(cluster_->manager().WaitForLine(installation_.tokens() + ": line 1 has a digest of 3 characters"), "");
+  EXPECT_TRUE(Generate(*acme_, GreedyRequest("One day", 1)).status.ok()) << "the tokens stay as they were";
+  installation_.WriteTokens({"zeta"});
+  EXPECT_NE(cluster_->manager().WaitForLine(installation_.tokens() + " is right again"), "");
+  EXPECT_EQ(Generate(*acme_, GreedyRequest("One day", 1)).status.code(), Code::kUnauthenticated);
+}
+
 // Two requests run at a time, and four wait.
 class QuotaTest : public TenancyTest {
  protected:

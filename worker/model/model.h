@@ -31,7 +31,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. The weights come last, because they take longest. No file stays mapped.
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);
+// `progress`, if it is not null, is told how far the weights are.
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
+                                                 LoadProgress* progress = nullptr);
 
 }  // namespace quire
 
