@@ -3,6 +3,7 @@
 #include <grpc/support/log.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/file_limit.h"
+#include "base/heap_trimmer.h"
 #include "base/log_output.h"
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
@@ -21,6 +23,9 @@ namespace quire::internal {
 namespace {
 
 constexpr int kMaxLibraryLinesPerSecond = 50;
+// How often a process looks whether it should give memory back, and how much it may keep.
+constexpr std::chrono::seconds kHeapPeriod(10);
+constexpr int64_t kMaxFreeHeap = 16 << 20;
 
 std::atomic<bool> g_is_serving{false};
 
@@ -92,7 +97,9 @@ void PrepareProcess(const LogOptions& log) {
 
 void WaitForStop() {
   g_is_serving = true;
-  Stop().get_future().wait();
+  std::future<void> stop = Stop().get_future();
+  HeapTrimmer heap(kMaxFreeHeap);
+  while (stop.wait_for(kHeapPeriod) == std::future_status::timeout) heap.TrimIfGrown();
 }
 
 void ExitAtOnce() {

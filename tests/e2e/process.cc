@@ -25,8 +25,7 @@ Process::Process(const std::vector<std::string>& argv) {
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
     dup2(fds[1], STDOUT_FILENO);
     dup2(fds[1], STDERR_FILENO);
-    close(fds[0]);
-    close(fds[1]);
+    close_range(3, ~0U, 0);  // Other threads of this process may have opened descriptors.
     execv(arguments[0], arguments.data());
     _exit(127);
   }

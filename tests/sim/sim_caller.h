@@ -95,6 +95,16 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   absl::Status status_;
 };
 
+// Sums over callers whose requests have ended.
+struct CallerTotals {
+  int64_t requests = 0;
+  int64_t tokens = 0;  // Emitted.
+  int64_t cached_tokens = 0;
+  int64_t prompt_tokens = 0;
+
+  void Add(const SimCaller& caller);
+};
+
 }  // namespace quire
 
 #endif  // QUIRE_TESTS_SIM_SIM_CALLER_H_

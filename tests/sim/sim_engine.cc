@@ -65,7 +65,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
                 .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
-      StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
+      StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },
                     .on_change = [] {},
                     .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
@@ -87,6 +87,11 @@ bool SimEngine::IsRefusal(const absl::Status& failure) {
 
 SimEngine::~SimEngine() {
   loop_.reset();  // Its end still calls the hooks.
+}
+
+GenerationId SimEngine::Admit() {
+  if (std::exchange(generation_, next_generation_) != next_generation_) oracle_.OnGenerationReplaced();
+  return generation_;
 }
 
 // Called while a pool is made: the loop still has the old one.
@@ -365,6 +370,7 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
     ++report_.refused;
     return;
   }
+  if (request.generation != generation_) Complain("request ", Value(request.id), " has come to another generation");
   if (const auto loser = ExpectedLoser(request.tenant); num_waiting_ >= options_.queue && loser.has_value()) {
     --waiting_by_tenant_[*loser];
     --new_by_tenant_[*loser];
@@ -680,6 +686,13 @@ void SimEngine::Digest(const StepPlan& plan) {
 }
 
 absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers) {
+  CallerTotals totals;
+  for (const auto& caller : callers) totals.Add(*caller);
+  QUIRE_RETURN_IF_ERROR(CheckQuiet(totals));
+  return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
+}
+
+absl::Status SimEngine::CheckQuiet(const CallerTotals& totals) {
   const SchedulerCounts counts = scheduler_->counts();
   if (counts.waiting + counts.running + counts.swapped != 0 || !callers_.empty()) {
     return Violation(counts.waiting, " requests wait, ", counts.running, " run and ", counts.swapped,
@@ -691,25 +704,16 @@ absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& 
   }
   if (is_audit_pending_) return Violation("an audit was not answered");
   QUIRE_RETURN_IF_ERROR(blocks_->CheckAll());
-  QUIRE_RETURN_IF_ERROR(CheckCounts(callers));
-  return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
+  return CheckCounts(totals);
 }
 
-absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const {
-  int64_t num_tokens = 0;
-  int64_t num_cached = 0;
-  int64_t num_prompt_tokens = 0;
-  for (const auto& caller : callers) {
-    num_tokens += caller->num_tokens();
-    num_cached += caller->num_cached_tokens();
-    num_prompt_tokens += static_cast<int64_t>(caller->request().prompt.size());
-  }
+absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const StepLoopStats& stats = status->stats;
   if (stats.displaced != report_.displaced) return Violation(stats.displaced, " displaced of ", report_.displaced);
   int64_t num_ended = stats.failed + stats.displaced;
   for (const int64_t count : stats.finished) num_ended += count;
-  if (num_ended != static_cast<int64_t>(callers.size())) return Violation(num_ended, " ends of ", callers.size());
+  if (num_ended != totals.requests) return Violation(num_ended, " ends of ", totals.requests);
   if (stats.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||
       stats.finished[static_cast<int>(FinishReason::kCancelled)] != report_.cancelled ||
       stats.failed != report_.failed) {
@@ -718,9 +722,11 @@ absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>
   const int64_t num_refused =
       stats.refused_never_fits + stats.refused_queue_full + stats.refused_worker_lost + stats.refused_overloaded;
   if (num_refused != report_.refused) return Violation(num_refused, " refusals of ", report_.refused);
-  if (stats.generated_tokens != num_tokens) return Violation(stats.generated_tokens, " tokens of ", num_tokens);
-  if (stats.prompt_tokens != num_prompt_tokens) return Violation("prompt tokens are miscounted");
-  if (stats.cached_tokens != num_cached) return Violation(stats.cached_tokens, " cached tokens of ", num_cached);
+  if (stats.generated_tokens != totals.tokens) return Violation(stats.generated_tokens, " tokens of ", totals.tokens);
+  if (stats.prompt_tokens != totals.prompt_tokens) return Violation("prompt tokens are miscounted");
+  if (stats.cached_tokens != totals.cached_tokens) {
+    return Violation(stats.cached_tokens, " cached tokens of ", totals.cached_tokens);
+  }
   if (stats.interruptions != oracle_.num_interruptions()) {
     return Violation(stats.interruptions, " interruptions of ", oracle_.num_interruptions());
   }

@@ -63,8 +63,13 @@ class SimEngine : private AuditedBlocks::Observer {
   void Lose();
   void Return(int num_blocks);
   void Drain();
+  // From now on the worker describes itself with a model of this generation. Nothing may be submitted before it has
+  // joined. REQUIRES: it is dead, and the inbox has no submissions.
+  void SetGeneration(GenerationId generation) { next_generation_ = generation; }
   void SetSilent(bool is_silent);
   void RepeatLastResult();
+  // Forgets the requests that have made the worker fail. REQUIRES: is_idle().
+  void ForgetPoisons() { process_.ForgetPoisons(); }
 
   // Checks that the worker's slots hold the tokens that the cache has of this prompt. Adds the cached blocks to
   // `found`. Does nothing while plans are in flight.
@@ -73,12 +78,20 @@ class SimEngine : private AuditedBlocks::Observer {
   int num_live() const { return static_cast<int>(callers_.size()); }
   // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
+  // Whether the worker has a plan to answer.
+  bool has_plan() const { return process_.has_plan(); }
+  bool is_alive() const { return process_.is_alive(); }
+  bool is_ready() const { return loop_->status()->is_ready; }
+  int block_size() const { return options_.block_size; }
+  GenerationId generation() const { return generation_; }
   absl::StatusOr<WorkerLoad> Load(const Request& request) const;
   uint64_t digest() const { return digest_; }  // A hash of all plans.
 
   // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `callers` are
   // all callers whose request was not refused.
   absl::Status CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers);
+  // The same without the contents of the cache. `totals` are those of the callers.
+  absl::Status CheckQuiet(const CallerTotals& totals);
   SimReport Report() const;
 
  private:
@@ -100,6 +113,7 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
 
+  GenerationId Admit();
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
   void OnPoison(const Poison& poison, SequenceId sequence);
@@ -131,7 +145,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // Counts all blocks, if enough calls have passed since the last time.
   absl::Status CheckBlocks();
   absl::Status ExplainStall();
-  absl::Status CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const;
+  absl::Status CheckCounts(const CallerTotals& totals) const;
   absl::Status CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers);
   void AddPool(SimReport* report) const;
   void Digest(const StepPlan& plan);
@@ -143,6 +157,8 @@ class SimEngine : private AuditedBlocks::Observer {
   const ManualClock* const clock_;
   LoopOracle oracle_;
   BlameOracle blame_;
+  GenerationId generation_{0};       // Of the loop's current pool.
+  GenerationId next_generation_{0};  // Of the worker's next description.
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
   bool is_unrepairable_ = false;     // An audit ends the session.
   std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.

@@ -45,6 +45,7 @@ class SimWorkerProcess {
 
   // From now on the worker fails when it executes this.
   void AddPoison(const Poison& poison) { poison_watch_.Add(poison); }
+  void ForgetPoisons() { poison_watch_ = PoisonWatch(); }
 
   // Executes the oldest plan and sends the result, or fails. False when there is no result. The error is a rule that
   // the plan breaks.
@@ -60,6 +61,7 @@ class SimWorkerProcess {
   bool has_lied() const { return has_lied_; }
 
   bool is_alive() const { return is_alive_; }
+  bool has_plan() const { return !plans_.empty(); }
   bool is_draining() const { return is_draining_; }
   bool has_session() const { return session_.has_value(); }
   uint64_t epoch() const { return epoch_; }  // The epoch of the current attempt or session, or of the last one.
