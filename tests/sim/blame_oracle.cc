@@ -91,18 +91,30 @@ void BlameOracle::Settle(IsLive is_live) {
   }
 }
 
-std::set<RequestId> BlameOracle::OnSessionEnded(bool is_blameless, std::optional<SequenceId> named) {
+std::set<RequestId> BlameOracle::OnSessionEnded(bool is_blameless, std::optional<SequenceId> named,
+                                                absl::FunctionRef<bool(RequestId)> has_drawn) {
   std::map<RequestId, Slices> lost;
-  bool is_by_name = false;
   for (const Slices& plan : in_flight_) {
-    for (const Slice& slice : plan) {
-      lost[slice.request].push_back(slice);
-      is_by_name |= slice.sequence == named;
-    }
+    for (const Slice& slice : plan) lost[slice.request].push_back(slice);
   }
   in_flight_.clear();
   std::set<RequestId> must_fail;
-  if (is_blameless) return must_fail;
+  if (!is_blameless) must_fail = Blame(lost, named);
+  // The samples of a request without tokens are one sequence again, and are forked once more later.
+  for (auto& [request, record] : live_) {
+    if (has_drawn(request)) continue;
+    std::erase_if(record.members,
+                  [](const auto& entry) { return entry.first.num_tokens == 0 && entry.first.index > 0; });
+  }
+  return must_fail;
+}
+
+std::set<RequestId> BlameOracle::Blame(const std::map<RequestId, Slices>& lost, std::optional<SequenceId> named) {
+  bool is_by_name = false;
+  for (const auto& [request, slices] : lost) {
+    for (const Slice& slice : slices) is_by_name |= slice.sequence == named;
+  }
+  std::set<RequestId> must_fail;
   for (const auto& [request, slices] : lost) {
     const auto it = live_.find(request);
     if (it == live_.end()) continue;

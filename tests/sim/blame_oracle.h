@@ -45,9 +45,10 @@ class BlameOracle {
   // The oldest plan was answered. Settle() is called before anything else happens, but after its results are known.
   void OnCommitted(IsLive is_live);
   void Settle(IsLive is_live);
-  // The session has ended. `is_blameless`: for a reason that has nothing to do with requests. Returns the requests that
-  // must fail.
-  std::set<RequestId> OnSessionEnded(bool is_blameless, std::optional<SequenceId> named);
+  // The session has ended. `is_blameless`: for a reason that has nothing to do with requests. `has_drawn` tells whether
+  // a request has a token. Returns the requests that must fail.
+  std::set<RequestId> OnSessionEnded(bool is_blameless, std::optional<SequenceId> named,
+                                     absl::FunctionRef<bool(RequestId)> has_drawn);
 
  private:
   struct Loss {
@@ -66,6 +67,7 @@ class BlameOracle {
     std::vector<Loss> losses;
   };
 
+  std::set<RequestId> Blame(const std::map<RequestId, Slices>& lost, std::optional<SequenceId> named);
   static bool IsSuspect(const Record& record);
   static bool MustFail(const Record& record);
   // Forgets the beams that the search has replaced.

@@ -410,7 +410,10 @@ void SimEngine::OnStepsAbandoned() {
   }
   oracle_.OnSessionEnded(scheduler_->counts().running, num_live);
   Settle();
-  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_);
+  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_, [this](RequestId request) {
+    const auto live = callers_.find(request);
+    return live != callers_.end() && live->second.caller->num_tokens() > 0;
+  });
   is_drain_first_ = false;
   is_unrepairable_ = false;
   named_.reset();
