@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/log.h"
 #include "base/read_file.h"
 #include "base/status.h"
@@ -79,7 +80,10 @@ absl::Status WatchedFile::Read(const Version& version) {
   if (!text.ok()) return InvalidArgument(text.status().message());
   version_ = version;
   text_status_ = options_.read(*text);
-  if (!text_status_.ok()) text_status_ = InvalidArgument(options_.path, ": ", text_status_.message());
+  const bool names_file = absl::StartsWith(text_status_.message(), options_.path);
+  if (!text_status_.ok() && !names_file) {
+    text_status_ = InvalidArgument(options_.path, ": ", text_status_.message());
+  }
   return text_status_;
 }
 

@@ -26,7 +26,8 @@ class WatchedFile {
     std::string contents;  // What the file contains, for the log, such as "tokens".
     std::string path;
     // Takes the text of the file into use. Returns an error with the number of the line if the text is wrong, and then
-    // changes nothing. Runs on the thread of this object and inside Open and Check, never twice at once.
+    // changes nothing. An error that does not begin with the path gets it. Runs on the thread of this object and inside
+    // Open and Check, never twice at once.
     std::function<absl::Status(absl::string_view text)> read;
     std::chrono::milliseconds interval = std::chrono::seconds(1);
   };

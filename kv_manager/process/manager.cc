@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/metrics/metrics.h"
+#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/grpc_worker_client.h"
 #include "quire/v1/admin.grpc.pb.h"
 #include "quire/v1/inference.grpc.pb.h"
@@ -87,21 +88,16 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
     if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", tokens.status().message()));
     opened.inference.tokens = *std::move(tokens);
   }
-  std::unique_ptr<TenantFile> tenants;
-  if (!options.tenants.empty()) {
-    absl::StatusOr<std::unique_ptr<TenantFile>> file = TenantFile::Open(options.tenants);
-    if (!file.ok()) return AboutFlag("--tenants", file.status());
-    tenants = *std::move(file);
-  }
   for (const std::string& warning : Warnings(options)) QUIRE_LOG(kWarning) << warning;
   std::unique_ptr<Manager> manager(new Manager(opened));
-  QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
-  if (tenants != nullptr) {
-    engine->SetTenants(tenants->table());
-    manager->tenants_ = std::move(tenants);
-    manager->tenants_->Watch([engine](TenantTable table) { engine->SetTenants(std::move(table)); });
+  if (!options.tenants.empty()) {
+    absl::StatusOr<std::unique_ptr<WatchedFile>> tenants =
+        OpenTenantFile(options.tenants, [engine](TenantTable table) { engine->SetTenants(std::move(table)); });
+    if (!tenants.ok()) return AboutFlag("--tenants", tenants.status());
+    manager->tenants_ = *std::move(tenants);
   }
+  QUIRE_RETURN_IF_ERROR(manager->Listen());
   manager->discovery_ = std::make_unique<WorkerDiscovery>(
       options.workers, kDiscoveryInterval,
       [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });
@@ -158,10 +154,10 @@ absl::Status Manager::ServeMetrics() {
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
   metrics_->Add(std::make_shared<LogMetrics>());
-  if (options_.inference.tokens != nullptr) {
-    metrics_->Add(
-        std::make_shared<WatchedFileMetrics>(std::vector<const WatchedFile*>{options_.inference.tokens->file()}));
-  }
+  std::vector<const WatchedFile*> files;
+  if (options_.inference.tokens != nullptr) files.push_back(options_.inference.tokens->file());
+  if (tenants_ != nullptr) files.push_back(tenants_.get());
+  if (!files.empty()) metrics_->Add(std::make_shared<WatchedFileMetrics>(std::move(files)));
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/watched_file.h"
 #include "kv_manager/admin/admin_service.h"
 #include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/inference/inference_service.h"
 #include "kv_manager/process/options.h"
-#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/requests/request_environment.h"
 #include "kv_manager/status_page/status_page.h"
 #include "kv_manager/worker_link/worker_discovery.h"
@@ -43,6 +43,7 @@ class Manager {
   // In the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
+  std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
   RequestEnvironment requests_;
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
@@ -50,7 +51,6 @@ class Manager {
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<WorkerDiscovery> discovery_;
-  std::unique_ptr<TenantFile> tenants_;  // Null without --tenants.
 };
 
 }  // namespace quire

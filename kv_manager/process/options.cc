@@ -202,7 +202,7 @@ absl::Status ReadTenants(ManagerOptions* options) {
   if (!options->scheduler.tenants.by_tenant.empty()) {
     return absl::InvalidArgumentError("--tenants and --tenant-weights are set, only one of them may be");
   }
-  return AboutFlag("--tenants", TenantFile::Open(options->tenants).status());
+  return AboutFlag("--tenants", OpenTenantFile(options->tenants, [](const TenantTable&) {}).status());
 }
 
 absl::Status ReadWorkerTls(ManagerOptions* options) {

@@ -1,9 +1,6 @@
 #include "kv_manager/process/tenant_file.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 
@@ -12,14 +9,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/config_file.h"
-#include "base/log.h"
-#include "base/read_file.h"
 #include "base/status.h"
 
 namespace quire {
 namespace {
 
-constexpr std::chrono::seconds kPollInterval(1);
 constexpr size_t kMaxTenantBytes = 128;
 constexpr char kOthers[] = "*";
 constexpr char kKeys[] = "weight, max_waiting_requests, max_requests or max_blocks_share";
@@ -86,64 +80,18 @@ absl::StatusOr<TenantTable> ParseTenantTable(const std::string& name, const std:
   return table;
 }
 
-absl::StatusOr<std::unique_ptr<TenantFile>> TenantFile::Open(const std::string& path) {
-  std::unique_ptr<TenantFile> file(new TenantFile(path));
-  file->version_ = file->ReadVersion();
-  QUIRE_ASSIGN_OR_RETURN(file->table_, file->Read());
-  return file;
-}
-
-TenantFile::~TenantFile() {
-  {
-    const MutexLock lock(&mutex_);
-    is_stopping_ = true;
-    stop_.NotifyAll();
-  }
-  if (thread_.joinable()) thread_.join();
-}
-
-TenantFile::Version TenantFile::ReadVersion() const {
-  struct stat file = {};
-  if (stat(path_.c_str(), &file) != 0) return {};
-  return {static_cast<int64_t>(file.st_dev), static_cast<int64_t>(file.st_ino), file.st_size, file.st_mtim.tv_sec,
-          file.st_mtim.tv_nsec};
-}
-
-absl::StatusOr<TenantTable> TenantFile::Read() const {
-  const absl::StatusOr<std::string> text = ReadFile(path_);
-  if (!text.ok()) return InvalidArgument(text.status().message());
-  return ParseTenantTable(path_, *text);
-}
-
-std::optional<TenantTable> TenantFile::Poll() {
-  const Version version = ReadVersion();
-  if (version == version_) return std::nullopt;
-  absl::StatusOr<TenantTable> table = Read();
-  // A file that could not be found is looked for again.
-  if (version != Version()) version_ = version;
-  const std::string error(table.status().message());
-  if (!table.ok() && error != last_error_) {
-    QUIRE_LOG(kError) << "--tenants: " << error << "; the limits of the tenants stay as they were";
-  }
-  last_error_ = error;
-  if (!table.ok()) return std::nullopt;
-  QUIRE_LOG(kInfo) << "read the limits of " << table->by_tenant.size() << " tenants again from " << path_;
-  if (*table == table_) return std::nullopt;
-  table_ = *std::move(table);
-  return table_;
-}
-
-void TenantFile::Watch(std::function<void(TenantTable)> on_change) {
-  thread_ = std::thread([this, on_change = std::move(on_change)] { ThreadMain(on_change); });
-}
-
-void TenantFile::ThreadMain(const std::function<void(TenantTable)>& on_change) {
-  const MutexLock lock(&mutex_);
-  while (!is_stopping_) {
-    stop_.WaitFor(&mutex_, kPollInterval);
-    if (is_stopping_) return;
-    if (std::optional<TenantTable> table = Poll(); table.has_value()) on_change(*std::move(table));
-  }
+absl::StatusOr<std::unique_ptr<WatchedFile>> OpenTenantFile(const std::string& path,
+                                                            std::function<void(TenantTable)> on_table,
+                                                            std::chrono::milliseconds interval) {
+  return WatchedFile::Open({.flag = "tenants",
+                            .contents = "limits of the tenants",
+                            .path = path,
+                            .read = [path, on_table = std::move(on_table)](absl::string_view text) -> absl::Status {
+                              QUIRE_ASSIGN_OR_RETURN(TenantTable table, ParseTenantTable(path, std::string(text)));
+                              on_table(std::move(table));
+                              return absl::OkStatus();
+                            },
+                            .interval = interval});
 }
 
 }  // namespace quire

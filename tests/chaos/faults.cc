@@ -237,6 +237,13 @@ std::vector<Fault> ClientFaults(const FaultContext& context) {
       {"idle connections up to the limit", [=] { return HoldIdleConnections(context); }},
       {"slow HTTP clients", [=] { return HoldSlowHttpClients(context); }},
       {"session of a huge epoch", [=] { return OpenHugeEpoch(context.cluster->worker_endpoint(1)); }},
+      {"log reader stalled",
+       [=]() -> absl::Status {
+         context.cluster->manager().StopReading();
+         const bool goes_on = context.load->WaitForProgress(100, kLongTimeS);
+         context.cluster->manager().ResumeReading();
+         return goes_on ? absl::OkStatus() : absl::InternalError("no request ends meanwhile");
+       }},
       {"compressed bombs",
        [=]() -> absl::Status {
          constexpr int64_t kMaxMessage = 15 << 20;
@@ -244,15 +251,6 @@ std::vector<Fault> ClientFaults(const FaultContext& context) {
          return SendCompressed(context.cluster->worker_endpoint(1), kMaxMessage, /*may_be_away=*/true);
        }},
   };
-}
-
-Fault StalledLog(const FaultContext& context) {
-  return {"log reader stalled", [=]() -> absl::Status {
-            context.cluster->manager().StopReading();
-            const bool goes_on = context.load->WaitForProgress(100, kLongTimeS);
-            context.cluster->manager().ResumeReading();
-            return goes_on ? absl::OkStatus() : absl::InternalError("no request ends meanwhile");
-          }};
 }
 
 }  // namespace quire

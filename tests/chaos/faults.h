@@ -57,9 +57,6 @@ std::vector<Fault> WorkerFaults(const FaultContext& context, bool are_both_hit);
 // Faults of clients.
 std::vector<Fault> ClientFaults(const FaultContext& context);
 
-// The reader of the manager's log stops reading. Meanwhile requests must go on.
-Fault StalledLog(const FaultContext& context);
-
 }  // namespace quire
 
 #endif  // QUIRE_TESTS_CHAOS_FAULTS_H_

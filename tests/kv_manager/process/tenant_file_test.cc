@@ -2,10 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -72,35 +73,39 @@ class TenantFileTest : public ::testing::Test {
 
 TEST_F(TenantFileTest, AChangeIsTakenUpAndABrokenFileChangesNothing) {
   Write("acme: {max_requests: 1}");
-  const auto opened = TenantFile::Open(path_);
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  TenantFile& file = **opened;
-  EXPECT_EQ(file.table().Of("acme").max_requests, 1);
-  EXPECT_EQ(file.Poll(), std::nullopt);
+  TenantTable table;
+  int num_tables = 0;
+  // The thread sleeps throughout the test.
+  const auto file = OpenTenantFile(
+      path_,
+      [&](TenantTable next) {
+        table = std::move(next);
+        ++num_tables;
+      },
+      std::chrono::hours(1));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(table.Of("acme").max_requests, 1);
   testing::internal::CaptureStderr();
   Write("acme: {max_requests: many}");
-  EXPECT_EQ(file.Poll(), std::nullopt);
-  EXPECT_EQ(file.Poll(), std::nullopt);
-  unlink(path_.c_str());
-  EXPECT_EQ(file.Poll(), std::nullopt);
-  EXPECT_EQ(file.Poll(), std::nullopt);
-  const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("max_requests is many, it must be a number from 0 to 2147483647 (tenant \"acme\"); the "
-                             "limits of the tenants stay as they were\n"));
-  EXPECT_THAT(log, HasSubstr("cannot read"));
-  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  (*file)->Check();
+  EXPECT_FALSE((*file)->is_valid());
+  EXPECT_EQ(testing::internal::GetCapturedStderr().substr(27),
+            absl::StrCat("--tenants: ", path_,
+                         ":1: max_requests is many, it must be a number from 0 to 2147483647 (tenant \"acme\"); the "
+                         "limits of the tenants stay as they were\n"));
+  EXPECT_EQ(num_tables, 1);
   Write("acme: {max_requests: 2}");
-  const std::optional<TenantTable> table = file.Poll();
-  ASSERT_TRUE(table.has_value());
-  EXPECT_EQ(table->Of("acme").max_requests, 2);
-  Write("acme: {max_requests: 2}  # the same\n");
-  EXPECT_EQ(file.Poll(), std::nullopt);
+  (*file)->Check();
+  EXPECT_TRUE((*file)->is_valid());
+  EXPECT_EQ(table.Of("acme").max_requests, 2);
+  EXPECT_EQ(num_tables, 2);
 }
 
 TEST_F(TenantFileTest, AStartNeedsAGoodFile) {
-  EXPECT_THAT(TenantFile::Open(path_).status().message(), HasSubstr("cannot read"));
+  const auto open = [this] { return OpenTenantFile(path_, [](const TenantTable&) {}).status(); };
+  EXPECT_THAT(open().message(), HasSubstr("cannot read"));
   Write("acme: {max_requests: many}");
-  EXPECT_THAT(TenantFile::Open(path_).status().message(), HasSubstr(path_ + ":1: max_requests is many"));
+  EXPECT_THAT(open().message(), HasSubstr(path_ + ":1: max_requests is many"));
 }
 
 }  // namespace
