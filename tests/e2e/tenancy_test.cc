@@ -199,7 +199,7 @@ TEST_F(QuotaTest, AFullQueueRefusesTheTenantThatFillsIt) {
     EXPECT_THAT(
         displaced.message(),
         HasSubstr("the queue has reached its limit of 4 requests, and the request gave its place to a tenant that has "
-                  "fewer waiting requests than its tenant \"acme\" (--max-waiting-requests)"));
+                  "fewer waiting requests by weight than its tenant \"acme\" (--max-waiting-requests)"));
   }
   cluster_->worker(0).Signal(SIGCONT);
   hog[0]->Cancel();
