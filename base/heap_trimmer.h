@@ -13,7 +13,8 @@ class HeapTrimmer {
   explicit HeapTrimmer(int64_t min_bytes) : min_bytes_(min_bytes) {}
 
   // Gives free memory back if the process is more than `min_bytes` larger than the smallest size that it has had after
-  // a call that did so. Otherwise it only reads the size of the process. The first call gives memory back.
+  // a call that did so, or than at the last call that found nothing to give back. Otherwise it only reads the size of
+  // the process. The first call gives memory back.
   void TrimIfGrown();
 
  private:

@@ -208,7 +208,7 @@ absl::Status ReadTenants(ManagerOptions* options) {
     return absl::InvalidArgumentError("--tenants and --tenant-weights are set, only one of them may be");
   }
   const absl::StatusOr<std::string> text = ReadFile(options->tenants);
-  if (!text.ok()) return AboutFlag("--tenants", text.status());
+  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--tenants: ", text.status().message()));
   return AboutFlag("--tenants", ParseTenantTable(options->tenants, *text).status());
 }
 

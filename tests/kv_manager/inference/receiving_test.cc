@@ -19,8 +19,6 @@
 namespace quire {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr int64_t kMiB = 1 << 20;
 constexpr char kGenerate[] = "/quire.v1.InferenceService/Generate";
 constexpr char kGenerateBatch[] = "/quire.v1.InferenceService/GenerateBatch";
