@@ -1,6 +1,7 @@
 #include "scheduler/waiting_queue.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -15,8 +16,8 @@ constexpr size_t kMaxCompared = 64;
 constexpr int kMaxPassed = 64;
 // The cached prefix of each group is looked up once in this many visits.
 constexpr uint64_t kVisitsBetweenLooks = 8;
-// When there are more tenants than this, those without waiting groups are forgotten.
-constexpr size_t kMaxTenants = 4096;
+// At most this many tenants without waiting groups are remembered.
+constexpr size_t kMaxIdleTenants = 4096;
 // Before and behind all groups.
 constexpr ServiceRank kFirstRank{INT32_MIN, 0};
 constexpr ServiceRank kLastRank{INT32_MAX, UINT64_MAX};
@@ -38,9 +39,23 @@ ServiceRank WaitingQueue::RankOf(const Request& request, uint64_t submission) co
 WaitingQueue::Tenant& WaitingQueue::TenantOf(const SequenceGroup& group) {
   if (options_.policy != SchedulingPolicy::kFairShare) return tenants_[""];
   const std::string& name = group.request().tenant;
-  const auto [it, is_new] = tenants_.try_emplace(name);
-  if (is_new) it->second.weight = shares_.Of(name).weight;
-  return it->second;
+  if (const auto known = tenants_.find(name); known != tenants_.end()) return known->second;
+  ForgetTenants();
+  Tenant& tenant = tenants_[name];
+  tenant.weight = shares_.Of(name).weight;
+  return tenant;
+}
+
+// A tenant without waiting groups is not forgotten at once, even if Add would give it at least its count: its groups
+// that run are still to be charged. Those that are charged least are forgotten first. At least half of the places are
+// free afterwards, so few calls search the tenants.
+void WaitingQueue::ForgetTenants() {
+  if (tenants_.size() - holders_.size() <= kMaxIdleTenants) return;
+  absl::erase_if(tenants_, [&](const auto& entry) {
+    return entry.second.waiting.empty() && entry.second.served <= least_served_;
+  });
+  if (tenants_.size() - holders_.size() <= kMaxIdleTenants / 2) return;
+  absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
 }
 
 void WaitingQueue::SetShares(const TenantShares& shares) {
@@ -64,7 +79,9 @@ void WaitingQueue::Add(SequenceGroup* group) {
   const bool is_new = tenant.waiting.emplace(group->rank(), group).second;
   QUIRE_CHECK(is_new) << group->id() << " waits twice";
   ++size_;
-  ++sizes_[group->request().tenant];
+  Holder& holder = holders_[group->request().tenant];
+  ++holder.num_groups;
+  holder.tenant = &tenant;
   group->set_waiting_tokens(WaitingTokens(*group));
   AddTokens(&tenant, *group, group->waiting_tokens());
   num_swapped_ += group->is_swapped();
@@ -75,24 +92,24 @@ void WaitingQueue::Remove(SequenceGroup* group) {
   const size_t num_removed = tenant.waiting.erase(group->rank());
   QUIRE_CHECK_EQ(num_removed, 1u) << group->id() << " does not wait";
   --size_;
-  if (const auto size = sizes_.find(group->request().tenant); --size->second == 0) sizes_.erase(size);
+  const auto holder = holders_.find(group->request().tenant);
+  if (--holder->second.num_groups == 0) holders_.erase(holder);
   AddTokens(&tenant, *group, -group->waiting_tokens());
   num_swapped_ -= group->is_swapped();
 }
 
 SequenceGroup* WaitingQueue::ToDisplace(const std::string& tenant) const {
-  const auto own = sizes_.find(tenant);
-  double most = ((own == sizes_.end() ? 0 : own->second) + 1) / shares_.Of(tenant).weight;
+  const auto own = holders_.find(tenant);
+  double most = ((own == holders_.end() ? 0 : own->second.num_groups) + 1) / shares_.Of(tenant).weight;
   const std::string* loser = nullptr;
-  for (const auto& [name, size] : sizes_) {
-    const double load = size / shares_.Of(name).weight;
+  for (const auto& [name, holder] : holders_) {
+    const double load = holder.num_groups / shares_.Of(name).weight;
     if (name == tenant || load <= most) continue;
     most = load;
     loser = &name;
   }
   if (loser == nullptr) return nullptr;
-  const bool has_own_queue = options_.policy == SchedulingPolicy::kFairShare;
-  const Groups& waiting = tenants_.find(has_own_queue ? *loser : "")->second.waiting;
+  const Groups& waiting = holders_.find(*loser)->second.tenant->waiting;
   for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
     if (it->second->request().tenant == *loser && !it->second->progress().has_started) return it->second;
   }
@@ -121,33 +138,38 @@ void WaitingQueue::VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   }
 }
 
-// A visit can change which tenant is next, so the next one is searched after each visit.
+// Each tenant that has waiting groups is in a heap with its next group. A visit can charge tenants, which only makes
+// them come later, so the count of a tenant is compared again when it comes up.
 void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
-  if (tenants_.size() > kMaxTenants) {
-    absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
+  struct Turn {
+    double served;
+    ServiceRank rank;  // Of the next group.
+    Tenant* tenant;
+    bool operator>(const Turn& other) const { return std::tie(served, rank) > std::tie(other.served, other.rank); }
+  };
+  std::vector<Turn> turns;  // A heap, the next one is at the front.
+  turns.reserve(holders_.size());
+  for (const auto& [name, holder] : holders_) {
+    turns.push_back({holder.tenant->served, holder.tenant->waiting.begin()->first, holder.tenant});
   }
-  absl::btree_map<std::string, ServiceRank> visited;  // The last visited group of each tenant.
-  while (true) {
-    Tenant* next = nullptr;
-    const std::string* next_name = nullptr;
-    Groups::iterator next_group;
-    for (auto& [name, tenant] : tenants_) {
-      const auto last = visited.find(name);
-      const auto group = last == visited.end() ? tenant.waiting.begin() : tenant.waiting.upper_bound(last->second);
-      if (group == tenant.waiting.end()) continue;
-      if (next != nullptr && std::tuple(next->served, next_group->first) <= std::tuple(tenant.served, group->first)) {
+  std::make_heap(turns.begin(), turns.end(), std::greater<>());
+  while (!turns.empty()) {
+    std::pop_heap(turns.begin(), turns.end(), std::greater<>());
+    Turn& turn = turns.back();
+    Tenant& tenant = *turn.tenant;
+    if (turn.served == tenant.served) {
+      least_served_ = std::max(least_served_, tenant.served);
+      const Next after = visit(tenant.waiting.find(turn.rank)->second);
+      if (after == Next::kNone) return;
+      const auto next = after == Next::kOfOthers ? tenant.waiting.end() : tenant.waiting.upper_bound(turn.rank);
+      if (next == tenant.waiting.end()) {
+        turns.pop_back();
         continue;
       }
-      next = &tenant;
-      next_name = &name;
-      next_group = group;
+      turn.rank = next->first;
     }
-    if (next == nullptr) return;
-    least_served_ = std::max(least_served_, next->served);
-    ServiceRank& last_visited = visited[*next_name] = next_group->first;
-    const Next after = visit(next_group->second);
-    if (after == Next::kNone) return;
-    if (after == Next::kOfOthers) last_visited = kLastRank;
+    turn.served = tenant.served;
+    std::push_heap(turns.begin(), turns.end(), std::greater<>());
   }
 }
 
@@ -194,8 +216,9 @@ bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> vis
 }
 
 void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
-  for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [rank, group] : tenant.waiting) call(group);
+  for (const auto& [name, holder] : holders_) {
+    for (const auto& [rank, group] : holder.tenant->waiting) call(group);
+    if (options_.policy != SchedulingPolicy::kFairShare) return;  // All groups wait at the same place.
   }
 }
 
@@ -228,8 +251,8 @@ int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
   if (own == tenants_.end()) return 0;
   const double share = static_cast<double>(own->second.num_tokens) / own->second.weight;
   double num_tokens = 0;
-  for (const auto& [name, tenant] : tenants_) {
-    num_tokens += std::min(static_cast<double>(tenant.num_tokens), share * tenant.weight);
+  for (const auto& [name, holder] : holders_) {
+    num_tokens += std::min(static_cast<double>(holder.tenant->num_tokens), share * holder.tenant->weight);
   }
   return static_cast<int64_t>(num_tokens);
 }

@@ -8,6 +8,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/scheduler_options.h"
@@ -47,7 +48,7 @@ class WaitingQueue {
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
   // The tenant of all waiting groups. Null when there are none, or groups of several tenants.
-  const std::string* only_tenant() const { return sizes_.size() == 1 ? &sizes_.begin()->first : nullptr; }
+  const std::string* only_tenant() const { return holders_.size() == 1 ? &holders_.begin()->first : nullptr; }
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
 
@@ -89,6 +90,12 @@ class WaitingQueue {
     double weight = 1;
   };
 
+  // A tenant that has waiting groups.
+  struct Holder {
+    int num_groups = 0;
+    Tenant* tenant = nullptr;  // Where its groups wait.
+  };
+
   using SkippedTenants = absl::flat_hash_set<absl::string_view>;
 
   void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
@@ -99,19 +106,22 @@ class WaitingQueue {
   bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped, ServiceRank* last,
                          ServiceRank* last_entered);
   Tenant& TenantOf(const SequenceGroup& group);
+  // Forgets tenants without waiting groups when there are too many.
+  void ForgetTenants();
   // Adds to the sums of tokens that the group belongs to.
   void AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens);
 
   const SchedulerOptions options_;
   TenantShares shares_;
   const CachedTokens cached_tokens_;
-  // By name. Unless the policy is fair share, there is only one tenant, with an empty name.
-  absl::btree_map<std::string, Tenant> tenants_;
+  // By name, also of tenants that have no waiting groups now. Unless the policy is fair share, there is only one
+  // tenant, with an empty name.
+  absl::node_hash_map<std::string, Tenant> tenants_;
   double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
   absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Under the policy kPriority only.
-  absl::btree_map<std::string, int> sizes_;           // The parts of size_, by tenant; none is 0.
+  absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
 };

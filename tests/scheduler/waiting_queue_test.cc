@@ -1,8 +1,14 @@
 #include "scheduler/waiting_queue.h"
 
+#include <algorithm>
+#include <climits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -162,6 +168,71 @@ TEST_F(WaitingQueueTest, ATenantCannotSaveUpWhileItIsIdle) {
     queue_->Charge(groups_[taken.back() - 1]->request().tenant, 1000);
   }
   EXPECT_THAT(taken, ElementsAre(11, 5, 12, 6));
+}
+
+// What the queue returns is compared with a search through all groups.
+TEST_F(WaitingQueueTest, EachTurnGoesToTheFirstGroupOfTheTenantServedLeast) {
+  std::mt19937 random(1);
+  const auto draw = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  Make(SchedulingPolicy::kFairShare);
+  std::map<std::string, double> served;
+  double least_served = 0;
+  std::map<std::string, std::set<int>> waiting;
+  for (int round = 0; round < 300; ++round) {
+    for (int i = draw(6); i > 0; --i) {
+      const std::string tenant(1, static_cast<char>('a' + draw(8)));
+      if (waiting[tenant].empty()) served[tenant] = std::max(served[tenant], least_served);
+      Add(tenant);
+      waiting[tenant].insert(static_cast<int>(groups_.size()));
+    }
+    std::map<std::string, int> last_visited;  // Keyed by tenant.
+    queue_->Visit([&](SequenceGroup* group) {
+      std::optional<std::tuple<double, int, std::string>> expected;
+      for (const auto& [tenant, groups] : waiting) {
+        const auto next = groups.upper_bound(last_visited[tenant]);
+        if (next == groups.end()) continue;
+        const std::tuple turn(served[tenant], *next, tenant);
+        if (!expected.has_value() || turn < *expected) expected = turn;
+      }
+      const int id = static_cast<int>(Value(group->id()));
+      if (!expected.has_value() || std::get<1>(*expected) != id) {
+        ADD_FAILURE() << id << " is visited in round " << round;
+        return Next::kNone;
+      }
+      const std::string tenant = group->request().tenant;
+      least_served = std::max(least_served, served[tenant]);
+      last_visited[tenant] = id;
+      if (draw(3) == 0) {
+        queue_->Remove(group);
+        waiting[tenant].erase(id);
+      }
+      if (draw(3) == 0) {
+        const std::string charged(1, static_cast<char>('a' + draw(8)));
+        const int num_tokens = draw(100);
+        queue_->Charge(charged, num_tokens);
+        if (served.contains(charged)) served[charged] += num_tokens;
+      }
+      if (draw(20) == 0) return Next::kNone;
+      if (draw(6) > 0) return Next::kInOrder;
+      last_visited[tenant] = INT_MAX;
+      return Next::kOfOthers;
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST_F(WaitingQueueTest, ATenantThatWasServedIsRememberedBehindThousandsThatWereNot) {
+  Make(SchedulingPolicy::kFairShare);
+  Add("hog");
+  Take();
+  queue_->Charge("hog", 1000);
+  for (int i = 0; i < 10000; ++i) {
+    Add(std::to_string(i));
+    Take();
+  }
+  Add("hog");
+  Add("new");
+  EXPECT_EQ(groups_[Take() - 1]->request().tenant, "new");
 }
 
 TEST_F(WaitingQueueTest, ASkippedTenantIsPassedUnderEveryPolicy) {
