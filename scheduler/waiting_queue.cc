@@ -10,8 +10,12 @@
 namespace quire {
 namespace {
 
-// The policy kLongestPrefixFirst compares the cached prefixes of at most this many groups.
+// The policy kLongestPrefixFirst compares the cached prefixes of this many groups at a time. It compares the next ones
+// in the same visit only when tenants are skipped.
 constexpr size_t kMaxCompared = 64;
+// One visit looks up at most this many cached prefixes, because each look-up reads a whole prompt. A group whose prefix
+// was never looked up counts as one without a cached prefix.
+constexpr int kMaxLooks = 64;
 // A group goes first after this many groups with longer prefixes have overtaken it.
 constexpr int kMaxPassed = 64;
 // The cached prefix of each group is looked up once in this many visits.
@@ -175,44 +179,43 @@ void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
 
 void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   ++num_visits_;
-  SkippedTenants skipped;
-  ServiceRank last = kFirstRank;
-  ServiceRank last_entered = kFirstRank;
-  while (VisitSomePrefixes(visit, &skipped, &last, &last_entered)) {
+  PrefixWalk walk{.skipped = {}, .last = kFirstRank, .last_entered = kFirstRank};
+  while (VisitSomePrefixes(visit, &walk)) {
   }
   for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
-    if (rank > last_entered) break;
+    if (rank > walk.last_entered) break;
     ++group->prefix_standing().num_passed;
   }
 }
 
-bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped,
-                                     ServiceRank* last, ServiceRank* last_entered) {
+bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, PrefixWalk* walk) {
   std::vector<std::pair<int, SequenceGroup*>> order;  // Sorted so that the smallest number is visited first.
   Groups& waiting = tenants_.begin()->second.waiting;
-  for (auto it = waiting.upper_bound(*last); it != waiting.end() && order.size() < kMaxCompared; ++it) {
+  for (auto it = waiting.upper_bound(walk->last); it != waiting.end() && order.size() < kMaxCompared; ++it) {
     const auto& [rank, group] = *it;
-    *last = rank;
-    if (!skipped->empty() && skipped->contains(group->request().tenant)) continue;
+    walk->last = rank;
+    if (!walk->skipped.empty() && walk->skipped.contains(group->request().tenant)) continue;
     SequenceGroup::PrefixStanding& standing = group->prefix_standing();
     const bool goes_first = group->progress().has_started || standing.num_passed >= kMaxPassed;
-    if (standing.num_cached_tokens < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0) {
+    const bool is_due = standing.num_cached_tokens < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0;
+    if (is_due && walk->num_looks < kMaxLooks) {
       standing.num_cached_tokens = cached_tokens_(*group);
+      ++walk->num_looks;
     }
-    order.emplace_back(goes_first ? INT32_MIN : -standing.num_cached_tokens, group);
+    order.emplace_back(goes_first ? INT32_MIN : -std::max(standing.num_cached_tokens, 0), group);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const size_t num_skipped = skipped->size();
+  const size_t num_skipped = walk->skipped.size();
   for (const auto& [key, group] : order) {
-    if (!skipped->empty() && skipped->contains(group->request().tenant)) continue;
+    if (!walk->skipped.empty() && walk->skipped.contains(group->request().tenant)) continue;
     const ServiceRank rank = group->rank();
     const int num_before = size_;
     const Next next = visit(group);
-    if (size_ < num_before) *last_entered = std::max(*last_entered, rank);
+    if (size_ < num_before) walk->last_entered = std::max(walk->last_entered, rank);
     if (next == Next::kNone) return false;
-    if (next == Next::kOfOthers) skipped->insert(group->request().tenant);
+    if (next == Next::kOfOthers) walk->skipped.insert(group->request().tenant);
   }
-  return skipped->size() > num_skipped;
+  return walk->skipped.size() > num_skipped;
 }
 
 void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {

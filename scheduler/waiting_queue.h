@@ -101,10 +101,16 @@ class WaitingQueue {
   void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit);
-  // Compares up to kMaxCompared groups behind `*last` whose tenants are not skipped, visits them, and moves `*last`
-  // behind them. Returns whether other groups are to be compared because tenants were skipped.
-  bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped, ServiceRank* last,
-                         ServiceRank* last_entered);
+  // How far a visit of the policy kLongestPrefixFirst has come.
+  struct PrefixWalk {
+    SkippedTenants skipped;
+    ServiceRank last;          // Of the groups that were compared.
+    ServiceRank last_entered;  // The highest rank of those that have entered.
+    int num_looks = 0;         // Cached prefixes that were looked up.
+  };
+  // Compares up to kMaxCompared groups behind `walk->last` whose tenants are not skipped, visits them, and moves
+  // `walk->last` behind them. Returns whether other groups are to be compared because tenants were skipped.
+  bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, PrefixWalk* walk);
   Tenant& TenantOf(const SequenceGroup& group);
   // Forgets tenants without waiting groups when there are too many.
   void ForgetTenants();

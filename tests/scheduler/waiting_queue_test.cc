@@ -25,8 +25,10 @@ using Next = WaitingQueue::Next;
 class WaitingQueueTest : public ::testing::Test {
  protected:
   void Make(SchedulerOptions options) {
-    queue_ = std::make_unique<WaitingQueue>(
-        options, [this](const SequenceGroup& group) { return cached_tokens_[Value(group.id())]; });
+    queue_ = std::make_unique<WaitingQueue>(options, [this](const SequenceGroup& group) {
+      ++num_looks_;
+      return cached_tokens_[Value(group.id())];
+    });
   }
   void Make(SchedulingPolicy policy) {
     SchedulerOptions options;
@@ -66,6 +68,7 @@ class WaitingQueueTest : public ::testing::Test {
   }
 
   std::map<uint64_t, int> cached_tokens_;  // Keyed by request.
+  int num_looks_ = 0;                      // At cached_tokens_.
   std::unique_ptr<WaitingQueue> queue_;
   std::vector<std::unique_ptr<SequenceGroup>> groups_;
 };
@@ -125,6 +128,27 @@ TEST_F(WaitingQueueTest, NobodyIsPassedForEverByLongerPrefixes) {
     ++num_passed;
   }
   EXPECT_EQ(num_passed, 64);
+}
+
+TEST_F(WaitingQueueTest, OneVisitLooksUpABoundedNumberOfPrefixes) {
+  Make(SchedulingPolicy::kLongestPrefixFirst);
+  for (int i = 0; i < 500; ++i) Add(std::to_string(i / 50));  // 10 tenants.
+  cached_tokens_[462] = 10;                                   // Of the last tenant.
+  const auto skip_all = [&] {
+    std::vector<int> order;
+    queue_->Visit([&](SequenceGroup* group) {
+      order.push_back(static_cast<int>(Value(group->id())));
+      return Next::kOfOthers;
+    });
+    return order;
+  };
+  EXPECT_THAT(skip_all(), ElementsAre(1, 51, 101, 151, 201, 251, 301, 351, 401, 451));
+  EXPECT_EQ(num_looks_, 64);
+  // Later visits look up the others.
+  std::vector<int> order;
+  for (int visit = 2; visit <= 16; ++visit) order = skip_all();
+  EXPECT_LE(num_looks_, 16 * 64);
+  EXPECT_THAT(order, ElementsAre(1, 51, 101, 151, 201, 251, 301, 351, 462, 401));
 }
 
 TEST_F(WaitingQueueTest, TheTenantServedLeastIsNext) {
