@@ -65,7 +65,14 @@ void WaitingQueue::ForgetTenants() {
 void WaitingQueue::SetShares(const TenantShares& shares) {
   shares_ = shares;
   if (options_.policy != SchedulingPolicy::kFairShare) return;
-  for (auto& [name, tenant] : tenants_) tenant.weight = shares_.Of(name).weight;
+  for (auto& [name, tenant] : tenants_) {
+    const double weight = shares_.Of(name).weight;
+    if (weight == tenant.weight) continue;
+    // The tokens by which the tenant is ahead stay the same, and now count by the new weight.
+    const double ahead = tenant.served - least_served_;
+    if (ahead > 0) tenant.served = least_served_ + ahead * tenant.weight / weight;
+    tenant.weight = weight;
+  }
 }
 
 void WaitingQueue::AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens) {

@@ -323,6 +323,20 @@ TEST_F(WaitingQueueTest, NewWeightsHoldForTenantsThatAreKnown) {
   EXPECT_EQ(num_taken["big"], 15);
 }
 
+TEST_F(WaitingQueueTest, NewWeightsHoldForTokensThatWereServedAlready) {
+  Make(SchedulingPolicy::kFairShare);
+  for (int i = 0; i < 40; ++i) Add(i % 2 == 0 ? "big" : "small");
+  EXPECT_EQ(Take(), 1);
+  queue_->Charge("big", 1000);  // By the new weight, these are 10 tokens of "small".
+  queue_->SetShares({.by_tenant = {{"big", {.weight = 100}}}});
+  std::vector<int> taken;
+  for (int i = 0; i < 4; ++i) {
+    taken.push_back(Take());
+    queue_->Charge(groups_[taken.back() - 1]->request().tenant, 6);
+  }
+  EXPECT_THAT(taken, ElementsAre(2, 4, 3, 5));
+}
+
 TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {
   Make(SchedulingPolicy::kFcfs);
   Add();
