@@ -110,19 +110,21 @@ void WaitingQueue::Remove(SequenceGroup* group) {
 }
 
 SequenceGroup* WaitingQueue::ToDisplace(const std::string& tenant) const {
+  using Loaded = std::pair<double, const std::pair<const std::string, Holder>*>;
   const auto own = holders_.find(tenant);
-  double most = ((own == holders_.end() ? 0 : own->second.num_groups) + 1) / shares_.Of(tenant).weight;
-  const std::string* loser = nullptr;
-  for (const auto& [name, holder] : holders_) {
-    const double load = holder.num_groups / shares_.Of(name).weight;
-    if (name == tenant || load <= most) continue;
-    most = load;
-    loser = &name;
+  const double own_load = ((own == holders_.end() ? 0 : own->second.num_groups) + 1) / shares_.Of(tenant).weight;
+  std::vector<Loaded> losers;
+  for (const auto& holder : holders_) {
+    const double load = holder.second.num_groups / shares_.Of(holder.first).weight;
+    if (holder.first == tenant || load <= own_load) continue;
+    losers.emplace_back(load, &holder);
   }
-  if (loser == nullptr) return nullptr;
-  const Groups& waiting = holders_.find(*loser)->second.tenant->waiting;
-  for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
-    if (it->second->request().tenant == *loser && !it->second->progress().has_started) return it->second;
+  std::stable_sort(losers.begin(), losers.end(), [](const Loaded& a, const Loaded& b) { return a.first > b.first; });
+  for (const auto& [load, holder] : losers) {
+    const Groups& waiting = holder->second.tenant->waiting;
+    for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
+      if (it->second->request().tenant == holder->first && !it->second->progress().has_started) return it->second;
+    }
   }
   return nullptr;
 }

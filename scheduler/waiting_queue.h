@@ -63,10 +63,10 @@ class WaitingQueue {
   void Visit(absl::FunctionRef<Next(SequenceGroup*)> visit);
 
   // The group that gives its place in a full queue to a new group of `tenant`. Places belong to the tenants in the
-  // ratio of their weights. The tenant that has the most waiting groups by weight gives up the place that it would be
-  // served last in, provided that it has more than `tenant` has with the new group. Null when there is no such tenant,
-  // or when all waiting groups of the tenant have already run. So a tenant that has fewer waiting groups than its share
-  // of the queue is refused only in the second case.
+  // ratio of their weights. The tenants that have more waiting groups by weight than `tenant` has with the new group
+  // are tried in turn, the one that has the most first. Of the groups of such a tenant that have not run yet, the last
+  // by rank leaves: the one that was submitted last, or under the policy kPriority, the last of the least urgent ones.
+  // Null when all groups of these tenants have run, or when there is no such tenant.
   SequenceGroup* ToDisplace(const std::string& tenant) const;
 
   // Calls `call` with every group, in no order that matters.

@@ -298,6 +298,24 @@ TEST_F(WaitingQueueTest, TheTenantWithTheMostWaitingGroupsGivesUpItsLastPlace) {
   }
 }
 
+TEST_F(WaitingQueueTest, WhenTheGroupsOfOneTenantHaveRunTheNextTenantGivesUpAPlace) {
+  for (const auto policy : {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst,
+                            SchedulingPolicy::kFairShare}) {
+    Make(policy);
+    groups_.clear();
+    for (const char* tenant : {"hog", "hog", "hog", "hog", "busy", "busy", "busy", "third", "third", "modest"}) {
+      Add(tenant);
+    }
+    for (int i = 0; i < 4; ++i) groups_[i]->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[6].get());
+    EXPECT_EQ(queue_->ToDisplace("modest"), groups_[6].get());
+    EXPECT_EQ(queue_->ToDisplace("third"), nullptr) << "it would have as many as the next tenant";
+    for (int i = 4; i < 7; ++i) groups_[i]->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[8].get());
+    EXPECT_EQ(queue_->ToDisplace("modest"), nullptr) << "it would have as many as the third tenant";
+  }
+}
+
 TEST_F(WaitingQueueTest, PlacesBelongToTenantsInTheRatioOfTheirWeights) {
   SchedulerOptions options;
   options.tenants.by_tenant = {{"big", {.weight = 3}}};
