@@ -34,14 +34,14 @@ int WaitingTokens(const SequenceGroup& group) {
 }  // namespace
 
 WaitingQueue::WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens)
-    : options_(options), shares_(options.tenants), cached_tokens_(std::move(cached_tokens)) {}
+    : policy_(options.policy), shares_(options.tenants), cached_tokens_(std::move(cached_tokens)) {}
 
 ServiceRank WaitingQueue::RankOf(const Request& request, uint64_t submission) const {
-  return {options_.policy == SchedulingPolicy::kPriority ? request.priority : 0, submission};
+  return {policy_ == SchedulingPolicy::kPriority ? request.priority : 0, submission};
 }
 
 WaitingQueue::Tenant& WaitingQueue::TenantOf(const SequenceGroup& group) {
-  if (options_.policy != SchedulingPolicy::kFairShare) return tenants_[""];
+  if (policy_ != SchedulingPolicy::kFairShare) return tenants_[""];
   const std::string& name = group.request().tenant;
   if (const auto known = tenants_.find(name); known != tenants_.end()) return known->second;
   ForgetTenants();
@@ -64,7 +64,7 @@ void WaitingQueue::ForgetTenants() {
 
 void WaitingQueue::SetShares(const TenantShares& shares) {
   shares_ = shares;
-  if (options_.policy != SchedulingPolicy::kFairShare) return;
+  if (policy_ != SchedulingPolicy::kFairShare) return;
   for (auto& [name, tenant] : tenants_) {
     const double weight = shares_.Of(name).weight;
     if (weight == tenant.weight) continue;
@@ -78,7 +78,7 @@ void WaitingQueue::SetShares(const TenantShares& shares) {
 void WaitingQueue::AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens) {
   tenant->num_tokens += num_tokens;
   num_tokens_ += num_tokens;
-  if (options_.policy != SchedulingPolicy::kPriority) return;
+  if (policy_ != SchedulingPolicy::kPriority) return;
   const auto sum = tokens_by_priority_.try_emplace(group.rank().priority, 0).first;
   sum->second += num_tokens;
   if (sum->second == 0) tokens_by_priority_.erase(sum);
@@ -131,8 +131,8 @@ SequenceGroup* WaitingQueue::ToDisplace(const std::string& tenant) const {
 
 void WaitingQueue::Visit(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   if (size_ == 0) return;
-  if (options_.policy == SchedulingPolicy::kFairShare) return VisitFairly(visit);
-  if (options_.policy == SchedulingPolicy::kLongestPrefixFirst) return VisitLongestPrefixFirst(visit);
+  if (policy_ == SchedulingPolicy::kFairShare) return VisitFairly(visit);
+  if (policy_ == SchedulingPolicy::kLongestPrefixFirst) return VisitLongestPrefixFirst(visit);
   VisitByRank(visit);
 }
 
@@ -230,7 +230,7 @@ bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> vis
 void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
   for (const auto& [name, holder] : holders_) {
     for (const auto& [rank, group] : holder.tenant->waiting) call(group);
-    if (options_.policy != SchedulingPolicy::kFairShare) return;  // All groups wait at the same place.
+    if (policy_ != SchedulingPolicy::kFairShare) return;  // All groups wait at the same place.
   }
 }
 
@@ -249,7 +249,7 @@ void WaitingQueue::OnSlicesAbandoned() {
 
 int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
   if (size_ == 0) return 0;
-  if (options_.policy == SchedulingPolicy::kPriority) {
+  if (policy_ == SchedulingPolicy::kPriority) {
     int64_t num_tokens = 0;
     for (const auto& [priority, sum] : tokens_by_priority_) {
       if (priority > request.priority) break;
@@ -257,7 +257,7 @@ int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
     }
     return num_tokens;
   }
-  if (options_.policy != SchedulingPolicy::kFairShare) return num_tokens_;
+  if (policy_ != SchedulingPolicy::kFairShare) return num_tokens_;
   // While the tenant is served what waits of it, each other tenant is served in the ratio of the weights.
   const auto own = tenants_.find(request.tenant);
   if (own == tenants_.end()) return 0;
@@ -284,7 +284,7 @@ int WaitingQueue::NumAhead(const SequenceGroup& group) {
 }
 
 void WaitingQueue::Charge(const std::string& tenant, int num_tokens) {
-  if (options_.policy != SchedulingPolicy::kFairShare) return;
+  if (policy_ != SchedulingPolicy::kFairShare) return;
   const auto it = tenants_.find(tenant);
   if (it != tenants_.end()) it->second.served += num_tokens / it->second.weight;
 }

@@ -117,7 +117,7 @@ class WaitingQueue {
   // Adds to the sums of tokens that the group belongs to.
   void AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens);
 
-  const SchedulerOptions options_;
+  const SchedulingPolicy policy_;
   TenantShares shares_;
   const CachedTokens cached_tokens_;
   // By name, also of tenants that have no waiting groups now. Unless the policy is fair share, there is only one
