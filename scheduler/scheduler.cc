@@ -465,6 +465,7 @@ std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   const std::optional<TenantBlocks> held = HeldByTenants();
   if (held.has_value() && !group->is_running() && !held->HasRoomFor(*group)) {
     reason.kind = WaitReason::Kind::kTenantShare;
+    reason.num_counted_blocks = held->NumBlocks(*group);
     reason.num_tenant_blocks = held->NumHeld(group->request().tenant);
     reason.max_tenant_blocks = held->Limit(group->request().tenant);
   }
