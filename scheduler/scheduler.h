@@ -136,7 +136,8 @@ class Scheduler {
   std::vector<MovedRequest> TakeAll();
 
   // Queues a request that another scheduler has given away, behind all requests that are here. It may exceed
-  // max_waiting_requests. Errors are those of Submit without RESOURCE_EXHAUSTED; then the request is gone.
+  // max_waiting_requests and the tenant's share of the pool. The other errors are those of Submit; then the request is
+  // gone.
   absl::Status Adopt(MovedRequest moved);
 
   SchedulerCounts counts() const;
@@ -210,9 +211,9 @@ class Scheduler {
   void Remove(SequenceGroup* group);
   SequenceGroup* Find(RequestId request) const;  // Null when the request is not known.
 
-  const SchedulerOptions options_;
+  SchedulerOptions options_;  // Only the tenants change.
+  bool limits_blocks_;        // See TenantShares::LimitBlocks.
   BlockManager* const blocks_;
-  TenantShares tenants_;
   int token_budget_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;  // Each is in running_ or in waiting_.
