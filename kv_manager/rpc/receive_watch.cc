@@ -58,7 +58,10 @@ uint64_t ReceiveWatch::Begin(const std::string& peer, Wait wait, EndCall end_cal
     id = next_id_++;
     Connection& connection = connections_[peer];
     const int64_t now_us = clock_->NowMicros();
-    if (connection.num_messages++ == 0) connection.moved_at_us = now_us;
+    if (connection.num_messages++ == 0) {
+      connection.received = Received(peer);
+      connection.moved_at_us = now_us;
+    }
     messages_.emplace_hint(messages_.end(), id,
                            Message{peer, wait, now_us, connection.unfinished, std::move(end_call)});
     if (wait == Wait::kLimited) {

@@ -76,7 +76,7 @@ class ReceiveWatch {
   struct Connection {
     int num_messages = 0;
     int num_limited = 0;              // Of them, those with Wait::kLimited.
-    std::optional<int64_t> received;  // By the last answer of the counter. Nothing before the first check.
+    std::optional<int64_t> received;  // By the last answer of the counter.
     int64_t arrived = 0;              // What messages have brought that arrived since then, with their overhead.
     int64_t unfinished = 0;           // Estimate of the bytes of messages that are under way.
     int64_t moved_at_us = 0;          // When bytes have come last, or when the first message began.
