@@ -23,6 +23,7 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
+  bool reads_generation_config = true;   // Of the models that workers serve.
   double max_pinned_share = 0.25;        // The share of the pool that pins may hold.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
