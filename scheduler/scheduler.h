@@ -184,7 +184,7 @@ class Scheduler {
   // Does the same, and preempts groups as long as blocks are short. Returns false when the sequence gets no slice,
   // because its own group was the cheapest to preempt or no other group is left.
   bool Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, PlanDraft* draft);
-  // What the tenants hold now. Nothing when no tenant has a limit.
+  // Returns what the tenants hold now, or nothing when no tenant has a limit.
   std::optional<TenantBlocks> HeldByTenants() const;
   SequenceGroup* CheapestVictim() const;  // See RunningSet.
   void Preempt(SequenceGroup* group, PlanDraft* draft);

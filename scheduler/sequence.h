@@ -114,10 +114,10 @@ class Sequence : public Pooled {
   // How many tokens of a slice of `num_tokens`, planned now, an earlier plan had computed already.
   int NumRecomputed(int num_tokens) const;
 
-  // The farthest end of an answered slice. A fork begins with that of its parent.
+  // Returns the farthest end of an answered slice. A fork begins with the end of its parent.
   int reached() const { return reached_; }
-  // Whether a worker was lost while it computed tokens of the sequence, or of the parent before the fork, that no
-  // worker has computed since.
+  // Returns whether a worker was lost while it computed tokens of the sequence, or of the parent before the fork, that
+  // no worker has computed since.
   bool is_behind_loss() const { return lost_at_ > 0; }
 
   bool has_slices_in_flight() const { return num_slices_in_flight_ > 0; }

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// What the loss of a worker says about one request.
+// This is what the loss of a worker says about one request.
 struct Charge {
   bool is_at_front = false;
   std::map<SequenceId, int> ends;  // Where the slices in flight of each sequence end.

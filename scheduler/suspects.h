@@ -17,7 +17,7 @@ namespace quire {
 struct Convict {
   RequestId request;
   int num_losses;  // How often the worker of the request was lost since the request was last cleared.
-  // Of a request with several samples: the one at which the worker was lost at last. Nothing when this is not known.
+  // This is the sample at which the worker was lost last, when the request has several samples and the sample is known.
   std::optional<int> sample_index = std::nullopt;
 
   bool operator==(const Convict&) const = default;

@@ -1,9 +1,20 @@
 #ifndef QUIRE_SECURITY_CALLER_H_
 #define QUIRE_SECURITY_CALLER_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+
 namespace quire {
+
+// The name of a tenant has at most this many bytes, which are visible ASCII characters. It may be empty.
+inline constexpr size_t kMaxTenantBytes = 128;
+inline bool IsTenantName(absl::string_view name) {
+  return name.size() <= kMaxTenantBytes && std::all_of(name.begin(), name.end(), absl::ascii_isgraph);
+}
 
 // The identity of whoever makes a call.
 struct Caller {

@@ -2,7 +2,6 @@
 
 #include <openssl/crypto.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -14,12 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMaxTenantBytes = 128;
 constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
-
-bool IsTenant(absl::string_view name) {
-  return name.size() <= kMaxTenantBytes && std::all_of(name.begin(), name.end(), absl::ascii_isgraph);
-}
 
 }  // namespace
 
@@ -33,9 +27,11 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     if (line.empty() || line[0] == '#') continue;
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     const bool is_admin = words.size() == 3 && words[2] == "admin";
+    if (words.size() == 3 && !is_admin)
+      return InvalidArgument("line ", number, " has a third word that is not admin, ", kForm);
     if (words.size() != 2 && !is_admin)
       return InvalidArgument("line ", number, " has ", words.size(), " words, ", kForm);
-    if (!IsTenant(words[0])) {
+    if (!IsTenantName(words[0])) {
       return InvalidArgument("line ", number, " has a tenant of ", words[0].size(), " bytes, it must be at most ",
                              kMaxTenantBytes, " visible ASCII characters");
     }
@@ -45,10 +41,10 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
       return InvalidArgument("line ", number, " has a digest of ", hex.size(),
                              " characters, it must be 64 hexadecimal digits");
     }
-    const auto [first, is_new] = lines.emplace(*digest, number);
-    if (!is_new) return InvalidArgument("line ", number, " has the digest of line ", first->second);
     if (table.entries_.size() == kMaxTokens)
       return InvalidArgument("line ", number, " is one too many, the limit is ", kMaxTokens);
+    const auto [first, is_new] = lines.emplace(*digest, number);
+    if (!is_new) return InvalidArgument("line ", number, " has the digest of line ", first->second);
     table.entries_.push_back({*digest, {.tenant = std::string(words[0]), .is_admin = is_admin}});
   }
   return table;

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What a model recommends for fields that a request does not set.
+// These values are recommended by a model, for fields that a request does not set.
 struct SamplingDefaults {
   std::optional<float> temperature;
   std::optional<int> top_k;  // 0 keeps all tokens.

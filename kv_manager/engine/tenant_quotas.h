@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What a tenant may use of a manager.
+// Says how much of a manager a tenant may use.
 struct TenantLimits {
   static constexpr int kUnlimited = std::numeric_limits<int>::max();
 

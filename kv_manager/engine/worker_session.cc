@@ -38,8 +38,8 @@ std::optional<SequenceId> NamedSequence(const absl::Status& reason) {
   return SequenceId{id};
 }
 
-// Whether another manager, or another session of this one, has taken the worker. The status ABORTED alone does not say
-// so, because proxies and gRPC use it too.
+// Returns whether another manager, or another session of this one, has taken the worker. The status ABORTED alone does
+// not say so, because proxies and gRPC use it too.
 bool IsTakenOver(const absl::Status& reason) {
   const std::optional<StatusReason> named = ReasonOf(reason);
   return named.has_value() && named->word == kSessionTakenOver;

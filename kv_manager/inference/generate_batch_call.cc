@@ -124,7 +124,7 @@ void GenerateBatchCall::OnReadEnded(const absl::Status& status) {
 }
 
 void GenerateBatchCall::OnReadDone(bool ok) {
-  if (!environment_->receiving.End(read_id_, NumBytes(ok, read_))) return;
+  if (!environment_->receiving.End(read_id_, ReceivedBytes(ok, read_))) return;
   const absl::Status status = ok ? Handle(read_) : absl::OkStatus();
   bool reads_on;
   {

@@ -1,20 +1,18 @@
 #include "kv_manager/process/tenant_file.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/config_file.h"
 #include "base/status.h"
+#include "security/caller.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kMaxTenantBytes = 128;
 constexpr char kOthers[] = "*";
 constexpr char kKeys[] = "weight, max_waiting_requests, max_requests or max_blocks_share";
 
@@ -46,7 +44,7 @@ absl::Status ReadKey(const ConfigEntry& entry, TenantLimits* limits) {
 
 absl::Status ReadTenant(const ConfigSection& section, TenantLimits* limits) {
   const std::string& name = section.name;
-  if (name.size() > kMaxTenantBytes || !std::all_of(name.begin(), name.end(), absl::ascii_isgraph)) {
+  if (!IsTenantName(name)) {
     return InvalidArgument(section.name_at, ": a tenant of ", name.size(), " bytes, it must be at most ",
                            kMaxTenantBytes, " visible ASCII characters");
   }

@@ -11,7 +11,7 @@ namespace quire {
 
 class TokenFile;
 
-// What ValidateGenerate and ValidateTokenize need to know besides the request and the model.
+// ValidateGenerate and ValidateTokenize need to know this besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
   bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.

@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"
+#include "security/caller.h"
 
 namespace quire {
 namespace {

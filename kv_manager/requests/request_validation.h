@@ -33,7 +33,6 @@ inline constexpr int kMaxBadWords = 256;
 inline constexpr int kMaxBadWordBytes = 1024;
 inline constexpr int kMaxBadWordTokens = 64;
 inline constexpr int kMaxRequestIdBytes = 128;
-inline constexpr int kMaxTenantBytes = 128;
 inline constexpr int kMaxCacheSaltBytes = 256;
 inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logprobs of each; one response has all.
 

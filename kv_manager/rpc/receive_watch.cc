@@ -127,7 +127,7 @@ void ReceiveWatch::CountBytes(int64_t now_us) {
   for (auto& [peer, connection] : connections_) {
     CountBytesOf(peer, &connection, now_us);
     if (connection.moved_at_us == now_us) is_quiet_ = false;
-    // What is left of an estimate that is a little wrong for each message.
+    // The estimate is a little wrong for each message. An idle connection has nothing unfinished, so the rest is error.
     const bool is_idle = now_us - connection.moved_at_us >= absl::ToInt64Microseconds(limits_.timeout);
     if (is_idle && connection.num_limited == 0 && connection.unfinished < limits_.max_message_bytes) {
       connection.unfinished = 0;

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-std::optional<int64_t> NumBytes(bool ok, const grpc::ByteBuffer& message) {
+std::optional<int64_t> ReceivedBytes(bool ok, const grpc::ByteBuffer& message) {
   return ok ? std::optional<int64_t>(message.Length()) : std::nullopt;
 }
 
@@ -21,7 +21,7 @@ void ReceivedCall::Receive() {
 }
 
 void ReceivedCall::OnReadDone(bool ok) {
-  if (!watch_->End(id_, NumBytes(ok, request_))) return;
+  if (!watch_->End(id_, ReceivedBytes(ok, request_))) return;
   if (!ok && context_->IsCancelled()) return OnNoRequest(absl::CancelledError("the call ended before its request"));
   if (!ok) return OnNoRequest(absl::InvalidArgumentError("the call has no request"));
   OnRequest(request_);

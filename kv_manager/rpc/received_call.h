@@ -17,8 +17,8 @@
 
 namespace quire {
 
-// What OnReadDone tells ReceiveWatch::End.
-std::optional<int64_t> NumBytes(bool ok, const grpc::ByteBuffer& message);
+// Returns what ReceiveWatch::End wants to know after OnReadDone(ok): the size of the message, or nothing without one.
+std::optional<int64_t> ReceivedBytes(bool ok, const grpc::ByteBuffer& message);
 
 // A call with one request, of which a ReceiveWatch knows while the request is being received.
 //

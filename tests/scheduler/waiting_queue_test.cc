@@ -67,6 +67,16 @@ class WaitingQueueTest : public ::testing::Test {
     return taken;
   }
 
+  // Lets four groups enter, charges `num_tokens` to the tenant of each and returns their numbers.
+  std::vector<int> TakeFour(int num_tokens) {
+    std::vector<int> taken;
+    for (int i = 0; i < 4; ++i) {
+      taken.push_back(Take());
+      queue_->Charge(groups_[taken.back() - 1]->request().tenant, num_tokens);
+    }
+    return taken;
+  }
+
   std::map<uint64_t, int> cached_tokens_;  // Keyed by request.
   int num_looks_ = 0;                      // At cached_tokens_.
   std::unique_ptr<WaitingQueue> queue_;
@@ -186,12 +196,7 @@ TEST_F(WaitingQueueTest, ATenantCannotSaveUpWhileItIsIdle) {
     queue_->Charge("busy", 1000);
   }
   for (int i = 0; i < 4; ++i) Add("late");  // Requests 11 to 14.
-  std::vector<int> taken;
-  for (int i = 0; i < 4; ++i) {
-    taken.push_back(Take());
-    queue_->Charge(groups_[taken.back() - 1]->request().tenant, 1000);
-  }
-  EXPECT_THAT(taken, ElementsAre(11, 5, 12, 6));
+  EXPECT_THAT(TakeFour(1000), ElementsAre(11, 5, 12, 6));
 }
 
 // What the queue returns is compared with a search through all groups.
@@ -347,12 +352,7 @@ TEST_F(WaitingQueueTest, NewWeightsHoldForTokensThatWereServedAlready) {
   EXPECT_EQ(Take(), 1);
   queue_->Charge("big", 1000);  // By the new weight, these are 10 tokens of "small".
   queue_->SetShares({.by_tenant = {{"big", {.weight = 100}}}});
-  std::vector<int> taken;
-  for (int i = 0; i < 4; ++i) {
-    taken.push_back(Take());
-    queue_->Charge(groups_[taken.back() - 1]->request().tenant, 6);
-  }
-  EXPECT_THAT(taken, ElementsAre(2, 4, 3, 5));
+  EXPECT_THAT(TakeFour(6), ElementsAre(2, 4, 3, 5));
 }
 
 TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {

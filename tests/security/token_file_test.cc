@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/security/certificates.h"
@@ -41,7 +42,7 @@ TEST(TokenTableTest, ALineThatIsWrongIsNamedAndNotShown) {
   const std::string good = std::string("acme ") + kAbc + "\n";
   EXPECT_EQ(Error(good + "acme\n"), "line 2 has 1 words, it must be TENANT SHA256 or TENANT SHA256 admin");
   EXPECT_EQ(Error(std::string("acme ") + kAbc + " root"),
-            "line 1 has 3 words, it must be TENANT SHA256 or TENANT SHA256 admin");
+            "line 1 has a third word that is not admin, it must be TENANT SHA256 or TENANT SHA256 admin");
   EXPECT_EQ(Error(good + "# fine\nacme secret"),
             "line 3 has a digest of 6 characters, it must be 64 hexadecimal digits");
   EXPECT_EQ(Error("acme " + std::string(64, 'g')),
@@ -49,7 +50,9 @@ TEST(TokenTableTest, ALineThatIsWrongIsNamedAndNotShown) {
   EXPECT_EQ(Error(std::string(129, 'a') + " " + kAbc),
             "line 1 has a tenant of 129 bytes, it must be at most 128 visible ASCII characters");
   std::string many;
-  for (size_t i = 0; i <= TokenTable::kMaxTokens; ++i) many += good;
+  for (size_t i = 0; i <= TokenTable::kMaxTokens; ++i)
+    absl::StrAppend(&many, "acme ", absl::Hex(i, absl::kZeroPad16), std::string(48, '0'), "\n");
+  EXPECT_EQ(Error(good + "globex " + kAbc), "line 2 has the digest of line 1");
   EXPECT_EQ(Error(many), "line 4097 is one too many, the limit is 4096");
 }
 
