@@ -1,9 +1,22 @@
 #include "worker/description.h"
 
+#include <random>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "base/worker_protocol.h"
 
 namespace quire {
+namespace {
+
+std::string RandomProcessId() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&id, absl::Hex(random(), absl::kZeroPad8));
+  return id;
+}
+
+}  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits) {
@@ -29,6 +42,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_numerics_fingerprint(
       absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(), "/kv-", Name(layout.type)));
   description.set_device(backend.Description());
+  description.set_process_id(RandomProcessId());
   return description;
 }
 

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Makes the answer of Describe for a loaded model.
+// Makes the answer of Describe for a loaded model. The process calls it once, because the name of the process is drawn.
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits);
 

@@ -27,10 +27,13 @@ void PrintUsage(const v1::GenerateResponse& last, bool has_one_sample, absl::Dur
 }
 
 // Returns how many tokens to ask for when the user did not say. This is at least min_tokens and at most what the
-// context leaves, because the manager refuses more. The manager's own default is too short for a shell.
+// context leaves, because the manager refuses more. The default of the model is used if it has one. The manager's own
+// default is too short for a shell.
 uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
-  const uint32_t wanted = std::max(kDefaultMaxTokens, request.stopping().min_tokens());
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  const bool has_default = model.ok() && model->has_default_max_tokens();
+  const uint32_t wanted =
+      std::max(has_default ? model->default_max_tokens() : kDefaultMaxTokens, request.stopping().min_tokens());
   if (!model.ok()) return wanted;  // Generate will report the error, or wait until a worker has joined.
   const uint64_t context = model->max_context_tokens();
   uint64_t num_prompt_tokens = request.token_ids().ids_size();

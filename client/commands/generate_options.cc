@@ -33,7 +33,7 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
       ->option_text("ID,...");
   command
       ->add_option("-n,--max-tokens", options->max_tokens,
-                   "Generate at most this many tokens [128, or what the context leaves]")
+                   "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
       ->check(InRange<uint32_t>())
       ->option_text("N");
   command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
@@ -45,21 +45,25 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
 
 void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Sampling";
-  command->add_option("-t,--temperature", options->temperature, "0 always takes the likeliest token [1]")
+  command
+      ->add_option("-t,--temperature", options->temperature,
+                   "0 always takes the likeliest token [the model's default or 1]")
       ->check(IsNumber())
       ->option_text("T")
       ->group(group);
-  command->add_option("--top-k", options->top_k, "Draw from the K likeliest tokens [the whole vocabulary]")
+  command->add_option("--top-k", options->top_k, "Draw from the K likeliest tokens [the model's default or all]")
       ->check(InRange<uint32_t>())
       ->option_text("K")
       ->group(group);
   command
-      ->add_option("--top-p", options->top_p, "Draw from the likeliest tokens that together reach this probability [1]")
+      ->add_option("--top-p", options->top_p,
+                   "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
       ->check(IsNumber())
       ->option_text("P")
       ->group(group);
   command
-      ->add_option("--min-p", options->min_p, "Drop tokens below this share of the likeliest token's probability [0]")
+      ->add_option("--min-p", options->min_p,
+                   "Drop tokens below this share of the likeliest token's probability [the model's default or 0]")
       ->check(IsNumber())
       ->option_text("P")
       ->group(group);
@@ -76,8 +80,9 @@ void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
       ->option_text("X")
       ->group(group);
   command
-      ->add_option("--repetition-penalty", options->repetition_penalty,
-                   "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [1]")
+      ->add_option(
+          "--repetition-penalty", options->repetition_penalty,
+          "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [the model's default or 1]")
       ->check(IsNumber())
       ->option_text("X")
       ->group(group);

@@ -25,13 +25,14 @@ int RunRequests(const RequestsOptions& options, const CommandContext& context) {
     PrintJson(*list);
     return kExitOk;
   }
-  std::printf("%-32s %-8s %8s %7s %7s %9s %7s %7s %7s  %s\n", "REQUEST", "STATE", "AGE", "PROMPT", "CACHED",
-              "GENERATED", "SAMPLES", "BLOCKS", "SHARED", "WORKER");
+  std::printf("%-32s %-8s %8s %7s %7s %9s %7s %7s %7s  %-12s %s\n", "REQUEST", "STATE", "AGE", "PROMPT", "CACHED",
+              "GENERATED", "SAMPLES", "BLOCKS", "SHARED", "TENANT", "WORKER");
   for (const v1::RequestSummary& summary : list->requests()) {
-    std::printf("%-32s %-8s %8s %7u %7u %9llu %7u %7u %7u  %s\n", Printable(summary.request_id()).c_str(),
+    std::printf("%-32s %-8s %8s %7u %7u %9llu %7u %7u %7u  %-12s %s\n", Printable(summary.request_id()).c_str(),
                 StateOf(summary.state()), DescribeAge(summary.age_ms()).c_str(), summary.prompt_tokens(),
                 summary.cached_prompt_tokens(), Big(summary.generated_tokens()), summary.num_sequences(),
-                summary.blocks(), summary.shared_blocks(), summary.worker().c_str());
+                summary.blocks(), summary.shared_blocks(), summary.tenant().empty() ? "-" : summary.tenant().c_str(),
+                summary.worker().c_str());
   }
   const uint32_t num_left = list->num_requests() - list->requests_size();
   if (num_left > 0) std::printf("and %u more; --max-requests shows them\n", num_left);

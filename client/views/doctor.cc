@@ -180,8 +180,13 @@ std::string WorkerOf(absl::string_view labels) {
   return absl::StrCat("worker ", worker);
 }
 
-Finding JudgeWorker(const v1::WorkerStatus& worker) {
+// `generation` is the one that new requests go to.
+Finding JudgeWorker(const v1::WorkerStatus& worker, uint64_t generation) {
   const std::string name = absl::StrCat("worker ", worker.address());
+  if (worker.state() == v1::WORKER_STATE_REFUSED) {
+    return {Result::kFail, name, absl::StrCat("is refused: ", worker.last_error()),
+            "correct what the reason names; the manager tries again every few seconds"};
+  }
   if (worker.state() != v1::WORKER_STATE_READY) {
     return {Result::kFail, name, absl::StrCat("is not connected: ", worker.last_error()),
             "does quire-worker run there, and does its model load? Its log says more"};
@@ -194,6 +199,12 @@ Finding JudgeWorker(const v1::WorkerStatus& worker) {
                       blocks.total(), worker.preemptions());
   if (worker.is_draining()) {
     return {Result::kWarn, name, absl::StrCat("drains; ", state), "`quirectl undrain` lets requests in again"};
+  }
+  if (worker.generation() != generation) {
+    return {Result::kWarn, name,
+            absl::StrFormat("is of generation %d, model %s, and gets no new requests, which go to generation %d; %s",
+                            worker.generation(), worker.model_name(), generation, state),
+            "restart it with the newer model to end a rollout"};
   }
   if (share > kFullShare && worker.waiting_requests() > 0) {
     return {Result::kWarn, name, state, "its memory is full and requests wait: more workers, or a larger --kv-bytes"};
@@ -233,7 +244,7 @@ std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status) {
   if (status.workers().empty()) {
     findings.push_back({Result::kFail, "workers", "there are none", "--workers of the manager names them"});
   }
-  for (const v1::WorkerStatus& worker : status.workers()) findings.push_back(JudgeWorker(worker));
+  for (const v1::WorkerStatus& worker : status.workers()) findings.push_back(JudgeWorker(worker, status.generation()));
   return findings;
 }
 

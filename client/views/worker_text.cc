@@ -10,6 +10,7 @@ constexpr int kMinAddressWidth = 28;
 }  // namespace
 
 const char* StateOf(const v1::WorkerStatus& worker) {
+  if (worker.state() == v1::WORKER_STATE_REFUSED) return "refused";
   if (worker.state() != v1::WORKER_STATE_READY) return "connecting";
   return worker.is_draining() ? "draining" : "ready";
 }

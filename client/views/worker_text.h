@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// "connecting", "draining" or "ready", as status and top say it.
+// "connecting", "refused", "draining" or "ready", as status and top say it.
 const char* StateOf(const v1::WorkerStatus& worker);
 
 // The width of a column for the workers' addresses: that of the longest address, but at least that of a usual

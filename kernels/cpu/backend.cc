@@ -24,7 +24,8 @@ BackendStatus CpuBackend::CheckLayout(const KvLayout& layout, int /*num_heads*/)
 }
 
 std::string CpuBackend::Description() const {
-  return std::string("cpu ") + Name(isa_) + ", " + std::to_string(pool_.num_threads()) + " threads";
+  return std::string("cpu ") + Name(isa_) + ", " + std::to_string(pool_.num_threads()) +
+         (pool_.num_threads() == 1 ? " thread" : " threads");
 }
 
 // AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes their results.

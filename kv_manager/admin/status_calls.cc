@@ -30,9 +30,14 @@ void EncodeBlocks(const BlockCounts& in, v1::BlockCounts* out) {
   out->set_pinned(in.pinned);
 }
 
+v1::WorkerState StateOf(const WorkerStatus& worker) {
+  if (worker.is_ready) return v1::WORKER_STATE_READY;
+  return worker.is_refused ? v1::WORKER_STATE_REFUSED : v1::WORKER_STATE_CONNECTING;
+}
+
 void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_address(in.address);
-  out->set_state(in.is_ready ? v1::WORKER_STATE_READY : v1::WORKER_STATE_CONNECTING);
+  out->set_state(StateOf(in));
   out->set_last_error(in.last_error);
   out->set_epoch(in.epoch);
   out->set_steps(in.steps);

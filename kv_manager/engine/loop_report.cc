@@ -43,6 +43,7 @@ void LoopReport::EndPool(const WorkerPool& pool) {
 void LoopReport::Update(const WorkerSession& session) {
   const WorkerLink& link = session.link();
   status_.is_ready = link.is_ready();
+  status_.is_refused = absl::IsFailedPrecondition(link.last_error());
   status_.last_error =
       session.is_drained_by_worker() ? "the worker is draining" : std::string(link.last_error().message());
   status_.epoch = link.epoch();

@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
 
 absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, const WorkerDescription& description) {
   const MutexLock admission_lock(&admission_mutex_);
+  QUIRE_RETURN_IF_ERROR(CheckProcess(address, description.process_id));
   std::shared_ptr<const ServedModel> model = Find(description);
   if (model == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(model, MakeModel(description));
@@ -61,6 +62,7 @@ absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, co
   }
   const MutexLock lock(&mutex_);
   if (retained_.has_value() && !retained_->contains(address)) return model->generation;
+  processes_[address] = description.process_id;
   auto joined = std::find_if(generations_.begin(), generations_.end(),
                              [&](const Generation& generation) { return generation.model == model; });
   if (joined == generations_.end()) joined = generations_.insert(joined, {description, model, {}});
@@ -78,6 +80,7 @@ void ModelRegistry::Retain(std::set<std::string> addresses) {
   for (Generation& generation : generations_) {
     std::erase_if(generation.addresses, [&](const std::string& address) { return !retained.contains(address); });
   }
+  std::erase_if(processes_, [&](const auto& process) { return !retained.contains(process.first); });
   ForgetEmpty();
 }
 
@@ -112,6 +115,17 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   }
   model->generation = GenerationId{++last_id_};
   return model;
+}
+
+absl::Status ModelRegistry::CheckProcess(const std::string& address, const std::string& process_id) const {
+  if (process_id.empty()) return absl::OkStatus();
+  const MutexLock lock(&mutex_);
+  for (const auto& [other, other_id] : processes_) {
+    if (other == address || other_id != process_id) continue;
+    return absl::FailedPreconditionError(absl::StrCat("the worker at ", address, " is the process that has joined at ",
+                                                      other, "; each worker must have one address in --workers"));
+  }
+  return absl::OkStatus();
 }
 
 void ModelRegistry::ForgetEmpty() {

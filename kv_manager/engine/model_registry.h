@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_ENGINE_MODEL_REGISTRY_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,8 +31,10 @@ class ModelRegistry {
   // The worker at this address has described itself. From now on the address belongs to the generation of the
   // description. This generation becomes the newest, unless the address has belonged to it before: a rollback makes an
   // old generation the newest again, but the restart of an old worker does not. Returns FAILED_PRECONDITION when a
-  // tokenizer file cannot be used; the message says which file and why, and nothing changes. A model without tokenizer
-  // files is served for token ids only. Calls wait for each other, and so for tokenizers that are being loaded.
+  // tokenizer file cannot be used; the message says which file and why, and nothing changes. Returns it also when the
+  // process of the worker has joined at another address, because the sessions of two addresses would end each other
+  // again and again. A model without tokenizer files is served for token ids only. Calls wait for each other, and so
+  // for tokenizers that are being loaded.
   absl::StatusOr<GenerationId> Admit(const std::string& address, const WorkerDescription& description);
 
   // From now on no other address belongs to a generation. That holds for workers that describe themselves later, too: a
@@ -52,6 +55,7 @@ class ModelRegistry {
   std::shared_ptr<const ServedModel> Find(const WorkerDescription& description) const QUIRE_EXCLUDES(mutex_);
   absl::StatusOr<std::shared_ptr<const ServedModel>> MakeModel(const WorkerDescription& description)
       QUIRE_REQUIRES(admission_mutex_);
+  absl::Status CheckProcess(const std::string& address, const std::string& process_id) const QUIRE_EXCLUDES(mutex_);
   void ForgetEmpty() QUIRE_REQUIRES(mutex_);
 
   const int max_context_tokens_;
@@ -60,6 +64,7 @@ class ModelRegistry {
   uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;
   std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);            // The newest first.
+  std::map<std::string, std::string> processes_ QUIRE_GUARDED_BY(mutex_);   // The process at each address.
   std::optional<std::set<std::string>> retained_ QUIRE_GUARDED_BY(mutex_);  // The argument of the last Retain.
 };
 

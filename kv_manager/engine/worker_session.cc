@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -52,6 +53,13 @@ std::string CauseForClients(const absl::Status& reason) {
   }
   if (absl::IsDeadlineExceeded(reason)) return "the worker did not answer in time";
   return std::string(reason.message());
+}
+
+// Tells reasons apart that say different things. An epoch or a time in a reason is another one at each attempt.
+std::string WithoutNumbers(const absl::Status& reason) {
+  std::string text(reason.message());
+  std::erase_if(text, absl::ascii_isdigit);
+  return text;
 }
 
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
@@ -127,7 +135,7 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   link_.OnOpened();
   last_step_us_ = now_us;
   has_logged_waiting_ = false;
-  logged_reason_ = absl::OkStatus();
+  logged_reason_.clear();
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
                    << Named("epoch", event.epoch) << ", model " << description_->model_name << ", "
                    << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
@@ -240,9 +248,9 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
     if (!std::exchange(has_logged_waiting_, true)) {
       QUIRE_LOG(kInfo) << "waiting for worker " << Named("worker", options_->address);
     }
-  } else if (reason != logged_reason_) {
+  } else if (std::string said = WithoutNumbers(reason); said != logged_reason_) {
     QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " cannot be used: " << reason.message();
-    logged_reason_ = reason;
+    logged_reason_ = std::move(said);
   }
 }
 

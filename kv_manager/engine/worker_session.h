@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "kv_manager/engine/live_requests.h"
@@ -113,7 +114,7 @@ class WorkerSession {
   int64_t lost_since_us_;  // While no session is open.
   Drain drain_ = Drain::kNone;
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
-  absl::Status logged_reason_;       // Since the worker was lost: the reason logged last. OK: none.
+  std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.
 };
 

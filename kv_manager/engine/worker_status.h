@@ -70,6 +70,7 @@ struct StepLoopStats {
 struct WorkerStatus {
   std::string address;
   bool is_ready = false;     // A session is open.
+  bool is_refused = false;   // The manager refuses the worker, or the worker refuses the session. See last_error.
   bool is_draining = false;  // It gets no new requests: it is drained by the operator, by the worker itself, or both.
   std::string last_error;    // The reason why it is not ready or gets no new requests.
   uint64_t epoch = 0;

@@ -20,6 +20,7 @@ ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Call
                              const std::optional<TraceParent>& parent, v1::GenerateRequest request,
                              ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
     : environment_(environment),
+      arrival_us_(environment->clock->NowMicros()),
       caller_(std::move(caller)),
       span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
       request_(std::move(request)),
@@ -59,7 +60,7 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   if (name.empty()) name = absl::StrFormat("%016x", environment_->random.Next());
   valid->request.id = environment_->registry.NextId();
   valid->request.generation = model->generation;
-  valid->request.arrival_us = environment_->clock->NowMicros();
+  valid->request.arrival_us = arrival_us_;
   valid->request.deadline_us = deadline_us;
   if (valid->request.beam.has_value() && !valid->output.stop.empty()) {
     std::shared_ptr<const Tokenizer> tokenizer(model, model->tokenizer.get());

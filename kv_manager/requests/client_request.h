@@ -53,6 +53,7 @@ class ClientRequest {
   bool IsCancelled();
 
   RequestEnvironment* const environment_;
+  const int64_t arrival_us_;  // Before the request is checked and its text is tokenized.
   const std::optional<Caller> caller_;
   const TraceSpan span_;
   const v1::GenerateRequest request_;

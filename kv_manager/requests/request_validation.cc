@@ -134,7 +134,10 @@ class GenerateValidator {
     }
     const int64_t min_tokens = stopping.min_tokens();
     if (min_tokens > max_tokens) {
-      errors_.Add("stopping.min_tokens", absl::StrCat("is ", min_tokens, ", max_tokens is ", max_tokens));
+      const char* const origin = stopping.has_max_tokens()          ? ""
+                                 : defaults_.max_tokens.has_value() ? ", the model's default"
+                                                                    : ", the default";
+      errors_.Add("stopping.min_tokens", absl::StrCat("is ", min_tokens, ", max_tokens is ", max_tokens, origin));
     }
     out_.request.max_tokens = static_cast<int>(std::min<int64_t>(max_tokens, std::numeric_limits<int>::max()));
     out_.request.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));

@@ -40,7 +40,7 @@ Json EncodeHistogram(const Histogram& histogram) {
 }
 
 const char* StateName(const WorkerStatus& worker) {
-  if (!worker.is_ready) return "connecting";
+  if (!worker.is_ready) return worker.is_refused ? "refused" : "connecting";
   return worker.is_draining ? "draining" : "ready";
 }
 

@@ -375,6 +375,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   out.max_tokens_per_step = in.max_tokens_per_step();
   out.numerics_fingerprint = in.numerics_fingerprint();
   out.device = in.device();
+  out.process_id = in.process_id();
   out.last_epoch = in.last_epoch();
   out.has_session = in.has_session();
   return out;

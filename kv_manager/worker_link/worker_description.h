@@ -35,6 +35,7 @@ struct WorkerDescription {
   int max_tokens_per_step = 0;  // Tokens of the largest plan that it accepts.
   std::string numerics_fingerprint;
   std::string device;
+  std::string process_id;    // Differs between processes. Empty: the worker does not tell it.
   uint64_t last_epoch = 0;   // The greatest epoch that it has seen.
   bool has_session = false;  // A session is open, perhaps with another manager.
 

@@ -56,6 +56,18 @@ TEST(DoctorTest, WhatIsWrongWithAStatusIsNamed) {
   EXPECT_EQ(lost.result, Result::kFail);
   EXPECT_THAT(lost.message, HasSubstr("is not connected: refused"));
   EXPECT_EQ(last_of([](auto* status) { status->mutable_workers(0)->set_is_draining(true); }).result, Result::kWarn);
+  const Finding refused = last_of([](auto* status) {
+    status->mutable_workers(0)->set_state(v1::WORKER_STATE_REFUSED);
+    status->mutable_workers(0)->set_last_error("the tokenizer is broken");
+  });
+  EXPECT_EQ(refused.result, Result::kFail);
+  EXPECT_THAT(refused.message, HasSubstr("is refused: the tokenizer is broken"));
+  const Finding older = last_of([](auto* status) {
+    status->set_generation(2);
+    status->mutable_workers(0)->set_generation(1);
+  });
+  EXPECT_EQ(older.result, Result::kWarn);
+  EXPECT_THAT(older.message, HasSubstr("is of generation 1"));
   // Preemptions count from the manager's start, steps from the beginning of the session.
   EXPECT_EQ(last_of([](auto* status) { status->mutable_workers(0)->set_preemptions(200); }).result, Result::kOk);
   EXPECT_EQ(last_of([](auto* status) { status->clear_workers(); }).result, Result::kFail);

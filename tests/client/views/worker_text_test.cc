@@ -12,6 +12,8 @@ TEST(WorkerTextTest, AWorkerThatDrainsIsNotReady) {
   EXPECT_STREQ(StateOf(worker), "connecting");
   worker.set_is_draining(true);
   EXPECT_STREQ(StateOf(worker), "connecting");
+  worker.set_state(v1::WORKER_STATE_REFUSED);
+  EXPECT_STREQ(StateOf(worker), "refused");
   worker.set_state(v1::WORKER_STATE_READY);
   EXPECT_STREQ(StateOf(worker), "draining");
   worker.set_is_draining(false);

@@ -47,6 +47,26 @@ TEST(ModelRegistryTest, AWorkerOfAnAddressThatIsGoneMakesNoGeneration) {
   EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
 }
 
+// Both sessions would end each other again and again.
+TEST(ModelRegistryTest, AProcessJoinsAtOneAddressOnly) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.process_id = "1";
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_TRUE(registry.Admit("a", worker).ok()) << "it comes back to its address";
+  const absl::Status second = registry.Admit("b", worker).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(second.message(), HasSubstr("the worker at b is the process that has joined at a"));
+  registry.Retain({"b"});
+  EXPECT_TRUE(registry.Admit("b", worker).ok()) << "the other address is gone";
+  worker.process_id = "2";
+  EXPECT_TRUE(registry.Admit("b", worker).ok()) << "it was started again";
+  worker.process_id = "";
+  ASSERT_TRUE(registry.Admit("b", worker).ok());
+  registry.Retain({"b", "c"});
+  EXPECT_TRUE(registry.Admit("c", worker).ok()) << "workers of an earlier version do not tell their process";
+}
+
 TEST(ModelRegistryTest, ThereIsNoModelBeforeTheFirstWorker) {
   EXPECT_THAT(ModelRegistry(kNoCap).models(), IsEmpty());
 }

@@ -154,5 +154,22 @@ TEST(ClientRequestThreadsTest, TheSameWithTheTextJobsOfABatch) {
   RunManyRequests(/*in_one_queue=*/true);
 }
 
+TEST(ClientRequestTest, TheTimeInWhichATextIsTokenizedCountsForItsRequest) {
+  FakeEngine engine(ToyModel());
+  ManualClock clock;
+  clock.Advance(1000);
+  engine.model_now = [&clock] {
+    clock.Advance(500'000);
+    return ToyModel();
+  };
+  RequestEnvironment environment(&engine, InferenceServiceOptions(), &clock);
+  ThreadPool readers(1);
+  const auto client = ThreadedClient::New(&environment, &readers, SampledRequest("r", 1), nullptr);
+  client->request().Start(int64_t{1} << 60);
+  ASSERT_TRUE(client->WaitForEnd().ok());
+  ASSERT_EQ(engine.requests().size(), 1u);
+  EXPECT_EQ(engine.requests()[0].arrival_us, 1000);
+}
+
 }  // namespace
 }  // namespace quire
