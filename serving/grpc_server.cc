@@ -20,12 +20,12 @@
 namespace quire {
 namespace {
 
-// A client's host that vanished without a word keeps its calls no longer than their sum; a client that is paused or
-// starved answers before.
+// When the host of a client is gone without closing its connections, its calls end after the sum of both times. A
+// client that is only slow answers within the second one.
 constexpr int kKeepaliveTimeMs = 30'000;
 constexpr int kKeepaliveTimeoutMs = 30'000;
 
-// Of TLS and HTTP/2 together; a connection that says nothing goes.
+// The handshakes of TLS and HTTP/2 together may take this long. A connection that sends nothing is closed then.
 constexpr int kHandshakeTimeoutMs = 10'000;
 
 // A connection without calls for so long is closed, so that it does not count towards the limit for ever. Clients

@@ -20,7 +20,7 @@ class LoopReport {
  public:
   explicit LoopReport(const std::string& address);
 
-  // The counters that others of the loop's thread count in.
+  // The other objects of the loop's thread add to these counters.
   StepLoopStats* stats() { return &status_.stats; }
   // Measures how long requests wait and run. WorkerSession and StepLoop tell it what happens.
   WaitMeter* wait() { return &wait_; }

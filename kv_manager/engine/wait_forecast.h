@@ -37,9 +37,9 @@ struct WaitForecast {
   std::array<float, kNumOutputSizes> output_tokens = {};
 
   int64_t WaitUs(int64_t num_tokens_ahead) const;
-  // The time from the first step to the end of the request, if it runs together with all other requests, or with as
-  // many as run now when there is a queue: their number makes a step longer. 0 if this does not make steps slow, as
-  // when there are no others.
+  // Returns the time from the first step to the end of the request. The more requests run together, the longer is a
+  // step. This one is expected to run together with all others, or, when there is a queue, with as many as run now.
+  // Returns 0 when this does not make steps slow, for example when there are no others.
   int64_t OutputUs(const Request& request) const;
 };
 

@@ -209,8 +209,8 @@ void GenerateBatchCall::Refuse(uint64_t tag, const absl::Status& status) {
   Flush();
 }
 
-// The responses of a batch of jobs are flushed together. A job that gives a response is its request's last one before
-// the write, so the queue empties.
+// The responses of a batch of jobs are flushed together. After a job that has given a response, its request adds no job
+// before the response is written. So the queue becomes empty.
 void GenerateBatchCall::RunLater(std::function<void()> job) {
   if (!jobs_.Add(std::move(job))) return;
   environment_->text_threads.RunOutput([self = shared_from_this()] {

@@ -60,10 +60,10 @@ class RequestRegistry {
   // The id of the next request. No two requests get the same.
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // ALREADY_EXISTS when the owner runs a request of this name; RESOURCE_EXHAUSTED when the requests of all owners have
-  // reached `max_requests`. An eighth as many places more are for tenants whose requests, with the new one, are at most
-  // an equal share of `max_requests` among the tenants that have requests. So a tenant that takes all places does not
-  // keep others out.
+  // Returns ALREADY_EXISTS when the owner has a request of this name, and RESOURCE_EXHAUSTED when the requests of all
+  // owners have reached `max_requests`. One eighth of `max_requests` is added as a reserve. A tenant may use the
+  // reserve as long as its requests, with the new one, are at most an equal share of `max_requests` among the tenants
+  // that have requests. So a tenant that takes all places does not keep others out.
   absl::StatusOr<std::unique_ptr<Registration>> Register(const std::string& owner, const std::string& name,
                                                          std::shared_ptr<TokenStream> stream,
                                                          const std::string& tenant = "");

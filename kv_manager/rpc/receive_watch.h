@@ -33,9 +33,10 @@ struct ReceiveLimits {
 // A call tells the watch when it begins to read a message and when the message has arrived. In between, a thread
 // compares the number of bytes that the connection has received with the sizes of the messages that have arrived
 // through it. The difference belongs to messages that are under way. When it is too much, the watch ends calls of the
-// connection that has sent most. The overhead of TLS and HTTP/2 counts as well, less kBytesPerMessage for each message
-// that has arrived. What a message has brought that fails or is ended is not known; so the estimate falls back to what
-// it was when that message began, but not by more than a message may have. Thread-safe.
+// connection that has sent most. The bytes of TLS and HTTP/2 count as well, so kBytesPerMessage are subtracted for each
+// message that has arrived. Nobody knows how many bytes of a message had come when its call failed or was ended. The
+// estimate then falls back to its value at the beginning of that message, but by at most --max-message-bytes.
+// Thread-safe.
 class ReceiveWatch {
  public:
   enum class Wait {
@@ -49,7 +50,7 @@ class ReceiveWatch {
 
   // The time between two checks by the thread.
   static constexpr absl::Duration kInterval = absl::Milliseconds(20);
-  // The same while only streams that may pause are there, and nothing comes.
+  // The time between two checks while the only calls are streams that may pause, and no bytes come.
   static constexpr absl::Duration kQuietInterval = absl::Milliseconds(200);
   static constexpr int64_t kBytesPerMessage = 2048;
 
