@@ -104,7 +104,9 @@ std::string Explain(const absl::Status& status, const std::string& endpoint) {
   }
   const std::string kind =
       absl::StrReplaceAll(absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), {{"_", " "}});
-  return absl::StrCat(kind, ": ", status.message());
+  const bool needs_token = status.code() == absl::StatusCode::kUnauthenticated;
+  return absl::StrCat(kind, ": ", status.message(),
+                      needs_token ? "\n  give a token (--token, $QUIRE_TOKEN) that the manager's --tokens has" : "");
 }
 
 std::string TokenText(const v1::TokenLogprob& token) {

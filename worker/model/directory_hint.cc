@@ -51,6 +51,8 @@ std::string DirectoryHint(const std::string& path) {
     return "; GGUF files are not read, give the directory of a Hugging Face checkpoint in safetensors";
   }
   if (!std::filesystem::exists(path, error)) {
+    if (absl::StartsWith(path, "~"))
+      return "; ~ is the home directory only where a shell replaces it, as in --model ~/x";
     if (path.empty() || !IsHubName(path)) return "";
     return absl::StrCat(
         "; if this is the name of a model on a hub, download it first and give its directory: hf download ", path,
@@ -62,6 +64,11 @@ std::string DirectoryHint(const std::string& path) {
            "merge_and_unload() of peft";
   }
   if (Has(names, "config.json") && Has(names, "model.safetensors")) return "";
+  if (Has(names, "refs") && Has(names, "snapshots")) {
+    const std::vector<std::string> revisions = NamesIn(path + "/snapshots");
+    return absl::StrCat("; it is a model's folder in the cache of a hub, give one of its snapshots: ", path,
+                        "/snapshots/", revisions.empty() ? "REVISION" : revisions.front());
+  }
   std::string pickle = FirstEndingIn(names, ".bin");
   if (pickle.empty()) pickle = FirstEndingIn(names, ".pt");
   if (pickle.empty()) pickle = FirstEndingIn(names, ".pth");

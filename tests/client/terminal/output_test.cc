@@ -52,6 +52,13 @@ TEST(ReportErrorTest, ASocketThatRefusesIsNotAnOpenPort) {
   }
 }
 
+TEST(ReportErrorTest, AMissingTokenIsAskedFor) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReportError(absl::UnauthenticatedError("the call has no bearer token"), "host:1"), kExitRejected);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("no bearer token\n  give a token (--token, $QUIRE_TOKEN)"));
+}
+
 TEST(ReportErrorTest, ADeadlineMayMeanThatNoWorkerIsThere) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ReportError(absl::DeadlineExceededError("Deadline Exceeded"), "host:1"), kExitUnavailable);

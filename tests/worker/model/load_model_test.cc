@@ -155,6 +155,11 @@ TEST_F(LoadModelTest, WhatIsNotACheckpointIsRecognised) {
   EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}), HasSubstr("config.json; model.Q4_K_M.gguf is a GGUF file"));
   EXPECT_THAT(error_with({"adapter_config.json", "adapter_model.safetensors"}), HasSubstr("it is a LoRA adapter"));
   EXPECT_THAT(error_with({"params.json", "consolidated.00.pth"}), HasSubstr("original checkpoint of Meta or Mistral"));
+  EXPECT_THAT(error_of("~/model"), HasSubstr("only where a shell replaces it"));
+  const TestDirectory cache;
+  std::filesystem::create_directories(cache.path() + "/refs");
+  std::filesystem::create_directories(cache.path() + "/snapshots/4d7a");
+  EXPECT_THAT(error_of(cache.path()), HasSubstr("give one of its snapshots: " + cache.path() + "/snapshots/4d7a"));
   const TestDirectory pickle;
   pickle.CopyFrom(GoldenModel("llama2"), "config.json");
   pickle.Write("pytorch_model-00001-of-00002.bin", "PK");
