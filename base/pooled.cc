@@ -6,7 +6,7 @@ namespace quire {
 namespace {
 
 std::pmr::memory_resource* Memory() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(QUIRE_ADDRESS_SANITIZER)
   return std::pmr::new_delete_resource();
 #else
   // It is never destroyed, because objects may outlive main.

@@ -23,9 +23,14 @@ if(QUIRE_SANITIZE)
   endif()
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
-  # Under the address sanitizer, the hash tables of newer Abseil headers have one more field. The library of the
-  # distribution is built without it, so it is switched off.
-  add_compile_definitions(NDEBUG_SANITIZER)
+  if(QUIRE_SANITIZE MATCHES address)
+    add_compile_definitions(QUIRE_ADDRESS_SANITIZER)
+    # The hash tables of newer Abseil are partly in its library, which distributions build without sanitizers. Headers
+    # that know of the address sanitizer give the tables another layout, and poison memory that the library uses.
+    if(absl_VERSION VERSION_GREATER_EQUAL 20230000)
+      add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-U__SANITIZE_ADDRESS__>)
+    endif()
+  endif()
   # With its three checks for null pointers, GCC does not take the address of a function for a constant. The newer Abseil
   # of Debian 13 needs that it does. The address sanitizer still ends a program that reads or writes at null.
   if(QUIRE_SANITIZE MATCHES undefined)
