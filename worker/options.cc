@@ -71,9 +71,10 @@ ABSL_FLAG(
     "amx. "
     "Workers compute equal bits if they have the same kernels, weights and precision of K and V; avx2 and avx512 also "
     "agree with each other. If your machines differ, choose a set that all of them have.");
-ABSL_FLAG(std::string, device, "cpu",
-          "Device that computes: cpu, cuda (the first GPU), cuda:N, or simulated, which computes nothing: it reads no "
-          "weights, and its tokens are drawn from a hash of all tokens before them.");
+ABSL_FLAG(
+    std::string, device, "cpu",
+    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. A simulated device reads no weights and "
+    "computes nothing; its tokens come from a hash of all tokens before them.");
 ABSL_FLAG(
     std::string, simulated_step_times, "",
     "With --device=simulated, YAML file with how long steps take: step, prefill_token, decode_row and "
