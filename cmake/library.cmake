@@ -157,6 +157,15 @@ function(quire_test)
   endforeach()
 endfunction()
 
+# Runs the same test program once more, with a device that computes nothing.
+function(quire_simulated_test)
+  cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})
+  add_test(NAME ${ARG_NAME}.simulated COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
+  set_tests_properties(${ARG_NAME}.simulated PROPERTIES
+    TIMEOUT 600 ENVIRONMENT "QUIRE_TEST_DEVICE=simulated" FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  quire_label_test(${ARG_NAME}.simulated)
+endfunction()
+
 # Runs the same test program once more, with the GPU backend on the emulated device (QUIRE_TEST_DEVICE). FILTER is
 # passed to gtest; it excludes tests that are too slow there or apply only to float32.
 function(quire_emulated_gpu_test)

@@ -18,7 +18,8 @@ TestDevice DeviceOfTests() {
   const std::string device = Variable("QUIRE_TEST_DEVICE");
   if (device == "emulated") return TestDevice::kEmulatedGpu;
   if (device == "gpu") return TestDevice::kGpu;
-  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be emulated or gpu";
+  if (device == "simulated") return TestDevice::kSimulated;
+  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be emulated, gpu or simulated";
   return TestDevice::kCpu;
 }
 

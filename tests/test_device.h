@@ -10,14 +10,15 @@ enum class TestDevice {
   kCpu,
   kEmulatedGpu,  // The backend for GPUs, exact, on the emulated device, a thousand times slower.
   kGpu,          // The backend for GPUs, exact, on the first GPU.
+  kSimulated,    // The simulated device, as fast as possible.
 };
 
-// Reads QUIRE_TEST_DEVICE: emulated, gpu, or nothing for the CPU. Another value ends the program.
+// Reads QUIRE_TEST_DEVICE: emulated, gpu, simulated, or nothing for the CPU. Another value ends the program.
 TestDevice DeviceOfTests();
 
 // Whether the backend for GPUs computes.
 inline bool TestsGpuBackend() {
-  return DeviceOfTests() != TestDevice::kCpu;
+  return DeviceOfTests() == TestDevice::kEmulatedGpu || DeviceOfTests() == TestDevice::kGpu;
 }
 
 // The library of kGpu, from QUIRE_TEST_GPU_LIBRARY. Empty: the one beside the program.

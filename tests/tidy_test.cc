@@ -87,6 +87,7 @@ const std::vector<Room>& Rooms() {
       {"kernels/cpu", {"kernels"}},
       {"kernels/reference", {"kernels"}},
       {"kernels/simt", {"kernels"}},
+      {"kernels/simulated", {"kernels", "kernels/cpu"}},
       {"kernels/cuda", {"kernels", "kernels/simt"}},
       {"kernels/python", {"kernels", "kernels/cuda"}},
       {"worker/model", {}},

@@ -12,9 +12,11 @@
 #include "absl/strings/strip.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
+#include "base/read_file.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kernels/cuda/device_options.h"
+#include "worker/step_times_file.h"
 
 ABSL_FLAG(std::string, model, "",
           "Required. A Hugging Face model directory with config.json and *.safetensors. A tokenizer (tokenizer.json or "
@@ -69,7 +71,19 @@ ABSL_FLAG(
     "amx. "
     "Workers compute equal bits if they have the same kernels, weights and precision of K and V; avx2 and avx512 also "
     "agree with each other. If your machines differ, choose a set that all of them have.");
-ABSL_FLAG(std::string, device, "cpu", "Device that computes: cpu, cuda (the first GPU) or cuda:N.");
+ABSL_FLAG(
+    std::string, device, "cpu",
+    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. A simulated device reads no weights and "
+    "computes nothing; its tokens come from a hash of all tokens before them.");
+ABSL_FLAG(
+    std::string, simulated_step_times, "",
+    "With --device=simulated, YAML file with how long steps take: step, prefill_token, decode_row and "
+    "context_token, each a duration. If empty, a step takes 10ms, 50us for each prompt token and for each "
+    "sequence that decodes, and 5ns for each token of the contexts. With 0, steps take no longer than they need.");
+ABSL_FLAG(
+    int32_t, simulated_output_tokens, 0,
+    "With --device=simulated, mean number of tokens after which the model ends its output, up to 1000000000. With "
+    "0, it never does so, and outputs end at the limits of their requests.");
 ABSL_FLAG(
     bool, exact_gpu, false,
     "On a GPU, make the logits of a token independent of the other tokens in the step, bit for bit, as they "
@@ -156,17 +170,51 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                          absl::StrJoin(supported, ", ", append_name));
 }
 
-// Returns the number of the GPU, or nothing for "cpu".
+constexpr char kSimulated[] = "simulated";
+
+// Returns the number of the GPU, or nothing for "cpu" and "simulated".
 absl::StatusOr<std::optional<int>> ReadGpu() {
   constexpr int kMaxGpus = 1024;
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (device == "cpu") return std::nullopt;
+  if (device == "cpu" || device == kSimulated) return std::nullopt;
   if (device == "cuda") return 0;
   absl::string_view ordinal = device;
   int gpu;
   if (absl::ConsumePrefix(&ordinal, "cuda:") && absl::SimpleAtoi(ordinal, &gpu) && gpu >= 0 && gpu < kMaxGpus)
     return gpu;
-  return InvalidArgument("--device is \"", device, "\", it must be cpu, cuda or cuda:N with N in 0 .. ", kMaxGpus - 1);
+  return InvalidArgument("--device is \"", device, "\", it must be cpu, simulated, cuda or cuda:N with N in 0 .. ",
+                         kMaxGpus - 1);
+}
+
+absl::StatusOr<simulated::StepTimes> ReadStepTimes() {
+  const std::string path = absl::GetFlag(FLAGS_simulated_step_times);
+  if (path.empty()) return DefaultStepTimes();
+  if (path == "0") return simulated::StepTimes();
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return InvalidArgument("--simulated-step-times: ", text.status().message());
+  const absl::StatusOr<simulated::StepTimes> times = ParseStepTimes(path, *text);
+  if (!times.ok()) return AboutFlag("--simulated-step-times", times.status());
+  return times;
+}
+
+// Returns nothing unless the device is simulated.
+absl::StatusOr<std::optional<SimulationOptions>> ReadSimulation() {
+  constexpr int kMaxOutputTokens = 1'000'000'000;
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device != kSimulated) {
+    const bool has_times = !absl::GetFlag(FLAGS_simulated_step_times).empty();
+    if (!has_times && absl::GetFlag(FLAGS_simulated_output_tokens) == 0) return std::nullopt;
+    return InvalidArgument(has_times ? "--simulated-step-times" : "--simulated-output-tokens",
+                           " is set, but --device is ", device, ", not ", kSimulated);
+  }
+  if (const std::string type = absl::GetFlag(FLAGS_kv_type); type != "auto") {
+    return InvalidArgument("--kv-type is ", type, ", with --device=simulated it must be auto");
+  }
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_simulated_output_tokens, 0, kMaxOutputTokens));
+  SimulationOptions simulation;
+  simulation.mean_output_tokens = absl::GetFlag(FLAGS_simulated_output_tokens);
+  QUIRE_ASSIGN_OR_RETURN(simulation.step_times, ReadStepTimes());
+  return simulation;
 }
 
 std::string LastPart(absl::string_view path) {
@@ -207,6 +255,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
                                                                              {"float16", DataType::kFloat16}}));
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
+  QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
@@ -234,6 +283,7 @@ const ProgramFlags& WorkerFlags() {
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
+       {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
        {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout", "gpu_timeout"}},

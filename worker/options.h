@@ -12,11 +12,18 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/simulated/step_times.h"
 #include "kernels/types.h"
 #include "security/transport_flags.h"
 #include "worker/pool_size.h"
 
 namespace quire {
+
+// The options of --device=simulated.
+struct SimulationOptions {
+  simulated::StepTimes step_times;
+  int mean_output_tokens = 0;  // 0: the model never ends an output.
+};
 
 // The options of quire-worker, read from its command line and checked.
 struct WorkerOptions {
@@ -40,6 +47,7 @@ struct WorkerOptions {
   bool gpu_graphs = true;           // Whether to record the layers of decode steps and repeat them.
   bool gpu_overlap = false;         // Whether to set up each kernel while the one before it ends.
   absl::Duration gpu_timeout;       // Work on the GPU that takes longer ends the worker.
+  std::optional<SimulationOptions> simulation;  // With a value, no device computes, and `gpu` has none.
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0 means one per core.

@@ -18,6 +18,7 @@
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
+#include "worker/model/simulated_model.h"
 #include "worker/warm_up.h"
 
 namespace quire {
@@ -123,6 +124,7 @@ void Worker::Stop() {
 }
 
 void Worker::StopServing() {
+  if (simulated_ != nullptr) simulated_->Interrupt();
   if (loop_ != nullptr) loop_->Stop();
   if (server_ != nullptr) server_->Shutdown(kShutdownTimeout);
 }
@@ -156,6 +158,7 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
   drain_timeout_ = options.drain_timeout;
   binds_threads_ = options.bind_threads;
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
+  if (options.simulation) return LoadSimulated(options, config);
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
@@ -168,6 +171,20 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_));
+  return absl::OkStatus();
+}
+
+absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConfig& config) {
+  absl::StatusOr<simulated::TokenRule> rule = TokenRuleOf(config, options.simulation->mean_output_tokens);
+  if (!rule.ok()) {
+    return absl::Status(rule.status().code(), absl::StrCat(options.model, "/config.json: ", rule.status().message()));
+  }
+  auto backend = std::make_unique<simulated::SimulatedBackend>(*std::move(rule), options.simulation->step_times);
+  simulated_ = backend.get();
+  backend_ = std::move(backend);
+  loading_.Begin(options.model, /*num_files=*/0, /*total_bytes=*/0);
+  QUIRE_ASSIGN_OR_RETURN(model_, ReadSimulatedModel(options.model));
+  loading_.End();
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/open_device.h"
+#include "kernels/simulated/backend.h"
 #include "serving/grpc_server.h"
 #include "serving/metrics_server.h"
 #include "worker/block_storage.h"
@@ -48,6 +49,8 @@ class Worker {
 
   absl::Status Listen(const WorkerOptions& options);
   absl::Status Load(const WorkerOptions& options, DeviceOpener open_device);
+  // Makes backend and model of a worker that computes nothing.
+  absl::Status LoadSimulated(const WorkerOptions& options, const ModelConfig& config);
   absl::StatusOr<WorkerLimits> PlanLimits(const WorkerOptions& options, const KvLayout& layout);
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
@@ -62,6 +65,7 @@ class Worker {
   std::string model_name_;
   bool binds_threads_ = false;
   std::unique_ptr<Backend> backend_;
+  simulated::SimulatedBackend* simulated_ = nullptr;  // This is backend_ if the device is simulated; otherwise null.
   std::unique_ptr<Model> model_;
   std::unique_ptr<BlockStorage> storage_;
   std::unique_ptr<Executor> executor_;

@@ -60,6 +60,9 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
     command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64", "--gpu-timeout=1h",
                                    absl::StrCat("--gpu-library=", GpuLibraryOfTests())});
   }
+  if (DeviceOfTests() == TestDevice::kSimulated) {
+    command.insert(command.end(), {"--device=simulated", "--simulated-step-times=0"});
+  }
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

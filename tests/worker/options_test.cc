@@ -92,6 +92,31 @@ TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
   }
 }
 
+TEST(WorkerOptionsTest, ASimulatedDeviceHasStepTimesFromAFileOrNone) {
+  EXPECT_FALSE(OptionsOf({"--model=x"}).simulation);
+  const WorkerOptions options = OptionsOf({"--model=x", "--device=simulated"});
+  ASSERT_TRUE(options.simulation);
+  EXPECT_FALSE(options.gpu);
+  EXPECT_EQ(options.simulation->step_times.step, std::chrono::milliseconds(10));
+  EXPECT_EQ(options.simulation->mean_output_tokens, 0);
+  const WorkerOptions fast = OptionsOf(
+      {"--model=x", "--device=simulated", "--simulated-step-times=0", "--simulated-output-tokens=200"});
+  EXPECT_EQ(fast.simulation->step_times, simulated::StepTimes());
+  EXPECT_EQ(fast.simulation->mean_output_tokens, 200);
+
+  const std::string path = absl::StrCat(testing::TempDir(), "/times.", getpid());
+  std::ofstream(path) << "step: 3ms\n";
+  const std::string flag = "--simulated-step-times=" + path;
+  EXPECT_EQ(OptionsOf({"--model=x", "--device=simulated", flag.c_str()}).simulation->step_times.step,
+            std::chrono::milliseconds(3));
+  std::ofstream(path) << "steps: 3ms\n";
+  EXPECT_THAT(std::string(Parse({"--model=x", "--device=simulated", flag.c_str()}).status().message()),
+              HasSubstr("--simulated-step-times: " + path + ":1: unknown key steps"));
+  unlink(path.c_str());
+  EXPECT_THAT(std::string(Parse({"--model=x", "--device=simulated", flag.c_str()}).status().message()),
+              HasSubstr("--simulated-step-times: cannot read " + path));
+}
+
 TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
   const struct {
     std::vector<const char*> arguments;
@@ -117,6 +142,14 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
       {{"--model=x", "--cpu-kernels=sse"},
        "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_bf16, amx"},
+      {{"--model=x", "--device=gpu"}, "--device is \"gpu\", it must be cpu, simulated, cuda or cuda:N"},
+      {{"--model=x", "--simulated-step-times=0"}, "--simulated-step-times is set, but --device is cpu, not simulated"},
+      {{"--model=x", "--device=cuda", "--simulated-output-tokens=5"},
+       "--simulated-output-tokens is set, but --device is cuda, not simulated"},
+      {{"--model=x", "--device=simulated", "--simulated-output-tokens=-1"},
+       "--simulated-output-tokens is -1, it must be 0 .. 1000000000"},
+      {{"--model=x", "--device=simulated", "--kv-type=float32"},
+       "--kv-type is float32, with --device=simulated it must be auto"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
       {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},

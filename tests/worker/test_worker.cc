@@ -6,9 +6,11 @@
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/open_device.h"
+#include "kernels/simulated/backend.h"
 #include "tests/worker/model/model_files.h"
 #include "tools/make_model/model_shape.h"
 #include "tools/make_model/safetensors_writer.h"
+#include "worker/model/simulated_model.h"
 
 namespace quire {
 namespace {
@@ -55,8 +57,19 @@ std::string DirectoryOf(const std::string& model) {
 
 std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& options) {
   if (DeviceOfTests() == TestDevice::kCpu) return MakeCpuBackend(1);
+  if (DeviceOfTests() == TestDevice::kSimulated) {
+    const ModelConfig config = ValueOrDie(ReadModelConfig(DirectoryOf(options.model)));
+    return std::make_unique<simulated::SimulatedBackend>(ValueOrDie(TokenRuleOf(config, /*mean_output_tokens=*/0)),
+                                                         simulated::StepTimes());
+  }
   return std::make_unique<cuda::CudaBackend>(MakeGpu(options.can_record),
                                              cuda::CudaBackendOptions{.exact = true, .graphs = options.repeats_layers});
+}
+
+std::unique_ptr<Model> TestWorker::MakeModel(const TestWorkerOptions& options) {
+  const std::string directory = DirectoryOf(options.model);
+  if (DeviceOfTests() == TestDevice::kSimulated) return ValueOrDie(ReadSimulatedModel(directory));
+  return ValueOrDie(LoadModel(directory, &backend_));
 }
 
 std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {
@@ -76,7 +89,7 @@ std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {
 }
 
 TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(options)) {
-  model_ = ValueOrDie(LoadModel(DirectoryOf(options.model), &backend_));
+  model_ = MakeModel(options);
   const ModelConfig& config = model_->config;
   limits_ = {.max_sequences = options.max_sequences,
              .max_tokens_per_step = options.max_tokens_per_step,
@@ -89,7 +102,8 @@ TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(
                         .num_kv_heads = config.num_kv_heads,
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
-                        .type = backend_.ActivationType()};
+                        .type = DeviceOfTests() == TestDevice::kSimulated ? simulated::SimulatedBackend::kKvType
+                                                                          : backend_.ActivationType()};
   const BackendStatus supported = backend_.CheckLayout(layout, config.num_heads);
   QUIRE_CHECK(supported.ok()) << supported.message();
   storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, options.num_host_blocks, false));

@@ -19,7 +19,7 @@ struct TestWorkerOptions {
   // The name of a model in tests/golden/models. These have 2 layers, a vocabulary of 96 tokens, a context of 256 and
   // float32 weights. "random" is a random model with heads of 32 and a context of 512. If empty, it is "llama2" on the
   // CPU. The emulated GPU has no kernels for heads of 8, so there it is "yarn", with heads of 16. On a GPU it is
-  // "random".
+  // "random". The simulated device reads only its config.json.
   std::string model = "";
   int block_size = 4;
   uint32_t num_blocks = 64;
@@ -49,6 +49,7 @@ class TestWorker {
 
  private:
   std::unique_ptr<Backend> MakeBackend(const TestWorkerOptions& options);
+  std::unique_ptr<Model> MakeModel(const TestWorkerOptions& options);
   std::unique_ptr<cuda::Device> MakeGpu(bool can_record);  // Sets device_ if the GPU is the emulated one.
 
   const cuda::EmulatedDevice* device_ = nullptr;  // Owned by the backend.

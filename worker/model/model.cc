@@ -95,24 +95,29 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
   return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
 }
 
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory) {
+  auto model = std::make_unique<Model>();
+  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
+  QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
+  if (!HasTokenizer(model->tokenizer_files)) {
+    QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
+                           "ids only"
+                        << TokenizerHint(directory);
+  }
+  return model;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
                                                  LoadProgress* progress) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
-  auto model = std::make_unique<Model>();
-  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
-  QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress);
   if (!weights.ok()) return In(directory, ": ", weights.status());
   model->weights = *std::move(weights);
   progress->End();
-  if (!HasTokenizer(model->tokenizer_files)) {
-    QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
-                           "ids only"
-                        << TokenizerHint(directory);
-  }
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
   return model;
 }

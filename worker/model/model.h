@@ -29,6 +29,9 @@ struct Model {
 // Reads config.json and generation_config.json of a model directory.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
 
+// Reads these two files and the tokenizer files. The model has no weights. Warns if there is no tokenizer.
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory);
+
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. The weights come last, because they take longest. No file stays mapped.
 // `progress`, if it is not null, is told how far the weights are.
