@@ -17,6 +17,12 @@ inline constexpr int kMaxWorkerBlocks = 1 << 24;
 inline constexpr int kMaxWorkerBlockSize = 1 << 16;  // In tokens.
 inline constexpr int kMaxWorkerRows = 1 << 16;       // Sequences that run at the same time.
 inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
+inline constexpr int kMaxRecordBytes = 1 << 16;      // What the manager stores with a row.
+inline constexpr int kMaxCacheRootBytes = 1 << 10;   // The name of a root of the prefix cache.
+// An inventory that is larger leaves out labels. Its chunks are closed at this size, but a row is never divided.
+inline constexpr int64_t kMaxInventoryBytes = int64_t{512} << 20;
+inline constexpr int kInventoryChunkBytes = 1 << 20;
+inline constexpr int kMaxInventoryRowBytes = 16 << 20;
 
 // A session that ends because a step failed at one sequence has this name in the metadata of its ErrorInfo. The value
 // is the manager's id of the sequence, in decimal.

@@ -46,4 +46,8 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   return description;
 }
 
+std::string LayoutId(const v1::DescribeResponse& description) {
+  return absl::StrCat(description.numerics_fingerprint(), "/block-", description.block_size());
+}
+
 }  // namespace quire

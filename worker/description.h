@@ -15,6 +15,9 @@ namespace quire {
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits);
 
+// Returns InventoryHeader.layout_id for a worker with this description.
+std::string LayoutId(const v1::DescribeResponse& description);
+
 }  // namespace quire
 
 #endif  // QUIRE_WORKER_DESCRIPTION_H_

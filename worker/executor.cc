@@ -52,12 +52,19 @@ Executor::Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& 
       limits_(limits),
       batch_(limits),
       check_(limits),
+      swapped_out_(limits.num_blocks),
       rows_(limits.max_sequences) {}
+
+void Executor::KeepLabels() {
+  QUIRE_CHECK_EQ(last_step_, 0u);
+  label_keeper_ = std::make_unique<LabelKeeper>(limits_);
+}
 
 void Executor::Reset() {
   backend_->Wait(backend_->Mark());
   sampler_->Reset();
   begun_.clear();
+  if (label_keeper_ != nullptr) label_keeper_->Clear();
   rows_ = std::vector<SequenceRow>(limits_.max_sequences);
   last_step_ = 0;
 }
@@ -69,7 +76,7 @@ bool Executor::CanBegin(const v1::StepPlan& plan) const {
   for (const v1::SequenceStart& start : plan.starts()) {
     if (is_pending(start.row())) return false;
   }
-  for (const auto* rows : {&plan.fork_rows(), &plan.fork_parents(), &plan.append_rows()}) {
+  for (const auto* rows : {&plan.end_rows(), &plan.fork_rows(), &plan.fork_parents(), &plan.append_rows()}) {
     if (std::any_of(rows->begin(), rows->end(), is_pending)) return false;
   }
   return std::none_of(plan.slice_rows().begin(), plan.slice_rows().end(),
@@ -80,9 +87,11 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   const int64_t start_us = SteadyClock().NowMicros();
   QUIRE_RETURN_IF_ERROR(check_.Check(plan, last_step_ + 1));
   last_step_ = plan.step();
+  if (label_keeper_ != nullptr) NoteSwapsOut(plan);
   QUIRE_RETURN_IF_ERROR(ChangeRows(plan));
   QUIRE_RETURN_IF_ERROR(batch_.Build(plan, absl::MakeSpan(rows_)));
   MoveBlocks(plan);
+  if (label_keeper_ != nullptr) label_keeper_->Begin(plan, batch_.slices());
   const bool has_slices = !batch_.slices().empty();
   if (has_slices) {
     transformer_->Forward(batch_.view(), storage_->layout(), storage_->pools());
@@ -100,6 +109,7 @@ absl::Status Executor::Finish(v1::StepResult* result) {
   result->set_step(step.step);
   if (step.tables != nullptr) *result->mutable_tables() = std::move(*step.tables);
   if (step.has_slices) QUIRE_RETURN_IF_ERROR(sampler_->Finish(result));
+  if (label_keeper_ != nullptr) label_keeper_->Finish();
   // The time in which a step waited for the step before it does not count.
   const int64_t now_us = SteadyClock().NowMicros();
   result->set_duration_us(static_cast<uint32_t>(now_us - std::max(step.start_us, last_finish_us_)));
@@ -124,7 +134,21 @@ void Executor::MoveBlocks(const v1::StepPlan& plan) {
   }
 }
 
+void Executor::NoteSwapsOut(const v1::StepPlan& plan) {
+  if (plan.swap_out_blocks().empty()) return;
+  swapped_out_.Clear();
+  for (int i = 0; i < plan.swap_out_blocks_size(); ++i) swapped_out_.Mark(plan.swap_out_blocks(i), i);
+  for (SequenceRow& row : rows_) {
+    for (size_t i = 0; i < row.block_table().size(); ++i) {
+      const uint32_t block = row.block_table()[i];
+      if (!swapped_out_.IsMarked(block)) continue;
+      row.SetSwappedOut(static_cast<int>(i), plan.swap_out_host_blocks(static_cast<int>(swapped_out_.Owner(block))));
+    }
+  }
+}
+
 absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
+  for (uint32_t row : plan.end_rows()) rows_[row] = SequenceRow();
   for (const v1::SequenceStart& start : plan.starts()) rows_[start.row()].Start(start, limits_.vocab_size);
   for (int i = 0; i < plan.fork_rows_size(); ++i) {
     const SequenceRow& parent = rows_[plan.fork_parents(i)];
@@ -147,6 +171,13 @@ absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
                              " tokens, the model's context is ", limits_.max_context_tokens);
     }
     row.Append(static_cast<TokenId>(plan.append_token_ids(i)));
+  }
+  for (int i = 0; i < plan.record_rows_size(); ++i) {
+    SequenceRow& row = rows_[plan.record_rows(i)];
+    if (!row.is_started()) {
+      return InvalidArgument("record_rows[", i, "] is ", plan.record_rows(i), ", which no sequence has taken");
+    }
+    row.SetRecord(plan.records(i));
   }
   return absl::OkStatus();
 }

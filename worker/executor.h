@@ -9,6 +9,8 @@
 #include "kernels/backend.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
+#include "worker/label_keeper.h"
+#include "worker/mark_set.h"
 #include "worker/model/model.h"
 #include "worker/model/transformer.h"
 #include "worker/plan_check.h"
@@ -24,8 +26,8 @@ namespace quire {
 int LogitRowsFor(const WorkerLimits& limits);
 
 // Runs plans one after the other. For each plan it changes rows, swaps and copies blocks, runs the model and samples.
-// It holds the rows of one session. It knows no network; benchmarks and tests call it directly. Used by one thread at a
-// time.
+// It holds the rows of one session. If it keeps labels, it also knows what the blocks contain. It knows no network;
+// benchmarks and tests call it directly. Used by one thread at a time.
 //
 // On an asynchronous backend a second plan may begin before the first is finished, so that the device does not wait for
 // the host. The second plan can use tokens that the first is still drawing, because they stay on the device.
@@ -37,8 +39,15 @@ class Executor {
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Backend* backend, const Model* model, BlockStorage* storage,
                                                           const WorkerLimits& limits, int max_logit_rows);
 
-  // Forgets all rows and all plans that are not finished. The next plan is step 1. Blocks keep their contents.
+  // Keeps labels of blocks from now on. REQUIRES: no plan has run.
+  void KeepLabels();
+
+  // Forgets all rows, all labels and all plans that are not finished. The next plan is step 1. Blocks keep their
+  // contents.
   void Reset();
+  // Begins another session with the rows and labels of this one. The next plan is step 1. REQUIRES: no plan is begun
+  // and not finished, and none has failed.
+  void StartOver() { last_step_ = 0; }
 
   // Whether the plan may begin now. It may not while two plans are begun, or while the device draws tokens whose values
   // the host needs for this plan, for example for penalties. When all earlier plans are finished, every plan may begin.
@@ -60,15 +69,20 @@ class Executor {
   void BindThreads() { backend_->BindThreads(); }
 
   const WorkerLimits& limits() const { return limits_; }
+  absl::Span<const SequenceRow> rows() const { return rows_; }  // [max_sequences]
+  // The labels after the steps that are finished. Null without KeepLabels.
+  const BlockLabels* labels() const { return label_keeper_ == nullptr ? nullptr : &label_keeper_->labels(); }
 
  private:
   Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits);
 
-  // Applies the plan's starts, forks and appends. Returns INVALID_ARGUMENT when a fork or an append does not match its
-  // row.
+  // Applies the plan's ends, starts, forks, appends and records. Returns INVALID_ARGUMENT when a change does not match
+  // its row.
   absl::Status ChangeRows(const v1::StepPlan& plan);
   // Queues the plan's swaps and copies of blocks.
   void MoveBlocks(const v1::StepPlan& plan);
+  // Tells the rows which of their blocks the plan swaps out.
+  void NoteSwapsOut(const v1::StepPlan& plan);
 
   struct BegunStep {
     uint64_t step;
@@ -85,6 +99,8 @@ class Executor {
   std::unique_ptr<StepSampler> sampler_;
   StepBatch batch_;
   PlanCheck check_;
+  std::unique_ptr<LabelKeeper> label_keeper_;  // Null without KeepLabels.
+  MarkSet swapped_out_;                        // Blocks. The owner is the index of the swap in the plan.
 
   // The state of the session.
   std::vector<SequenceRow> rows_;  // [max_sequences]

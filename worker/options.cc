@@ -104,6 +104,10 @@ ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
     "--step-timeout, for a GPU under a debugger or a sanitizer.");
+ABSL_FLAG(
+    absl::Duration, orphan_hold, absl::Seconds(30),
+    "How long rows and blocks stay after the manager's session has ended, so that a session that asks for them can "
+    "adopt them; at most 24h. With 0 they are dropped at once, and the contents of blocks are not recorded.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
@@ -217,6 +221,12 @@ absl::StatusOr<std::optional<SimulationOptions>> ReadSimulation() {
   return simulation;
 }
 
+absl::StatusOr<absl::Duration> ReadOrphanHold() {
+  const absl::Duration hold = absl::GetFlag(FLAGS_orphan_hold);
+  if (hold >= absl::ZeroDuration() && hold <= absl::Hours(24)) return hold;
+  return InvalidArgument("--orphan-hold is ", absl::FormatDuration(hold), ", it must be 0 to 24h");
+}
+
 std::string LastPart(absl::string_view path) {
   while (absl::ConsumeSuffix(&path, "/")) {
   }
@@ -262,6 +272,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.gpu_graphs = absl::GetFlag(FLAGS_gpu_graphs);
   options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.orphan_hold, ReadOrphanHold());
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
@@ -286,6 +297,7 @@ const ProgramFlags& WorkerFlags() {
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
        {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
+       {"Sessions:", {"orphan_hold"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout", "gpu_timeout"}},
        LogFlagGroup(),
        ConfigurationFlagGroup()},

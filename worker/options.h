@@ -53,6 +53,7 @@ struct WorkerOptions {
   int threads;                          // 0 means one per core.
   bool bind_threads;                    // Whether to bind each thread to a core, if there are as many.
   std::optional<cpu::Isa> cpu_kernels;  // The machine supports it. Without a value, the best one is used.
+  absl::Duration orphan_hold;           // How long rows and blocks stay after the end of a session. 0: not at all.
   absl::Duration drain_timeout;         // How long the session may continue after the first signal to stop.
   LogOptions log;
 };

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
 #include "worker/start_check.h"
 
 namespace quire {
@@ -39,6 +40,7 @@ PlanCheck::PlanCheck(const WorkerLimits& limits)
       forked_rows_(limits.max_sequences),
       sliced_rows_(limits.max_sequences),
       appended_rows_(limits.max_sequences),
+      other_rows_(limits.max_sequences),
       blocks_(limits.num_blocks),
       host_blocks_(limits.num_host_blocks) {}
 
@@ -49,6 +51,7 @@ absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) 
   QUIRE_RETURN_IF_ERROR(CheckStarts(plan));
   QUIRE_RETURN_IF_ERROR(CheckForks(plan));
   QUIRE_RETURN_IF_ERROR(CheckAppends(plan));
+  QUIRE_RETURN_IF_ERROR(CheckEndsAndRecords(plan));
   return CheckSlices(plan);
 }
 
@@ -135,6 +138,29 @@ absl::Status PlanCheck::CheckAppends(const v1::StepPlan& plan) {
     if (!appended_rows_.Mark(plan.append_rows(i))) {
       return InvalidArgument("append_rows[", i, "] is ", plan.append_rows(i),
                              ", which an earlier append of the plan has");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckEndsAndRecords(const v1::StepPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(CheckBelow("end_rows", plan.end_rows(), limits_.max_sequences));
+  QUIRE_RETURN_IF_ERROR(CheckLength("records", plan.records_size(), "record_rows", plan.record_rows_size()));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("record_rows", plan.record_rows(), limits_.max_sequences));
+  other_rows_.Clear();
+  for (int i = 0; i < plan.end_rows_size(); ++i) {
+    if (!other_rows_.Mark(plan.end_rows(i))) {
+      return InvalidArgument("end_rows[", i, "] is ", plan.end_rows(i), ", which an earlier end of the plan has");
+    }
+  }
+  other_rows_.Clear();
+  for (int i = 0; i < plan.record_rows_size(); ++i) {
+    if (!other_rows_.Mark(plan.record_rows(i))) {
+      return InvalidArgument("record_rows[", i, "] is ", plan.record_rows(i),
+                             ", which an earlier record of the plan has");
+    }
+    if (plan.records(i).size() > static_cast<size_t>(kMaxRecordBytes)) {
+      return InvalidArgument("records[", i, "] has ", plan.records(i).size(), " bytes, the limit is ", kMaxRecordBytes);
     }
   }
   return absl::OkStatus();

@@ -26,6 +26,7 @@ class PlanCheck {
   absl::Status CheckStarts(const v1::StepPlan& plan);
   absl::Status CheckForks(const v1::StepPlan& plan);
   absl::Status CheckAppends(const v1::StepPlan& plan);
+  absl::Status CheckEndsAndRecords(const v1::StepPlan& plan);
   absl::Status CheckSlices(const v1::StepPlan& plan);
   absl::Status CheckSliceSums(const v1::StepPlan& plan) const;
   // Checks a slice without tokens, which samples from the logits at the end of its parent's slice.
@@ -37,6 +38,7 @@ class PlanCheck {
   MarkSet forked_rows_;  // Each row is marked with the index of its fork.
   MarkSet sliced_rows_;  // Each row is marked with the index of its slice.
   MarkSet appended_rows_;
+  MarkSet other_rows_;  // The rows of ends, and then those of records.
   MarkSet blocks_;
   MarkSet host_blocks_;
 };

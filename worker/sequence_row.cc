@@ -1,20 +1,29 @@
 #include "worker/sequence_row.h"
 
+#include <algorithm>
+
 namespace quire {
 
 void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   sequence_ = SequenceId{start.sequence()};
+  forked_from_.reset();
+  sample_index_ = start.sample_index();
   prompt_length_ = static_cast<int>(start.prompt_length());
   num_computed_ = -1;
   num_pending_ = 0;
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();
+  swapped_out_.clear();
+  cache_root_ = start.has_cache_root() ? std::make_shared<const std::string>(start.cache_root()) : nullptr;
+  SetRecord(start.record());
   sampling_.Start(start, vocab_size);
 }
 
 void SequenceRow::Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index) {
   *this = parent;
   sequence_ = sequence;
+  forked_from_ = parent.sequence();
+  sample_index_ = sample_index;
   sampling_.SetSampleIndex(sample_index);
 }
 
@@ -38,6 +47,20 @@ void SequenceRow::ChangeTable(int first_changed, absl::Span<const uint32_t> tail
   if (tail.empty()) return;
   block_table_.resize(first_changed);
   block_table_.insert(block_table_.end(), tail.begin(), tail.end());
+  while (!swapped_out_.empty() && swapped_out_.back().first >= first_changed) swapped_out_.pop_back();
+}
+
+void SequenceRow::SetSwappedOut(int index, uint32_t host_block) {
+  const auto place = std::lower_bound(swapped_out_.begin(), swapped_out_.end(), std::make_pair(index, uint32_t{0}));
+  if (place != swapped_out_.end() && place->first == index) {
+    place->second = host_block;
+  } else {
+    swapped_out_.insert(place, {index, host_block});
+  }
+}
+
+void SequenceRow::SetRecord(std::string record) {
+  record_ = std::make_shared<const std::string>(std::move(record));
 }
 
 void SequenceRow::SetComputed(int num_tokens) {

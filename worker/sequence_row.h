@@ -2,6 +2,10 @@
 #define QUIRE_WORKER_SEQUENCE_ROW_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -11,15 +15,15 @@
 
 namespace quire {
 
-// The worker's state of a running sequence: tokens, block table and sampling state. It lasts until the session ends or
-// another sequence takes the row. Owned by the executor thread.
+// The worker's state of a running sequence: tokens, block table and sampling state. It lasts until a plan ends the
+// sequence, another sequence takes the row, or the worker drops the rows of a session. Owned by the executor thread.
 class SequenceRow {
  public:
   // Replaces the state of the row. REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
 
-  // Replaces the state of the row by a copy of the state of `parent`, which is another row. Only the sequence and the
-  // sample index differ. REQUIRES: parent.is_started().
+  // Replaces the state of the row by a copy of the state of `parent`, which is another row. Only the sequence, the
+  // sample index and forked_from() differ. REQUIRES: parent.is_started().
   void Fork(const SequenceRow& parent, SequenceId sequence, uint32_t sample_index);
 
   // Appends a token that the manager has chosen. REQUIRES: no token is pending.
@@ -31,12 +35,19 @@ class SequenceRow {
   // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
   // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
+  // Records that the content of the table's entry `index` was copied to a block of the host tier.
+  void SetSwappedOut(int index, uint32_t host_block);
+  // Replaces the record of the row.
+  void SetRecord(std::string record);
   // Records that K and V of tokens [0, num_tokens) are in the pool, or will be after this step.
   void SetComputed(int num_tokens);
 
-  // Whether a sequence has taken the row since the session began.
+  // Whether a sequence has the row.
   bool is_started() const { return !tokens_.empty(); }
   SequenceId sequence() const { return sequence_; }
+  // The sequence whose row was copied by Fork. Nothing if the row was started.
+  std::optional<SequenceId> forked_from() const { return forked_from_; }
+  uint32_t sample_index() const { return sample_index_; }
   int prompt_length() const { return prompt_length_; }
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
   // The number of tokens whose K and V are computed. It is -1 until the first slice, which may begin anywhere, because
@@ -46,16 +57,28 @@ class SequenceRow {
   absl::Span<const TokenId> tokens() const { return tokens_; }
   int num_pending() const { return num_pending_; }
   absl::Span<const uint32_t> block_table() const { return block_table_; }
+  // The entries of the table whose blocks were swapped out since they were set, in rising order, with the blocks of the
+  // host tier that they were copied to.
+  const std::vector<std::pair<int, uint32_t>>& swapped_out() const { return swapped_out_; }
+  // The name of the root of the prefix cache for the blocks of the row. Null if the manager has given none.
+  const std::shared_ptr<const std::string>& cache_root() const { return cache_root_; }
+  // What the manager has stored with the row.
+  const std::string& record() const { return *record_; }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }
 
  private:
   SequenceId sequence_{0};
+  std::optional<SequenceId> forked_from_;
+  uint32_t sample_index_ = 0;
   int prompt_length_ = 0;
   int num_computed_ = -1;
   std::vector<TokenId> tokens_;
   int num_pending_ = 0;
   std::vector<uint32_t> block_table_;
+  std::vector<std::pair<int, uint32_t>> swapped_out_;
+  std::shared_ptr<const std::string> cache_root_;
+  std::shared_ptr<const std::string> record_;  // Not null while the row has a sequence. Forks share it.
   SamplingState sampling_;
 };
 

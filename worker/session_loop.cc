@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -41,8 +42,9 @@ absl::Status TakenOver(uint64_t epoch) {
 }  // namespace
 
 SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
-                         std::function<void(bool is_refused)> on_refused)
-    : executor_(executor), stats_(stats), on_refused_(std::move(on_refused)) {
+                         std::function<void(bool is_refused)> on_refused, const OrphanHold& orphan_hold)
+    : executor_(executor), stats_(stats), on_refused_(std::move(on_refused)), orphan_hold_(orphan_hold) {
+  if (orphan_hold_.duration > absl::ZeroDuration()) executor_->KeepLabels();
   const MutexLock lock(&join_mutex_);
   thread_ = std::thread([this, binds_threads] {
     if (binds_threads) executor_->BindThreads();
@@ -54,7 +56,7 @@ SessionLoop::~SessionLoop() {
   Stop();
 }
 
-absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch) {
+absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
@@ -74,6 +76,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   // A session that was never served has nothing to finish. The loop thread ends the one that is served after its step.
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
+  adopts_ = adopts;
   SetRefusal("");
   wake_.NotifyOne();
   return absl::OkStatus();
@@ -193,7 +196,7 @@ void SessionLoop::Run() {
       current_->End(absl::OkStatus());
       SetCurrent(nullptr);
     } else {
-      wake_.Wait(&mutex_);
+      WaitForWork();
     }
   }
   for (const std::shared_ptr<StepSession>& session : {served_, current_}) {
@@ -203,25 +206,73 @@ void SessionLoop::Run() {
   served_ = nullptr;
 }
 
-void SessionLoop::SwitchSession() {
-  if (served_ != nullptr) {
-    // If no newer session took over, the session has left, so its stream has ended already.
-    const bool is_replaced = last_epoch_ != served_epoch_;
-    if (is_replaced) served_->End(TakenOver(last_epoch_));
-    QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", served_epoch_) << " ended: "
-                     << (is_replaced ? absl::StrCat("epoch ", last_epoch_, " took over") : "its stream ended");
+void SessionLoop::WaitForWork() {
+  if (!hold_end_.has_value()) {
+    wake_.Wait(&mutex_);
+  } else if (!wake_.WaitUntil(&mutex_, *hold_end_) && current_ == nullptr) {
+    QUIRE_LOG(kInfo) << "no session has adopted the rows within " << absl::FormatDuration(orphan_hold_.duration)
+                     << ", they are dropped";
+    Drop();
   }
+}
+
+void SessionLoop::SwitchSession() {
+  LogEndOfServed();
   served_ = current_;
   served_epoch_ = last_epoch_;
-  executor_->Reset();
   stats_->SetSession(last_epoch_, served_ != nullptr);
-  if (served_ != nullptr) {
-    QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", last_epoch_) << " opened";
-    served_->SendOpened(last_epoch_);
-    if (phase_ == Phase::kDraining) served_->SendDraining();
-  } else {
+  if (served_ == nullptr) {
+    Hold();
     session_over_.NotifyAll();
+    return;
   }
+  const uint64_t epoch = served_epoch_;
+  std::vector<v1::InventoryChunk> inventory;
+  if (adopts_ && CanHold()) {
+    mutex_.Unlock();
+    inventory = MakeInventory(*executor_, last_steps_, orphan_hold_.layout_id, orphan_hold_.limits);
+    executor_->StartOver();
+    mutex_.Lock();
+    hold_end_.reset();
+  } else {
+    Drop();
+  }
+  QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", epoch) << " opened"
+                   << (inventory.empty() ? ""
+                                         : absl::StrCat("; it adopts ", inventory[0].header().num_rows(), " rows and ",
+                                                        inventory[0].header().num_labels(), " labelled blocks"));
+  served_->SendOpened(epoch, std::move(inventory));
+  if (phase_ == Phase::kDraining) served_->SendDraining();
+}
+
+void SessionLoop::LogEndOfServed() {
+  if (served_ == nullptr) return;
+  // If no newer session took over, the session has left, so its stream has ended already.
+  const bool is_replaced = last_epoch_ != served_epoch_;
+  if (is_replaced) served_->End(TakenOver(last_epoch_));
+  QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", served_epoch_) << " ended: "
+                   << (is_replaced ? absl::StrCat("epoch ", last_epoch_, " took over") : "its stream ended");
+}
+
+bool SessionLoop::CanHold() const {
+  return orphan_hold_.duration > absl::ZeroDuration() && !has_failed_ && HasInventory(*executor_);
+}
+
+void SessionLoop::Hold() {
+  if (phase_ != Phase::kServing || !CanHold()) {
+    Drop();
+    return;
+  }
+  hold_end_ = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(orphan_hold_.duration);
+  QUIRE_LOG(kInfo) << "the rows and blocks of the session are kept for " << absl::FormatDuration(orphan_hold_.duration)
+                   << ", or until another session opens";
+}
+
+void SessionLoop::Drop() {
+  executor_->Reset();
+  last_steps_ = LastSteps();
+  has_failed_ = false;
+  hold_end_.reset();
 }
 
 void SessionLoop::BeginPlan() {
@@ -229,8 +280,10 @@ void SessionLoop::BeginPlan() {
   plans_.pop_front();
   mutex_.Unlock();
   const absl::Status status = executor_->Begin(begun_.back());
+  if (status.ok() && executor_->labels() != nullptr) last_steps_.Begin(begun_.back(), executor_->rows());
   mutex_.Lock();
   if (status.ok()) return;
+  has_failed_ = true;
   const v1::StepPlan plan = std::move(begun_.back());
   begun_.pop_back();
   while (!begun_.empty()) FinishPlan();
@@ -240,12 +293,17 @@ void SessionLoop::BeginPlan() {
 void SessionLoop::FinishPlan() {
   const v1::StepPlan plan = std::move(begun_.front());
   begun_.pop_front();
+  const uint64_t epoch = served_epoch_;
   mutex_.Unlock();
   v1::StepResult result;
   const absl::Status status = executor_->Finish(&result);
-  if (status.ok()) stats_->RecordStep(CountStep(plan, result));
+  if (status.ok()) {
+    stats_->RecordStep(CountStep(plan, result));
+    if (executor_->labels() != nullptr) last_steps_.Finish(epoch, result);
+  }
   mutex_.Lock();
   if (!status.ok()) {
+    has_failed_ = true;
     begun_.clear();  // Later plans depend on the one that failed.
     Fail(plan, status);
   } else if (served_ == current_) {

@@ -1,10 +1,12 @@
 #ifndef QUIRE_WORKER_SESSION_LOOP_H_
 #define QUIRE_WORKER_SESSION_LOOP_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -14,12 +16,21 @@
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
+#include "worker/inventory.h"
 #include "worker/step_session.h"
 #include "worker/worker_stats.h"
 
 namespace quire {
 
+// Which rows and labels stay when a session ends.
+struct OrphanHold {
+  absl::Duration duration = absl::ZeroDuration();  // For how long. With 0, nothing is kept or labelled.
+  std::string layout_id = "";                      // For InventoryHeader.
+  InventoryLimits limits = {};
+};
+
 // Owns the thread that runs plans, and enforces that there is one session at a time: the one with the greatest epoch.
+// When a session ends, its rows and labels stay for the orphan hold. A session that adopts them gets an inventory.
 // Thread-safe.
 class SessionLoop {
  public:
@@ -27,17 +38,18 @@ class SessionLoop {
   // `executor` and `stats` must outlive the loop. `on_refused` is called when Refuse has an effect and when that effect
   // ends; it must not call the loop.
   SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
-              std::function<void(bool is_refused)> on_refused = nullptr);
+              std::function<void(bool is_refused)> on_refused = nullptr, const OrphanHold& orphan_hold = {});
   ~SessionLoop();
 
   SessionLoop(const SessionLoop&) = delete;
   SessionLoop& operator=(const SessionLoop&) = delete;
 
-  // Makes `session` the current one. The session before it ends with ABORTED once its running step is done, the
-  // executor forgets its rows, and then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater
-  // than every epoch seen or is more than a day ahead of the clock, and UNAVAILABLE while the worker drains or stops;
-  // `session` is not used then.
-  absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch);
+  // Makes `session` the current one. The session before it ends with ABORTED once the steps that it has begun are done.
+  // If `adopts` is true, its rows and labels stay, or those that the orphan hold has kept; otherwise the executor
+  // forgets them. Then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater than every epoch
+  // seen or is more than a day ahead of the clock, and UNAVAILABLE while the worker drains or stops; `session` is not
+  // used then.
+  absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts = false);
   // A manager says that it will not use this worker. The worker counts as refused until a session is opened. Does
   // nothing during a session.
   void Refuse(const std::string& reason);
@@ -46,7 +58,8 @@ class SessionLoop {
   absl::Status Submit(const StepSession* session, v1::StepPlan plan);
   // Says that the session sends no more plans. It ends with OK when all its plans have been answered.
   void CloseAfterPlans(StepSession* session);
-  // Says that the stream of the session is gone or broken. The loop drops its waiting plans and its rows.
+  // Says that the stream of the session is gone or broken. The loop drops its waiting plans, finishes those that it has
+  // begun, and holds its rows.
   void Leave(const StepSession* session);
   // The greatest epoch seen, or 0 before the first.
   uint64_t last_epoch() const;
@@ -69,8 +82,18 @@ class SessionLoop {
   };
 
   void Run() QUIRE_EXCLUDES(mutex_);
-  // Ends the session that was served, resets the executor and greets the current session.
+  // Ends the session that was served, and greets the current session or holds what was served. Releases the mutex while
+  // it makes an inventory.
   void SwitchSession() QUIRE_REQUIRES(mutex_);
+  void LogEndOfServed() QUIRE_REQUIRES(mutex_);
+  // Whether rows and labels may be held or adopted.
+  bool CanHold() const;
+  // Begins the orphan hold.
+  void Hold() QUIRE_REQUIRES(mutex_);
+  // Waits for something to do, or for the end of the orphan hold.
+  void WaitForWork() QUIRE_REQUIRES(mutex_);
+  // Forgets the rows, the labels and the last results.
+  void Drop();
   // Begins the first waiting plan. Releases the mutex while the executor works.
   void BeginPlan() QUIRE_REQUIRES(mutex_);
   // Waits for the oldest plan that was begun, and answers it. Releases the mutex while the executor works.
@@ -84,6 +107,7 @@ class SessionLoop {
   Executor* const executor_;
   WorkerStats* const stats_;
   const std::function<void(bool is_refused)> on_refused_;
+  const OrphanHold orphan_hold_;
 
   // A thread that holds it may take a session's own mutex. No thread takes it while it holds a session's mutex.
   mutable Mutex mutex_;
@@ -91,18 +115,22 @@ class SessionLoop {
   CondVar session_over_;  // Notified when both current_ and served_ are null.
   // The session to be served; null when there is none.
   std::shared_ptr<StepSession> current_ QUIRE_GUARDED_BY(mutex_);
-  // The session whose rows the executor holds; null when there is none. Only the loop thread changes it.
+  // The session that plans are run for; null when there is none. Only the loop thread changes it.
   std::shared_ptr<StepSession> served_ QUIRE_GUARDED_BY(mutex_);
   uint64_t last_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   uint64_t served_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
+  bool adopts_ QUIRE_GUARDED_BY(mutex_) = false;             // current_ adopts what the session before it has left.
   bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans: CloseAfterPlans.
   std::string refusal_ QUIRE_GUARDED_BY(mutex_);             // The reason of the last Refuse; empty: not refused.
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kServing;
 
-  // Plans of served_ that are begun and not finished, the oldest first. Used by the loop thread only.
-  std::deque<v1::StepPlan> begun_;
+  // These are used by the loop thread only.
+  std::deque<v1::StepPlan> begun_;  // Plans of served_ that are begun and not finished, the oldest first.
+  LastSteps last_steps_;            // Empty if nothing is ever held.
+  bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
+  std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold.
 
   Mutex join_mutex_;
   std::thread thread_ QUIRE_GUARDED_BY(join_mutex_);

@@ -44,6 +44,11 @@ class Checker {
     return Bad(field, " is ", value, ", the limit is ", limit);
   }
 
+  absl::Status NumBytes(absl::string_view field, absl::string_view bytes, size_t limit) const {
+    if (bytes.size() <= limit) return absl::OkStatus();
+    return Bad(field, " has ", bytes.size(), " bytes, the limit is ", limit);
+  }
+
   template <typename... Parts>
   absl::Status Bad(const Parts&... parts) const {
     return absl::InvalidArgumentError(absl::StrCat(path_, ".", parts...));
@@ -112,6 +117,8 @@ absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimi
   QUIRE_RETURN_IF_ERROR(CheckNumbers(sampling, check));
   QUIRE_RETURN_IF_ERROR(CheckBiases(sampling, check));
   QUIRE_RETURN_IF_ERROR(CheckBadWords(sampling, check));
+  QUIRE_RETURN_IF_ERROR(check.NumBytes("cache_root", start.cache_root(), kMaxCacheRootBytes));
+  QUIRE_RETURN_IF_ERROR(check.NumBytes("record", start.record(), kMaxRecordBytes));
   QUIRE_RETURN_IF_ERROR(check.Tokens("sampling.allowed_token_ids", sampling.allowed_token_ids()));
   return check.Tokens("sampling.min_tokens_masked_ids", sampling.min_tokens_masked_ids());
 }

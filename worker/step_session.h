@@ -2,6 +2,7 @@
 #define QUIRE_WORKER_STEP_SESSION_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "quire/v1/worker.pb.h"
@@ -15,8 +16,9 @@ class StepSession {
  public:
   virtual ~StepSession() = default;
 
-  // Each sends one answer. After the session has ended they do nothing.
-  virtual void SendOpened(uint64_t epoch) = 0;
+  // Each sends one answer. After the session has ended they do nothing. An inventory follows the answer that the
+  // session is open. It is empty if there is nothing to adopt.
+  virtual void SendOpened(uint64_t epoch, std::vector<v1::InventoryChunk> inventory) = 0;
   virtual void SendResult(v1::StepResult result) = 0;
   virtual void SendDraining() = 0;
   // Ends the session with `status` after every answer that was sent before. Only the first call counts.

@@ -14,8 +14,8 @@
 namespace quire {
 namespace {
 
-// The number of answers that a manager may leave unread. It may have two plans unanswered, so a manager that reads its
-// stream stays far below.
+// The number of answers, without the inventory, that a manager may leave unread. It may have two plans unanswered, so a
+// manager that reads its stream stays far below.
 constexpr size_t kMaxUnread = 16;
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -50,10 +50,20 @@ StepStream* StepStream::Serve(SessionLoop* loop, absl::Duration open_timeout) {
   return stream.get();
 }
 
-void StepStream::SendOpened(uint64_t epoch) {
+void StepStream::SendOpened(uint64_t epoch, std::vector<v1::InventoryChunk> inventory) {
+  {
+    const MutexLock lock(&mutex_);
+    num_inventory_chunks_ = inventory.size();
+  }
   v1::StepsResponse response;
   response.mutable_opened()->set_epoch(epoch);
+  response.mutable_opened()->set_inventory_follows(!inventory.empty());
   Send(std::move(response));
+  for (v1::InventoryChunk& chunk : inventory) {
+    v1::StepsResponse next;
+    *next.mutable_inventory() = std::move(chunk);
+    Send(std::move(next));
+  }
 }
 
 void StepStream::SendResult(v1::StepResult result) {
@@ -72,9 +82,9 @@ void StepStream::Send(v1::StepsResponse response) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kEnding) return;
   outbox_.push_back(std::move(response));
-  if (outbox_.size() > kMaxUnread) {
+  if (outbox_.size() > kMaxUnread + num_inventory_chunks_) {
     EndWith(absl::ResourceExhaustedError(
-        absl::StrCat(outbox_.size(), " answers are unread, and the limit is ", kMaxUnread)));
+        absl::StrCat(outbox_.size(), " answers are unread, and the limit is ", kMaxUnread + num_inventory_chunks_)));
   } else {
     WriteNextOrFinish();
   }
@@ -127,7 +137,7 @@ void StepStream::OnReadDone(bool ok) {
 absl::Status StepStream::Handle(v1::StepsRequest* request) {
   switch (request->message_case()) {
     case v1::StepsRequest::kOpen:
-      return HandleOpen(request->open().epoch());
+      return HandleOpen(request->open());
     case v1::StepsRequest::kPlan:
       if (ExpectsOpen()) return absl::InvalidArgumentError("the first message of the stream is a plan, not `open`");
       return loop_->Submit(this, std::move(*request->mutable_plan()));
@@ -142,7 +152,7 @@ bool StepStream::ExpectsOpen() {
   return phase_ == Phase::kExpectsOpen;
 }
 
-absl::Status StepStream::HandleOpen(uint64_t epoch) {
+absl::Status StepStream::HandleOpen(const v1::OpenSession& open) {
   {
     const MutexLock lock(&mutex_);
     if (phase_ == Phase::kOpen) return absl::InvalidArgumentError("a second `open` in one stream");
@@ -151,7 +161,7 @@ absl::Status StepStream::HandleOpen(uint64_t epoch) {
     phase_ = Phase::kOpen;
   }
   open_alarm_.Cancel();
-  return loop_->Open(self_, epoch);
+  return loop_->Open(self_, open.epoch(), open.adopt());
 }
 
 void StepStream::OnWriteDone(bool ok) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -26,7 +27,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   // stream holds a reference to itself until it is done. `loop` must outlive it.
   static StepStream* Serve(SessionLoop* loop, absl::Duration open_timeout);
 
-  void SendOpened(uint64_t epoch) override;
+  void SendOpened(uint64_t epoch, std::vector<v1::InventoryChunk> inventory) override QUIRE_EXCLUDES(mutex_);
   void SendResult(v1::StepResult result) override;
   void SendDraining() override;
   void End(const absl::Status& status) override QUIRE_EXCLUDES(mutex_);
@@ -56,7 +57,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
 
   absl::Status Handle(v1::StepsRequest* request);
   bool ExpectsOpen() QUIRE_EXCLUDES(mutex_);
-  absl::Status HandleOpen(uint64_t epoch) QUIRE_EXCLUDES(mutex_);
+  absl::Status HandleOpen(const v1::OpenSession& open) QUIRE_EXCLUDES(mutex_);
   void Send(v1::StepsResponse response) QUIRE_EXCLUDES(mutex_);
   void EndWith(const absl::Status& status) QUIRE_REQUIRES(mutex_);
   void WriteNextOrFinish() QUIRE_REQUIRES(mutex_);
@@ -70,6 +71,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kExpectsOpen;
   Output output_ QUIRE_GUARDED_BY(mutex_) = Output::kNone;
   std::deque<v1::StepsResponse> outbox_ QUIRE_GUARDED_BY(mutex_);
+  size_t num_inventory_chunks_ QUIRE_GUARDED_BY(mutex_) = 0;  // They come on top of the limit for the outbox.
   grpc::Status end_status_ QUIRE_GUARDED_BY(mutex_);
 };
 

@@ -156,6 +156,7 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
 absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
   model_name_ = options.model_name;
   drain_timeout_ = options.drain_timeout;
+  orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
   if (options.simulation) return LoadSimulated(options, config);
@@ -253,10 +254,12 @@ void Worker::AddModelMetrics() {
 void Worker::Serve() {
   // A session or a refusal may come as soon as the service begins. So the worker is ready before.
   SetReady(true);
-  loop_ = std::make_unique<SessionLoop>(executor_.get(), &stats_, binds_threads_,
-                                        [this](bool is_refused) { SetReady(!is_refused); });
-  service_.Begin(MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits()),
-                 loop_.get());
+  v1::DescribeResponse description =
+      MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits());
+  loop_ = std::make_unique<SessionLoop>(
+      executor_.get(), &stats_, binds_threads_, [this](bool is_refused) { SetReady(!is_refused); },
+      OrphanHold{.duration = orphan_hold_, .layout_id = LayoutId(description)});
+  service_.Begin(std::move(description), loop_.get());
 }
 
 std::string Worker::Summary() const {

@@ -61,6 +61,7 @@ class Worker {
   void StopServing();
 
   absl::Duration drain_timeout_;
+  absl::Duration orphan_hold_;
   // Each of these uses the ones before it. They are destroyed in the opposite order.
   std::string model_name_;
   bool binds_threads_ = false;

@@ -67,6 +67,27 @@ PlanBuilder& PlanBuilder::Copy(uint32_t source, uint32_t destination) {
   return *this;
 }
 
+PlanBuilder& PlanBuilder::WithRoot(const std::string& root) {
+  plan_.mutable_starts(plan_.starts_size() - 1)->set_cache_root(root);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::WithRecord(const std::string& record) {
+  plan_.mutable_starts(plan_.starts_size() - 1)->set_record(record);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::End(uint32_t row) {
+  plan_.add_end_rows(row);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::Record(uint32_t row, const std::string& record) {
+  plan_.add_record_rows(row);
+  plan_.add_records(record);
+  return *this;
+}
+
 PlanBuilder& PlanBuilder::Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
                                 const std::vector<uint32_t>& tail, uint32_t first_changed_block) {
   plan_.add_slice_rows(row);

@@ -2,6 +2,7 @@
 #define QUIRE_TESTS_WORKER_PLAN_BUILDER_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -31,6 +32,12 @@ class PlanBuilder {
   PlanBuilder& Copy(uint32_t source, uint32_t destination);
   PlanBuilder& Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
                      const std::vector<uint32_t>& tail = {}, uint32_t first_changed_block = 0);
+
+  // Give the last start a root of the prefix cache and a record.
+  PlanBuilder& WithRoot(const std::string& root);
+  PlanBuilder& WithRecord(const std::string& record);
+  PlanBuilder& End(uint32_t row);
+  PlanBuilder& Record(uint32_t row, const std::string& record);
 
   PlanBuilder& WantTables() {
     plan_.set_wants_tables(true);

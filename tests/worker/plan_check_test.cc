@@ -51,6 +51,11 @@ void AddAppend(v1::StepPlan* plan, uint32_t row) {
   plan->add_append_token_ids(5);
 }
 
+void AddRecord(v1::StepPlan* plan, uint32_t row, const std::string& record) {
+  plan->add_record_rows(row);
+  plan->add_records(record);
+}
+
 struct BadPlan {
   std::string message;  // Part of the error.
   std::function<void(v1::StepPlan*)> spoil;
@@ -201,6 +206,32 @@ const std::vector<BadPlan>& BadForkPlans() {
        }},
 
       {"append_token_ids has 0 entries, append_rows has 1", [](auto* p) { p->clear_append_token_ids(); }},
+      {"end_rows[0] is 4, it must be below 4", [](auto* p) { p->add_end_rows(4); }},
+      {"end_rows[1] is 3, which an earlier end of the plan has",
+       [](auto* p) {
+         p->add_end_rows(3);
+         p->add_end_rows(3);
+       }},
+      {"fork_parents[0] is 0, which no sequence has taken", [](auto* p) { p->add_end_rows(0); }},
+      {"records has 0 entries, record_rows has 1", [](auto* p) { p->add_record_rows(0); }},
+      {"record_rows[0] is 4, it must be below 4", [](auto* p) { AddRecord(p, 4, "a"); }},
+      {"record_rows[1] is 0, which an earlier record of the plan has",
+       [](auto* p) {
+         AddRecord(p, 0, "a");
+         AddRecord(p, 0, "b");
+       }},
+      {"record_rows[0] is 1, which no sequence has taken",
+       [](auto* p) {
+         p->add_end_rows(1);
+         AddRecord(p, 1, "a");
+       }},
+      {"records[0] has 65537 bytes, the limit is 65536",
+       [](auto* p) { AddRecord(p, 0, std::string(65537, 'x')); }},
+      {"starts[0].record has 65537 bytes, the limit is 65536",
+       [](auto* p) { p->mutable_starts(0)->set_record(std::string(65537, 'x')); }},
+      {"starts[0].cache_root has 1025 bytes, the limit is 1024",
+       [](auto* p) { p->mutable_starts(0)->set_cache_root(std::string(1025, 'x')); }},
+
       {"append_rows[0] is 4, it must be below 4", [](auto* p) { p->set_append_rows(0, 4); }},
       {"append_token_ids[0] is 96, it must be below 96", [](auto* p) { p->set_append_token_ids(0, 96); }},
       {"append_rows[1] is 2, which an earlier append of the plan has", [](auto* p) { AddAppend(p, 2); }},

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/inventory_reader.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
+#include "worker/inventory.h"
 
 namespace quire {
 namespace {
@@ -94,7 +96,8 @@ class PlanMutator {
   std::mt19937 random_;
 };
 
-// A session that uses every feature: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties and bad words.
+// A session that uses every feature: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties, bad words,
+// roots of the prefix cache, records and ends.
 std::vector<v1::StepPlan> GoodSession() {
   v1::RowSampling rich = Greedy();
   rich.set_temperature(0.7f);
@@ -112,51 +115,64 @@ std::vector<v1::StepPlan> GoodSession() {
   rich.set_min_tokens(2);
   v1::RowSampling beam = rich;
   beam.set_num_candidates(4);
-  return {PlanBuilder(1).Start(0, Tokens(20, 10), rich).Slice(0, 0, 6, false, {0, 1, 2}).plan(),
-          PlanBuilder(2).Start(1, Tokens(40, 3)).Slice(0, 6, 4, true).Slice(1, 0, 3, true, {10}).plan(),
-          PlanBuilder(3)
-              .Start(2, Tokens(20, 11), rich, 10, 1)
-              .Copy(2, 5)
-              .Slice(2, 10, 1, true, {0, 1, 5})
-              .Slice(0, 10, 1, true)
-              .Slice(1, 3, 1, true, {11}, 1)
-              .plan(),
-          PlanBuilder(4)
-              .Start(0, Tokens(20, 6), beam)
-              .Fork(1, 0)
-              .Slice(0, 0, 6, true, {20, 21})
-              .Slice(1, 6, 0, true, {20, 21})
-              .Slice(2, 11, 1, true)
-              .plan(),
-          PlanBuilder(5)
-              .Fork(3, 0)
-              .Append(0, 7)
-              .Append(3, 8)
-              .SwapOut(1, 3)
-              .SwapIn(3, 40)
-              .Copy(21, 26)
-              .Slice(3, 6, 1, true, {26}, 1)
-              .Slice(0, 6, 1, true)
-              .plan()};
+  return {
+      PlanBuilder(1)
+          .Start(0, Tokens(20, 10), rich)
+          .WithRoot("root")
+          .WithRecord("first")
+          .Slice(0, 0, 6, false, {0, 1, 2})
+          .plan(),
+      PlanBuilder(2).Start(1, Tokens(40, 3)).WithRoot("root").Slice(0, 6, 4, true).Slice(1, 0, 3, true, {10}).plan(),
+      PlanBuilder(3)
+          .Start(2, Tokens(20, 11), rich, 10, 1)
+          .Copy(2, 5)
+          .Slice(2, 10, 1, true, {0, 1, 5})
+          .Slice(0, 10, 1, true)
+          .Record(0, "second")
+          .Slice(1, 3, 1, true, {11}, 1)
+          .plan(),
+      PlanBuilder(4)
+          .End(0)
+          .Start(0, Tokens(20, 6), beam)
+          .WithRoot("root")
+          .Fork(1, 0)
+          .Slice(0, 0, 6, true, {20, 21})
+          .Slice(1, 6, 0, true, {20, 21})
+          .Slice(2, 11, 1, true)
+          .plan(),
+      PlanBuilder(5)
+          .Fork(3, 0)
+          .Append(0, 7)
+          .Append(3, 8)
+          .SwapOut(1, 3)
+          .SwapIn(3, 40)
+          .Copy(21, 26)
+          .Slice(3, 6, 1, true, {26}, 1)
+          .Slice(0, 6, 1, true)
+          .plan()};
 }
 
 TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
   constexpr uint32_t kNumSessions = 3000;
   TestWorker worker({.num_host_blocks = 64, .max_logit_rows = 3});
+  worker.executor().KeepLabels();
   const std::vector<v1::StepPlan> good = GoodSession();
   int num_refused = 0;
   for (uint32_t seed = 1; seed <= kNumSessions; ++seed) {
     PlanMutator mutator(seed);
     worker.executor().Reset();
     const size_t spoiled = mutator.Below(good.size());
+    bool is_refused = false;
     for (size_t i = 0; i < good.size(); ++i) {
       const auto result = worker.Run(i == spoiled ? mutator.Mutate(good[i]) : good[i]);
       if (result.ok()) continue;
       ASSERT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << "seed " << seed << result.status();
       ASSERT_FALSE(result.status().message().empty()) << "seed " << seed;
       ++num_refused;
+      is_refused = true;
       break;
     }
+    if (!is_refused) Read(MakeInventory(worker.executor(), LastSteps(), "layout"));
   }
   EXPECT_GT(num_refused, static_cast<int>(kNumSessions) / 2);
   worker.executor().Reset();

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "serving/grpc_server.h"
+#include "tests/worker/inventory_reader.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
@@ -29,9 +32,10 @@ class SessionClient {
   explicit SessionClient(v1::WorkerService::Stub* stub) : stream_(stub->Steps(&context_)) {}
   ~SessionClient() { context_.TryCancel(); }
 
-  bool Open(uint64_t epoch) {
+  bool Open(uint64_t epoch, bool adopts = false) {
     v1::StepsRequest request;
     request.mutable_open()->set_epoch(epoch);
+    request.mutable_open()->set_adopt(adopts);
     return stream_->Write(request);
   }
   bool Send(const v1::StepPlan& plan) {
@@ -99,7 +103,8 @@ class WorkerServiceTest : public ::testing::Test {
   TestDirectory directory_;
   TestWorker worker_{{.num_host_blocks = 7}};
   WorkerStats stats_;
-  SessionLoop loop_{&worker_.executor(), &stats_, /*binds_threads=*/false};
+  SessionLoop loop_{&worker_.executor(), &stats_, /*binds_threads=*/false, nullptr,
+                    OrphanHold{.duration = absl::Hours(1), .limits = {.chunk_bytes = 1}}};
   WorkerService service_;
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -164,6 +169,55 @@ TEST_F(WorkerServiceTest, DescribeTellsWhereTheSessionsStand) {
   session.CloseWrites();
   EXPECT_TRUE(session.Finish().ok());
   EXPECT_EQ(describe(), std::pair(uint64_t{5}, false));
+}
+
+// The inventory has more chunks than a manager may leave unread otherwise.
+TEST_F(WorkerServiceTest, ASessionThatAdoptsGetsTheInventoryBeforeItsResults) {
+  {
+    SessionClient session(stub_.get());
+    session.Begin(1);
+    PlanBuilder plan(1);
+    for (uint32_t row = 0; row < 4; ++row) {
+      plan.Start(row, Tokens(static_cast<TokenId>(20 * row), 14))
+          .WithRoot(std::to_string(row))
+          .Slice(row, 0, 14, true, Blocks(8 * row, 8));
+    }
+    session.Send(plan.plan());
+    EXPECT_EQ(session.Receive().result().step(), 1u);
+  }
+  SessionClient session(stub_.get());
+  session.Open(2, true);
+  session.Send(PlanBuilder(1).Slice(3, 14, 1, true).plan());
+  const v1::StepsResponse opened = session.Receive();
+  EXPECT_EQ(opened.opened().epoch(), 2u);
+  EXPECT_TRUE(opened.opened().inventory_follows());
+  std::vector<v1::InventoryChunk> chunks;
+  while (chunks.empty() || !chunks.back().is_last()) {
+    const v1::StepsResponse response = session.Receive();
+    ASSERT_TRUE(response.has_inventory());
+    chunks.push_back(response.inventory());
+  }
+  EXPECT_GT(chunks.size(), 16u);
+  const ReadInventory inventory = Read(chunks);
+  EXPECT_EQ(inventory.rows.size(), 4u);
+  EXPECT_EQ(inventory.labels.size(), 16u);
+  EXPECT_EQ(session.Receive().result().step(), 1u);
+}
+
+TEST_F(WorkerServiceTest, ASessionThatDoesNotAdoptGetsNoInventory) {
+  {
+    SessionClient session(stub_.get());
+    session.Begin(1);
+    session.Send(FirstPlan());
+    EXPECT_EQ(session.Receive().result().step(), 1u);
+  }
+  SessionClient session(stub_.get());
+  session.Open(2);
+  const v1::StepsResponse opened = session.Receive();
+  EXPECT_EQ(opened.opened().epoch(), 2u);
+  EXPECT_FALSE(opened.opened().inventory_follows());
+  session.Send(FirstPlan());
+  EXPECT_EQ(session.Receive().result().step(), 1u);
 }
 
 TEST_F(WorkerServiceTest, AnOldEpochIsRefusedAndTheSessionGoesOn) {
