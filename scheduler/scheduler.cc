@@ -62,7 +62,7 @@ absl::Status Scheduler::Submit(Request request) {
     return absl::ResourceExhaustedError(
         absl::StrCat(waiting_.size(), " requests wait, the limit is ", options_.max_waiting_requests));
   }
-  const ServiceRank rank = waiting_.RankOf(request, num_submitted_++);
+  const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
@@ -378,20 +378,24 @@ void Scheduler::SuspendCleared() {
 }
 
 std::vector<MovedRequest> Scheduler::TakeAll() {
-  QUIRE_CHECK(running_.empty() && num_plans_in_flight() == 0 && waiting_.num_swapped() == 0)
-      << running_.size() << " requests run, " << num_plans_in_flight() << " plans are in flight";
   std::vector<SequenceGroup*> leaving;
   waiting_.ForEach([&](SequenceGroup* group) { leaving.push_back(group); });
   std::sort(leaving.begin(), leaving.end(),
             [](const SequenceGroup* a, const SequenceGroup* b) { return a->rank().submission < b->rank().submission; });
   std::vector<MovedRequest> moved;
-  for (SequenceGroup* const group : leaving) {
-    waiting_.Remove(group);
-    suspects_.Remove(*group);
-    moved.push_back(MovedRequest(std::move(groups_.extract(group->id()).mapped())));
-  }
-  num_beam_searches_ = 0;
+  for (SequenceGroup* const group : leaving) moved.push_back(Take(group->id()));
   return moved;
+}
+
+MovedRequest Scheduler::Take(RequestId request) {
+  QUIRE_CHECK(running_.empty() && num_plans_in_flight() == 0 && waiting_.num_swapped() == 0)
+      << running_.size() << " requests run, " << num_plans_in_flight() << " plans are in flight";
+  SequenceGroup* const group = Find(request);
+  QUIRE_CHECK(group != nullptr) << request;
+  waiting_.Remove(group);
+  suspects_.Remove(*group);
+  num_beam_searches_ -= group->beam_search() != nullptr;
+  return MovedRequest(std::move(groups_.extract(request).mapped()));
 }
 
 absl::Status Scheduler::Adopt(MovedRequest moved) {
@@ -400,7 +404,7 @@ absl::Status Scheduler::Adopt(MovedRequest moved) {
   if (groups_.contains(group->id())) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(group->id()), " is already known"));
   }
-  group->EnterScheduler(waiting_.RankOf(group->request(), num_submitted_++), [this] { return forks_.NewSequenceId(); });
+  group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   suspects_.Add(group.get());

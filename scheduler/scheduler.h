@@ -118,9 +118,12 @@ class Scheduler {
   // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
   // after the last plan.
   std::vector<MovedRequest> TakeAll();
+  // Takes one request out. REQUIRES: the request is known; and as for TakeAll.
+  MovedRequest Take(RequestId request);
 
-  // Queues a request that another scheduler has given away, behind all requests that are here. It may exceed
-  // max_waiting_requests. Errors are those of Submit without RESOURCE_EXHAUSTED; then the request is gone.
+  // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
+  // those that were adopted earlier. It may exceed max_waiting_requests. Errors are those of Submit without
+  // RESOURCE_EXHAUSTED; then the request is gone.
   absl::Status Adopt(MovedRequest moved);
 
   SchedulerCounts counts() const;
@@ -151,6 +154,9 @@ class Scheduler {
   void SendTableAgain(RowId row, SequenceId sequence);
 
  private:
+  // The rank of the first request that is submitted. Adopted requests have lower numbers.
+  static constexpr uint64_t kFirstSubmission = uint64_t{1} << 32;
+
   // The phases of Plan.
   void PlanRunning(PlanDraft* draft);
   void PlanWaiting(PlanDraft* draft);
@@ -201,7 +207,8 @@ class Scheduler {
   Suspects suspects_;
 
   StepId next_step_{1};
-  uint64_t num_submitted_ = 0;
+  uint64_t next_submission_ = kFirstSubmission;
+  uint64_t num_adopted_ = 0;
   int num_beam_searches_ = 0;  // The number of groups that are beam searches.
   // The other counts come from the members above.
   int64_t num_preemptions_ = 0;

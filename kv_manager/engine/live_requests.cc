@@ -1,5 +1,7 @@
 #include "kv_manager/engine/live_requests.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
@@ -27,14 +29,27 @@ void LiveRequests::SetBlockSize(int block_size) {
 }
 
 void LiveRequests::Add(RequestId request, Entry entry) {
-  if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
-  entry.wanted_blocks = WantedBlocks(entry);
-  wanted_blocks_ += entry.wanted_blocks;
   stats_->prompt_tokens += entry.num_prompt_tokens;
   const size_t slot = entry.tenant_slot;
   if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
   ++stats_->tenants[slot].requests;
   stats_->tenants[slot].prompt_tokens += entry.num_prompt_tokens;
+  Insert(request, std::move(entry));
+}
+
+void LiveRequests::Adopt(RequestId request, Entry entry) {
+  // Its tokens are counted here from now on.
+  const size_t slot = entry.tenant_slot;
+  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
+  Insert(request, std::move(entry));
+}
+
+void LiveRequests::Insert(RequestId request, Entry entry) {
+  if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
+  if (!entry.has_started) {
+    entry.wanted_blocks = WantedBlocks(entry);
+    wanted_blocks_ += entry.wanted_blocks;
+  }
   const bool is_new = entries_.emplace(request, std::move(entry)).second;
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
@@ -167,10 +182,33 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
 }
 
 void LiveRequests::Remove(Entries::iterator it) {
+  ended_.push_back(it->first);
+  Extract(it);
+}
+
+LiveRequests::Entry LiveRequests::Extract(Entries::iterator it) {
   if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
   if (!it->second.has_started) wanted_blocks_ -= it->second.wanted_blocks;
-  ended_.push_back(it->first);
+  Entry entry = std::move(it->second);
   entries_.erase(it);
+  return entry;
+}
+
+LiveRequests::Entry LiveRequests::Take(RequestId request) {
+  const auto it = entries_.find(request);
+  QUIRE_CHECK(it != entries_.end()) << request;
+  return Extract(it);
+}
+
+std::vector<RequestId> LiveRequests::ByProgress() const {
+  std::vector<std::pair<int64_t, RequestId>> order;
+  order.reserve(entries_.size());
+  for (const auto& [request, entry] : entries_) order.emplace_back(-entry.num_generated_tokens, request);
+  std::sort(order.begin(), order.end());
+  std::vector<RequestId> requests;
+  requests.reserve(order.size());
+  for (const auto& [progress, request] : order) requests.push_back(request);
+  return requests;
 }
 
 int64_t LiveRequests::next_deadline_us() const {

@@ -51,6 +51,10 @@ class LiveRequests {
 
   // `entry.wanted_blocks` is set here.
   void Add(RequestId request, Entry entry);
+  // Gives the entry of a request away, which goes on in another loop. REQUIRES: the request is known.
+  Entry Take(RequestId request);
+  // Adds the entry of a request that another loop has given away. It is not counted again.
+  void Adopt(RequestId request, Entry entry);
   // The request was refused: it is reported by TakeEnded like one that has ended.
   void AddRefused(RequestId request) { ended_.push_back(request); }
 
@@ -73,6 +77,9 @@ class LiveRequests {
   // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
+  // The ids of all requests, those with the most generated tokens first.
+  std::vector<RequestId> ByProgress() const;
+
   int size() const { return static_cast<int>(entries_.size()); }
   // The sum over the requests that have not started.
   int64_t wanted_blocks() const { return wanted_blocks_; }
@@ -85,6 +92,9 @@ class LiveRequests {
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);
   void ObserveEnd(const Entry& entry, int64_t now_us);
+  void Insert(RequestId request, Entry entry);
+  Entry Extract(Entries::iterator it);
+  // Extracts the entry and reports the request as ended.
   void Remove(Entries::iterator it);
 
   StepLoopStats* const stats_;

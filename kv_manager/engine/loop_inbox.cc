@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/num_blocks.h"
 #include "base/status_reason.h"
 #include "scheduler/waiting_queue.h"
@@ -41,16 +42,53 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
+  CountSubmitted(request);
+  cancellable_.insert(request.id);
+  events_.emplace_back(RequestSubmitted{std::move(request), std::move(sink)});
+  changed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+void LoopInbox::CountSubmitted(const Request& request) {
   // For the prompt and the first token after it.
   submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
   if (ServesByArrival(options_->scheduler.policy)) {
     submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
   }
-  cancellable_.insert(request.id);
-  events_.emplace_back(RequestSubmitted{std::move(request), std::move(sink)});
+}
+
+void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
+  const RequestId id = moving.request.id();
+  const std::shared_ptr<PrefixIndex> index = IndexFor(moving.request.request());
+  if (index != nullptr) index->Expect(id, hashes);
+  const MutexLock lock(&mutex_);
+  QUIRE_CHECK(!is_stopped_) << id;
+  CountSubmitted(moving.request.request());
+  if (moving.wishes.is_cancellable) cancellable_.insert(id);
+  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live)});
+  for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
+  if (moving.wishes.cancelled.has_value()) events_.emplace_back(RequestCancelled{id, *moving.wishes.cancelled});
   changed_.NotifyOne();
-  return absl::OkStatus();
+}
+
+MovingRequest::Wishes LoopInbox::Release(RequestId request) {
+  MovingRequest::Wishes wishes;
+  const MutexLock lock(&mutex_);
+  wishes.is_cancellable = cancellable_.erase(request) > 0;
+  if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+  std::erase_if(events_, [&](const LoopEvent& event) {
+    if (const auto* cancelled = std::get_if<RequestCancelled>(&event)) {
+      if (cancelled->request != request) return false;
+      wishes.cancelled = cancelled->reason;
+      return true;
+    }
+    const auto* cancelled = std::get_if<SampleCancelled>(&event);
+    if (cancelled == nullptr || cancelled->request != request) return false;
+    wishes.cancelled_samples.push_back(cancelled->sample_index);
+    return true;
+  });
+  return wishes;
 }
 
 void LoopInbox::Cancel(RequestId request, FinishReason reason) {

@@ -40,6 +40,14 @@ class QuestionRound {
   absl::Status status_ QUIRE_GUARDED_BY(mutex_);  // The first error.
 };
 
+// The result borrows `request`.
+PlacementRequest ToPlace(const Request& request) {
+  return {.generation = request.generation,
+          .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+          .num_rows = NumRows(request),
+          .max_blocks = [&request](int block_size) { return MaxBlocks(request, block_size); }};
+}
+
 }  // namespace
 
 ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels,
@@ -99,7 +107,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
   options.tenants = &tenants_;
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
-      .on_change = [this] { OnLoopChange(); }};
+      .on_change = [this] { OnLoopChange(); },
+      .move_request = [this](const Request& request, TakeRequest take) { return MoveRequest(request, take); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -129,10 +138,7 @@ absl::StatusOr<int> ManagerEngine::Place(const Request& request, PromptHashes* h
   const bool is_replaced = served != nullptr && served->generation != request.generation;
   // A lost worker of an old generation will probably come back in the new one, so no request waits for it.
   for (WorkerLoad& load : loads_) load.may_return = load.may_return && !is_replaced;
-  const PlacementRequest placed{.generation = request.generation,
-                                .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                                .num_rows = NumRows(request),
-                                .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); }};
+  const PlacementRequest placed = ToPlace(request);
   const int64_t now_us = clock_->NowMicros();
   absl::Status first_refusal;
   while (const std::optional<int> chosen = ChooseWorker(loads_, placed)) {
@@ -154,6 +160,24 @@ absl::StatusOr<int> ManagerEngine::Place(const Request& request, PromptHashes* h
   }
   ++refusals_.no_worker;
   return is_replaced ? ModelReplacedError() : NoWorkerError();
+}
+
+bool ManagerEngine::MoveRequest(const Request& request, TakeRequest take) {
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
+  const MutexLock lock(&mutex_);
+  if (is_stopped_) return false;
+  loads_.clear();
+  for (const Worker& worker : workers_) {
+    loads_.push_back(worker.loop->load(request, &hashes));
+    loads_.back().may_return = false;
+  }
+  const PlacementRequest placed = ToPlace(request);
+  const std::optional<int> chosen = ChooseWorker(loads_, placed);
+  if (!chosen.has_value() || !CanHold(loads_[*chosen], placed)) return false;
+  // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
+  workers_[*chosen].loop->Adopt(take(), &hashes);
+  return true;
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.

@@ -17,6 +17,7 @@
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/loop_view.h"
 #include "kv_manager/engine/model_registry.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/served_model.h"
@@ -118,6 +119,8 @@ class ManagerEngine : public Engine {
   // The index of the worker for the request, as ChooseWorker says. Where it would wait too long, ChooseWorker is asked
   // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
   absl::StatusOr<int> Place(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  // Gives a request of a lost worker to another one, see StepLoopHooks::move_request.
+  bool MoveRequest(const Request& request, TakeRequest take) QUIRE_EXCLUDES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);

@@ -4,7 +4,15 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+
 namespace quire {
+namespace {
+
+// The loop of a lost worker looks for other workers for its requests after this time again.
+constexpr int64_t kMoveIntervalUs = 100'000;
+
+}  // namespace
 
 StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, StepLoopHooks hooks,
                    const Clock* clock)
@@ -56,6 +64,7 @@ int64_t StepLoop::RunOnce() {
   events_.clear();
   session_.Poll(now_us_);
   ExpireDeadlines();
+  MoveRequests();
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
@@ -110,6 +119,17 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   return absl::OkStatus();
 }
 
+void StepLoop::Handle(RequestMoved event) {
+  const RequestId id = event.request.id();
+  live_.Adopt(id, std::move(event.live));
+  if (event.request.request().generation != session_.generation()) return live_.Fail(id, ModelReplacedError());
+  const absl::Status status = session_.pool()->scheduler()->Adopt(std::move(event.request));
+  if (status.ok()) return;
+  live_.Fail(id, absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
+                                                          "cannot go on with it: ",
+                                                          status.message())));
+}
+
 void StepLoop::Handle(RequestCancelled event) {
   if (live_.Drop(event.request, event.reason, now_us_)) session_.pool()->scheduler()->Cancel(event.request);
 }
@@ -142,6 +162,21 @@ void StepLoop::ExpireDeadlines() {
   for (const RequestId request : live_.GiveUp(now_us_, report_.wait()->step_us(), is_waiting)) {
     scheduler->Cancel(request);
   }
+}
+
+void StepLoop::MoveRequests() {
+  if (hooks_.move_request == nullptr || !session_.HasOrphans(now_us_) || now_us_ < next_move_us_) return;
+  Scheduler* const scheduler = session_.pool()->scheduler();
+  for (const RequestId id : live_.ByProgress()) {
+    const SequenceGroup* const group = scheduler->FindGroup(id);
+    // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
+    if (group == nullptr || (group->suspicion().is_suspect() && !session_.MaySuspectsMove(now_us_))) continue;
+    const bool has_moved = hooks_.move_request(group->request(), [&] {
+      return MovingRequest{scheduler->Take(id), live_.Take(id), inbox_.Release(id)};
+    });
+    if (has_moved) ++report_.stats()->moved_requests;
+  }
+  next_move_us_ = now_us_ + kMoveIntervalUs;
 }
 
 void StepLoop::PlanSteps() {
@@ -182,6 +217,9 @@ void StepLoop::Publish() {
 int64_t StepLoop::NextWake() const {
   int64_t wake_us =
       std::min({session_.next_wake_us(now_us_), live_.next_deadline_us(), session_.tables().next_deadline_us()});
+  if (hooks_.move_request != nullptr && live_.size() > 0 && !session_.is_ready()) {
+    wake_us = std::min(wake_us, std::max(next_move_us_, session_.orphaned_at_us()));
+  }
   if (session_.pool() != nullptr) wake_us = std::min(wake_us, session_.pool()->blocks().next_pin_expiry_us());
   return wake_us;
 }

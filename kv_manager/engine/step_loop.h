@@ -26,9 +26,10 @@
 namespace quire {
 
 // One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens.
-// A round takes what has come into the inbox, sends plans to the worker, and publishes what readers may see. A lost
-// worker is connected again in the next epoch and everything that ran there is recomputed: its streams pause, then go
-// on with the same tokens.
+// A round takes what has come into the inbox, sends plans to the worker, and publishes what readers may see. The
+// requests of a lost worker move to the loops of other workers. Those that no other worker can take wait until their
+// own worker is connected again in the next epoch. Either way everything that ran there is recomputed: its streams
+// pause, then go on with the same tokens.
 class StepLoop {
  public:
   // `clock` is borrowed.
@@ -49,6 +50,8 @@ class StepLoop {
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
     return inbox_.Submit(std::move(request), std::move(sink), hashes);
   }
+  // See LoopInbox::Adopt.
+  void Adopt(MovingRequest moving, PromptHashes* hashes) { inbox_.Adopt(std::move(moving), hashes); }
   // See Engine::Cancel and LoopInbox::Cancel.
   void Cancel(RequestId request, FinishReason reason = FinishReason::kCancelled) { inbox_.Cancel(request, reason); }
   // See Engine::CancelSample and LoopInbox::CancelSample.
@@ -72,6 +75,7 @@ class StepLoop {
 
  private:
   void Handle(RequestSubmitted event);
+  void Handle(RequestMoved event);
   void Handle(RequestCancelled event);
   void Handle(SampleCancelled event);
   void Handle(WorkerDescribed event) { session_.OnDescribed(std::move(event), now_us_); }
@@ -83,6 +87,8 @@ class StepLoop {
   // Hands the request to the scheduler. An error is the reason of the refusal.
   absl::Status Queue(RequestSubmitted* event);
   void ExpireDeadlines();
+  // Gives the requests of a lost worker to other workers, as far as these have room for them.
+  void MoveRequests();
   void PlanSteps();
   bool EndPinForRequests();
   void AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks);
@@ -99,6 +105,7 @@ class StepLoop {
   std::vector<LoopEvent> events_;        // Taken from the inbox, being handled.
   std::vector<LoopQuestion> questions_;  // Taken from the inbox, to be answered in this round.
   int64_t now_us_ = 0;                   // The start of the current round.
+  int64_t next_move_us_ = 0;             // When MoveRequests looks for other workers again.
   LoopReport report_;
   LiveRequests live_;
   WorkerSession session_;  // After the inbox, which its client calls until it is destroyed.

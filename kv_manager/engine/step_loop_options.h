@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/tenant_labels.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/worker_link/worker_description.h"
@@ -22,7 +23,9 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
-  double max_pinned_share = 0.25;        // The share of the pool that pins may hold.
+  double max_pinned_share = 0.25;  // The share of the pool that pins may hold.
+  // A request of a lost worker moves to another one after this time, if there is one.
+  int64_t failover_after_us = 0;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
@@ -39,6 +42,9 @@ struct StepLoopHooks {
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;
+  // Looks for another ready worker for a request whose worker is lost. When there is one, calls `take` once and gives
+  // the request to the loop of that worker. Returns whether it has done so. Empty: requests wait for their own worker.
+  std::function<bool(const Request& request, TakeRequest take)> move_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
   // checks every call.
   std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;

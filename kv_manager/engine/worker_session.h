@@ -19,7 +19,7 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While the
-// worker is lost, the requests wait. When it has come back, they are recomputed in the new session. When it has another
+// worker is lost, the requests wait, or move to other workers (see StepLoop). When it has come back, they are recomputed in the new session. When it has another
 // pool than before, they move to the new pool, and those that can never fit there fail. All requests fail when the
 // worker stays away for longer than the grace, or comes back in another generation. A request that is convicted of
 // making its workers fail (see Suspicion) fails alone. The errors that the requests get do not tell the address of the
@@ -63,6 +63,13 @@ class WorkerSession {
   bool IsOverdue(int64_t now_us) const { return link_.is_ready() && now_us >= overdue_at_us(); }
   // Whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
+  // Whether there are requests whose worker was lost so long ago that other workers may take them.
+  bool HasOrphans(int64_t now_us) const { return live_->size() > 0 && !link_.is_ready() && now_us >= orphaned_at_us(); }
+  // A request that may be the reason for the loss first waits for its own worker, so that it does not make other
+  // workers fail as well. It moves only when half of the grace has passed. REQUIRES: !is_ready().
+  bool MaySuspectsMove(int64_t now_us) const { return now_us >= lost_since_us_ + options_->worker_grace_us / 2; }
+  // Since when other workers may take the requests. REQUIRES: !is_ready().
+  int64_t orphaned_at_us() const { return lost_since_us_ + options_->failover_after_us; }
   // REQUIRES: is_ready().
   void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
   const WorkerLink& link() const { return link_; }

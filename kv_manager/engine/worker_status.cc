@@ -4,13 +4,26 @@ namespace quire {
 
 void StepLoopStats::Add(const StepLoopStats& other) {
   for (size_t i = 0; i < finished.size(); ++i) finished[i] += other.finished[i];
-  for (int64_t StepLoopStats::*count :
-       {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,
-        &StepLoopStats::refused_worker_lost, &StepLoopStats::refused_overloaded, &StepLoopStats::prompt_tokens,
-        &StepLoopStats::generated_tokens, &StepLoopStats::cow_copies, &StepLoopStats::worker_losses,
-        &StepLoopStats::preemptions, &StepLoopStats::recomputed_tokens, &StepLoopStats::cached_tokens,
-        &StepLoopStats::forks, &StepLoopStats::evictions, &StepLoopStats::swap_outs, &StepLoopStats::started_tokens,
-        &StepLoopStats::interruptions, &StepLoopStats::swapped_out_blocks, &StepLoopStats::swapped_in_blocks}) {
+  for (int64_t StepLoopStats::*count : {&StepLoopStats::failed,
+                                        &StepLoopStats::refused_never_fits,
+                                        &StepLoopStats::refused_queue_full,
+                                        &StepLoopStats::refused_worker_lost,
+                                        &StepLoopStats::refused_overloaded,
+                                        &StepLoopStats::prompt_tokens,
+                                        &StepLoopStats::generated_tokens,
+                                        &StepLoopStats::cow_copies,
+                                        &StepLoopStats::worker_losses,
+                                        &StepLoopStats::preemptions,
+                                        &StepLoopStats::recomputed_tokens,
+                                        &StepLoopStats::cached_tokens,
+                                        &StepLoopStats::forks,
+                                        &StepLoopStats::evictions,
+                                        &StepLoopStats::swap_outs,
+                                        &StepLoopStats::started_tokens,
+                                        &StepLoopStats::interruptions,
+                                        &StepLoopStats::moved_requests,
+                                        &StepLoopStats::swapped_out_blocks,
+                                        &StepLoopStats::swapped_in_blocks}) {
     this->*count += other.*count;
   }
   for (Histogram StepLoopStats::*histogram :

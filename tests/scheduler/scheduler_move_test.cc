@@ -173,7 +173,7 @@ TEST_F(SchedulerMoveTest, SamplingParametersAndDeadlinesGoAlong) {
   EXPECT_EQ(plan.starts[0].tokens.size(), 7u) << "the penalties need the tokens that were generated";
 }
 
-TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBehindThoseThatAreThere) {
+TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBeforeThoseThatAreThere) {
   const std::unique_ptr<Host> old_host = NewHost(64, 4);
   const auto make = [](uint64_t id) {
     Request request = MakeRequest(id, 4, 4);
@@ -190,7 +190,7 @@ TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBehindThoseThatAreThere) {
   }
   std::vector<uint64_t> seeds;
   for (const SequenceStart& start : host->scheduler.Plan().starts) seeds.push_back(start.sampling.seed);
-  EXPECT_THAT(seeds, ::testing::ElementsAre(9000, 3000, 1000, 2000));
+  EXPECT_THAT(seeds, ::testing::ElementsAre(3000, 1000, 2000, 9000));
 }
 
 TEST_F(SchedulerMoveTest, WhatCanNeverFitIsRefusedWithTheNumbers) {
