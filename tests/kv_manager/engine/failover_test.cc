@@ -152,6 +152,7 @@ TEST_F(FailoverTest, ARequestOutlivesTheLossOfOneWorkerAfterTheOther) {
         },
         "three more tokens");
     workers_[holder]->Kill();
+    WaitFor([&] { return NumMoved() == lost + 1; }, "the request to move");
   }
   for (const auto& worker : workers_) worker->Answer();
   ExpectRightTokens();
