@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "absl/strings/match.h"
@@ -95,18 +96,60 @@ absl::StatusOr<ConfigEntry> ReadEntry(const std::string& name, const Lines& line
   return entry;
 }
 
-absl::StatusOr<std::vector<ConfigEntry>> ReadDocument(const std::string& name, const std::string& text) {
+absl::StatusOr<std::vector<ConfigEntry>> ReadEntries(const std::string& name, const Lines& lines,
+                                                     const YAML::Node& map) {
   std::vector<ConfigEntry> entries;
-  if (absl::StrContains(text, '\0')) return InvalidArgument(name, ": it is not text in UTF-8");
-  const Lines lines = SplitLines(text);
-  const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-  if (documents.size() > 1) return InvalidArgument(name, ": it has ", documents.size(), " documents, it must be one");
-  if (documents.empty() || documents[0].IsNull()) return entries;
-  if (!documents[0].IsMap()) return InvalidArgument(At(name, documents[0].Mark()), ": it must be lines of key: value");
-  for (const auto& pair : documents[0]) {
+  for (const auto& pair : map) {
     QUIRE_ASSIGN_OR_RETURN(entries.emplace_back(), ReadEntry(name, lines, pair.first, pair.second));
   }
   return entries;
+}
+
+// Returns the map that the document is. Null if the document is empty.
+absl::StatusOr<YAML::Node> ReadMap(const std::string& name, const std::string& text) {
+  if (absl::StrContains(text, '\0')) return InvalidArgument(name, ": it is not text in UTF-8");
+  const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+  if (documents.size() > 1) return InvalidArgument(name, ": it has ", documents.size(), " documents, it must be one");
+  if (documents.empty() || documents[0].IsNull()) return YAML::Node();
+  if (!documents[0].IsMap()) return InvalidArgument(At(name, documents[0].Mark()), ": it must be lines of key: value");
+  return documents[0];
+}
+
+absl::StatusOr<std::vector<ConfigEntry>> ReadDocument(const std::string& name, const std::string& text) {
+  QUIRE_ASSIGN_OR_RETURN(const YAML::Node map, ReadMap(name, text));
+  return ReadEntries(name, SplitLines(text), map);
+}
+
+absl::StatusOr<std::vector<ConfigSection>> ReadSections(const std::string& name, const std::string& text) {
+  std::vector<ConfigSection> sections;
+  QUIRE_ASSIGN_OR_RETURN(const YAML::Node map, ReadMap(name, text));
+  const Lines lines = SplitLines(text);
+  std::map<std::string, std::string> given_at;
+  for (const auto& pair : map) {
+    ConfigSection& section = sections.emplace_back();
+    section.name_at = At(name, pair.first.Mark());
+    if (!pair.first.IsScalar()) return InvalidArgument(section.name_at, ": a name must be a word");
+    section.name = pair.first.Scalar();
+    if (!pair.second.IsMap()) {
+      return InvalidArgument(section.name_at, ": '", section.name, "' must be followed by lines of key: value");
+    }
+    const auto [first, is_new] = given_at.emplace(section.name, section.name_at);
+    if (!is_new) {
+      return InvalidArgument(section.name_at, ": '", section.name, "' is given twice, first at ", first->second);
+    }
+    QUIRE_ASSIGN_OR_RETURN(section.entries, ReadEntries(name, lines, pair.second));
+  }
+  return sections;
+}
+
+// The library throws exceptions. None of them leaves this function.
+template <typename Read>
+auto WithoutExceptions(const std::string& name, Read read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const YAML::Exception& error) {
+    return InvalidArgument(At(name, error.mark), ": it is not YAML: ", error.msg);
+  }
 }
 
 template <typename Write>
@@ -121,12 +164,11 @@ std::string Line(absl::string_view key, const std::string& comment, Write write)
 }  // namespace
 
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfig(const std::string& name, const std::string& text) {
-  // The library throws exceptions. None of them leaves this function.
-  try {
-    return ReadDocument(name, text);
-  } catch (const YAML::Exception& error) {
-    return InvalidArgument(At(name, error.mark), ": it is not YAML: ", error.msg);
-  }
+  return WithoutExceptions(name, [&] { return ReadDocument(name, text); });
+}
+
+absl::StatusOr<std::vector<ConfigSection>> ParseConfigSections(const std::string& name, const std::string& text) {
+  return WithoutExceptions(name, [&] { return ReadSections(name, text); });
 }
 
 absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {

@@ -27,6 +27,17 @@ absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path)
 // Does the same with the contents `text`. Errors call the file `name`.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfig(const std::string& name, const std::string& text);
 
+// A named part of a file.
+struct ConfigSection {
+  std::string name;
+  std::string name_at;
+  std::vector<ConfigEntry> entries;
+};
+
+// Reads YAML that consists of one map from names to such maps from keys to values. Sections and entries keep the order
+// of the text. Errors are those of ParseConfig; a name that is given twice is one too.
+absl::StatusOr<std::vector<ConfigSection>> ParseConfigSections(const std::string& name, const std::string& text);
+
 // Returns one line of such a file, "key: value  # comment". Texts are quoted; numbers, true and false are not
 // (`is_text` is false). ParseConfig reads the same values back if they are UTF-8.
 std::string ConfigLine(absl::string_view key, const std::string& value, bool is_text, const std::string& comment);

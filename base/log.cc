@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdio>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/log_output.h"
 #include "base/utf8.h"
 
 namespace quire {
@@ -124,7 +124,7 @@ LogLine::~LogLine() {
                                ? JsonLogLine(Severity(level_), message_.str(), fields_, file_, line_)
                                : absl::StrCat(std::string(1, Letter(level_)), " ", Now("%Y-%m-%dT%H:%M:%E3SZ"), " ",
                                               Printable(message_.str()), "\n");
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  WriteLogLine(line);
 }
 
 }  // namespace internal

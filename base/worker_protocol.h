@@ -22,6 +22,9 @@ inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
 // is the manager's id of the sequence, in decimal.
 inline constexpr char kFailedSequence[] = "sequence";
 
+// The reason in the ErrorInfo of a session that ends because another one with a newer epoch was opened.
+inline constexpr char kSessionTakenOver[] = "SESSION_TAKEN_OVER";
+
 }  // namespace quire
 
 #endif  // QUIRE_BASE_WORKER_PROTOCOL_H_

@@ -12,8 +12,8 @@ target_compile_options(quire_options INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>>)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR})
 
-# Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence, also
-# of those in Abseil's headers.
+# Instrumented code causes false positives in GCC's search for uninitialised values, and -Wtsan warns of every fence,
+# also of those in Abseil's headers.
 if(QUIRE_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized)
@@ -25,6 +25,29 @@ if(QUIRE_SANITIZE)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
 endif()
 
+# Protections of all programs, which tests/hardening_test.cc looks for in the binaries: a write beyond an array on the
+# stack, or by a function of the C library beyond an object whose size the compiler knows, ends the process. The tables
+# that dynamic linking uses are read-only, and the program has a random address. Sanitizers find more such errors, and
+# FORTIFY_SOURCE needs an optimised build. Code of other languages than C++ (CUDA) is compiled without the first two.
+if(NOT QUIRE_SANITIZE)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+  check_cxx_source_compiles("
+    #include <features.h>
+    #if !defined(__USE_FORTIFY_LEVEL) || __USE_FORTIFY_LEVEL < 3
+    #error the C library or the compiler knows level 2 only
+    #endif
+    int main() {}" QUIRE_HAS_FORTIFY_3)
+  unset(CMAKE_REQUIRED_FLAGS)
+  set(fortify -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$<IF:$<BOOL:${QUIRE_HAS_FORTIFY_3}>,3,2>)
+  add_compile_options(
+    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:${fortify}>")
+  add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+endif()
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)
+
 function(quire_library)
   cmake_parse_arguments(ARG "" "NAME" "HDRS;SRCS;DEPS" ${ARGN})
   if(ARG_SRCS)
@@ -32,6 +55,9 @@ function(quire_library)
     target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE quire_options)
     target_include_directories(${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})
     target_compile_features(${ARG_NAME} PUBLIC cxx_std_20)
+    # Code for programs. The code of shared libraries has -fPIC instead.
+    target_compile_options(${ARG_NAME} PRIVATE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:POSITION_INDEPENDENT_CODE>>>>:-fPIE>)
   else()
     add_library(${ARG_NAME} INTERFACE)
     target_sources(${ARG_NAME} INTERFACE)
@@ -45,7 +71,8 @@ function(quire_binary)
   cmake_parse_arguments(ARG "" "NAME;OUTPUT" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} quire_options)
-  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  set_target_properties(${ARG_NAME} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   if(ARG_OUTPUT)
     set_target_properties(${ARG_NAME} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
   endif()
@@ -61,7 +88,7 @@ function(quire_label_test name)
   set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
 endfunction()
 
-# TIMEOUT is in seconds (default 120), and four times as long under a sanitizer. With SHARDS, the tests of the program
+# TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
 # A test that starts threads is THREADED. These tests are part of the target quire_threaded_tests and have the label
 # "threaded".
@@ -71,7 +98,7 @@ add_custom_target(quire_threaded_tests)
 function(quire_test)
   cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 600)
   endif()
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
@@ -80,8 +107,8 @@ function(quire_test)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   # The optimisation of the tests themselves costs more time than it saves; the code under test has that of the preset.
-  # Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros would
-  # take most of the time of a sanitizer build.
+  # Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros
+  # would take most of the time of a sanitizer build.
   if(QUIRE_SANITIZE)
     target_compile_options(${ARG_NAME} PRIVATE -O0 -fno-sanitize=undefined)
   else()
@@ -112,7 +139,7 @@ endfunction()
 function(quire_emulated_gpu_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER;TIMEOUT" "" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 600)
   endif()
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")

@@ -17,6 +17,7 @@ struct SliceInFlight {
   RowId row;
   int first_position;
   int num_tokens;
+  bool is_at_front;         // It ends farther than any slice of the sequence that was answered before.
   bool sample;              // The worker reports a token, or candidates for it.
   bool has_candidates;      // The slice samples for a beam: the worker reports candidates and draws no token.
   int num_prompt_logprobs;  // The result has this many.

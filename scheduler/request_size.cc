@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 
 namespace quire {
 namespace {
@@ -51,6 +52,23 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
         blocks.num_blocks()));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, const BlockManager& blocks) {
+  const double share = shares.Of(request.tenant).max_blocks_share;
+  const int64_t limit = BlocksOfShare(share, blocks.num_blocks());
+  const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
+  if (share >= 1 || num_blocks <= limit) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens, ": this takes up to ",
+          num_blocks, " KV blocks of ", blocks.block_size(), " tokens, tenant \"", request.tenant, "\" may hold ",
+          limit, " of ", blocks.num_blocks(), " (max_blocks_share is ", share, ")")),
+      "NEVER_FITS",
+      {{"tenant", request.tenant},
+       {"field", "max_blocks_share"},
+       {"value", absl::StrCat(num_blocks)},
+       {"limit", absl::StrCat(limit)}});
 }
 
 int64_t MaxBlocks(const Request& request, int block_size) {

@@ -15,6 +15,10 @@ namespace quire {
 // K and V of the last token are never stored, so 5 prompt tokens and max_tokens 4 need 8 slots.
 absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& options, const BlockManager& blocks);
 
+// Whether the request can ever be served within the share of its tenant. The error FAILED_PRECONDITION names the tenant
+// and the numbers.
+absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, const BlockManager& blocks);
+
 // The largest number of blocks that the request can ever hold. All samples or beams share the whole blocks of the
 // prompt, and each has the remaining blocks for itself.
 int64_t MaxBlocks(const Request& request, int block_size);

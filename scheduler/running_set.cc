@@ -38,10 +38,10 @@ void RunningSet::EraseSuspended() {
   std::erase_if(groups_, [](const SequenceGroup* group) { return !group->is_running(); });
 }
 
-SequenceGroup* RunningSet::CheapestVictim() const {
+SequenceGroup* RunningSet::CheapestVictim(absl::FunctionRef<bool(const SequenceGroup&)> is_over_share) const {
   // Larger is cheaper.
-  const auto cheapness = [](const SequenceGroup& group) {
-    return std::tuple(group.rank().priority, -group.NumTokensLost(), group.rank().submission);
+  const auto cheapness = [&](const SequenceGroup& group) {
+    return std::tuple(is_over_share(group), group.rank().priority, -group.NumTokensLost(), group.rank().submission);
   };
   SequenceGroup* victim = nullptr;
   int num_running = 0;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "scheduler/free_rows.h"
@@ -40,10 +41,10 @@ class RunningSet {
   void Suspend(SequenceGroup* group, SequenceGroup::State state);
   void EraseSuspended();
 
-  // The group to preempt when blocks run out. Groups of the least urgent priority come first, among them the one that
-  // loses the least work, and among equals the one that was submitted last. Returns null when fewer than two groups
-  // run, because the last one keeps its blocks.
-  SequenceGroup* CheapestVictim() const;
+  // The group to preempt when blocks run out. Groups for which `is_over_share` is true come first, then those of the
+  // least urgent priority, among them the one that loses the least work, and among equals the one that was submitted
+  // last. Returns null when fewer than two groups run, because the last one keeps its blocks.
+  SequenceGroup* CheapestVictim(absl::FunctionRef<bool(const SequenceGroup&)> is_over_share) const;
 
   int num_free_rows() const { return free_rows_.size(); }
   RowId TakeRow() { return free_rows_.Take(); }  // REQUIRES: num_free_rows() > 0.

@@ -44,6 +44,7 @@ int64_t NumStartTokens(const SequenceGroup& group) {
 Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
     : options_(options),
       blocks_(blocks),
+      tenants_(options.tenants),
       token_budget_(options.max_tokens_per_step),
       running_(options.max_sequences),
       waiting_(options, [this](const SequenceGroup& group) { return admission_.NumCachedTokens(group); }),
@@ -53,14 +54,20 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
   QUIRE_CHECK(status.ok()) << status;
 }
 
-absl::Status Scheduler::Submit(Request request) {
+absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displaced) {
   QUIRE_RETURN_IF_ERROR(CheckCanEverFit(request, options_, *blocks_));
+  QUIRE_RETURN_IF_ERROR(CheckFitsShare(request, tenants_, *blocks_));
   if (groups_.contains(request.id)) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(request.id), " is already known"));
   }
   if (waiting_.size() >= options_.max_waiting_requests) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(waiting_.size(), " requests wait, the limit is ", options_.max_waiting_requests));
+    SequenceGroup* const loser = displaced == nullptr ? nullptr : waiting_.ToDisplace(request.tenant);
+    if (loser == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(waiting_.size(), " requests wait, the limit is ", options_.max_waiting_requests));
+    }
+    *displaced = {loser->id(), loser->request().tenant};
+    Remove(loser);
   }
   const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
@@ -68,6 +75,11 @@ absl::Status Scheduler::Submit(Request request) {
   num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));
   return absl::OkStatus();
+}
+
+void Scheduler::SetTenants(const TenantShares& shares) {
+  tenants_ = shares;
+  waiting_.SetShares(shares);
 }
 
 bool Scheduler::Cancel(RequestId request) {
@@ -140,18 +152,26 @@ void Scheduler::PlanWaiting(PlanDraft* draft) {
   admission_.SetBatchOpen(false);
   int num_waiting_for_prefix = 0;
   int64_t num_start_tokens = 0;
+  std::optional<TenantBlocks> held = HeldByTenants();
   waiting_.Visit([&](SequenceGroup* group) {
     using Verdict = AdmissionControl::Verdict;
-    if (draft->budget == 0) return false;
+    using Next = WaitingQueue::Next;
+    if (draft->budget == 0) return Next::kNone;
+    // Smaller groups of the tenant must not overtake this one for ever.
+    if (held.has_value() && !held->HasRoomFor(*group)) return Next::kOfOthers;
     const int64_t num_more_start_tokens = NumStartTokens(*group);
-    if (num_start_tokens > 0 && num_start_tokens + num_more_start_tokens > kMaxStartTokens) return false;
+    if (num_start_tokens > 0 && num_start_tokens + num_more_start_tokens > kMaxStartTokens) return Next::kNone;
     const AdmissionControl::Decision decision = admission_.Decide(group, next_step_);
-    if (decision.verdict == Verdict::kNoRoom) return false;  // Nobody may overtake, or the first group would starve.
-    if (decision.verdict == Verdict::kWaitsForPrefix) return ++num_waiting_for_prefix < kMaxPrefixWaits;
+    // Nobody may overtake, or the first group would starve.
+    if (decision.verdict == Verdict::kNoRoom) return Next::kNone;
+    if (decision.verdict == Verdict::kWaitsForPrefix) {
+      return ++num_waiting_for_prefix < kMaxPrefixWaits ? Next::kInOrder : Next::kNone;
+    }
     Enter(group, decision, draft);
+    if (held.has_value()) held->Add(*group);
     num_start_tokens += num_more_start_tokens;
     admission_.SetBatchOpen(true);
-    return true;
+    return Next::kInOrder;
   });
 }
 
@@ -193,12 +213,23 @@ bool Scheduler::TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan) {
 
 bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, PlanDraft* draft) {
   while (!TryReserve(sequence, num_tokens, &draft->plan)) {
-    SequenceGroup* victim = running_.CheapestVictim();
+    SequenceGroup* victim = CheapestVictim();
     if (victim == nullptr) return false;
     Preempt(victim, draft);
     if (victim == &group) return false;
   }
   return true;
+}
+
+std::optional<TenantBlocks> Scheduler::HeldByTenants() const {
+  if (!tenants_.LimitBlocks()) return std::nullopt;
+  return TenantBlocks(&tenants_, blocks_->num_blocks(), blocks_->block_size(), running_.groups());
+}
+
+SequenceGroup* Scheduler::CheapestVictim() const {
+  const std::optional<TenantBlocks> held = HeldByTenants();
+  return running_.CheapestVictim(
+      [&](const SequenceGroup& group) { return held.has_value() && held->IsOver(group.request().tenant); });
 }
 
 void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
@@ -259,7 +290,8 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
   sequence->OnSlicePlanned(num_tokens);
   waiting_.Charge(group->request().tenant, std::max(num_tokens, 1));
   running_.SetOwner(slice.row, group, sequence);
-  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens, slice.sample,
+  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens,
+                               slice.first_position + num_tokens > sequence->reached(), slice.sample,
                                slice.sample && group->beam_search() != nullptr,
                                NumPromptLogprobs(group->request(), slice.first_position, num_tokens)});
   return slice;
@@ -282,6 +314,7 @@ StepOutput Scheduler::Commit(StepResult result) {
     PrefetchOwners(plan.slices, i);
     CommitSlice(plan.slices[i], std::move(result.slices[i]), &output);
   }
+  suspects_.OnCommitted();
   if (!suspects_.empty()) SuspendCleared();
   return output;
 }
@@ -308,9 +341,9 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
-  if (group != nullptr) suspects_.OnAnswered(group, slice.first_position + slice.num_tokens);
   if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
-  sequence->OnSliceCommitted(slice.sample);
+  const int position = slice.first_position + slice.num_tokens;
+  if (sequence->OnSliceCommitted(position, slice.sample)) group->suspicion().OnFarther();
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});
@@ -319,7 +352,6 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     EmitPromptLogprobs(group, slice.first_position + 1, std::move(result.prompt_logprobs), output);
   }
   if (!slice.sample) return;
-  const int position = slice.first_position + slice.num_tokens;
   QUIRE_CHECK_EQ(position, sequence->num_known_tokens()) << slice.sequence;
   if (slice.has_candidates) {
     sequence->candidates = std::move(result.candidates);
@@ -432,6 +464,12 @@ std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   SequenceGroup* group = Find(request);
   if (group == nullptr) return std::nullopt;
   WaitReason reason = admission_.Explain(group, next_step_);
+  const std::optional<TenantBlocks> held = HeldByTenants();
+  if (held.has_value() && !group->is_running() && !held->HasRoomFor(*group)) {
+    reason.kind = WaitReason::Kind::kTenantShare;
+    reason.num_tenant_blocks = held->NumHeld(group->request().tenant);
+    reason.max_tenant_blocks = held->Limit(group->request().tenant);
+  }
   // While a suspect runs alone, everybody else waits for it, whatever else is missing.
   const bool is_next = suspects_.empty() || group == suspects_.newest();
   if (!is_next && !group->is_running()) reason.kind = WaitReason::Kind::kBehindOthers;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,6 +24,8 @@
 #include "scheduler/step_output.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/suspects.h"
+#include "scheduler/tenant_blocks.h"
+#include "scheduler/tenant_shares.h"
 #include "scheduler/wait_reason.h"
 #include "scheduler/waiting_queue.h"
 
@@ -44,6 +47,12 @@ struct SchedulerCounts {
   int64_t cached_tokens = 0;      // Tokens that entering requests took from the prefix cache.
 };
 
+// A waiting request that has left a full queue for a request of another tenant.
+struct Displaced {
+  RequestId request;
+  std::string tenant;
+};
+
 // Continuous batching over the block pool of one worker. The scheduler is pure: it has no clock, randomness, I/O or
 // threads, and equal calls give equal plans. Owned by the step-loop thread.
 //
@@ -57,6 +66,9 @@ struct SchedulerCounts {
 // recomputed from its tokens. A plan that preempts admits nothing, and a plan starts sequences of at most
 // kMaxStartTokens tokens.
 //
+// A request whose tenant holds its share of the pool waits, and requests of other tenants overtake it (see
+// TenantShares). When blocks run out, requests of tenants that hold more than their share are preempted first.
+//
 // The samples of a prompt share one sequence until the slice that ends the prompt. There they fork, and each draws its
 // first token from the logits of that slice. The beams of a search advance together when the candidates of all of them
 // are known (see SequenceForks). What sequences shared before a preemption they share again afterwards, in whole
@@ -65,8 +77,7 @@ struct SchedulerCounts {
 // When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
 // there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
 // alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
-// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them. This
-// holds for requests of one sequence: the samples or beams that get on clear the request for one that does not.
+// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
@@ -79,9 +90,14 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Queues the request. INVALID_ARGUMENT when a field is out of range or prompt and max_tokens exceed the context,
-  // FAILED_PRECONDITION when they exceed the pool, RESOURCE_EXHAUSTED when the queue is full, ALREADY_EXISTS when the
-  // id is in use. A refused request has changed nothing.
-  absl::Status Submit(Request request);
+  // FAILED_PRECONDITION when they exceed the pool or the tenant's share of it, RESOURCE_EXHAUSTED when the queue is
+  // full, ALREADY_EXISTS when the id is in use. A refused request has changed nothing. When the queue is full and
+  // `displaced` is not null, a request of another tenant may give up its place (see WaitingQueue::ToDisplace). It then
+  // leaves the scheduler and is returned.
+  absl::Status Submit(Request request, std::optional<Displaced>* displaced = nullptr);
+
+  // Replaces the shares of the tenants. Requests that wait or run stay. REQUIRES: CheckTenantShares(shares) is OK.
+  void SetTenants(const TenantShares& shares);
 
   // Ends the request. It holds no blocks from here on and emits nothing more, not even a Finished. Returns false when
   // the request is not known, or not any more.
@@ -132,6 +148,9 @@ class Scheduler {
   // The part of counts().waiting_tokens that would be served before this request if it was submitted now.
   int64_t NumTokensAhead(const Request& request) const { return waiting_.NumTokensAhead(request); }
 
+  // See WaitingQueue::only_tenant.
+  const std::string* OnlyWaitingTenant() const { return waiting_.only_tenant(); }
+
   // Why the request does not run, or nothing when the request is not known.
   std::optional<WaitReason> ExplainWait(RequestId request);
 
@@ -170,6 +189,9 @@ class Scheduler {
   // Does the same, and preempts groups as long as blocks are short. Returns false when the sequence gets no slice,
   // because its own group was the cheapest to preempt or no other group is left.
   bool Reserve(const SequenceGroup& group, Sequence* sequence, int num_tokens, PlanDraft* draft);
+  // What the tenants hold now. Nothing when no tenant has a limit.
+  std::optional<TenantBlocks> HeldByTenants() const;
+  SequenceGroup* CheapestVictim() const;  // See RunningSet.
   void Preempt(SequenceGroup* group, PlanDraft* draft);
 
   SequenceSlice PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, PlanInFlight* in_flight);
@@ -196,6 +218,7 @@ class Scheduler {
 
   const SchedulerOptions options_;
   BlockManager* const blocks_;
+  TenantShares tenants_;
   int token_budget_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;  // Each is in running_ or in waiting_.

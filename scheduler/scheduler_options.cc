@@ -34,12 +34,7 @@ absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("waiting_served_ratio is ", options.waiting_served_ratio, ", it must be at least 0"));
   }
-  for (const auto& [tenant, weight] : options.tenant_weights) {
-    if (weight > 0 && weight < 1e9) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight of tenant \"", tenant, "\" is ", weight, ", it must be above 0 and below 1e9"));
-  }
-  return absl::OkStatus();
+  return CheckTenantShares(options.tenants);
 }
 
 }  // namespace quire

@@ -1,10 +1,8 @@
 #ifndef QUIRE_SCHEDULER_SCHEDULER_OPTIONS_H_
 #define QUIRE_SCHEDULER_SCHEDULER_OPTIONS_H_
 
-#include <map>
-#include <string>
-
 #include "absl/status/status.h"
+#include "scheduler/tenant_shares.h"
 
 namespace quire {
 
@@ -30,7 +28,7 @@ enum class Batching {
 
 struct SchedulerOptions {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  std::map<std::string, double> tenant_weights;  // Weights are above 0. Tenants that are not listed have weight 1.
+  TenantShares tenants;  // Scheduler::SetTenants replaces them.
   Batching batching = Batching::kContinuous;
   // Requests join only when at least this many requests wait per running request. Then fewer prefills interrupt
   // decodes.

@@ -76,11 +76,19 @@ void Sequence::OnSlicePlanned(int num_tokens) {
   if (samples) ++num_samples_in_flight_;
 }
 
-void Sequence::OnSliceCommitted(bool sampled) {
+bool Sequence::OnSliceCommitted(int position, bool sampled) {
   --num_slices_in_flight_;
   if (sampled) --num_samples_in_flight_;
   QUIRE_CHECK_GE(num_slices_in_flight_, 0) << id_;
   QUIRE_CHECK_GE(num_samples_in_flight_, 0) << id_;
+  if (position >= lost_at_) lost_at_ = 0;
+  if (position <= reached_) return false;
+  reached_ = position;
+  return true;
+}
+
+void Sequence::OnLost(int position) {
+  lost_at_ = std::max(lost_at_, position);
 }
 
 void Sequence::OnSlicesAbandoned() {

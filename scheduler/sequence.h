@@ -39,11 +39,15 @@ class Sequence : public Pooled {
   // A plan computes the next `num_tokens` tokens. REQUIRES: 0 <= num_tokens <= num_uncomputed_tokens().
   void OnSlicePlanned(int num_tokens);
 
-  // The oldest slice in flight is done. A sampled token is added by a call of Append.
-  void OnSliceCommitted(bool sampled);
+  // The oldest slice in flight is done; it ended at `position`. A sampled token is added by a call of Append. Returns
+  // whether a worker got farther with the sequence than ever before.
+  bool OnSliceCommitted(int position, bool sampled);
 
   // No slice in flight will be committed, and no token is computed any more.
   void OnSlicesAbandoned();
+
+  // The worker was lost while a slice that ends at `position` was in flight.
+  void OnLost(int position);
 
   // The sequence goes to another scheduler, which calls it `id`. REQUIRES: it has no row, and nothing of it is in
   // flight.
@@ -110,6 +114,12 @@ class Sequence : public Pooled {
   // How many tokens of a slice of `num_tokens`, planned now, an earlier plan had computed already.
   int NumRecomputed(int num_tokens) const;
 
+  // The farthest end of an answered slice. A fork begins with that of its parent.
+  int reached() const { return reached_; }
+  // Whether a worker was lost while it computed tokens of the sequence, or of the parent before the fork, that no
+  // worker has computed since.
+  bool is_behind_loss() const { return lost_at_ > 0; }
+
   bool has_slices_in_flight() const { return num_slices_in_flight_ > 0; }
   bool has_samples_in_flight() const { return num_samples_in_flight_ > 0; }
 
@@ -142,6 +152,8 @@ class Sequence : public Pooled {
   int max_computed_ = 0;  // The largest value that num_computed_ ever had.
   int num_slices_in_flight_ = 0;
   int num_samples_in_flight_ = 0;
+  int reached_ = 0;
+  int lost_at_ = 0;  // The farthest end of a slice that was in flight at a loss and is to be passed; 0: there is none.
   int max_shareable_ = std::numeric_limits<int>::max();
   int num_published_blocks_ = 0;
   int num_writable_ = 0;  // The slots of this many first tokens are writable.

@@ -16,7 +16,9 @@ namespace quire {
 // A request that must fail, because its workers are lost again and again.
 struct Convict {
   RequestId request;
-  int num_losses;  // How often the worker of the request was lost since the request last got further than before.
+  int num_losses;  // How often the worker of the request was lost since the request was last cleared.
+  // Of a request with several samples: the one at which the worker was lost at last. Nothing when this is not known.
+  std::optional<int> sample_index = std::nullopt;
 
   bool operator==(const Convict&) const = default;
 };
@@ -27,26 +29,25 @@ class Suspects {
  public:
   // The group enters or leaves the scheduler.
   void Add(SequenceGroup* group);
-  void Remove(const SequenceGroup& group) { by_submission_.erase(group.rank().submission); }
+  void Remove(const SequenceGroup& group);
 
-  // The worker has answered a slice of the group that ends at `position`.
-  void OnAnswered(SequenceGroup* group, int position) {
-    if (group->suspicion().OnAnswered(position)) Remove(*group);
-  }
+  // A plan was committed. Clears the groups that have turned out to be innocent.
+  void OnCommitted();
 
   // The worker is lost. Counts the loss against the groups that had slices in `plans`, or against the group of the
   // sequence `named` alone if it had one. Returns the groups that are convicted. `find` returns the group of a request,
-  // or null when it has left the scheduler.
+  // or null when it has left the scheduler. REQUIRES: when a suspect had slices in `plans`, no other group had.
   std::vector<Convict> OnLost(const PlansInFlight& plans, std::optional<SequenceId> named,
                               absl::FunctionRef<SequenceGroup*(RequestId)> find);
 
-  bool empty() const { return by_submission_.empty(); }
-  int size() const { return static_cast<int>(by_submission_.size()); }
+  bool empty() const { return num_suspects_ == 0; }
+  int size() const { return num_suspects_; }
   // The suspect that was submitted last, which runs first. REQUIRES: not empty().
-  SequenceGroup* newest() const { return by_submission_.rbegin()->second; }
+  SequenceGroup* newest() const;
 
  private:
-  std::map<uint64_t, SequenceGroup*> by_submission_;
+  std::map<uint64_t, SequenceGroup*> accused_;  // The groups with losses, by submission.
+  int num_suspects_ = 0;                        // Those that are suspects.
 };
 
 }  // namespace quire

@@ -1,6 +1,8 @@
 #ifndef QUIRE_SCHEDULER_WAIT_REASON_H_
 #define QUIRE_SCHEDULER_WAIT_REASON_H_
 
+#include <cstdint>
+
 namespace quire {
 
 // Why a request waits, as of the last plan.
@@ -11,6 +13,7 @@ struct WaitReason {
     kResults,        // The request was preempted, and some of its results are still in flight.
     kRows,           // The worker has too few free rows for the samples or beams of the request.
     kBlocks,         // Too few blocks are free for the whole context of the request.
+    kTenantShare,    // The running requests of the tenant hold too much of the pool, see TenantShare.
     kPrefix,         // A running request is about to compute the beginning of the prompt.
     kBatchIsClosed,  // Static batching, or too few requests wait for the waiting_served_ratio.
     kNextPlan,       // Nothing prevents the request from entering in the next plan.
@@ -23,7 +26,10 @@ struct WaitReason {
   int num_free_blocks = 0;       // Blocks of the pool that are free.
   int num_watermark_blocks = 0;  // Free blocks that admission keeps for running requests to grow into.
   int num_cached_tokens = 0;     // Tokens of the prompt that are in the prefix cache.
-  bool is_swapped = false;       // The blocks of the request are in the host tier.
+  // While kind is kTenantShare: the blocks that the running requests of the tenant hold, and may hold.
+  int64_t num_tenant_blocks = 0;
+  int64_t max_tenant_blocks = 0;
+  bool is_swapped = false;  // The blocks of the request are in the host tier.
 };
 
 }  // namespace quire

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence_group.h"
 
@@ -30,6 +32,9 @@ class WaitingQueue {
   // The rank that the request keeps for life among the requests of its tenant.
   ServiceRank RankOf(const Request& request, uint64_t submission) const;
 
+  // Replaces the weights of the tenants.
+  void SetShares(const TenantShares& shares);
+
   void Add(SequenceGroup* group);
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
@@ -41,12 +46,27 @@ class WaitingQueue {
   // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
+  // The tenant of all waiting groups. Null when there are none, or groups of several tenants.
+  const std::string* only_tenant() const { return sizes_.size() == 1 ? &sizes_.begin()->first : nullptr; }
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
 
-  // Calls `visit` with one group after the other, in the order of the policy, until it returns false. A visit may
+  // Says which group Visit visits next.
+  enum class Next {
+    kInOrder,
+    kOfOthers,  // From here on, only groups of tenants other than that of this group.
+    kNone,
+  };
+  // Calls `visit` with one group after the other, in the order of the policy, until it returns kNone. A visit may
   // remove the group that it is called with, and no other.
-  void Visit(absl::FunctionRef<bool(SequenceGroup*)> visit);
+  void Visit(absl::FunctionRef<Next(SequenceGroup*)> visit);
+
+  // The group that gives its place in a full queue to a new group of `tenant`. Places belong to the tenants in the
+  // ratio of their weights. The tenant that has the most waiting groups by weight gives up the place that it would be
+  // served last in, provided that it has more than `tenant` has with the new group. Null when there is no such tenant,
+  // or when all waiting groups of the tenant have already run. So a tenant that has fewer waiting groups than its share
+  // of the queue is refused only in the second case.
+  SequenceGroup* ToDisplace(const std::string& tenant) const;
 
   // Calls `call` with every group, in no order that matters.
   void ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const;
@@ -69,17 +89,29 @@ class WaitingQueue {
     double weight = 1;
   };
 
-  void VisitFairly(absl::FunctionRef<bool(SequenceGroup*)> visit);
-  void VisitLongestPrefixFirst(absl::FunctionRef<bool(SequenceGroup*)> visit);
+  using SkippedTenants = absl::flat_hash_set<absl::string_view>;
+
+  void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
+  void VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit);
+  void VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit);
+  // Compares up to kMaxCompared groups behind `*last` whose tenants are not skipped, visits them, and moves `*last`
+  // behind them. Returns whether other groups are to be compared because tenants were skipped.
+  bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped, ServiceRank* last,
+                         ServiceRank* last_entered);
   Tenant& TenantOf(const SequenceGroup& group);
+  // Adds to the sums of tokens that the group belongs to.
+  void AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens);
 
   const SchedulerOptions options_;
+  TenantShares shares_;
   const CachedTokens cached_tokens_;
   // By name. Unless the policy is fair share, there is only one tenant, with an empty name.
   absl::btree_map<std::string, Tenant> tenants_;
   double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
+  absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Under the policy kPriority only.
+  absl::btree_map<std::string, int> sizes_;           // The parts of size_, by tenant; none is 0.
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
 };

@@ -1,7 +1,6 @@
 #include "security/token_file.h"
 
 #include <openssl/crypto.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -9,14 +8,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/log.h"
-#include "base/read_file.h"
 #include "base/status.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kCheckIntervalUs = 1'000'000;
 constexpr size_t kMaxTenantBytes = 128;
 constexpr char kForm[] = "it must be TENANT SHA256 or TENANT SHA256 admin";
 
@@ -64,53 +60,34 @@ std::optional<Caller> TokenTable::Find(absl::string_view token) const {
   return found == nullptr ? std::nullopt : std::optional(found->caller);
 }
 
-absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path, const Clock* clock) {
-  std::shared_ptr<TokenFile> file(new TokenFile(path, clock));
-  const MutexLock lock(&file->mutex_);
-  QUIRE_RETURN_IF_ERROR(file->Read(file->ReadVersion()));
-  file->next_check_us_ = clock->NowMicros() + kCheckIntervalUs;
-  return file;
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path,
+                                                           std::chrono::milliseconds interval) {
+  std::shared_ptr<TokenFile> tokens(new TokenFile());
+  absl::StatusOr<std::unique_ptr<WatchedFile>> file =
+      WatchedFile::Open({.flag = "tokens",
+                         .contents = "tokens",
+                         .path = path,
+                         .read = [self = tokens.get()](absl::string_view text) { return self->Read(text); },
+                         .interval = interval});
+  if (!file.ok()) return file.status();
+  tokens->file_ = *std::move(file);
+  return tokens;
 }
 
-std::optional<Caller> TokenFile::Find(absl::string_view token) {
-  return Current()->Find(token);
-}
-
-TokenFile::Version TokenFile::ReadVersion() const {
-  struct stat file = {};
-  if (stat(path_.c_str(), &file) != 0) return {};
-  return {static_cast<int64_t>(file.st_dev), static_cast<int64_t>(file.st_ino), file.st_size, file.st_mtim.tv_sec,
-          file.st_mtim.tv_nsec};
-}
-
-absl::Status TokenFile::Read(const Version& version) {
-  const absl::StatusOr<std::string> text = ReadFile(path_);
-  if (!text.ok()) return InvalidArgument(text.status().message());
-  // A file that was read is not read again until it changes, even if it is wrong. A file that could not be read is
-  // tried again.
-  version_ = version;
-  absl::StatusOr<TokenTable> table = TokenTable::Parse(*text);
-  if (!table.ok()) return InvalidArgument(path_, ": ", table.status().message());
-  table_ = std::make_shared<const TokenTable>(*std::move(table));
+absl::Status TokenFile::Read(absl::string_view text) {
+  QUIRE_ASSIGN_OR_RETURN(TokenTable table, TokenTable::Parse(text));
+  const MutexLock lock(&mutex_);
+  table_ = std::make_shared<const TokenTable>(std::move(table));
   return absl::OkStatus();
 }
 
-std::shared_ptr<const TokenTable> TokenFile::Current() {
+std::shared_ptr<const TokenTable> TokenFile::Current() const {
   const MutexLock lock(&mutex_);
-  const int64_t now_us = clock_->NowMicros();
-  if (now_us < next_check_us_) return table_;
-  next_check_us_ = now_us + kCheckIntervalUs;
-  const Version version = ReadVersion();
-  const std::string previous_error = std::exchange(last_error_, "");
-  if (version == version_) return table_;
-  const absl::Status status = Read(version);
-  last_error_ = std::string(status.message());
-  if (status.ok()) {
-    QUIRE_LOG(kInfo) << "read the tokens again from " << path_;
-  } else if (last_error_ != previous_error) {
-    QUIRE_LOG(kError) << "--tokens: " << last_error_ << "; the tokens stay as they were";
-  }
   return table_;
+}
+
+std::optional<Caller> TokenFile::Find(absl::string_view token) const {
+  return Current()->Find(token);
 }
 
 }  // namespace quire

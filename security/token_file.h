@@ -1,9 +1,8 @@
 #ifndef QUIRE_SECURITY_TOKEN_FILE_H_
 #define QUIRE_SECURITY_TOKEN_FILE_H_
 
-#include <array>
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/clock.h"
 #include "base/mutex.h"
+#include "base/watched_file.h"
 #include "security/caller.h"
 #include "security/digest.h"
 
@@ -43,34 +42,26 @@ class TokenTable {
 // The token table in a file. It is read again when the file changes. Thread-safe.
 class TokenFile {
  public:
-  // Returns INVALID_ARGUMENT with the path when the file cannot be read or a line is wrong. `clock` must outlive the
-  // object.
-  static absl::StatusOr<std::shared_ptr<TokenFile>> Open(const std::string& path, const Clock* clock = &SteadyClock());
+  // Returns INVALID_ARGUMENT with the path when the file cannot be read or a line is wrong. Afterwards a thread looks
+  // at the file after every `interval`.
+  static absl::StatusOr<std::shared_ptr<TokenFile>> Open(const std::string& path,
+                                                         std::chrono::milliseconds interval = std::chrono::seconds(1));
 
-  // Looks the token up in the table as it was in the file at most a second ago. When the file has been removed, cannot
-  // be read or has become wrong, the table stays as it was and the reason is logged. An empty file has no tokens.
-  std::optional<Caller> Find(absl::string_view token);
+  // Looks the token up in the table. When the file has been removed, cannot be read or has become wrong, the table
+  // stays as it was and the reason is logged. An empty file has no tokens.
+  std::optional<Caller> Find(absl::string_view token) const;
+
+  WatchedFile* file() const { return file_.get(); }
 
  private:
-  // Distinguishes one state of the file from another: device, inode, size, and the time of the last change (seconds and
-  // nanoseconds).
-  using Version = std::array<int64_t, 5>;
+  TokenFile() = default;
 
-  TokenFile(std::string path, const Clock* clock) : path_(std::move(path)), clock_(clock) {}
+  absl::Status Read(absl::string_view text) QUIRE_EXCLUDES(mutex_);
+  std::shared_ptr<const TokenTable> Current() const QUIRE_EXCLUDES(mutex_);
 
-  Version ReadVersion() const;
-  // Reads the file and replaces table_ and version_. When a line is wrong, only version_ changes; when the file cannot
-  // be read, nothing does.
-  absl::Status Read(const Version& version) QUIRE_REQUIRES(mutex_);
-  std::shared_ptr<const TokenTable> Current() QUIRE_EXCLUDES(mutex_);
-
-  const std::string path_;
-  const Clock* const clock_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::shared_ptr<const TokenTable> table_ QUIRE_GUARDED_BY(mutex_);
-  Version version_ QUIRE_GUARDED_BY(mutex_) = {};
-  std::string last_error_ QUIRE_GUARDED_BY(mutex_);  // The error of the last check, which is logged only once.
-  int64_t next_check_us_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<WatchedFile> file_;  // Its thread uses the fields above, so it is destroyed first.
 };
 
 }  // namespace quire

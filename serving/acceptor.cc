@@ -47,14 +47,19 @@ std::string AddressOf(const sockaddr_storage& name) {
   return text;
 }
 
-// Returns a text that differs from that of every other connected socket of this machine.
+std::string NameOf(const std::string& ip, int port) {
+  return absl::StrCat(ip, " ", port);
+}
+
+// Returns a text that differs from that of every other connected socket of this machine, except for unix sockets
+// without a name.
 std::string NameOf(const sockaddr_storage& name, socklen_t size) {
   const auto* const bytes = reinterpret_cast<const char*>(&name);
   if (name.ss_family == AF_UNIX) return std::string(bytes, size);
   const bool is_ipv6 = name.ss_family == AF_INET6;
   const in_port_t port = is_ipv6 ? reinterpret_cast<const sockaddr_in6&>(name).sin6_port
                                  : reinterpret_cast<const sockaddr_in&>(name).sin_port;
-  return absl::StrCat(AddressOf(name), " ", ntohs(port));
+  return NameOf(AddressOf(name), ntohs(port));
 }
 
 // Closes a connection so that the client sees a reset at once.
@@ -156,6 +161,11 @@ PortStats Acceptor::stats() const {
   return stats;
 }
 
+std::optional<int64_t> Acceptor::ReceivedBytes(const std::string& peer, int port) const {
+  const MutexLock lock(&mutex_);
+  return connections_.ReceivedBytes(NameOf(peer, port));
+}
+
 void Acceptor::Run() {
   while (!is_stopping_) {
     const Clock::time_point now = Clock::now();
@@ -197,7 +207,7 @@ bool Acceptor::AcceptAll(int listener) {
       next_probe_ = Clock::now() + options_.probe_interval;  // The port hears.
       const bool is_probe = probe_fd_ >= 0 && NameOf(name, size) == probe_name_;
       EndProbe();
-      is_probe ? Reset(fd) : Admit(fd, AddressOf(name));
+      is_probe ? Reset(fd) : Admit(fd, AddressOf(name), NameOf(name, size));
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
@@ -214,7 +224,7 @@ bool Acceptor::AcceptAll(int listener) {
   return true;
 }
 
-void Acceptor::Admit(int fd, const std::string& peer) {
+void Acceptor::Admit(int fd, const std::string& peer, const std::string& name) {
   if (const std::string reason = ReasonToRefuse(peer); !reason.empty()) {
     Reset(fd);
     return LogRefusal(reason);
@@ -226,7 +236,7 @@ void Acceptor::Admit(int fd, const std::string& peer) {
   }
   {
     const MutexLock lock(&mutex_);
-    connections_.Add(fd, peer);
+    connections_.Add(fd, peer, peer.empty() ? "" : name);
   }
   handler_(fd, peer);
 }

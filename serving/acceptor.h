@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -58,6 +59,10 @@ class Acceptor {
 
   PortStats stats() const QUIRE_EXCLUDES(mutex_);
 
+  // Returns how many bytes the open TCP connection from this IP address and port has received, or nothing if there is
+  // none.
+  std::optional<int64_t> ReceivedBytes(const std::string& peer, int port) const QUIRE_EXCLUDES(mutex_);
+
   // With the port that was taken.
   const std::string& address() const { return address_; }
   int port() const { return port_; }
@@ -73,7 +78,8 @@ class Acceptor {
   // Accepts the connections that wait at `listener`. Returns false when the port has listened anew, so that the
   // listeners are others.
   bool AcceptAll(int listener);
-  void Admit(int fd, const std::string& peer);
+  // `name` is that of the peer, see NameOf in the source.
+  void Admit(int fd, const std::string& peer, const std::string& name);
   // Returns why a connection from `peer` must be refused, or an empty string when it need not be.
   std::string ReasonToRefuse(const std::string& peer) QUIRE_EXCLUDES(mutex_);
   void RefuseForLackOfFiles(int listener, int error);

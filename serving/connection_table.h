@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <unordered_map>
 
 namespace quire {
 
@@ -13,8 +16,9 @@ namespace quire {
 // number tells. Not thread-safe.
 class ConnectionTable {
  public:
-  // Adds an open socket whose peer has this address. An older connection with the same descriptor must have ended.
-  void Add(int fd, const std::string& peer);
+  // Adds an open socket. `peer` is the address of its peer. `name` is empty or differs from those of all other open
+  // connections. An older connection with the same descriptor or name must have ended.
+  void Add(int fd, const std::string& peer, const std::string& name);
 
   // Removes the connections that have been closed. This takes a system call for each connection.
   void RemoveClosed();
@@ -23,14 +27,21 @@ class ConnectionTable {
   int size() const { return static_cast<int>(sockets_.size()); }
   int CountOf(const std::string& peer) const;
 
+  // Returns how many bytes the TCP connection of this name has received. Returns nothing if it has been closed.
+  std::optional<int64_t> ReceivedBytes(const std::string& name) const;
+
  private:
   struct Socket {
     dev_t device;
     ino_t inode;
     std::string peer;
+    std::string name;
   };
 
-  std::map<int, Socket> sockets_;  // By descriptor.
+  static bool IsOpen(int fd, const Socket& socket);
+
+  std::map<int, Socket> sockets_;                 // By descriptor.
+  std::unordered_map<std::string, int> by_name_;  // The descriptors of the sockets_ with names.
 };
 
 }  // namespace quire

@@ -3,7 +3,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -25,8 +29,11 @@ constexpr int kKeepaliveTimeoutMs = 30'000;
 constexpr int kHandshakeTimeoutMs = 10'000;
 
 // A connection without calls for so long is closed, so that it does not count towards the limit for ever. Clients
-// connect again when they need to.
-constexpr int kMaxIdleMs = 300'000;
+// connect again when they need to. gRPC 1.51 closes an idle connection at once, and a call that comes within the same
+// millisecond may fail with UNAVAILABLE; it can be repeated. Only GRPC_ARG_MAX_CONNECTION_AGE_MS closes gracefully, but
+// it would make busy connections connect again as well. The time is no round number, so that clients which call every
+// five minutes do not meet this moment again and again.
+constexpr int kMaxIdleMs = 307'000;
 
 // The name in metrics of the port for clients.
 constexpr char kMainPort[] = "listen";
@@ -144,6 +151,17 @@ void GrpcServer::SetReady(bool is_ready) {
   health->SetServingStatus("readiness", is_ready);
   for (const std::string& name : names_) health->SetServingStatus(name, is_ready);
   if (probes_ != nullptr) probes_->SetReady(is_ready);
+}
+
+std::optional<int64_t> GrpcServer::ReceivedBytes(const std::string& peer) const {
+  absl::string_view rest = peer;
+  if (!absl::ConsumePrefix(&rest, "ipv4:") && !absl::ConsumePrefix(&rest, "ipv6:")) return std::nullopt;
+  const size_t colon = rest.rfind(':');
+  int port;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(colon + 1), &port)) return std::nullopt;
+  // The brackets around an IPv6 address.
+  const std::string ip = absl::StrReplaceAll(rest.substr(0, colon), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  return acceptor_->ReceivedBytes(ip, port);
 }
 
 std::vector<PortStats> GrpcServer::Ports() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ class GrpcServer {
   // Refuses new calls, waits for the running ones, and cancels those that still run at the timeout. Later calls do
   // nothing.
   void Shutdown(absl::Duration timeout);
+
+  // Returns how many bytes the connection of a call has received in all, or nothing if that is not known. `peer` is the
+  // peer of the call as gRPC writes it, such as "ipv4:127.0.0.1:40000".
+  std::optional<int64_t> ReceivedBytes(const std::string& peer) const;
 
   // What happened at the port, and at that of ServeHealthAt.
   std::vector<PortStats> Ports() const;

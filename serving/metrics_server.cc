@@ -12,7 +12,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/listening_sockets.h"
 #include "base/log.h"
 #include "prometheus/text_serializer.h"
 
@@ -107,11 +106,6 @@ HttpResponse Error(const absl::Status& status) {
 }
 
 }  // namespace
-
-absl::Status MetricsServer::Check(const std::string& address) {
-  const absl::Status status = ListeningSockets::Open(address).status();
-  return status.ok() ? status : CannotServe(address, status.message());
-}
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address) {
   std::unique_ptr<MetricsServer> server(new MetricsServer());

@@ -23,9 +23,6 @@ namespace quire {
 // cannot keep others out. Thread-safe.
 class MetricsServer {
  public:
-  // Checks whether Start would most likely succeed now. Use it early in a process that calls Start late.
-  static absl::Status Check(const std::string& address);
-
   // `address` is host:port; port 0 takes a free one. Returns UNAVAILABLE with the reason when it cannot be taken.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address);
   ~MetricsServer();

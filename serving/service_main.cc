@@ -3,16 +3,19 @@
 #include <grpc/support/log.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <future>
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/file_limit.h"
+#include "base/heap_trimmer.h"
+#include "base/log_output.h"
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -20,6 +23,9 @@ namespace quire::internal {
 namespace {
 
 constexpr int kMaxLibraryLinesPerSecond = 50;
+// How often a process looks whether it should give memory back, and how much it may keep.
+constexpr std::chrono::seconds kHeapPeriod(10);
+constexpr int64_t kMaxFreeHeap = 16 << 20;
 
 std::atomic<bool> g_is_serving{false};
 
@@ -41,8 +47,12 @@ void LogFromLibrary(const char* library, absl::string_view message) {
   QUIRE_LOG(kDebug) << library << ": " << message;
 }
 
-// gRPC logs, in its own format, errors that our statuses report already.
+// gRPC logs, in its own format, errors that our statuses report already. A failed assertion ends the process.
 void LogFromGrpc(gpr_log_func_args* args) {
+  if (absl::StartsWith(args->message, "assertion failed")) {
+    QUIRE_LOG(kError) << "grpc: " << args->message << " at " << args->file << ":" << args->line;
+    return;
+  }
   LogFromLibrary("grpc", args->message);
 }
 
@@ -57,22 +67,17 @@ void LogFromProtobuf(google::protobuf::LogLevel /*level*/, const char* /*file*/,
 int Fail(const char* program, const absl::Status& status, int code) {
   const std::string message = absl::StrCat(program, ": ", status.message());
   const bool is_json = GetLogFormat() == LogFormat::kJson;
-  std::fputs(is_json ? JsonLogLine("CRITICAL", message, {}, nullptr, 0).c_str() : (message + "\n").c_str(), stderr);
+  WriteLastLogLine(is_json ? JsonLogLine("CRITICAL", message, {}, nullptr, 0) : message + "\n");
   return code;
 }
 
-void Print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
 void PrintSummary(const std::string& text) {
-  if (GetLogFormat() == LogFormat::kText) return Print(text);
+  if (GetLogFormat() == LogFormat::kText) return WriteStandardOutput(text);
   std::string lines;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     lines += JsonLogLine("INFO", std::string(absl::StripLeadingAsciiWhitespace(line)), {}, nullptr, 0);
   }
-  Print(lines);
+  WriteStandardOutput(lines);
 }
 
 void PrepareProcess(const LogOptions& log) {
@@ -87,15 +92,18 @@ void PrepareProcess(const LogOptions& log) {
     QUIRE_LOG(kInfo) << "stopping after a signal; a second signal ends the process at once";
     Stop().set_value();
   });
+  StartLogThreads();
 }
 
 void WaitForStop() {
   g_is_serving = true;
-  Stop().get_future().wait();
+  std::future<void> stop = Stop().get_future();
+  HeapTrimmer heap(kMaxFreeHeap);
+  while (stop.wait_for(kHeapPeriod) == std::future_status::timeout) heap.TrimIfGrown();
 }
 
 void ExitAtOnce() {
-  std::fflush(nullptr);
+  FlushLog();
   std::_Exit(EXIT_SUCCESS);
 }
 

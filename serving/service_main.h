@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/log_output.h"
 
 namespace quire {
 namespace internal {
@@ -18,18 +19,18 @@ inline constexpr int kExitUsage = 2;
 // Writes "quire-worker: <message>" to standard error, as text or as a line of JSON. Returns `code`.
 int Fail(const char* program, const absl::Status& status, int code);
 
-void Print(const std::string& text);
 // Prints `text`. With JSON logs, each of its lines becomes a line of the log, whatever the log level.
 void PrintSummary(const std::string& text);
 
-// Sets the log level and format, redirects the logs of gRPC and protobuf, raises the limit of open files, and handles
-// SIGTERM and SIGINT. Until WaitForStop is called, these signals end the process at once, because there is nothing to
-// finish. Call it before any thread starts.
+// Sets the log level and format, starts the threads of the log, redirects the logs of gRPC and protobuf, raises the
+// limit of open files, and handles SIGTERM and SIGINT. Until WaitForStop is called, these signals end the process at
+// once, because there is nothing to finish. Call it before any thread starts.
 void PrepareProcess(const LogOptions& log);
 // Returns when one of the two signals has arrived.
 void WaitForStop();
 
-// Ends the process without destructors, which would wait for threads that have nothing left to do.
+// Ends the process without destructors, which would wait for threads that have nothing left to do. Waits for the last
+// lines of the log, for at most a second.
 [[noreturn]] void ExitAtOnce();
 
 }  // namespace internal
@@ -44,7 +45,7 @@ template <typename Service, typename Options>
 int RunService(const char* program, const absl::StatusOr<CommandLine<Options>>& line) {
   if (!line.ok()) return internal::Fail(program, line.status(), internal::kExitUsage);
   if (line->text) {
-    internal::Print(*line->text);
+    WriteStandardOutput(*line->text);
     return EXIT_SUCCESS;
   }
   internal::PrepareProcess(line->options.log);

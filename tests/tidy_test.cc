@@ -153,7 +153,7 @@ void ForEachInclude(const std::function<void(const SourceFile& file, const std::
   const std::regex included(
       "^#include (?:\"([^\"]+)\"|"
       "<(?!sys/|netinet/|arpa/)"
-      "(?!(?:cpuid|dlfcn|fcntl|immintrin|netdb|poll|pthread|sched|signal|ucontext|unistd)\\.h>)"
+      "(?!(?:cpuid|dlfcn|fcntl|immintrin|malloc|netdb|poll|pthread|sched|signal|ucontext|unistd)\\.h>)"
       "([^>]*[/.][^>]*)>)");
   for (const SourceFile& file : CppFiles()) {
     for (const std::string& line : file.lines) {

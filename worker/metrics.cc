@@ -63,6 +63,18 @@ MetricFamily StepDuration(const WorkerStatsSnapshot& stats) {
 
 }  // namespace
 
+std::vector<MetricFamily> LoadMetrics::Collect() const {
+  const LoadProgress::Snapshot progress = progress_->Get();
+  return {
+      Gauge("quire_worker_loading", "1 until the weights of the model were read.", progress.is_done ? 0 : 1),
+      Gauge("quire_worker_weights_bytes", "Size of the weights of the model; 0 until its files were opened.",
+            static_cast<double>(progress.total_bytes)),
+      Gauge("quire_worker_weights_read_bytes", "How much of the weights was read.",
+            static_cast<double>(progress.read_bytes)),
+      Gauge("quire_worker_load_seconds", "How long the weights have been loading, or took to load.", progress.seconds),
+  };
+}
+
 WorkerMetrics::WorkerMetrics(const WorkerStats* stats, MetricsInfo info) : stats_(stats), info_(std::move(info)) {}
 
 std::vector<MetricFamily> WorkerMetrics::Collect() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/model/load_progress.h"
 #include "worker/worker_stats.h"
 
 namespace quire {
@@ -24,8 +25,20 @@ struct MetricsInfo {
   int max_sequences;
 };
 
-// All metrics of the worker, and the only place that knows their names. All values of a scrape come from one snapshot,
-// so they belong to the same moment. Thread-safe. `stats` must outlive it.
+// The metrics of a worker that it shows from its start, while it loads its model. Thread-safe. `progress` must outlive
+// it.
+class LoadMetrics : public prometheus::Collectable {
+ public:
+  explicit LoadMetrics(const LoadProgress* progress) : progress_(progress) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const LoadProgress* const progress_;
+};
+
+// All other metrics of the worker. All values of a scrape come from one snapshot, so they belong to the same moment.
+// Thread-safe. `stats` must outlive it.
 class WorkerMetrics : public prometheus::Collectable {
  public:
   WorkerMetrics(const WorkerStats* stats, MetricsInfo info);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/log.h"
+#include "base/status_reason.h"
 
 namespace quire {
 namespace {
@@ -33,7 +34,8 @@ StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
 }
 
 absl::Status TakenOver(uint64_t epoch) {
-  return absl::AbortedError(absl::StrCat("a session of the newer epoch ", epoch, " took over"));
+  return WithReason(absl::AbortedError(absl::StrCat("a session of the newer epoch ", epoch, " took over")),
+                    kSessionTakenOver);
 }
 
 }  // namespace

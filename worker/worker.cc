@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/pool_summary.h"
 #include "base/status.h"
 #include "base/version.h"
 #include "base/worker_protocol.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/backend.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "worker/description.h"
 #include "worker/host_memory.h"
@@ -94,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   QUIRE_RETURN_IF_ERROR(worker->Listen(options));
   QUIRE_RETURN_IF_ERROR(worker->Load(options, open_device));
   QUIRE_RETURN_IF_ERROR(worker->TakeMemory(options));
-  QUIRE_RETURN_IF_ERROR(worker->ServeMetrics(options));
+  worker->AddModelMetrics();
   worker->Serve();
   return worker;
 }
@@ -143,9 +145,10 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
   if (!options.health_listen.empty()) {
     QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options.health_listen)));
   }
-  // The metrics server is started after the model was loaded, because most of its values belong to the model.
-  if (options.metrics_listen.empty()) return absl::OkStatus();
-  return AboutFlag("--metrics-listen", MetricsServer::Check(options.metrics_listen));
+  QUIRE_RETURN_IF_ERROR(ServeMetrics(options));
+  QUIRE_LOG(kInfo) << "the worker is not ready until it has loaded " << options.model
+                   << (metrics_ == nullptr ? "" : absl::StrCat("; metrics on port ", metrics_->port()));
+  return absl::OkStatus();
 }
 
 absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
@@ -164,7 +167,7 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
-  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get()));
+  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_));
   return absl::OkStatus();
 }
 
@@ -208,6 +211,16 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
   absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options.metrics_listen);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
   metrics_ = *std::move(metrics);
+  metrics_->Add(std::make_shared<LoadMetrics>(&loading_));
+  metrics_->Add(std::make_shared<CertificateMetrics>(
+      std::vector<CertificateMetrics::File>{{"server", options.transport.tls.certificate}}));
+  metrics_->Add(std::make_shared<LogMetrics>());
+  metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
+  return absl::OkStatus();
+}
+
+void Worker::AddModelMetrics() {
+  if (metrics_ == nullptr) return;
   const WorkerLimits& limits = executor_->limits();
   metrics_->Add(
       std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,
@@ -218,10 +231,6 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
                                                            .block_bytes = storage_->layout().block_bytes_all_layers(),
                                                            .block_size = limits.block_size,
                                                            .max_sequences = limits.max_sequences}));
-  metrics_->Add(std::make_shared<CertificateMetrics>(
-      std::vector<CertificateMetrics::File>{{"server", options.transport.tls.certificate}}));
-  metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
-  return absl::OkStatus();
 }
 
 void Worker::Serve() {
@@ -235,11 +244,12 @@ void Worker::Serve() {
 
 std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
-  std::string text = absl::StrCat(
-      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings, ")\n  device  ",
-      backend_->Description(), "\n  pool    ", storage_->num_blocks(), " blocks of ", layout.block_size, " tokens, ",
-      FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  std::string text =
+      absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
+                   model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
+                   ")\n  device  ", backend_->Description(), "\n  pool    ",
+                   PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
+                   FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

@@ -13,6 +13,7 @@
 #include "serving/metrics_server.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"
+#include "worker/model/load_progress.h"
 #include "worker/model/model.h"
 #include "worker/options.h"
 #include "worker/session_loop.h"
@@ -27,8 +28,8 @@ using DeviceOpener = decltype(&cuda::OpenDevice);
 // A worker in this process. It consists of model, pool, executor, service and metrics, as the options say.
 class Worker {
  public:
-  // Listens, loads the model and allocates the pool. Calls are refused until all of that is done. Returns UNAVAILABLE
-  // when an address cannot be taken, before it reads the model.
+  // Listens, loads the model and allocates the pool. Calls are refused until all of that is done, but health checks and
+  // metrics are answered. Returns UNAVAILABLE when an address cannot be taken, before it reads the model.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   // Does the same, and opens a GPU with `open_device`. Tests call it.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options, DeviceOpener open_device);
@@ -50,6 +51,7 @@ class Worker {
   absl::StatusOr<WorkerLimits> PlanLimits(const WorkerOptions& options, const KvLayout& layout);
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
+  void AddModelMetrics();
   void Serve();
   // Sets the answer of health checks. After Stop has begun it stays "not serving".
   void SetReady(bool is_ready) QUIRE_EXCLUDES(ready_mutex_);
@@ -65,7 +67,8 @@ class Worker {
   std::unique_ptr<Executor> executor_;
   WorkerStats stats_;
   std::unique_ptr<SessionLoop> loop_;
-  WorkerService service_;
+  LoadProgress loading_;
+  WorkerService service_{&loading_};
   std::unique_ptr<GrpcServer> server_;
   Mutex ready_mutex_;
   bool is_stopping_ QUIRE_GUARDED_BY(ready_mutex_) = false;

@@ -1,20 +1,25 @@
 #include "worker/worker_service.h"
 
+#include <cstdint>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "worker/step_stream.h"
 
 namespace quire {
 namespace {
 
-grpc::Status Unavailable(const char* why) {
+grpc::Status Unavailable(const std::string& why) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, why);
 }
 
-// Returns OK when the worker accepts calls.
-grpc::Status StatusOf(const SessionLoop* loop) {
-  if (loop == nullptr) return Unavailable("the worker is loading its model");
-  return loop->is_draining() ? Unavailable("the worker is draining") : grpc::Status::OK;
+// How much of the weights has been read, in tenths. The manager logs the text when it changes.
+std::string Share(const LoadProgress::Snapshot& loading) {
+  if (loading.total_bytes == 0) return "";
+  const int64_t tenths = 10 * loading.read_bytes / loading.total_bytes;
+  return absl::StrFormat("; %d %% of %.3g GB have been read", 10 * tenths,
+                         static_cast<double>(loading.total_bytes) * 1e-9);
 }
 
 // A stream that ends at once with `status`.
@@ -25,6 +30,14 @@ class RefusedStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::Steps
 };
 
 }  // namespace
+
+// Returns OK when the worker accepts calls.
+grpc::Status WorkerService::StatusOf(const SessionLoop* loop) const {
+  if (loop == nullptr) {
+    return Unavailable("the worker is loading its model" + (loading_ == nullptr ? "" : Share(loading_->Get())));
+  }
+  return loop->is_draining() ? Unavailable("the worker is draining") : grpc::Status::OK;
+}
 
 void WorkerService::Begin(v1::DescribeResponse description, SessionLoop* loop) {
   description_ = std::move(description);

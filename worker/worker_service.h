@@ -19,7 +19,9 @@ inline constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 // model, and again when the loop drains. Thread-safe.
 class WorkerService : public v1::WorkerService::CallbackService {
  public:
-  explicit WorkerService(absl::Duration open_timeout = kOpenTimeout) : open_timeout_(open_timeout) {}
+  // `loading`, which may be null, is how far the model is until Begin. It must outlive this object.
+  explicit WorkerService(const LoadProgress* loading = nullptr, absl::Duration open_timeout = kOpenTimeout)
+      : loading_(loading), open_timeout_(open_timeout) {}
 
   // Starts to serve. `loop` must outlive the server that the service is registered with. Call it once.
   void Begin(v1::DescribeResponse description, SessionLoop* loop);
@@ -31,6 +33,9 @@ class WorkerService : public v1::WorkerService::CallbackService {
                                    v1::RefuseResponse* response) override;
 
  private:
+  grpc::Status StatusOf(const SessionLoop* loop) const;
+
+  const LoadProgress* const loading_;
   const absl::Duration open_timeout_;
   v1::DescribeResponse description_;         // Constant after loop_ is set.
   std::atomic<SessionLoop*> loop_{nullptr};  // Null until Begin.

@@ -1,10 +1,28 @@
 #include <cstdio>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
 
 namespace quire {
 namespace {
+
+// The defaults of the model for fields that a request does not set, such as "temperature 0.6, top_k 20".
+std::string Defaults(const v1::GetModelResponse& model) {
+  std::vector<std::string> parts;
+  const v1::SamplingParams& sampling = model.default_sampling();
+  if (sampling.has_temperature()) parts.push_back(absl::StrCat("temperature ", sampling.temperature()));
+  if (sampling.has_top_k()) parts.push_back(absl::StrCat("top_k ", sampling.top_k()));
+  if (sampling.has_top_p()) parts.push_back(absl::StrCat("top_p ", sampling.top_p()));
+  if (sampling.has_min_p()) parts.push_back(absl::StrCat("min_p ", sampling.min_p()));
+  if (sampling.has_repetition_penalty()) {
+    parts.push_back(absl::StrCat("repetition_penalty ", sampling.repetition_penalty()));
+  }
+  if (model.has_default_max_tokens()) parts.push_back(absl::StrCat("max_tokens ", model.default_max_tokens()));
+  return absl::StrJoin(parts, ", ");
+}
 
 int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
   Client client(context.client);
@@ -18,6 +36,8 @@ int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
       "name          %s\narchitecture  %s\nvocabulary    %u tokens\ncontext       %u tokens\nend tokens    %s\n",
       model->name().c_str(), model->architecture().c_str(), model->vocab_size(), model->max_context_tokens(),
       absl::StrJoin(model->eos_token_ids(), ", ").c_str());
+  if (const std::string defaults = Defaults(*model); !defaults.empty())
+    std::printf("defaults      %s\n", defaults.c_str());
   if (!model->numerics_fingerprint().empty()) std::printf("numerics      %s\n", model->numerics_fingerprint().c_str());
   if (!model->has_tokenizer()) std::printf("tokenizer     none: prompts are token ids\n");
   return kExitOk;

@@ -168,9 +168,10 @@ def check_probes(k8s, _programs):
                     yield workload, f"{kind} asks port {port}, health is served in plain text at '{listen}' alone"
                 if service not in HEALTH_SERVICES:
                     yield workload, f"{kind} asks for '{service}', which is none of {HEALTH_SERVICES}"
-            # A process that waits or drains is not ready, but must not be killed.
-            if (asked(container.get("livenessProbe", {})) or (0, ""))[1] != "liveness":
-                yield workload, "livenessProbe does not ask for 'liveness'"
+            # A process that loads, waits, drains or is refused is not ready, but must not be killed.
+            for kind in ("startupProbe", "livenessProbe"):
+                if (asked(container.get(kind, {})) or (0, ""))[1] != "liveness":
+                    yield workload, f"{kind} does not ask for 'liveness'"
 
 
 def check_grace(k8s, _programs):

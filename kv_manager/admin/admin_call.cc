@@ -4,20 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "kv_manager/requests/request_validation.h"
-#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
 
 namespace quire {
-
-void AdminCall::Finish(const absl::Status& status) const {
-  reactor->Finish(ToGrpcStatus(status, context));
-}
-
-void AdminCall::Finish(const google::protobuf::Message& message) const {
-  *response = ToBytes(message);
-  reactor->Finish(grpc::Status::OK);
-}
 
 absl::Status ReadRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* request) {
   if (absl::Status status = FromBytes(bytes, request); !status.ok()) return status;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "kv_manager/rpc/received_call.h"
 
 // Helpers of all calls of AdminService: they read the request and end the call.
 
@@ -16,13 +17,12 @@ namespace quire {
 // A unary call that has not been answered yet. A handle that may be copied; Finish is called once, on any thread, and
 // the call must not be used afterwards.
 struct AdminCall {
-  grpc::CallbackServerContext* context;
-  grpc::ServerUnaryReactor* reactor;
-  grpc::ByteBuffer* response;
+  UnaryCall* call;
 
+  grpc::CallbackServerContext* context() const { return call->context(); }
   // Ends the call with an error, or with `message` as its response.
-  void Finish(const absl::Status& status) const;
-  void Finish(const google::protobuf::Message& message) const;
+  void Finish(const absl::Status& status) const { call->FinishWithError(status); }
+  void Finish(const google::protobuf::Message& message) const { call->FinishWith(message); }
 };
 
 // INVALID_ARGUMENT when the bytes are no such message, or have fields that this server does not know.
@@ -33,17 +33,16 @@ absl::Status FieldStatus(const char* field, std::string description);
 // INVALID_ARGUMENT unless `least` <= `value` <= `most`.
 absl::Status CheckRange(const char* field, uint32_t value, uint32_t least, uint32_t most);
 
-// Reads a unary request and gives it to a method of `calls`, which ends the call now or later. A request that cannot be
-// read ends the call here.
+// The handler of a unary call that gives the request to a method of `calls`, which is borrowed and ends the call now or
+// later. A request that cannot be read ends the call here.
 template <typename Calls, typename Request>
-grpc::ServerUnaryReactor* StartCall(grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes,
-                                    grpc::ByteBuffer* response, Calls* calls,
-                                    void (Calls::*start)(const Request&, const AdminCall&)) {
-  const AdminCall call{context, context->DefaultReactor(), response};
-  Request request;
-  const absl::Status status = ReadRequest(bytes, &request);
-  status.ok() ? (calls->*start)(request, call) : call.Finish(status);
-  return call.reactor;
+UnaryCall::Handler HandlerOf(Calls* calls, void (Calls::*start)(const Request&, const AdminCall&)) {
+  return [calls, start](UnaryCall* unary, const absl::Status& received, const grpc::ByteBuffer& bytes) {
+    const AdminCall call{unary};
+    Request request;
+    const absl::Status status = received.ok() ? ReadRequest(bytes, &request) : received;
+    status.ok() ? (calls->*start)(request, call) : call.Finish(status);
+  };
 }
 
 }  // namespace quire

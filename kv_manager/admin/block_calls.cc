@@ -14,19 +14,10 @@
 
 namespace quire {
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* BlockCalls::WatchBlocks(grpc::CallbackServerContext* context,
-                                                                    const grpc::ByteBuffer& request_bytes) {
-  v1::WatchBlocksRequest request;
-  absl::Status status = ReadRequest(request_bytes, &request);
-  const uint32_t interval_ms = request.has_interval_ms() ? request.interval_ms() : kDefaultWatchIntervalMs;
-  if (status.ok()) status = CheckRange("interval_ms", interval_ms, kMinWatchIntervalMs, kMaxWatchIntervalMs);
-  if (num_watches_.fetch_add(1) >= kMaxWatches && status.ok()) {
-    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                            kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
-                        "TOO_MANY_WATCHES");
-  }
-  auto* const watch = new BlockWatch(asker_, &num_watches_, context, request.worker(), interval_ms);
-  status.ok() ? watch->Start() : watch->Refuse(status);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* BlockCalls::WatchBlocks(
+    grpc::CallbackServerContext* context) {
+  auto* const watch = new BlockWatch(asker_, &num_watches_, &requests_->receiving, context);
+  watch->Receive();
   return watch;
 }
 
@@ -65,7 +56,7 @@ void BlockCalls::DescribeBlock(const v1::DescribeBlockRequest& request, const Ad
       [this, answer, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
         if (!answer->status.ok()) return call.Finish(answer->status);
-        const RequestNames names(*registry_);
+        const RequestNames names(requests_->registry);
         v1::DescribeBlockResponse& response = answer->block.description;
         for (int i = 0; i < response.owners_size(); ++i) {
           response.mutable_owners(i)->set_request_id(names.Of(answer->block.owners[i]));

@@ -8,7 +8,7 @@
 
 #include "kv_manager/admin/admin_call.h"
 #include "kv_manager/admin/loop_asker.h"
-#include "kv_manager/requests/request_registry.h"
+#include "kv_manager/requests/request_environment.h"
 #include "quire/v1/inspect.pb.h"
 
 namespace quire {
@@ -22,16 +22,15 @@ inline constexpr int kMaxWatches = 16;
 class BlockCalls {
  public:
   // Both are borrowed.
-  BlockCalls(LoopAsker* asker, const RequestRegistry* registry) : asker_(asker), registry_(registry) {}
+  BlockCalls(LoopAsker* asker, RequestEnvironment* requests) : asker_(asker), requests_(requests) {}
 
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchBlocks(grpc::CallbackServerContext* context,
-                                                          const grpc::ByteBuffer& request);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WatchBlocks(grpc::CallbackServerContext* context);
   void DescribeBlock(const v1::DescribeBlockRequest& request, const AdminCall& call);
 
  private:
   LoopAsker* const asker_;
-  const RequestRegistry* const registry_;
-  std::atomic<int> num_watches_ = 0;  // Calls of WatchBlocks that are under way.
+  RequestEnvironment* const requests_;
+  std::atomic<int> num_watches_ = 0;  // Calls of WatchBlocks that have started.
 };
 
 }  // namespace quire

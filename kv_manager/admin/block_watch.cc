@@ -4,8 +4,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_reason.h"
+#include "kv_manager/admin/admin_call.h"
+#include "kv_manager/admin/block_calls.h"
 #include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
@@ -24,15 +28,25 @@ struct BlockWatch::Round {
   absl::Status status;  // NOT_FOUND if one worker is watched and it does not exist.
 };
 
-BlockWatch::BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context,
-                       std::string worker, int64_t interval_ms)
-    : asker_(asker),
-      num_watches_(num_watches),
-      context_(context),
-      worker_(std::move(worker)),
-      interval_ms_(interval_ms) {}
+BlockWatch::BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, ReceiveWatch* receiving,
+                       grpc::CallbackServerContext* context)
+    : ReceivedCall(receiving, context), asker_(asker), num_watches_(num_watches) {}
 
-void BlockWatch::Start() {
+void BlockWatch::OnRequest(const grpc::ByteBuffer& bytes) {
+  v1::WatchBlocksRequest request;
+  absl::Status status = ReadRequest(bytes, &request);
+  worker_ = request.worker();
+  interval_ms_ = request.has_interval_ms() ? request.interval_ms() : kDefaultWatchIntervalMs;
+  if (status.ok()) {
+    status = CheckRange("interval_ms", static_cast<uint32_t>(interval_ms_), kMinWatchIntervalMs, kMaxWatchIntervalMs);
+  }
+  is_counted_ = true;
+  if (num_watches_->fetch_add(1) >= kMaxWatches && status.ok()) {
+    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                            kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
+                        "TOO_MANY_WATCHES");
+  }
+  if (!status.ok()) return End(status);
   asker_->Schedule([this] { TakeSnapshot(); });
 }
 
@@ -95,12 +109,12 @@ void BlockWatch::OnCancel() {
 }
 
 void BlockWatch::OnDone() {
-  num_watches_->fetch_sub(1);
+  if (is_counted_) num_watches_->fetch_sub(1);
   delete this;
 }
 
 void BlockWatch::End(const absl::Status& status) {
-  Finish(ToGrpcStatus(status, context_));
+  Finish(ToGrpcStatus(status, context()));
 }
 
 }  // namespace quire

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "kv_manager/admin/block_changes.h"
 #include "kv_manager/admin/loop_asker.h"
+#include "kv_manager/rpc/received_call.h"
 
 namespace quire {
 
@@ -28,16 +29,11 @@ namespace quire {
 //
 // One step is under way at a time, so there is never more than one message per worker, however slow the reader is. The
 // call owns itself until gRPC is done with it.
-class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class BlockWatch : public ReceivedCall {
  public:
-  // Watches this worker, or all of them when `worker` is empty. `asker` and `num_watches` are borrowed; `num_watches`
-  // counts this call until it is gone, and the caller has counted it already.
-  BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, grpc::CallbackServerContext* context, std::string worker,
-             int64_t interval_ms);
-
-  // Call exactly one of these two, once. Start begins the watch. Refuse ends the call with an error.
-  void Start();
-  void Refuse(const absl::Status& status) { End(status); }
+  // All are borrowed. `num_watches` counts the calls that have a request, until they are gone.
+  BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, ReceiveWatch* receiving,
+             grpc::CallbackServerContext* context);
 
   // From gRPC.
   void OnWriteDone(bool ok) override;
@@ -51,6 +47,9 @@ class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   };
   struct Round;  // A snapshot that is being taken.
 
+  // Begins the watch, or ends the call.
+  void OnRequest(const grpc::ByteBuffer& request) override;
+  void OnNoRequest(const absl::Status& status) override { End(status); }
   void TakeSnapshot();
   void Tell(const absl::Status& status);
   void WriteOrSleep();
@@ -58,9 +57,9 @@ class BlockWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   LoopAsker* const asker_;
   std::atomic<int>* const num_watches_;
-  grpc::CallbackServerContext* const context_;
-  const std::string worker_;
-  const int64_t interval_ms_;
+  bool is_counted_ = false;  // In num_watches_.
+  std::string worker_;       // Empty: all of them are watched.
+  int64_t interval_ms_ = 0;
   // The step that is under way uses these two.
   std::map<std::string, Worker> workers_;  // By address.
   std::deque<grpc::ByteBuffer> messages_;  // To be written; the front is being written.

@@ -42,13 +42,12 @@ v1::GenerateRequest AsGenerate(const PinRequest& in) {
 }
 
 template <typename PinRequest>
-absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& call,
-                                        const RequestEnvironment& requests) {
-  const std::shared_ptr<const ServedModel> model = requests.engine->model();
+absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& call, const RequestEnvironment& requests,
+                                        const ServedModel* model) {
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
   QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
                          ValidateGenerate(AsGenerate(in), *model, requests.options.limits, /*drawn_seed=*/0));
-  const std::optional<Caller> caller = CallerOf(*call.context, requests.options.tokens.get());
+  const std::optional<Caller> caller = CallerOf(*call.context(), requests.options.tokens.get());
   QUIRE_RETURN_IF_ERROR(AssumeTenant(caller, &valid.request));
   return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt), model->generation};
 }
@@ -115,7 +114,7 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
   if (const absl::Status status = CheckRange("ttl_seconds", ttl_seconds, 1, kMaxPinSeconds); !status.ok()) {
     return call.Finish(status);
   }
-  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_);
+  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_, engine_->model().get());
   if (!read.ok()) return call.Finish(read.status());
   const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
   const auto answers = std::make_shared<Gathered<std::map<std::string, PinAnswer>>>();
@@ -145,23 +144,32 @@ void PinCalls::Pin(const v1::PinPrefixRequest& request, const AdminCall& call) {
 }
 
 void PinCalls::Unpin(const v1::UnpinPrefixRequest& request, const AdminCall& call) {
-  absl::StatusOr<PinnedPrompt> read = ReadPrompt(request, call, *requests_);
-  if (!read.ok()) return call.Finish(read.status());
-  const auto prompt = std::make_shared<const PinnedPrompt>(*std::move(read));
+  absl::StatusOr<PinnedPrompt> prompt = ReadPrompt(request, call, *requests_, engine_->model().get());
+  if (!prompt.ok()) return call.Finish(prompt.status());
+  // A pin may be older than the generation that is served now. An older generation may have other tokens for the text,
+  // or none for it at all; then it has no pin of it.
+  const auto prompts = std::make_shared<std::map<GenerationId, PinnedPrompt>>();
+  for (const std::shared_ptr<const ServedModel>& model : engine_->models()) {
+    if (model->generation == prompt->generation) continue;
+    absl::StatusOr<PinnedPrompt> older = ReadPrompt(request, call, *requests_, model.get());
+    if (older.ok()) prompts->emplace(model->generation, *std::move(older));
+  }
+  const size_t num_tokens = prompt->tokens.size();
+  prompts->emplace(prompt->generation, *std::move(prompt));
   const auto num_workers = std::make_shared<std::atomic<int>>(0);
   engine_->AskAll(
-      [prompt, num_workers](const LoopView& loop) {
-        if (loop.blocks == nullptr || loop.generation != prompt->generation) return;
-        if (loop.blocks->Unpin(prompt->cache_salt, prompt->tokens)) ++*num_workers;
+      [prompts, num_workers](const LoopView& loop) {
+        const auto pinned = prompts->find(loop.generation);
+        if (loop.blocks == nullptr || pinned == prompts->end()) return;
+        if (loop.blocks->Unpin(pinned->second.cache_salt, pinned->second.tokens)) ++*num_workers;
       },
-      [prompt, num_workers, call](const absl::Status& status) {
+      [num_tokens, num_workers, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
         v1::UnpinPrefixResponse response;
         response.set_num_workers(*num_workers);
         if (response.num_workers() > 0) return call.Finish(response);
         call.Finish(WithReason(
-            absl::NotFoundError(absl::StrCat("no worker has a pin of these ", prompt->tokens.size(), " tokens")),
-            "NOT_PINNED"));
+            absl::NotFoundError(absl::StrCat("no worker has a pin of these ", num_tokens, " tokens")), "NOT_PINNED"));
       });
 }
 

@@ -74,9 +74,15 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   EncodeHistogram(status.totals.inter_token_seconds, out->mutable_inter_token_latency());
 }
 
+void StatusCalls::GetStatus(const v1::GetStatusRequest& /*request*/, const AdminCall& call) {
+  v1::GetStatusResponse response;
+  EncodeStatus(engine_->status(), &response);
+  call.Finish(response);
+}
+
 void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const AdminCall& call) {
   const absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      requests_->registry.Find(CallerOf(*call.context, requests_->options.tokens.get()), request.request_id());
+      requests_->registry.Find(CallerOf(*call.context(), requests_->options.tokens.get()), request.request_id());
   if (!stream.ok()) return call.Finish(stream.status());
   if (num_explained_.fetch_add(1) >= kMaxExplained) {
     --num_explained_;

@@ -19,7 +19,7 @@ class StatusCalls {
   StatusCalls(ManagerEngine* engine, const RequestEnvironment* requests) : engine_(engine), requests_(requests) {}
 
   // Answers at once, from what the step loops have published.
-  void GetStatus(v1::GetStatusResponse* out) const { EncodeStatus(engine_->status(), out); }
+  void GetStatus(const v1::GetStatusRequest& request, const AdminCall& call);
   // Asks the step loops. RESOURCE_EXHAUSTED when too many of these calls run.
   void ExplainWait(const v1::ExplainWaitRequest& request, const AdminCall& call);
 

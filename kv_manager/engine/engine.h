@@ -18,8 +18,9 @@ class Engine {
 
   // Places the request on a worker of its generation and queues it there. When all workers of the served generation are
   // lost, it is placed on one that may still return. On error nothing has changed and the sink is not called:
-  // UNAVAILABLE when there is no such worker or the manager is draining, RESOURCE_EXHAUSTED when the inbox is full, or
-  // when the request would wait too long or end too late (OVERLOADED). When the worker's scheduler refuses the request,
+  // UNAVAILABLE when there is no such worker or the manager is draining, RESOURCE_EXHAUSTED when the inbox is full,
+  // when the tenant has reached a limit (TENANT_LIMIT), or when the request would wait too long or end too late
+  // (OVERLOADED). When the worker's scheduler refuses the request,
   // its sink gets OnFailed with the scheduler's status.
   virtual absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) = 0;
 

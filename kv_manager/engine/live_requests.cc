@@ -72,6 +72,7 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
 void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   if (entry->has_started) return;
   entry->has_started = true;
+  if (entry->ticket != nullptr) entry->ticket->OnStarted();
   wanted_blocks_ -= entry->wanted_blocks;
   stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
   stats_->started_tokens += entry->num_prompt_tokens;
@@ -102,6 +103,8 @@ void LiveRequests::Emit(Emission emission, int64_t now_us) {
 void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
   const auto it = entries_.find(finished.request);
   if (it == entries_.end()) return;
+  // Who hears of the end may send the next request at once.
+  if (finished.ends_request) it->second.ticket.reset();
   it->second.sink->OnFinished(finished);
   if (!finished.ends_request) return;
   ++stats_->finished[static_cast<int>(finished.reason)];
@@ -109,12 +112,16 @@ void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
   Remove(it);
 }
 
+double LiveRequests::TokensPerOutput(const Entry& entry) {
+  return static_cast<double>(entry.num_generated_tokens) / entry.num_outputs;
+}
+
 void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->request_seconds.Observe(Seconds(now_us - entry.arrival_us));
   stats_->request_prompt_tokens.Observe(entry.num_prompt_tokens);
   stats_->request_generated_tokens.Observe(static_cast<double>(entry.num_generated_tokens));
   if (entry.num_generated_tokens == 0) return;
-  wait_->OnFinished(entry.max_tokens, static_cast<double>(entry.num_generated_tokens) / entry.num_rows);
+  wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry));
   stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
   stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
 }
@@ -124,10 +131,10 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
     const auto it = entries_.find(deadlines_.begin()->second);
     ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
-    it->second.sink->OnFailed(absl::DeadlineExceededError(
-        absl::StrCat("the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run")));
     expired.push_back(it->first);
-    Remove(it);
+    wait_->OnEndedEarly(it->second.max_tokens, TokensPerOutput(it->second));
+    EndWith(it, absl::DeadlineExceededError(absl::StrCat(
+                    "the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run")));
   }
   return expired;
 }
@@ -141,10 +148,9 @@ std::vector<RequestId> LiveRequests::GiveUp(int64_t now_us, int64_t step_us,
   for (const RequestId request : given_up) {
     const auto it = entries_.find(request);
     ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
-    it->second.sink->OnFailed(absl::DeadlineExceededError(absl::StrFormat(
-        "the deadline of the call comes before its first token can: it is in %d ms, and a step takes %d ms",
-        (it->second.deadline_us - now_us) / 1000, step_us / 1000)));
-    Remove(it);
+    EndWith(it, absl::DeadlineExceededError(absl::StrFormat(
+                    "the deadline of the call comes before its first token can: it is in %d ms, and a step takes %d ms",
+                    (it->second.deadline_us - now_us) / 1000, step_us / 1000)));
   }
   return given_up;
 }
@@ -153,7 +159,11 @@ bool LiveRequests::Drop(RequestId request, FinishReason reason, int64_t now_us) 
   const auto it = entries_.find(request);
   if (it == entries_.end()) return false;
   ++stats_->finished[static_cast<int>(reason)];
-  if (reason != FinishReason::kCancelled) ObserveEnd(it->second, now_us);
+  if (reason == FinishReason::kCancelled) {
+    wait_->OnEndedEarly(it->second.max_tokens, TokensPerOutput(it->second));
+  } else {
+    ObserveEnd(it->second, now_us);
+  }
   Remove(it);
   return true;
 }
@@ -162,6 +172,18 @@ void LiveRequests::Fail(RequestId request, const absl::Status& status) {
   const auto it = entries_.find(request);
   if (it == entries_.end()) return;
   ++stats_->failed;
+  EndWith(it, status);
+}
+
+void LiveRequests::Displace(RequestId request, const absl::Status& status) {
+  const auto it = entries_.find(request);
+  if (it == entries_.end()) return;
+  ++stats_->displaced;
+  EndWith(it, status);
+}
+
+void LiveRequests::EndWith(Entries::iterator it, const absl::Status& status) {
+  it->second.ticket.reset();
   it->second.sink->OnFailed(status);
   Remove(it);
 }
@@ -169,8 +191,9 @@ void LiveRequests::Fail(RequestId request, const absl::Status& status) {
 std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
   std::vector<RequestId> failed;
   failed.reserve(entries_.size());
-  for (const auto& [request, entry] : entries_) {
+  for (auto& [request, entry] : entries_) {
     ++stats_->failed;
+    entry.ticket.reset();
     entry.sink->OnFailed(status);
     failed.push_back(request);
   }

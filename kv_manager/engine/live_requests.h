@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "kv_manager/engine/request_sink.h"
+#include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/wait_meter.h"
 #include "kv_manager/engine/worker_status.h"
 #include "scheduler/request.h"
@@ -31,7 +32,7 @@ class LiveRequests {
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
     int num_prompt_tokens = 0;
     int max_tokens = 0;
-    int num_rows = 1;
+    int num_outputs = 1;  // Samples, or the hypotheses that a beam search returns.
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
@@ -40,6 +41,7 @@ class LiveRequests {
     bool has_started = false;
     // For the prompt and the first token after it. They count as wanted until the request starts or ends.
     int wanted_blocks = 0;
+    std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
 
   // Both are borrowed. The list of tenants in `stats` grows when a request of a new tenant comes. `wait` learns how
@@ -64,6 +66,8 @@ class LiveRequests {
   bool Drop(RequestId request, FinishReason reason, int64_t now_us);
   // Ends the request with this error, if it is known.
   void Fail(RequestId request, const absl::Status& status);
+  // The same for a waiting request that gives its place in the queue to another one.
+  void Displace(RequestId request, const absl::Status& status);
   // Ends every request with this error. Returns their ids.
   std::vector<RequestId> FailAll(const absl::Status& status);
 
@@ -92,6 +96,8 @@ class LiveRequests {
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);
   void ObserveEnd(const Entry& entry, int64_t now_us);
+  static double TokensPerOutput(const Entry& entry);
+  void EndWith(Entries::iterator it, const absl::Status& status);
   void Insert(RequestId request, Entry entry);
   Entry Extract(Entries::iterator it);
   // Extracts the entry and reports the request as ended.

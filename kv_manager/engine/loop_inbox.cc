@@ -26,16 +26,18 @@ absl::Status ModelReplacedError() {
 LoopInbox::LoopInbox(const StepLoopOptions* options, const Clock* clock)
     : options_(options), clock_(clock), status_(std::make_shared<WorkerStatus>()) {}
 
-absl::Status LoopInbox::Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
+absl::Status LoopInbox::Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes,
+                               std::unique_ptr<TenantQuotas::Ticket> ticket) {
   const std::shared_ptr<PrefixIndex> index = IndexFor(request);
   if (index != nullptr) index->Expect(request.id, hashes);
   const RequestId id = request.id;
-  const absl::Status status = PostRequest(std::move(request), std::move(sink));
+  const absl::Status status = PostRequest({std::move(request), std::move(sink), std::move(ticket)});
   if (!status.ok() && index != nullptr) index->Forget(id);
   return status;
 }
 
-absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink> sink) {
+absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
+  const Request& request = submitted.request;
   const MutexLock lock(&mutex_);
   if (is_stopped_) return ShuttingDownError();
   if (num_submitted_ >= options_->max_inbox_requests) {
@@ -44,7 +46,7 @@ absl::Status LoopInbox::PostRequest(Request request, std::shared_ptr<RequestSink
   }
   CountSubmitted(request);
   cancellable_.insert(request.id);
-  events_.emplace_back(RequestSubmitted{std::move(request), std::move(sink)});
+  events_.emplace_back(std::move(submitted));
   changed_.NotifyOne();
   return absl::OkStatus();
 }
@@ -53,7 +55,8 @@ void LoopInbox::CountSubmitted(const Request& request) {
   // For the prompt and the first token after it.
   submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
   ++num_submitted_;
-  if (ServesByArrival(options_->scheduler.policy)) {
+  const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
+  if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
     submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
   }
 }
@@ -143,6 +146,7 @@ WorkerLoad LoopInbox::load() const {
 
 WorkerLoad LoopInbox::load(const Request& request, PromptHashes* hashes) const {
   WorkerLoad load = this->load();
+  if (load.waiting_tenant.has_value() && *load.waiting_tenant != request.tenant) load.forecast.waiting_tokens = 0;
   const std::shared_ptr<PrefixIndex> index = IndexFor(request);
   if (index != nullptr) load.num_cached_tokens = index->NumTokens(hashes);
   return load;

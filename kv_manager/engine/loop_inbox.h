@@ -18,6 +18,7 @@
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/step_loop_options.h"
+#include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/worker_status.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/moved_request.h"
@@ -31,6 +32,7 @@ namespace quire {
 struct RequestSubmitted {
   Request request;
   std::shared_ptr<RequestSink> sink;
+  std::unique_ptr<TenantQuotas::Ticket> ticket;  // May be null.
 };
 // The loop of another worker has given the request away, with everything that it has become so far.
 struct RequestMoved {
@@ -84,7 +86,8 @@ class LoopInbox : public WorkerClient::Listener {
 
   // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
   // full, UNAVAILABLE after Stop(); then nothing has changed.
-  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes,
+                      std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr) QUIRE_EXCLUDES(mutex_);
   // Cancel() cancels a request, and CancelSample() cancels one of its samples. Both do nothing when the request was not
   // submitted here, was cancelled or has ended. So the inbox keeps at most one Cancel for each request. Callers must
   // call CancelSample at most once for each sample, as TokenStream does.
@@ -137,7 +140,7 @@ class LoopInbox : public WorkerClient::Listener {
 
  private:
   void Post(LoopEvent event) QUIRE_EXCLUDES(mutex_);
-  absl::Status PostRequest(Request request, std::shared_ptr<RequestSink> sink) QUIRE_EXCLUDES(mutex_);
+  absl::Status PostRequest(RequestSubmitted submitted) QUIRE_EXCLUDES(mutex_);
   // The request lies in the inbox, and the loop has not taken it yet.
   void CountSubmitted(const Request& request) QUIRE_REQUIRES(mutex_);
   // Null without a prefix cache, or when the request does not use it.

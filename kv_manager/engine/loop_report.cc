@@ -79,8 +79,13 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   load.num_free_blocks = status_.blocks.free + status_.blocks.evictable;
   load.max_sequences = session.description().max_sequences;
   load.forecast = wait_.Forecast();
-  if (ServesByArrival(session.pool()->scheduler().options().policy)) {
-    load.forecast.waiting_tokens = session.pool()->scheduler().counts().waiting_tokens;
+  const Scheduler& scheduler = session.pool()->scheduler();
+  const SchedulingPolicy policy = scheduler.options().policy;
+  const std::string* const tenant = scheduler.OnlyWaitingTenant();
+  // The requests of one tenant are served by arrival.
+  if (policy == SchedulingPolicy::kFairShare && tenant != nullptr) load.waiting_tenant = *tenant;
+  if (ServesByArrival(policy) || load.waiting_tenant.has_value()) {
+    load.forecast.waiting_tokens = scheduler.counts().waiting_tokens;
   }
   return load;
 }

@@ -40,12 +40,19 @@ class QuestionRound {
   absl::Status status_ QUIRE_GUARDED_BY(mutex_);  // The first error.
 };
 
+TenantTable TableOf(const TenantShares& shares) {
+  TenantTable table{.by_tenant = {}, .others = {.share = shares.others}};
+  for (const auto& [tenant, share] : shares.by_tenant) table.by_tenant[tenant].share = share;
+  return table;
+}
+
 // The result borrows `request`.
-PlacementRequest ToPlace(const Request& request) {
+PlacementRequest ToPlace(const Request& request, const TenantShare& share) {
   return {.generation = request.generation,
           .num_prompt_tokens = static_cast<int>(request.prompt.size()),
           .num_rows = NumRows(request),
-          .max_blocks = [&request](int block_size) { return MaxBlocks(request, block_size); }};
+          .max_blocks = [&request](int block_size) { return MaxBlocks(request, block_size); },
+          .max_blocks_share = share.max_blocks_share};
 }
 
 }  // namespace
@@ -58,7 +65,8 @@ ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const 
       started_us_(clock->NowMicros()),
       warnings_(std::move(warnings)),
       registry_(options.scheduler.max_context_tokens),
-      tenants_(max_tenant_labels) {}
+      tenants_(max_tenant_labels),
+      quotas_(TableOf(options.scheduler.tenants)) {}
 
 ManagerEngine::~ManagerEngine() {
   Stop();
@@ -77,10 +85,11 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
   for (auto it = first_leaving; it != workers_.end(); ++it) retired_.Add(it->loop->status()->stats);
   leaving.assign(std::make_move_iterator(first_leaving), std::make_move_iterator(workers_.end()));
   workers_.erase(first_leaving, workers_.end());
-  for (const std::string& address : addresses) AddWorker(address);
-  std::set<std::string> kept;
+  // Before the new loops start, because from then on their workers may describe themselves.
+  std::set<std::string> kept(addresses.begin(), addresses.end());
   for (const Worker& worker : workers_) kept.insert(worker.address);
-  registry_.Retain(kept);
+  registry_.Retain(std::move(kept));
+  for (const std::string& address : addresses) AddWorker(address);
 }
 
 bool ManagerEngine::HasWorker(const std::string& address) const {
@@ -105,6 +114,7 @@ void ManagerEngine::AddWorker(const std::string& address) {
   StepLoopOptions options = options_;
   options.address = address;
   options.tenants = &tenants_;
+  options.quotas = &quotas_;
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
       .on_change = [this] { OnLoopChange(); },
@@ -119,26 +129,42 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   // another size than those of the last one it is hashed again under the lock.
   PromptHashes hashes(request.cache_salt, request.prompt);
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
+  const size_t slot = tenants_.SlotOf(request.tenant);
   const MutexLock lock(&mutex_);
+  const absl::Status status = Place(std::move(request), std::move(sink), &hashes);
+  if (!status.ok()) {
+    if (tenant_refusals_.size() <= slot) tenant_refusals_.resize(slot + 1);
+    ++tenant_refusals_[slot];
+  }
+  return status;
+}
+
+absl::Status ManagerEngine::Place(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
   if (is_draining_) {
     ++refusals_.draining;
     return WithRetryDelay(WithReason(absl::UnavailableError("the manager is draining"), "DRAINING"), /*delay_ms=*/1000);
   }
-  QUIRE_ASSIGN_OR_RETURN(const int chosen, Place(request, &hashes));
+  absl::StatusOr<std::unique_ptr<TenantQuotas::Ticket>> ticket = quotas_.Enter(request.tenant);
+  if (!ticket.ok()) {
+    ++refusals_.tenant_limit;
+    return ticket.status();
+  }
+  QUIRE_ASSIGN_OR_RETURN(const int chosen, ChooseFor(request, hashes));
   block_size_ = loads_[chosen].block_size;
-  const absl::Status status = workers_[chosen].loop->Submit(std::move(request), std::move(sink), &hashes);
+  const absl::Status status =
+      workers_[chosen].loop->Submit(std::move(request), std::move(sink), hashes, *std::move(ticket));
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
   return status;
 }
 
-absl::StatusOr<int> ManagerEngine::Place(const Request& request, PromptHashes* hashes) {
+absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashes* hashes) {
   loads_.clear();
   for (const Worker& worker : workers_) loads_.push_back(worker.loop->load(request, hashes));
   const std::shared_ptr<const ServedModel> served = ServedNow();
   const bool is_replaced = served != nullptr && served->generation != request.generation;
   // A lost worker of an old generation will probably come back in the new one, so no request waits for it.
   for (WorkerLoad& load : loads_) load.may_return = load.may_return && !is_replaced;
-  const PlacementRequest placed = ToPlace(request);
+  const PlacementRequest placed = ToPlace(request, quotas_.shares()->Of(request.tenant));
   const int64_t now_us = clock_->NowMicros();
   absl::Status first_refusal;
   while (const std::optional<int> chosen = ChooseWorker(loads_, placed)) {
@@ -172,7 +198,7 @@ bool ManagerEngine::MoveRequest(const Request& request, TakeRequest take) {
     loads_.push_back(worker.loop->load(request, &hashes));
     loads_.back().may_return = false;
   }
-  const PlacementRequest placed = ToPlace(request);
+  const PlacementRequest placed = ToPlace(request, quotas_.shares()->Of(request.tenant));
   const std::optional<int> chosen = ChooseWorker(loads_, placed);
   if (!chosen.has_value() || !CanHold(loads_[*chosen], placed)) return false;
   // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
@@ -288,6 +314,9 @@ ManagerStatus ManagerEngine::status() const {
     status.totals.Add(status.workers.back()->stats);
   }
   status.refusals = refusals_;
+  std::vector<TenantUsage>& tenants = status.totals.tenants;
+  if (tenants.size() < tenant_refusals_.size()) tenants.resize(tenant_refusals_.size());
+  for (size_t i = 0; i < tenant_refusals_.size(); ++i) tenants[i].refusals += tenant_refusals_[i];
   status.tenant_labels = tenants_.labels();
   return status;
 }

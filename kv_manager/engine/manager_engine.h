@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/tenant_labels.h"
+#include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/worker_status.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/request.h"
@@ -36,7 +38,8 @@ struct SubmitRefusals {
   int64_t no_worker = 0;
   int64_t draining = 0;
   int64_t inbox_full = 0;
-  int64_t overloaded = 0;  // On every worker that could take them, they would have waited too long.
+  int64_t tenant_limit = 0;  // See TenantQuotas.
+  int64_t overloaded = 0;    // On every worker that could take them, they would have waited too long.
 };
 
 // The state of the whole manager. The part of each worker is consistent in itself.
@@ -69,7 +72,8 @@ class ManagerEngine : public Engine {
 
   static constexpr int kMaxTenantLabels = 32;
 
-  // `options.address` and `options.tenants` are ignored. `clock` is borrowed. The status tells at most
+  // `options.address`, `options.tenants` and `options.quotas` are ignored. The shares of `options.scheduler` hold until
+  // SetTenants is called. `clock` is borrowed. The status tells at most
   // `max_tenant_labels` tenants apart, and repeats the `warnings`.
   ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock,
                 int max_tenant_labels = kMaxTenantLabels, std::vector<std::string> warnings = {});
@@ -80,10 +84,15 @@ class ManagerEngine : public Engine {
   // draining.
   void SetWorkers(const std::vector<std::string>& addresses);
 
+  // Replaces the limits of the tenants. They hold for all later requests, and their shares also for those that wait.
+  void SetTenants(TenantTable table) { quotas_.SetTable(std::move(table)); }
+
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override;
+  // The models of all generations that have workers, the newest first.
+  std::vector<std::shared_ptr<const ServedModel>> models() const { return registry_.models(); }
 
   // Refuses new requests from now on.
   void StartDrain();
@@ -112,13 +121,14 @@ class ManagerEngine : public Engine {
     std::unique_ptr<StepLoop> loop;
   };
 
+  absl::Status Place(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   void AddWorker(const std::string& address) QUIRE_REQUIRES(mutex_);
   bool HasWorker(const std::string& address) const QUIRE_REQUIRES(mutex_);
   // NOT_FOUND when there is no such worker, UNAVAILABLE after Stop().
   absl::StatusOr<StepLoop*> FindLoop(const std::string& address) const QUIRE_REQUIRES(mutex_);
   // The index of the worker for the request, as ChooseWorker says. Where it would wait too long, ChooseWorker is asked
   // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
-  absl::StatusOr<int> Place(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  absl::StatusOr<int> ChooseFor(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   // Gives a request of a lost worker to another one, see StepLoopHooks::move_request.
   bool MoveRequest(const Request& request, TakeRequest take) QUIRE_EXCLUDES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
@@ -135,6 +145,7 @@ class ManagerEngine : public Engine {
   const std::vector<std::string> warnings_;
   ModelRegistry registry_;
   TenantLabels tenants_;
+  TenantQuotas quotas_;              // Its tickets are in the loops, which end before it.
   std::atomic<int> block_size_ = 0;  // The block size of the worker that got the last request; 0 before the first.
 
   mutable Mutex mutex_;  // The mutexes of the loops are taken while this one is held.
@@ -143,6 +154,7 @@ class ManagerEngine : public Engine {
   std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
   StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.
   SubmitRefusals refusals_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<int64_t> tenant_refusals_ QUIRE_GUARDED_BY(mutex_);  // The refusals by Submit, by slot of tenants_.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // What on_readiness was told last.

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kv_manager/engine/generation_config.h"
 
 namespace quire {
 namespace {
@@ -58,6 +59,7 @@ absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, co
                      << model->numerics_fingerprint;
   }
   const MutexLock lock(&mutex_);
+  if (retained_.has_value() && !retained_->contains(address)) return model->generation;
   auto joined = std::find_if(generations_.begin(), generations_.end(),
                              [&](const Generation& generation) { return generation.model == model; });
   if (joined == generations_.end()) joined = generations_.insert(joined, {description, model, {}});
@@ -69,10 +71,11 @@ absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, co
   return model->generation;
 }
 
-void ModelRegistry::Retain(const std::set<std::string>& addresses) {
+void ModelRegistry::Retain(std::set<std::string> addresses) {
   const MutexLock lock(&mutex_);
+  const std::set<std::string>& retained = retained_.emplace(std::move(addresses));
   for (Generation& generation : generations_) {
-    std::erase_if(generation.addresses, [&](const std::string& address) { return !addresses.contains(address); });
+    std::erase_if(generation.addresses, [&](const std::string& address) { return !retained.contains(address); });
   }
   ForgetEmpty();
 }
@@ -102,6 +105,10 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  for (const ModelFile& file : description.tokenizer_files) {
+    if (file.name != "generation_config.json") continue;
+    QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));
+  }
   model->generation = GenerationId{++last_id_};
   return model;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,8 +32,9 @@ class ModelRegistry {
   // files is served for token ids only. Calls wait for each other, and so for tokenizers that are being loaded.
   absl::StatusOr<GenerationId> Admit(const std::string& address, const WorkerDescription& description);
 
-  // From now on no other address belongs to a generation.
-  void Retain(const std::set<std::string>& addresses);
+  // From now on no other address belongs to a generation. That holds for workers that describe themselves later, too: a
+  // step loop that is about to end may still call Admit. Until the first call any address may belong to one.
+  void Retain(std::set<std::string> addresses);
 
   // The models of all generations, the newest first. Does not wait for Admit.
   std::vector<std::shared_ptr<const ServedModel>> models() const;
@@ -54,7 +56,8 @@ class ModelRegistry {
   Mutex admission_mutex_;  // Held by Admit from beginning to end; taken before mutex_.
   uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;
-  std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);  // The newest first.
+  std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);            // The newest first.
+  std::optional<std::set<std::string>> retained_ QUIRE_GUARDED_BY(mutex_);  // The argument of the last Retain.
 };
 
 }  // namespace quire

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scheduler/tenant_shares.h"
+
 namespace quire {
 namespace {
 
@@ -39,7 +41,7 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
 
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
   if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
-  return request.max_blocks(worker.block_size) <= worker.num_blocks;
+  return request.max_blocks(worker.block_size) <= BlocksOfShare(request.max_blocks_share, worker.num_blocks);
 }
 
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/types/span.h"
 #include "kv_manager/engine/wait_forecast.h"
@@ -26,6 +27,9 @@ struct WorkerLoad {
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
   WaitForecast forecast = {};  // Of a request that is placed there now.
+  // Under the fair-share policy, the tenant for whose requests the forecast knows what waits before them: the only one
+  // that has waiting requests.
+  std::optional<std::string> waiting_tenant = std::nullopt;
 };
 
 // The request to be placed.
@@ -34,9 +38,10 @@ struct PlacementRequest {
   int num_prompt_tokens = 0;
   int num_rows = 1;                                   // One per sample or beam.
   std::function<int64_t(int block_size)> max_blocks;  // The most blocks that it can ever hold.
+  double max_blocks_share = 1;                        // The share of a pool that its tenant may hold.
 };
 
-// Returns whether an empty pool of the worker has room for the request.
+// Returns whether an empty pool of the worker has room for the request, within the share of its tenant.
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 
 // Returns the index of the worker for the request. Workers that drain and workers of other generations are never

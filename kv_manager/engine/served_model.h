@@ -12,6 +12,18 @@
 
 namespace quire {
 
+// What a model recommends for fields that a request does not set.
+struct SamplingDefaults {
+  std::optional<float> temperature;
+  std::optional<int> top_k;  // 0 keeps all tokens.
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<int> max_tokens;
+
+  bool operator==(const SamplingDefaults&) const = default;
+};
+
 // The model of a generation of workers. Immutable.
 struct ServedModel {
   GenerationId generation{0};
@@ -22,6 +34,7 @@ struct ServedModel {
   int max_context_tokens = 0;
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
+  SamplingDefaults defaults;
   std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
 };
 

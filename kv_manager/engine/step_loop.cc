@@ -1,10 +1,12 @@
 #include "kv_manager/engine/step_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
 
 namespace quire {
 namespace {
@@ -58,6 +60,7 @@ void StepLoop::Stop() {
 int64_t StepLoop::RunOnce() {
   inbox_.Take(&events_, &questions_);
   now_us_ = clock_->NowMicros();
+  if (session_.pool() != nullptr && options_.quotas != nullptr) session_.pool()->SetTenants(options_.quotas->shares());
   for (LoopEvent& event : events_) {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
@@ -77,8 +80,10 @@ int64_t StepLoop::RunOnce() {
 
 void StepLoop::Handle(RequestSubmitted event) {
   const RequestId id = event.request.id;
+  const std::string tenant = event.request.tenant;
   const absl::Status status = Queue(&event);
   if (status.ok()) return;
+  CountRefusal(tenant);
   if (!absl::IsAlreadyExists(status)) live_.AddRefused(id);
   event.sink->OnFailed(status);
 }
@@ -108,9 +113,12 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
                             .deadline_us = request.deadline_us,
                             .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .max_tokens = request.max_tokens,
-                            .num_rows = NumRows(request)};
+                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .ticket = std::move(event->ticket)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
-  status = scheduler->Submit(std::move(event->request));
+  std::optional<Displaced> displaced;
+  status = scheduler->Submit(std::move(event->request), &displaced);
+  if (displaced.has_value()) OnDisplaced(*displaced);
   if (!status.ok()) {
     ++(absl::IsResourceExhausted(status) ? stats->refused_queue_full : stats->refused_never_fits);
     return status;
@@ -128,6 +136,29 @@ void StepLoop::Handle(RequestMoved event) {
   live_.Fail(id, absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
                                                           "cannot go on with it: ",
                                                           status.message())));
+}
+
+void StepLoop::OnDisplaced(const Displaced& displaced) {
+  constexpr int64_t kRetryMs = 200;
+  const auto& [request, tenant] = displaced;
+  const int limit = options_.scheduler.max_waiting_requests;
+  const std::string message = absl::StrCat("the queue has reached its limit of ", limit,
+                                           " requests, and the request gave its place to a tenant "
+                                           "that has fewer waiting requests than its tenant \"",
+                                           tenant, "\" (--max-waiting-requests)");
+  live_.Displace(
+      request, WithRetryDelay(
+                   WithReason(absl::ResourceExhaustedError(message), "QUEUE_FULL",
+                              {{"tenant", tenant}, {"field", "max_waiting_requests"}, {"limit", absl::StrCat(limit)}}),
+                   kRetryMs));
+  CountRefusal(tenant);
+}
+
+void StepLoop::CountRefusal(const std::string& tenant) {
+  std::vector<TenantUsage>& tenants = report_.stats()->tenants;
+  const size_t slot = options_.tenants == nullptr ? 0 : options_.tenants->SlotOf(tenant);
+  if (tenants.size() <= slot) tenants.resize(slot + 1);
+  ++tenants[slot].refusals;
 }
 
 void StepLoop::Handle(RequestCancelled event) {

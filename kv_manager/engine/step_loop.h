@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,9 +47,11 @@ class StepLoop {
 
   // Thread-safe. None of these functions waits for the loop:
 
-  // See Engine::Submit. `hashes` are those of the request's salt and prompt.
-  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes) {
-    return inbox_.Submit(std::move(request), std::move(sink), hashes);
+  // See Engine::Submit. `hashes` are those of the request's salt and prompt. `ticket` is destroyed when the request has
+  // ended.
+  absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes,
+                      std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr) {
+    return inbox_.Submit(std::move(request), std::move(sink), hashes, std::move(ticket));
   }
   // See LoopInbox::Adopt.
   void Adopt(MovingRequest moving, PromptHashes* hashes) { inbox_.Adopt(std::move(moving), hashes); }
@@ -86,6 +89,10 @@ class StepLoop {
 
   // Hands the request to the scheduler. An error is the reason of the refusal.
   absl::Status Queue(RequestSubmitted* event);
+  // A waiting request has given its place in a full queue to a request of another tenant.
+  void OnDisplaced(const Displaced& displaced);
+  // Counts a refusal for the tenant.
+  void CountRefusal(const std::string& tenant);
   void ExpireDeadlines();
   // Gives the requests of a lost worker to other workers, as far as these have room for them.
   void MoveRequests();

@@ -10,6 +10,7 @@
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/tenant_labels.h"
+#include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "kv_manager/worker_link/worker_link.h"
@@ -33,6 +34,8 @@ struct StepLoopOptions {
   int max_inbox_requests = 1024;    // Requests that are submitted and not yet seen by the loop.
   int max_questions = 64;           // Questions that are asked and not yet answered.
   TenantLabels* tenants = nullptr;  // Borrowed. Null: all requests count under one label.
+  // Borrowed. Its shares replace those of `scheduler`. Null: these do not change.
+  const TenantQuotas* quotas = nullptr;
 };
 
 // What a step loop asks of those who own it. The loop's thread calls these functions.

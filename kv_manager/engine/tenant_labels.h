@@ -15,6 +15,7 @@ struct TenantUsage {
   int64_t requests = 0;       // Requests that the scheduler accepted.
   int64_t prompt_tokens = 0;  // Prompt tokens of these requests.
   int64_t generated_tokens = 0;
+  int64_t refusals = 0;  // Valid requests that were refused, or that left a full queue for others.
 };
 
 // Maps tenants to a bounded set of labels: each of the first `max_tenants` tenants has a slot, all later tenants share

@@ -25,7 +25,7 @@ struct WaitForecast {
   static int OutputSizeOf(int max_tokens);
 
   // The tokens that wait before a request that comes now, see Scheduler::NumTokensAhead. It is 0 when this depends on
-  // the request. Then only the step loop can tell.
+  // the request, see WorkerLoad::waiting_tenant. Then only the step loop can tell.
   int64_t waiting_tokens = 0;
   double us_per_waiting_token = 0;
   // The mean time of the last steps, and the mean number of requests that ran in them.

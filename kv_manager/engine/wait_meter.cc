@@ -64,6 +64,10 @@ void WaitMeter::OnFinished(int max_tokens, double num_tokens) {
   mean = mean == 0 ? value : mean + kRequestWeight * (value - mean);
 }
 
+void WaitMeter::OnEndedEarly(int max_tokens, double num_tokens) {
+  if (num_tokens > output_tokens_[WaitForecast::OutputSizeOf(max_tokens)]) OnFinished(max_tokens, num_tokens);
+}
+
 void WaitMeter::OnLost() {
   is_busy_ = false;
   spans_.clear();

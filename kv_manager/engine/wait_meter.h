@@ -31,6 +31,9 @@ class WaitMeter {
   void OnStep(int64_t step_us, int num_requests);
   // A request has ended by itself, with this number of tokens in each of its samples.
   void OnFinished(int max_tokens, double num_tokens);
+  // A request was ended by its caller or its deadline when it had this number of tokens in each of its samples. It
+  // would have got more, so it counts only if that is above the mean.
+  void OnEndedEarly(int max_tokens, double num_tokens);
   // The session has ended: steps of the next one say how fast its worker is.
   void OnLost();
 

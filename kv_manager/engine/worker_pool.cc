@@ -1,5 +1,7 @@
 #include "kv_manager/engine/worker_pool.h"
 
+#include <utility>
+
 namespace quire {
 namespace {
 
@@ -21,9 +23,16 @@ WorkerPool::WorkerPool(const WorkerDescription& worker, const StepLoopOptions& o
     : index_(options.has_prefix_cache ? std::make_shared<PrefixIndex>(worker.block_size) : nullptr),
       blocks_(MakeBlocks(worker, options, hooks, index_.get())),
       scheduler_(NarrowedTo(worker, options.scheduler), blocks_.get()) {
+  if (options.quotas != nullptr) SetTenants(options.quotas->shares());
   if (options.max_step_us <= 0) return;
   step_budget_.emplace(options.max_step_us, NarrowedTo(worker, options.scheduler).max_tokens_per_step);
   scheduler_.SetTokenBudget(step_budget_->tokens());
+}
+
+void WorkerPool::SetTenants(std::shared_ptr<const TenantShares> tenants) {
+  if (tenants == tenants_) return;
+  tenants_ = std::move(tenants);
+  scheduler_.SetTenants(*tenants_);
 }
 
 void WorkerPool::OnStep(int num_tokens, int64_t duration_us) {

@@ -26,6 +26,9 @@ class WorkerPool {
   // Null without a prefix cache.
   const std::shared_ptr<PrefixIndex>& index() const { return index_; }
 
+  // The shares of the tenants are these from here on. Not null.
+  void SetTenants(std::shared_ptr<const TenantShares> tenants);
+
   // The worker has computed a step of `num_tokens` tokens in this time: the size of later steps follows.
   void OnStep(int num_tokens, int64_t duration_us);
 
@@ -33,7 +36,8 @@ class WorkerPool {
   const std::shared_ptr<PrefixIndex> index_;
   const std::unique_ptr<PagedBlockManager> blocks_;
   Scheduler scheduler_;
-  std::optional<StepBudget> step_budget_;  // With options.max_step_us.
+  std::shared_ptr<const TenantShares> tenants_;  // Those of scheduler_. Null: those of the options.
+  std::optional<StepBudget> step_budget_;        // With options.max_step_us.
 };
 
 }  // namespace quire

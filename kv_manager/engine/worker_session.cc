@@ -1,6 +1,7 @@
 #include "kv_manager/engine/worker_session.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/log.h"
+#include "base/pool_summary.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/loop_report.h"
@@ -36,20 +38,35 @@ std::optional<SequenceId> NamedSequence(const absl::Status& reason) {
   return SequenceId{id};
 }
 
+// Whether another manager, or another session of this one, has taken the worker. The status ABORTED alone does not say
+// so, because proxies and gRPC use it too.
+bool IsTakenOver(const absl::Status& reason) {
+  const std::optional<StatusReason> named = ReasonOf(reason);
+  return named.has_value() && named->word == kSessionTakenOver;
+}
+
 // Why a session was lost, for clients. gRPC writes addresses into the errors of connections.
 std::string CauseForClients(const absl::Status& reason) {
-  if (absl::IsUnavailable(reason) || absl::IsUnknown(reason)) return "the connection to the worker was lost";
+  if (absl::IsUnavailable(reason) || absl::IsUnknown(reason) || absl::IsAborted(reason)) {
+    return "the connection to the worker was lost";
+  }
   if (absl::IsDeadlineExceeded(reason)) return "the worker did not answer in time";
   return std::string(reason.message());
 }
 
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
+  std::string subject = "the request";
+  std::map<std::string, std::string> metadata = {{"losses", absl::StrCat(convict.num_losses)}};
+  if (convict.sample_index.has_value()) {
+    subject = absl::StrCat("sample ", *convict.sample_index, " of the request");
+    metadata["sample"] = absl::StrCat(*convict.sample_index);
+  }
   return WithReason(
-      absl::InternalError(absl::StrCat("the request makes its worker fail: the worker was lost ", convict.num_losses,
+      absl::InternalError(absl::StrCat(subject, " makes its worker fail: the worker was lost ", convict.num_losses,
                                        " times while it computed this request, at last while it computed nothing else; "
                                        "the last reason: ",
                                        CauseForClients(reason))),
-      "REQUEST_FAILS_WORKER", {{"losses", absl::StrCat(convict.num_losses)}});
+      "REQUEST_FAILS_WORKER", metadata);
 }
 
 }  // namespace
@@ -113,8 +130,8 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   logged_reason_ = absl::OkStatus();
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
                    << Named("epoch", event.epoch) << ", model " << description_->model_name << ", "
-                   << description_->num_blocks << " blocks of " << description_->block_size << " tokens, "
-                   << description_->max_sequences << " rows, " << description_->device << "; "
+                   << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
+                   << ", " << description_->max_sequences << " rows, " << description_->device << "; "
                    << Counted(live_->size(), "request") << " waited for it";
 }
 
@@ -199,7 +216,7 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
     report_->stats()->interruptions += pool_->scheduler()->counts().running;
     lost_since_us_ = now_us;
     // A worker that was told to stop is lost when its time is up, and a session ends when another manager opens one.
-    if (blame == Blame::kNobody || drain_ != Drain::kNone || absl::IsAborted(reason)) {
+    if (blame == Blame::kNobody || drain_ != Drain::kNone || IsTakenOver(reason)) {
       pool_->scheduler()->AbandonAll();
     } else {
       AbandonLost(reason);

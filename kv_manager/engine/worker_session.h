@@ -19,11 +19,11 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While the
-// worker is lost, the requests wait, or move to other workers (see StepLoop). When it has come back, they are recomputed in the new session. When it has another
-// pool than before, they move to the new pool, and those that can never fit there fail. All requests fail when the
-// worker stays away for longer than the grace, or comes back in another generation. A request that is convicted of
-// making its workers fail (see Suspicion) fails alone. The errors that the requests get do not tell the address of the
-// worker.
+// worker is lost, the requests wait, or move to other workers (see StepLoop). When it has come back, they are
+// recomputed in the new session. When it has another pool than before, they move to the new pool, and those that can
+// never fit there fail. All requests fail when the worker stays away for longer than the grace, or comes back in
+// another generation. A request that is convicted of making its workers fail (see Suspicion) fails alone. The errors
+// that the requests get do not tell the address of the worker.
 //
 // Owned by the step-loop thread.
 class WorkerSession {

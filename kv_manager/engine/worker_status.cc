@@ -4,26 +4,15 @@ namespace quire {
 
 void StepLoopStats::Add(const StepLoopStats& other) {
   for (size_t i = 0; i < finished.size(); ++i) finished[i] += other.finished[i];
-  for (int64_t StepLoopStats::*count : {&StepLoopStats::failed,
-                                        &StepLoopStats::refused_never_fits,
-                                        &StepLoopStats::refused_queue_full,
-                                        &StepLoopStats::refused_worker_lost,
-                                        &StepLoopStats::refused_overloaded,
-                                        &StepLoopStats::prompt_tokens,
-                                        &StepLoopStats::generated_tokens,
-                                        &StepLoopStats::cow_copies,
-                                        &StepLoopStats::worker_losses,
-                                        &StepLoopStats::preemptions,
-                                        &StepLoopStats::recomputed_tokens,
-                                        &StepLoopStats::cached_tokens,
-                                        &StepLoopStats::forks,
-                                        &StepLoopStats::evictions,
-                                        &StepLoopStats::swap_outs,
-                                        &StepLoopStats::started_tokens,
-                                        &StepLoopStats::interruptions,
-                                        &StepLoopStats::moved_requests,
-                                        &StepLoopStats::swapped_out_blocks,
-                                        &StepLoopStats::swapped_in_blocks}) {
+  displaced += other.displaced;
+  moved_requests += other.moved_requests;
+  for (int64_t StepLoopStats::*count :
+       {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,
+        &StepLoopStats::refused_worker_lost, &StepLoopStats::refused_overloaded, &StepLoopStats::prompt_tokens,
+        &StepLoopStats::generated_tokens, &StepLoopStats::cow_copies, &StepLoopStats::worker_losses,
+        &StepLoopStats::preemptions, &StepLoopStats::recomputed_tokens, &StepLoopStats::cached_tokens,
+        &StepLoopStats::forks, &StepLoopStats::evictions, &StepLoopStats::swap_outs, &StepLoopStats::started_tokens,
+        &StepLoopStats::interruptions, &StepLoopStats::swapped_out_blocks, &StepLoopStats::swapped_in_blocks}) {
     this->*count += other.*count;
   }
   for (Histogram StepLoopStats::*histogram :
@@ -38,6 +27,7 @@ void StepLoopStats::Add(const StepLoopStats& other) {
     tenants[i].requests += other.tenants[i].requests;
     tenants[i].prompt_tokens += other.tenants[i].prompt_tokens;
     tenants[i].generated_tokens += other.tenants[i].generated_tokens;
+    tenants[i].refusals += other.tenants[i].refusals;
   }
 }
 

@@ -31,6 +31,7 @@ struct StepLoopStats {
   int64_t refused_never_fits = 0;   // Requests that exceed the pool or the model's context.
   int64_t refused_queue_full = 0;   // Requests that came when too many others waited.
   int64_t refused_worker_lost = 0;  // Requests that came when the worker was lost for longer than the grace.
+  int64_t displaced = 0;            // Requests that the scheduler had accepted and that left a full queue for others.
   int64_t refused_overloaded = 0;   // Requests that would have waited too long, or ended too late.
   int64_t prompt_tokens = 0;        // Prompt tokens of the requests that the scheduler accepted.
   int64_t started_tokens = 0;       // The part of prompt_tokens whose requests have started to run.

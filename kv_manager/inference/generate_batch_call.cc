@@ -102,11 +102,28 @@ GenerateBatchCall::GenerateBatchCall(RequestEnvironment* environment, grpc::Call
 GenerateBatchCall* GenerateBatchCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context) {
   std::shared_ptr<GenerateBatchCall> call(new GenerateBatchCall(environment, context));
   call->self_ = call;
-  call->StartRead(&call->read_);
+  call->Read();
   return call.get();
 }
 
+void GenerateBatchCall::Read() {
+  read_id_ = environment_->receiving.Begin(context_->peer(), ReceiveWatch::Wait::kUnlimited,
+                                           [this](const absl::Status& status) { OnReadEnded(status); });
+  StartRead(&read_);
+}
+
+void GenerateBatchCall::OnReadEnded(const absl::Status& status) {
+  const std::shared_ptr<GenerateBatchCall> self = shared_from_this();  // Without a read the call may end at any time.
+  {
+    const MutexLock lock(&mutex_);
+    status_ = status;
+    reading_ = Reading::kOver;
+  }
+  CancelAll();
+}
+
 void GenerateBatchCall::OnReadDone(bool ok) {
+  if (!environment_->receiving.End(read_id_, ok ? static_cast<int64_t>(read_.Length()) : 0)) return;
   const absl::Status status = ok ? Handle(read_) : absl::OkStatus();
   bool reads_on;
   {
@@ -119,7 +136,7 @@ void GenerateBatchCall::OnReadDone(bool ok) {
     }
     reads_on = reading_ == Reading::kOn;
   }
-  if (reads_on) return StartRead(&read_);
+  if (reads_on) return Read();
   if (!status.ok()) CancelAll();
   FinishIfDone();
 }
@@ -263,7 +280,7 @@ void GenerateBatchCall::OnWriteDone(bool ok) {
     if (reads_on) reading_ = Reading::kOn;
   }
   for (const BatchPacker::OnWritten& tell : on_written) tell(ok);
-  if (reads_on) StartRead(&read_);
+  if (reads_on) Read();
   if (!ok) CancelAll();
   Flush();
   FinishIfDone();

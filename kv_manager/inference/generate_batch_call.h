@@ -68,6 +68,9 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // --- What the client sends.
   // Returns an error when the message makes the whole stream unusable.
   absl::Status Handle(const grpc::ByteBuffer& bytes);
+  void Read();
+  // The watch has ended the read.
+  void OnReadEnded(const absl::Status& status);
   void Start(uint64_t tag, v1::GenerateRequest request, int64_t deadline_us);
   void Cancel(uint64_t tag);
   // Ends a request that has not begun. When a request with its tag is running, the client learns that instead.
@@ -102,6 +105,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.
+  uint64_t read_id_ = 0;                     // Of the message in the watch; used like read_.
   grpc::ByteBuffer write_;                   // Used by the write under way.
   JobQueue jobs_;                            // The text jobs of all requests.
 

@@ -11,33 +11,42 @@
 
 namespace quire {
 
-GenerateCall::GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context,
-                           v1::GenerateRequest request)
-    : environment_(environment),
-      context_(context),
-      canceller_(context),
-      request_(environment, CallerOf(*context, environment->options.tokens.get()), TraceParentOf(*context),
-               std::move(request), this,
-               [threads = &environment->text_threads](auto job) { threads->RunOutput(std::move(job)); }) {}
+GenerateCall::GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context)
+    : ReceivedCall(&environment->receiving, context), environment_(environment), canceller_(context) {}
 
-std::shared_ptr<GenerateCall> GenerateCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context,
-                                                v1::GenerateRequest request) {
-  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, context, std::move(request)));
+GenerateCall* GenerateCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context) {
+  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, context));
   call->self_ = call;
-  return call;
+  call->Receive();
+  return call.get();
 }
 
-void GenerateCall::Start() {
-  request_.Start(DeadlineMicros(*context_, *environment_->clock));
+void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
+  v1::GenerateRequest request;
+  absl::Status status = FromBytes(bytes, &request);
+  const size_t num_bytes = TextWork(request);
+  request_ = std::make_unique<ClientRequest>(
+      environment_, CallerOf(*context(), environment_->options.tokens.get()), TraceParentOf(*context()),
+      std::move(request), this,
+      [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
+  started_ = request_.get();
+  // OnCancel may have come before.
+  if (context()->IsCancelled()) request_->Cancel();
+  if (status.ok()) {
+    status = environment_->text_threads.RunInput(num_bytes, [call = shared_from_this()] {
+      call->request_->Start(DeadlineMicros(*call->context(), *call->environment_->clock));
+    });
+  }
+  if (!status.ok()) EndCall(nullptr, status);
 }
 
-void GenerateCall::Refuse(const absl::Status& status) {
-  EndCall(nullptr, status);
+void GenerateCall::OnCancel() {
+  if (ClientRequest* const request = started_) request->Cancel();
 }
 
 void GenerateCall::AddInitialMetadata() {
   if (std::exchange(has_initial_metadata_, true)) return;
-  context_->AddInitialMetadata(kTraceparentKey, Traceparent(request_.span()));
+  context()->AddInitialMetadata(kTraceparentKey, Traceparent(request_->span()));
 }
 
 void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
@@ -56,7 +65,7 @@ void GenerateCall::LimitWrite() {
 }
 
 void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
-  const grpc::Status wire = ToGrpcStatus(status, context_);
+  const grpc::Status wire = ToGrpcStatus(status, context());
   environment_->counts.Count(RpcMethod::kGenerate, status.code());
   if (response == nullptr) return Finish(wire);
   AddInitialMetadata();

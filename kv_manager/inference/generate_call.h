@@ -12,24 +12,17 @@
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_environment.h"
 #include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/received_call.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
 
 // One call of Generate: a ClientRequest that has the call to itself. The call owns itself until gRPC is done with it.
 // ClientRequest and gRPC call it from their threads; the writes are one at a time.
-class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
-                     public ResponseWriter,
-                     public std::enable_shared_from_this<GenerateCall> {
+class GenerateCall : public ReceivedCall, public ResponseWriter, public std::enable_shared_from_this<GenerateCall> {
  public:
-  static std::shared_ptr<GenerateCall> New(RequestEnvironment* environment, grpc::CallbackServerContext* context,
-                                           v1::GenerateRequest request);
-
-  // Validates and submits the request, or ends the call. May tokenize a long text. Called once, on any thread.
-  void Start();
-
-  // Ends the call instead of Start.
-  void Refuse(const absl::Status& status);
+  // Begins to receive the request.
+  static GenerateCall* New(RequestEnvironment* environment, grpc::CallbackServerContext* context);
 
   // ResponseWriter.
   void WriteResponse(const v1::GenerateResponse* response) override;
@@ -37,25 +30,29 @@ class GenerateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
   // From gRPC.
-  void OnWriteDone(bool ok) override { request_.OnWritten(ok); }
-  void OnCancel() override { request_.Cancel(); }
+  void OnWriteDone(bool ok) override { request_->OnWritten(ok); }
+  void OnCancel() override;
   void OnDone() override {
     canceller_.OnDone();
     self_.reset();
   }
 
  private:
-  GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context, v1::GenerateRequest request);
+  GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context);
+
+  // Submits the request, or ends the call.
+  void OnRequest(const grpc::ByteBuffer& request) override;
+  void OnNoRequest(const absl::Status& status) override { EndCall(nullptr, status); }
 
   // Called before the first response, and not for a call without responses: gRPC itself may retry a call only as long
   // as nothing was sent, initial metadata included.
   void AddInitialMetadata();
 
   RequestEnvironment* const environment_;
-  grpc::CallbackServerContext* const context_;
   CallCanceller canceller_;
-  ClientRequest request_;
-  std::shared_ptr<GenerateCall> self_;  // Until OnDone.
+  std::unique_ptr<ClientRequest> request_;         // Null until the request has been received.
+  std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
+  std::shared_ptr<GenerateCall> self_;             // Until OnDone.
 
   bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.

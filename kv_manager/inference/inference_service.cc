@@ -13,9 +13,9 @@
 #include "kv_manager/inference/generate_call.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
-#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "security/authorizer.h"
 
 namespace quire {
@@ -34,6 +34,17 @@ size_t DetokenizeWork(const v1::DetokenizeRequest& request) {
   return request.token_ids_size() * sizeof(TokenId);
 }
 
+void EncodeDefaults(const SamplingDefaults& defaults, v1::GetModelResponse* out) {
+  if (defaults.max_tokens.has_value()) out->set_default_max_tokens(static_cast<uint32_t>(*defaults.max_tokens));
+  v1::SamplingParams sampling;
+  if (defaults.temperature.has_value()) sampling.set_temperature(*defaults.temperature);
+  if (defaults.top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*defaults.top_k));
+  if (defaults.top_p.has_value()) sampling.set_top_p(*defaults.top_p);
+  if (defaults.min_p.has_value()) sampling.set_min_p(*defaults.min_p);
+  if (defaults.repetition_penalty.has_value()) sampling.set_repetition_penalty(*defaults.repetition_penalty);
+  if (sampling.ByteSizeLong() > 0) *out->mutable_default_sampling() = std::move(sampling);
+}
+
 absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine) {
   std::shared_ptr<const ServedModel> model = engine.model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
@@ -42,69 +53,44 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceServiceImpl::Generate(grpc::CallbackServerContext* context,
-                                                                           const grpc::ByteBuffer* request_bytes) {
-  v1::GenerateRequest request;
-  absl::Status status = FromBytes(*request_bytes, &request);
-  const size_t num_bytes = TextWork(request);
-  const std::shared_ptr<GenerateCall> call = GenerateCall::New(environment_, context, std::move(request));
-  if (status.ok()) status = environment_->text_threads.RunInput(num_bytes, [call] { call->Start(); });
-  if (!status.ok()) call->Refuse(status);
-  return call.get();
-}
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* InferenceServiceImpl::GenerateBatch(
-    grpc::CallbackServerContext* context) {
-  return GenerateBatchCall::New(environment_, context);
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerContext* context,
-                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  return Answer(RpcMethod::kTokenize, context, *request, response, TokenizeWork, &InferenceServiceImpl::DoTokenize);
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::Detokenize(grpc::CallbackServerContext* context,
-                                                           const grpc::ByteBuffer* request,
-                                                           grpc::ByteBuffer* response) {
-  return Answer(RpcMethod::kDetokenize, context, *request, response, DetokenizeWork,
-                &InferenceServiceImpl::DoDetokenize);
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::GetModel(grpc::CallbackServerContext* context,
-                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  return Answer(RpcMethod::kGetModel, context, *request, response, NoWork<v1::GetModelRequest>,
-                &InferenceServiceImpl::DoGetModel);
-}
-
-grpc::ServerUnaryReactor* InferenceServiceImpl::Abort(grpc::CallbackServerContext* context,
-                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  return Answer(RpcMethod::kAbort, context, *request, response, NoWork<v1::AbortRequest>,
-                &InferenceServiceImpl::DoAbort);
+InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
+    : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving), environment_(environment) {
+  AddStream("Generate",
+            [environment](grpc::CallbackServerContext* context) { return GenerateCall::New(environment, context); });
+  AddStream("GenerateBatch", [environment](grpc::CallbackServerContext* context) {
+    return GenerateBatchCall::New(environment, context);
+  });
+  AddAnswer("Tokenize", RpcMethod::kTokenize, TokenizeWork, &InferenceServiceImpl::DoTokenize);
+  AddAnswer("Detokenize", RpcMethod::kDetokenize, DetokenizeWork, &InferenceServiceImpl::DoDetokenize);
+  AddAnswer("GetModel", RpcMethod::kGetModel, NoWork<v1::GetModelRequest>, &InferenceServiceImpl::DoGetModel);
+  AddAnswer("Abort", RpcMethod::kAbort, NoWork<v1::AbortRequest>, &InferenceServiceImpl::DoAbort);
 }
 
 template <typename Request, typename Response>
-grpc::ServerUnaryReactor* InferenceServiceImpl::Answer(
-    RpcMethod method, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request_bytes,
-    grpc::ByteBuffer* response_bytes, size_t (*num_bytes)(const Request&),
-    absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&, const Request&, Response*) const) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto finish = [=, this](const absl::Status& status) {
-    environment_->counts.Count(method, status.code());
-    reactor->Finish(ToGrpcStatus(status, context));
-  };
-  const auto request = std::make_shared<Request>();
-  absl::Status status = FromBytes(request_bytes, request.get());
-  if (status.ok()) {
-    const std::optional<Caller> caller = CallerOf(*context, environment_->options.tokens.get());
-    status = environment_->text_threads.RunInput(num_bytes(*request), [=, this] {
-      Response response;
-      const absl::Status handled = (this->*handle)(caller, *request, &response);
-      *response_bytes = ToBytes(response);
-      finish(handled);
-    });
-  }
-  if (!status.ok()) finish(status);
-  return reactor;
+void InferenceServiceImpl::AddAnswer(const char* name, RpcMethod method, size_t (*num_bytes)(const Request&),
+                                     absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&,
+                                                                                  const Request&, Response*) const) {
+  AddUnary(name, [=, this](UnaryCall* call, const absl::Status& received, const grpc::ByteBuffer& bytes) {
+    const auto refuse = [=, this](const absl::Status& status) {
+      environment_->counts.Count(method, status.code());
+      call->FinishWithError(status);
+    };
+    const auto request = std::make_shared<Request>();
+    absl::Status status = received;
+    if (status.ok()) status = FromBytes(bytes, request.get());
+    if (status.ok()) {
+      const std::optional<Caller> caller = CallerOf(*call->context(), environment_->options.tokens.get());
+      status = environment_->text_threads.RunInput(num_bytes(*request), [=, this] {
+        Response response;
+        if (const absl::Status handled = (this->*handle)(caller, *request, &response); !handled.ok()) {
+          return refuse(handled);
+        }
+        environment_->counts.Count(method, absl::StatusCode::kOk);
+        call->FinishWith(response);
+      });
+    }
+    if (!status.ok()) refuse(status);
+  });
 }
 
 absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*caller*/,
@@ -145,6 +131,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   if (model->bos_token_id.has_value()) response->set_bos_token_id(*model->bos_token_id);
   response->set_has_tokenizer(model->tokenizer != nullptr);
   response->set_numerics_fingerprint(model->numerics_fingerprint);
+  if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();
 }
 

@@ -120,6 +120,8 @@ void RenderRequestEnds(const ManagerStatus& status, const RpcCounts& rpcs, Metri
   page->Value(status.refusals.draining, {{"reason", "draining"}});
   page->Value(status.refusals.inbox_full, {{"reason", "inbox_full"}});
   page->Value(stats.refused_queue_full, {{"reason", "queue_full"}});
+  page->Value(status.refusals.tenant_limit, {{"reason", "tenant_limit"}});
+  page->Value(stats.displaced, {{"reason", "displaced"}});
   page->Value(status.refusals.overloaded + stats.refused_overloaded, {{"reason", "overloaded"}});
   page->Value(stats.refused_never_fits, {{"reason", "never_fits"}});
   for (size_t i = 0; i < kRpcRefusalNames.size(); ++i) {
@@ -172,6 +174,9 @@ void RenderTenants(const ManagerStatus& status, MetricPage* page) {
   per_tenant("quire_tenant_prompt_tokens_total", "Prompt tokens of accepted requests by tenant",
              &TenantUsage::prompt_tokens);
   per_tenant("quire_tenant_generated_tokens_total", "Generated tokens by tenant", &TenantUsage::generated_tokens);
+  per_tenant("quire_tenant_rejections_total",
+             "Valid requests that were refused, or gave their place in a full queue to another tenant, by tenant",
+             &TenantUsage::refusals);
 }
 
 // Generate has a value for every code, so that a rate sees even the first error. The other methods have OK and the

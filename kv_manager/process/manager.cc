@@ -13,10 +13,15 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/metrics/metrics.h"
+#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/grpc_worker_client.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/watched_file_metrics.h"
 
 namespace quire {
 namespace {
@@ -86,8 +91,14 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
   }
   for (const std::string& warning : Warnings(options)) QUIRE_LOG(kWarning) << warning;
   std::unique_ptr<Manager> manager(new Manager(opened));
-  QUIRE_RETURN_IF_ERROR(manager->Listen());
   ManagerEngine* engine = &manager->engine_;
+  if (!options.tenants.empty()) {
+    absl::StatusOr<std::unique_ptr<WatchedFile>> tenants =
+        OpenTenantFile(options.tenants, [engine](TenantTable table) { engine->SetTenants(std::move(table)); });
+    if (!tenants.ok()) return AboutFlag("--tenants", tenants.status());
+    manager->tenants_ = *std::move(tenants);
+  }
+  QUIRE_RETURN_IF_ERROR(manager->Listen());
   manager->discovery_ = std::make_unique<WorkerDiscovery>(
       options.workers, kDiscoveryInterval,
       [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });
@@ -118,8 +129,7 @@ absl::Status Manager::Listen() {
       .max_message_bytes = static_cast<int>(options_.inference.max_message_bytes),
       .max_streams_per_connection = kMaxStreamsPerConnection,
       .min_ping_interval_ms = kMinPingIntervalMs,
-      .max_receiving_bytes =
-          std::max(kDefaultMaxReceivingBytes, 4 * static_cast<int64_t>(options_.inference.max_message_bytes)),
+      .max_receiving_bytes = std::max(kDefaultMaxReceivingBytes, 4 * options_.inference.receive_limits.max_bytes),
       .max_connections = options_.max_connections};
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
@@ -128,6 +138,8 @@ absl::Status Manager::Listen() {
       {{v1::InferenceService::service_full_name(), &inference_}, {v1::AdminService::service_full_name(), &admin_}});
   if (!server.ok()) return AboutFlag("--listen", server.status());
   server_ = *std::move(server);
+  requests_.receiving.CountBytesWith(
+      [server = server_.get()](const std::string& peer) { return server->ReceivedBytes(peer); });
   if (!options_.health_listen.empty()) {
     QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options_.health_listen)));
   }
@@ -142,6 +154,11 @@ absl::Status Manager::ServeMetrics() {
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
+  metrics_->Add(std::make_shared<LogMetrics>());
+  std::vector<const WatchedFile*> files;
+  if (options_.inference.tokens != nullptr) files.push_back(options_.inference.tokens->file());
+  if (tenants_ != nullptr) files.push_back(tenants_.get());
+  if (!files.empty()) metrics_->Add(std::make_shared<WatchedFileMetrics>(std::move(files)));
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });

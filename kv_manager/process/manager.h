@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/watched_file.h"
 #include "kv_manager/admin/admin_service.h"
 #include "kv_manager/engine/manager_engine.h"
 #include "kv_manager/inference/inference_service.h"
@@ -42,6 +43,7 @@ class Manager {
   // In the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
+  std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
   RequestEnvironment requests_;
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "absl/flags/flag.h"
@@ -16,6 +15,7 @@
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/worker_address.h"
 
 ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
@@ -41,6 +41,9 @@ ABSL_FLAG(std::string, tokens, "",
           "File of bearer tokens: each line has a tenant, the SHA-256 of the token in hexadecimal, and 'admin' if the "
           "token belongs to an operator. With this flag every call needs a token. Requests, their names and their "
           "cached prefixes then belong to the tenant of the token. The file is read again when it changes.");
+ABSL_FLAG(std::string, tenants, "",
+          "YAML file with the limits of tenants: weight, max_waiting_requests, max_requests and max_blocks_share of "
+          "each tenant, and of * for all tenants that are not listed. The file is read again when it changes.");
 ABSL_FLAG(std::string, client_names, "quire-client",
           "DNS names or URIs, separated by commas; with --tls-ca a client's certificate must contain one of them. * "
           "accepts every name.");
@@ -73,14 +76,16 @@ ABSL_FLAG(int32_t, max_step_ms, 100,
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
           "Number of plans that may be unanswered: 1 or 2. With 2, the next step is sent while the worker runs the "
           "current one. With 1, it is sent after the result.");
-ABSL_FLAG(std::string, policy, "fcfs",
-          "Order in which requests are served: fcfs (by arrival), priority (by the request's priority, then by "
-          "arrival), longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "
-          "served at some time) or fair-share (first the tenant that has had the fewest tokens, then by arrival).");
+ABSL_FLAG(std::string, policy, "fair-share",
+          "Order in which requests are served: fair-share (first the tenant that has had the fewest tokens, then by "
+          "arrival; requests of one tenant by arrival), fcfs (by arrival), priority (by the request's priority, then "
+          "by arrival) or longest-prefix-first (by the length of the cached prefix, then by arrival; every request is "
+          "served at some time).");
 ABSL_FLAG(
     std::string, tenant_weights, "",
     "Weights of tenants under the fair-share policy: tenant=weight, separated by commas. With a=2,b=1 tenant a gets "
-    "two tokens for each token of b while requests of both wait. Tenants that are not listed have the weight 1.");
+    "two tokens for each token of b while requests of both wait. Tenants that are not listed have the weight 1. With "
+    "--tenants, the weights are in that file.");
 ABSL_FLAG(std::string, batching, "continuous",
           "When new requests join the batch: continuous (in every step) or static (only when the whole batch has "
           "ended; this is slower and meant for comparisons).");
@@ -113,8 +118,15 @@ ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServ
           "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
           "Largest size of a message from or to a client, in bytes. A prompt of a million token ids is 5 MB.");
+ABSL_FLAG(
+    int64_t, max_receiving_bytes, quire::ReceiveLimits().max_bytes,
+    "Memory for all messages of clients that have not arrived completely, in bytes. One connection can use half of "
+    "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
           "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
+ABSL_FLAG(std::string, generation_config, "model",
+          "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
+          "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
 ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
           "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
@@ -124,17 +136,22 @@ ABSL_FLAG(
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
           "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
-ABSL_FLAG(absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
-          "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
-          "numerics, at most 24h. 0: they move at once.");
-ABSL_FLAG(absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
-          "How long requests wait for a lost worker to return before they fail, if no other worker can go on with them.");
+ABSL_FLAG(
+    absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
+    "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
+    "numerics, at most 24h. 0: they move at once.");
+ABSL_FLAG(
+    absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
+    "How long requests wait for a lost worker to return before they fail, if no other worker can go on with them.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "Longest time for the answer to a keepalive probe. The manager probes the connection to a worker that has "
           "sent nothing for 20s. Without an answer the connection is closed, because the worker's host is gone or "
           "overloaded. This does not apply to unix sockets.");
 ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(absl::Duration, receive_timeout, quire::ReceiveLimits().timeout,
+          "How long the request of a call may take to arrive completely before the call ends with DEADLINE_EXCEEDED. "
+          "The messages of GenerateBatch may take longer.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New requests are refused.");
 
@@ -145,8 +162,6 @@ ABSL_FLAG(bool, log_requests, false,
 namespace quire {
 namespace {
 
-constexpr double kMinTenantWeight = 1e-3;
-constexpr double kMaxTenantWeight = 1e6;
 constexpr double kMaxWaitingServedRatio = 1e6;
 
 absl::Status CheckCount(const absl::Flag<int32_t>& flag, int min, int max = 1 << 30) {
@@ -186,6 +201,15 @@ absl::Status ReadCallers(ManagerOptions* options) {
                    "': tokens are not taken over a network without TLS, give --tls-cert"));
 }
 
+absl::Status ReadTenants(ManagerOptions* options) {
+  options->tenants = absl::GetFlag(FLAGS_tenants);
+  if (options->tenants.empty()) return absl::OkStatus();
+  if (!options->scheduler.tenants.by_tenant.empty()) {
+    return absl::InvalidArgumentError("--tenants and --tenant-weights are set, only one of them may be");
+  }
+  return AboutFlag("--tenants", OpenTenantFile(options->tenants, [](const TenantTable&) {}).status());
+}
+
 absl::Status ReadWorkerTls(ManagerOptions* options) {
   options->worker_tls = {absl::GetFlag(FLAGS_worker_tls_cert), absl::GetFlag(FLAGS_worker_tls_key),
                          absl::GetFlag(FLAGS_worker_tls_ca)};
@@ -204,9 +228,9 @@ absl::Status ReadWorkerTls(ManagerOptions* options) {
 }
 
 // "a=2,b=1".
-absl::StatusOr<std::map<std::string, double>> TenantWeights() {
+absl::StatusOr<TenantShares> TenantWeights() {
   const std::string value = absl::GetFlag(FLAGS_tenant_weights);
-  std::map<std::string, double> weights;
+  TenantShares shares;
   for (const absl::string_view part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
     const std::vector<std::string> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
     double weight = 0;
@@ -218,11 +242,11 @@ absl::StatusOr<std::map<std::string, double>> TenantWeights() {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],
                                                      ", it must be ", kMinTenantWeight, " .. ", kMaxTenantWeight));
     }
-    if (!weights.emplace(sides[0], weight).second) {
+    if (!shares.by_tenant.emplace(sides[0], TenantShare{.weight = weight}).second) {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights names '", sides[0], "' twice"));
     }
   }
-  return weights;
+  return shares;
 }
 
 absl::Status ReadPolicy(SchedulerOptions* options) {
@@ -232,8 +256,8 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
                                                   {"priority", SchedulingPolicy::kPriority},
                                                   {"longest-prefix-first", SchedulingPolicy::kLongestPrefixFirst},
                                                   {"fair-share", SchedulingPolicy::kFairShare}}));
-  QUIRE_ASSIGN_OR_RETURN(options->tenant_weights, TenantWeights());
-  if (!options->tenant_weights.empty() && options->policy != SchedulingPolicy::kFairShare) {
+  QUIRE_ASSIGN_OR_RETURN(options->tenants, TenantWeights());
+  if (!options->tenants.by_tenant.empty() && options->policy != SchedulingPolicy::kFairShare) {
     return absl::InvalidArgumentError("--tenant-weights is set, it needs --policy=fair-share");
   }
   QUIRE_ASSIGN_OR_RETURN(options->batching, FlagChoice<Batching>(FLAGS_batching, {{"continuous", Batching::kContinuous},
@@ -250,12 +274,17 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_batch_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_message_bytes, 1 << 16));
+  // So that two connections can send messages of any size.
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange(FLAGS_max_receiving_bytes.Name(), absl::GetFlag(FLAGS_max_receiving_bytes),
+                                       int64_t{4} * absl::GetFlag(FLAGS_max_message_bytes), int64_t{1} << 40));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_texts, 0));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
   InferenceServiceOptions options;
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.limits.uses_model_defaults,
+                         (FlagChoice<bool>(FLAGS_generation_config, {{"model", true}, {"none", false}})));
   options.max_requests = absl::GetFlag(FLAGS_max_requests);
   options.max_batch_requests = absl::GetFlag(FLAGS_max_batch_requests);
   options.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
@@ -263,6 +292,10 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.logs_requests = absl::GetFlag(FLAGS_log_requests);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  options.receive_limits.max_bytes = absl::GetFlag(FLAGS_max_receiving_bytes);
+  options.receive_limits.max_connection_bytes = options.receive_limits.max_bytes / 2;
+  options.receive_limits.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.receive_limits.timeout, DurationFlag(FLAGS_receive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
   return options;
 }
@@ -313,6 +346,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
+  QUIRE_RETURN_IF_ERROR(ReadTenants(&options));
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tenant_labels, 0, 1000));
   options.max_tenant_labels = absl::GetFlag(FLAGS_max_tenant_labels);
@@ -344,29 +378,28 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
 }  // namespace
 
 const ProgramFlags& ManagerFlags() {
-  static const auto* const flags =
-      new ProgramFlags{"quire-manager",
-                       "schedules requests over the KV memory of its workers and streams tokens to clients.",
-                       "--workers=host:port[,host:port ...] [flags]",
-                       {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
-                        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
-                        TransportFlagGroup(),
-                        {"Who may call:", {"tokens", "client_names", "admin_names"}},
-                        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
-                        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-                        {"Lost workers:", {"failover_after"}},
-                        {"Requests:",
-                         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests",
-                          "max_queue_share", "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share"}},
-                        {"Calls of clients:",
-                         {"max_requests", "max_batch_requests", "max_message_bytes", "max_prompt_bytes",
-                          "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
-                        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-                         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout",
-                          "last_write_timeout", "drain_timeout"}},
-                        LogFlagGroup({"log_requests"}),
-                        ConfigurationFlagGroup()},
-                       {"workers", "client_names", "admin_names", "tenant_weights"}};
+  static const auto* const flags = new ProgramFlags{
+      "quire-manager",
+      "schedules requests over the KV memory of its workers and streams tokens to clients.",
+      "--workers=host:port[,host:port ...] [flags]",
+      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
+       {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
+       TransportFlagGroup(),
+       {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
+       {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Requests:",
+        {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
+         "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
+       {"Calls of clients:",
+        {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes", "max_prompt_bytes",
+         "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
+         "last_write_timeout", "drain_timeout"}},
+       LogFlagGroup({"log_requests"}),
+       ConfigurationFlagGroup()},
+      {"workers", "client_names", "admin_names", "tenant_weights"}};
   return *flags;
 }
 

@@ -31,6 +31,7 @@ struct ManagerOptions {
   std::string listen;
   Transport transport;
   std::string tokens;                     // A file. Empty: callers need no token.
+  std::string tenants;                    // A file. Empty: the shares of `scheduler` are the only limits of tenants.
   std::vector<std::string> client_names;  // Accepted in the certificates of clients.
   std::vector<std::string> admin_names;
   std::string health_listen;   // Empty: only `listen` answers health checks.

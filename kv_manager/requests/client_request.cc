@@ -71,7 +71,7 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   // The lock is held, because an Abort may make the stream write as soon as it is registered.
   const MutexLock lock(&mutex_);
   absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> registration =
-      environment_->registry.Register(OwnerOf(caller_), name, stream);
+      environment_->registry.Register(OwnerOf(caller_), name, stream, request->tenant);
   if (absl::IsResourceExhausted(registration.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
   if (!registration.ok()) return registration.status();
   registration_ = *std::move(registration);

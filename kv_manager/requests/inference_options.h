@@ -5,14 +5,16 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
 
 class TokenFile;
 
-// The limits that ValidateGenerate and ValidateTokenize enforce.
+// What ValidateGenerate and ValidateTokenize need to know besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
+  bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
 };
 
 // The options of InferenceService. Their defaults are those of the command line.
@@ -21,6 +23,7 @@ struct InferenceServiceOptions {
   size_t max_requests = 4096;           // Calls of Generate and requests of GenerateBatch at the same time.
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
+  ReceiveLimits receive_limits = {};    // Of messages that are being received.
   size_t max_outbox_tokens = 4096;      // How many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);

@@ -8,6 +8,7 @@
 #include "kv_manager/requests/request_registry.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "kv_manager/requests/text_threads.h"
+#include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
 
@@ -20,6 +21,7 @@ struct RequestEnvironment {
         clock(clock),
         options(options),
         registry(options.max_requests),
+        receiving(options.receive_limits, &SteadyClock()),
         text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
 
   Engine* const engine;
@@ -28,6 +30,7 @@ struct RequestEnvironment {
   RpcCounts counts;
   RandomSource random;
   RequestRegistry registry;
+  ReceiveWatch receiving;    // Of the messages of all calls.
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };
 

@@ -25,22 +25,33 @@ void RequestRegistry::Registration::StopWaiting() {
 }
 
 absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> RequestRegistry::Register(
-    const std::string& owner, const std::string& name, std::shared_ptr<TokenStream> stream) {
+    const std::string& owner, const std::string& name, std::shared_ptr<TokenStream> stream, const std::string& tenant) {
   const MutexLock lock(&mutex_);
   if (streams_.contains({owner, name})) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(name), " is running")),
                       "REQUEST_RUNNING");
   }
-  if (streams_.size() >= max_requests_) {
-    return WithRetryDelay(
-        WithReason(absl::ResourceExhaustedError(absl::StrCat(max_requests_, " requests are running, and the limit is ",
-                                                             max_requests_, " (--max-requests)")),
-                   "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
-        /*delay_ms=*/500);
+  if (!HasPlaceFor(tenant)) {
+    return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
+                                         absl::StrCat(streams_.size(), " requests are running, and the limit is ",
+                                                      max_requests_, " (--max-requests)")),
+                                     "TOO_MANY_REQUESTS", {{"max_requests", absl::StrCat(max_requests_)}}),
+                          /*delay_ms=*/500);
   }
   streams_.emplace(Key(owner, name), std::move(stream));
+  ++num_by_tenant_[tenant];
   ++num_awaited_;
-  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name)));
+  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name), tenant));
+}
+
+bool RequestRegistry::HasPlaceFor(const std::string& tenant) const {
+  if (streams_.size() < max_requests_) return true;
+  constexpr size_t kReservedPart = 8;
+  if (streams_.size() >= max_requests_ + (max_requests_ + kReservedPart - 1) / kReservedPart) return false;
+  const auto own = num_by_tenant_.find(tenant);
+  const size_t num_own = own == num_by_tenant_.end() ? 0 : own->second;
+  const size_t num_tenants = num_by_tenant_.size() + (num_own == 0 ? 1 : 0);
+  return (num_own + 1) * num_tenants <= max_requests_;
 }
 
 void RequestRegistry::FreeName(Registration* registration) {
@@ -50,6 +61,7 @@ void RequestRegistry::FreeName(Registration* registration) {
   const auto it = streams_.find(registration->key_);
   stream = std::move(it->second);
   streams_.erase(it);
+  if (const auto count = num_by_tenant_.find(registration->tenant_); --count->second == 0) num_by_tenant_.erase(count);
 }
 
 void RequestRegistry::StopWaiting(Registration* registration) {

@@ -45,10 +45,12 @@ class RequestRegistry {
     friend class RequestRegistry;
     using Key = std::pair<std::string, std::string>;  // Owner and name.
 
-    Registration(RequestRegistry* registry, Key key) : registry_(registry), key_(std::move(key)) {}
+    Registration(RequestRegistry* registry, Key key, std::string tenant)
+        : registry_(registry), key_(std::move(key)), tenant_(std::move(tenant)) {}
 
     RequestRegistry* const registry_;
     const Key key_;
+    const std::string tenant_;
     bool has_name_ = true;    // Guarded by the mutex of the registry, like is_awaited_.
     bool is_awaited_ = true;  // WaitForReaders waits for it.
   };
@@ -59,9 +61,12 @@ class RequestRegistry {
   RequestId NextId() { return RequestId{next_id_++}; }
 
   // ALREADY_EXISTS when the owner runs a request of this name; RESOURCE_EXHAUSTED when the requests of all owners have
-  // reached `max_requests`.
+  // reached `max_requests`. An eighth as many places more are for tenants whose requests, with the new one, are at most
+  // an equal share of `max_requests` among the tenants that have requests. So a tenant that takes all places does not
+  // keep others out.
   absl::StatusOr<std::unique_ptr<Registration>> Register(const std::string& owner, const std::string& name,
-                                                         std::shared_ptr<TokenStream> stream);
+                                                         std::shared_ptr<TokenStream> stream,
+                                                         const std::string& tenant = "");
 
   // The caller's request of this name; an operator finds the request of any owner. NOT_FOUND when there is none,
   // FAILED_PRECONDITION when an operator's name fits the requests of several owners. `caller` is empty when callers
@@ -79,6 +84,7 @@ class RequestRegistry {
 
   void FreeName(Registration* registration);
   void StopWaiting(Registration* registration);
+  bool HasPlaceFor(const std::string& tenant) const QUIRE_REQUIRES(mutex_);
   // Looks at the requests of all owners; null when none has the name.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindOfAnyOwner(const std::string& name) const QUIRE_REQUIRES(mutex_);
 
@@ -87,6 +93,7 @@ class RequestRegistry {
   mutable Mutex mutex_;
   CondVar all_read_;
   absl::flat_hash_map<Key, std::shared_ptr<TokenStream>> streams_ QUIRE_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, size_t> num_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // The requests in streams_.
   int num_awaited_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 

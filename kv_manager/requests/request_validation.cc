@@ -69,7 +69,10 @@ bool CheckText(const std::string& text, const std::string& field, size_t max_byt
 class GenerateValidator {
  public:
   GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits)
-      : in_(in), model_(model), limits_(limits) {}
+      : in_(in),
+        model_(model),
+        limits_(limits),
+        defaults_(limits.uses_model_defaults ? model.defaults : SamplingDefaults()) {}
 
   absl::StatusOr<ValidRequest> Run(uint64_t drawn_seed) {
     CheckUnknownFields(in_, "", &errors_);
@@ -117,7 +120,7 @@ class GenerateValidator {
     const v1::StoppingParams& stopping = in_.stopping();
     const int64_t prompt_tokens = static_cast<int64_t>(out_.request.prompt.size());
     const int64_t room = std::max<int64_t>(model_.max_context_tokens - prompt_tokens, 1);
-    int64_t max_tokens = std::min<int64_t>(kDefaultMaxTokens, room);
+    int64_t max_tokens = std::min<int64_t>(defaults_.max_tokens.value_or(kDefaultMaxTokens), room);
     if (stopping.has_max_tokens()) {
       max_tokens = stopping.max_tokens();
       if (max_tokens == 0) {
@@ -168,6 +171,7 @@ class GenerateValidator {
   void ReadSampling(uint64_t drawn_seed) {
     const v1::SamplingParams& in = in_.sampling();
     SamplingParams& out = out_.request.sampling;
+    UseDefaults(&out);
     if (in.has_temperature()) {
       if (!(in.temperature() >= 0) || std::isinf(in.temperature())) {
         errors_.Add("sampling.temperature", absl::StrCat("is ", in.temperature(), ", must be at least 0 and finite"));
@@ -178,7 +182,7 @@ class GenerateValidator {
       errors_.Add("sampling.top_k",
                   absl::StrCat("is ", in.top_k(), ", the vocabulary has ", model_.vocab_size, " tokens"));
     }
-    out.top_k = static_cast<int>(std::min<uint32_t>(in.top_k(), model_.vocab_size));
+    if (in.has_top_k()) out.top_k = static_cast<int>(std::min<uint32_t>(in.top_k(), model_.vocab_size));
     if (in.has_top_p()) {
       if (!(in.top_p() > 0 && in.top_p() <= 1)) {
         errors_.Add("sampling.top_p", absl::StrCat("is ", in.top_p(), ", must be in (0, 1]"));
@@ -196,6 +200,17 @@ class GenerateValidator {
       out.repetition_penalty = InRange(in.repetition_penalty(), 0.01f, 10, "sampling.repetition_penalty");
     }
     out.seed = in.has_seed() ? in.seed() : drawn_seed;
+  }
+
+  // A beam search draws nothing, so the defaults for drawing have no meaning there.
+  void UseDefaults(SamplingParams* out) const {
+    out->repetition_penalty = defaults_.repetition_penalty.value_or(out->repetition_penalty);
+    if (in_.has_beam()) return;
+    out->temperature = defaults_.temperature.value_or(out->temperature);
+    if (out->temperature < kLeastTemperature) out->temperature = 0;
+    out->top_k = defaults_.top_k.value_or(out->top_k);
+    out->top_p = defaults_.top_p.value_or(out->top_p);
+    out->min_p = defaults_.min_p.value_or(out->min_p);
   }
 
   void ReadTokenMasks() {
@@ -359,6 +374,7 @@ class GenerateValidator {
   const v1::GenerateRequest& in_;
   const ServedModel& model_;
   const RequestLimits& limits_;
+  const SamplingDefaults defaults_;
   ValidRequest out_;
   FieldErrors errors_;
   absl::Status precondition_;

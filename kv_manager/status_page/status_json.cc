@@ -73,7 +73,7 @@ Json EncodeWorker(const WorkerStatus& worker, const PoolSnapshot& snapshot, int 
               {"device", worker.device},
               {"model", worker.model_name},
               {"generation", Value(worker.generation)},
-              {"is_current", worker.generation == generation},
+              {"is_current", worker.generation != GenerationId{0} && worker.generation == generation},
               {"epoch", worker.epoch},
               {"steps", worker.steps},
               {"running", worker.running_requests},

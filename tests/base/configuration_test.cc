@@ -275,5 +275,18 @@ TEST(NearestNameTest, IsTheOneWithTheFewestChanges) {
   EXPECT_EQ(NearestName(std::string(1000, 'x'), names), "");
 }
 
+TEST(ConfigSectionsTest, NamesHaveKeysAndValues) {
+  const auto sections = ParseConfigSections("FILE", "b: {x: 1, y: [2, 3]}\na:\n  x: one\n");
+  ASSERT_TRUE(sections.ok()) << sections.status();
+  ASSERT_EQ(sections->size(), 2u);
+  EXPECT_EQ((*sections)[0].name, "b");
+  EXPECT_THAT((*sections)[0].entries[1].values, ElementsAre("2", "3"));
+  EXPECT_EQ((*sections)[1].name_at, "FILE:2");
+  EXPECT_EQ((*sections)[1].entries[0].value_at, "FILE:3");
+  EXPECT_TRUE(ParseConfigSections("FILE", "")->empty());
+  EXPECT_EQ(ParseConfigSections("FILE", "a: 1").status().message(),
+            "FILE:1: 'a' must be followed by lines of key: value");
+}
+
 }  // namespace
 }  // namespace quire

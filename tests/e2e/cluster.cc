@@ -37,7 +37,9 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
                                       absl::StrCat("--workers=", absl::StrJoin(addresses, ",")), "--metrics-listen="};
   command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
   manager_ = std::make_unique<Process>(command);
-  QUIRE_CHECK(!manager_->WaitForLine("listening on").empty()) << manager_->Output();
+  const std::string line = manager_->WaitForLine("listening on");
+  QUIRE_CHECK(!line.empty()) << manager_->Output();
+  endpoint_ = line.substr(line.find_last_of(' ') + 1);
   client_ = std::make_unique<Client>(client_options());
   QUIRE_CHECK(!options_.waits_for_workers || WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
 }

@@ -25,13 +25,13 @@ Process::Process(const std::vector<std::string>& argv) {
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
     dup2(fds[1], STDOUT_FILENO);
     dup2(fds[1], STDERR_FILENO);
-    close(fds[0]);
-    close(fds[1]);
+    close_range(3, ~0U, 0);  // Other threads of this process may have opened descriptors.
     execv(arguments[0], arguments.data());
     _exit(127);
   }
   close(fds[1]);
-  reader_ = std::thread([this, fd = fds[0]] { ReadOutput(fd); });
+  fd_ = fds[0];
+  reader_ = std::thread([this] { ReadOutput(); });
 }
 
 Process::~Process() {
@@ -41,15 +41,16 @@ Process::~Process() {
   }
 }
 
-void Process::ReadOutput(int fd) {
+void Process::ReadOutput() {
   char buffer[4096];
   ssize_t n;
-  while ((n = read(fd, buffer, sizeof buffer)) > 0) {
+  while ((n = read(fd_, buffer, sizeof buffer)) > 0) {
     const MutexLock lock(&mutex_);
     output_.append(buffer, static_cast<size_t>(n));
     changed_.NotifyAll();
+    while (!is_reading_) changed_.Wait(&mutex_);
   }
-  close(fd);
+  close(fd_);
   const MutexLock lock(&mutex_);
   closed_ = true;
   changed_.NotifyAll();
@@ -70,6 +71,18 @@ std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
   }
 }
 
+void Process::StopReading() {
+  QUIRE_CHECK_GE(fcntl(fd_, F_SETPIPE_SZ, 4096), 0);
+  const MutexLock lock(&mutex_);
+  is_reading_ = false;
+}
+
+void Process::ResumeReading() {
+  const MutexLock lock(&mutex_);
+  is_reading_ = true;
+  changed_.NotifyAll();
+}
+
 void Process::Signal(int signal) {
   kill(pid_, signal);
   if (signal != SIGSTOP) return;
@@ -82,6 +95,7 @@ int Process::Wait() {
   if (exit_code_ >= 0) return exit_code_;
   int status = 0;
   QUIRE_CHECK_EQ(waitpid(pid_, &status, 0), pid_);
+  ResumeReading();
   reader_.join();
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return exit_code_;

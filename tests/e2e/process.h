@@ -22,6 +22,11 @@ class Process {
   // is up before.
   std::string WaitForLine(const std::string& text, int timeout_ms = 30'000);
 
+  // Makes the pipe as small as the system allows, 4 KiB, and reads nothing from it until the next call of ResumeReading
+  // or Wait.
+  void StopReading();
+  void ResumeReading();
+
   // Returns after SIGSTOP only when all threads of the process have stopped.
   void Signal(int signal);
   // Waits for the end. Returns the exit code, or 128 + the signal that ended it.
@@ -31,13 +36,15 @@ class Process {
   pid_t pid() const { return pid_; }
 
  private:
-  void ReadOutput(int fd);
+  void ReadOutput();
 
   pid_t pid_ = -1;
+  int fd_ = -1;  // The reader's end of the pipe.
   int exit_code_ = -1;
   mutable Mutex mutex_;
   CondVar changed_;
   std::string output_ QUIRE_GUARDED_BY(mutex_);
+  bool is_reading_ QUIRE_GUARDED_BY(mutex_) = true;
   bool closed_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread reader_;
 };

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
 #include "tests/security/certificates.h"
 
 namespace quire {
@@ -50,6 +51,34 @@ TEST(StoriesTest, TheBundledModelTellsAStoryAndEndsIt) {
   EXPECT_THAT(story.text, testing::StartsWith("Once upon a time"));
   EXPECT_EQ(story.last.finish_reason(), v1::FINISH_REASON_STOP);
   EXPECT_GT(story.token_ids.size(), 30u);
+}
+
+// At temperature 0, which generation_config.json asks for, two seeds give the same story.
+TEST(StoriesTest, GenerationConfigGivesTheDefaultsOfRequests) {
+  const TemporaryDirectory directory;
+  for (const auto& entry : fs::directory_iterator(BundledModel())) {
+    const std::string name = entry.path().filename().string();
+    if (name != "generation_config.json") fs::copy(entry.path(), directory / name);
+  }
+  ReplaceFile(directory / "generation_config.json", R"({"eos_token_id": 1, "temperature": 0, "max_new_tokens": 25})");
+  for (const bool is_used : {true, false}) {
+    Cluster cluster({.model = directory / "",
+                     .manager_flags = {is_used ? "--generation-config=model" : "--generation-config=none"}});
+    std::vector<Generation> stories;
+    for (const uint64_t seed : {1, 2}) {
+      v1::GenerateRequest request;
+      request.set_text("Once upon a time");
+      request.mutable_sampling()->set_seed(seed);
+      request.mutable_stopping()->set_ignore_eos(true);
+      stories.push_back(Generate(cluster.client(), request));
+      ASSERT_TRUE(stories.back().status.ok()) << stories.back().status;
+      EXPECT_EQ(stories.back().token_ids.size(), is_used ? 25u : 16u);
+    }
+    EXPECT_EQ(stories[0].token_ids == stories[1].token_ids, is_used);
+    const Ended model = Quirectl(cluster.endpoint(), {"model"});
+    EXPECT_EQ(model.output.find("defaults      temperature 0, max_tokens 25") != std::string::npos, is_used)
+        << model.output;
+  }
 }
 
 }  // namespace

@@ -1,8 +1,13 @@
-// Tenants see nothing of each other.
+// Tenants see nothing of each other, and none takes the places of the others.
 
+#include <csignal>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/installation.h"
@@ -10,6 +15,7 @@
 namespace quire {
 namespace {
 
+using ::testing::HasSubstr;
 using Code = absl::StatusCode;
 
 constexpr char kSharedStory[] =
@@ -112,6 +118,114 @@ TEST_F(TenancyTest, ARequestIsThereForItsTenantAndOperatorsAlone) {
   EXPECT_TRUE(zeta_->Abort("job").ok());
   EXPECT_TRUE(acme_->ExplainWait("job").ok());
   EXPECT_TRUE(acme_->Abort("job").ok());
+}
+
+TEST_F(TenancyTest, AMistakeInTheTokenFileIsLoggedWithoutACallAndAgainWhenItIsMended) {
+  ReplaceFile(installation_.tokens(), "acme abc\n");
+  EXPECT_NE(cluster_->manager().WaitForLine(installation_.tokens() + ": line 1 has a digest of 3 characters"), "");
+  EXPECT_TRUE(Generate(*acme_, GreedyRequest("One day", 1)).status.ok()) << "the tokens stay as they were";
+  installation_.WriteTokens({"zeta"});
+  EXPECT_NE(cluster_->manager().WaitForLine(installation_.tokens() + " is right again"), "");
+  EXPECT_EQ(Generate(*acme_, GreedyRequest("One day", 1)).status.code(), Code::kUnauthenticated);
+}
+
+// Two requests run at a time, and four wait.
+class QuotaTest : public TenancyTest {
+ protected:
+  void Start(const std::vector<std::string>& more_flags) {
+    ClusterOptions options{.model = BundledModel(),
+                           .worker_flags = {"--max-sequences=2"},
+                           .manager_flags = {"--tokens=" + installation_.tokens(), "--max-waiting-requests=4"},
+                           .client = {.token = Installation::TokenOf("ops")}};
+    options.manager_flags.insert(options.manager_flags.end(), more_flags.begin(), more_flags.end());
+    cluster_.reset();
+    cluster_ = std::make_unique<Cluster>(options);
+    acme_ = As("acme");
+    zeta_ = As("zeta");
+  }
+
+  std::unique_ptr<GenerateStream> Begin(Client& client, int num_tokens) {
+    v1::GenerateRequest request = GreedyRequest("One day", num_tokens);
+    request.mutable_stopping()->set_ignore_eos(true);
+    return client.Generate(request, absl::Seconds(100));
+  }
+
+  static absl::Status EndOf(GenerateStream* stream) {
+    v1::GenerateResponse response;
+    while (stream->Next(&response)) continue;
+    return stream->Finish();
+  }
+
+  // Waits until this number of requests waits.
+  void WaitForWaiting(uint32_t num_requests) {
+    uint32_t num_waiting = 0;
+    for (const absl::Time end = absl::Now() + absl::Seconds(60); absl::Now() < end;) {
+      const auto status = cluster_->client().GetStatus();
+      if (status.ok()) num_waiting = status->workers(0).waiting_requests();
+      if (num_waiting == num_requests) return;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    FAIL() << num_waiting << " requests wait";
+  }
+
+  // Starts requests of acme until two run and four wait. The worker then stands still.
+  std::vector<std::unique_ptr<GenerateStream>> FillTheQueue() {
+    std::vector<std::unique_ptr<GenerateStream>> streams;
+    for (uint32_t i = 0; i < 6; ++i) {
+      streams.push_back(Begin(*acme_, 900));
+      WaitForWaiting(i < 2 ? 0 : i - 1);
+      if (i >= 2) continue;
+      v1::GenerateResponse response;
+      EXPECT_TRUE(streams.back()->Next(&response));
+      if (i == 1) cluster_->worker(0).Signal(SIGSTOP);
+    }
+    return streams;
+  }
+};
+
+TEST_F(QuotaTest, AFullQueueRefusesTheTenantThatFillsIt) {
+  Start({});
+  std::vector<std::unique_ptr<GenerateStream>> hog = FillTheQueue();
+  const absl::Status refused = EndOf(Begin(*acme_, 900).get());
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted) << refused;
+  // The tenant has fewer requests than its half of the queue, so each of them gets a place.
+  const std::unique_ptr<GenerateStream> first = Begin(*zeta_, 3);
+  WaitForWaiting(4);
+  const std::unique_ptr<GenerateStream> second = Begin(*zeta_, 3);
+  // The two that came last have given up their places.
+  for (const int i : {5, 4}) {
+    const absl::Status displaced = EndOf(hog[i].get());
+    EXPECT_EQ(displaced.code(), Code::kResourceExhausted) << displaced;
+    EXPECT_THAT(
+        displaced.message(),
+        HasSubstr("the queue has reached its limit of 4 requests, and the request gave its place to a tenant that has "
+                  "fewer waiting requests than its tenant \"acme\" (--max-waiting-requests)"));
+  }
+  cluster_->worker(0).Signal(SIGCONT);
+  hog[0]->Cancel();
+  EXPECT_TRUE(EndOf(first.get()).ok());
+  EXPECT_TRUE(EndOf(second.get()).ok());
+  for (const auto& stream : hog) stream->Cancel();
+}
+
+TEST_F(QuotaTest, TheFileLimitsATenantAndIsReadAgain) {
+  const std::string path = installation_.directory() / "tenants.yaml";
+  ReplaceFile(path, "acme: {max_requests: 1}\n");
+  Start({"--tenants=" + path});
+  const std::unique_ptr<GenerateStream> running = StartLong(*acme_, "job");
+  const absl::Status refused = Generate(*acme_, GreedyRequest("One day", 2)).status;
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("tenant \"acme\" has 1 waiting or running request, the limit is 1 (max_requests)"));
+  EXPECT_TRUE(Generate(*zeta_, GreedyRequest("One day", 2)).status.ok());
+  ReplaceFile(path, "acme: {max_requests: 2}\n");
+  absl::Status status;
+  for (const absl::Time end = absl::Now() + absl::Seconds(30); absl::Now() < end;) {
+    status = Generate(*acme_, GreedyRequest("One day", 2)).status;
+    if (status.ok()) break;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

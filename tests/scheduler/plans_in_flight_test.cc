@@ -17,6 +17,7 @@ SliceInFlight SamplingSlice(bool has_candidates) {
           .row = RowId{0},
           .first_position = 0,
           .num_tokens = 1,
+          .is_at_front = true,
           .sample = true,
           .has_candidates = has_candidates,
           .num_prompt_logprobs = 0};

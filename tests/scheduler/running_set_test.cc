@@ -27,20 +27,34 @@ TEST(RunningSetTest, GroupsAreInTheOrderOfServiceHoweverTheyEnter) {
   EXPECT_THAT(running.groups(), ElementsAre(&urgent, &second));
 }
 
+bool Nobody(const SequenceGroup& /*group*/) {
+  return false;
+}
+
 TEST(RunningSetTest, OnlyRunningGroupsAreVictimsAndOneIsSpared) {
   SequenceGroup a(OneTokenRequest(), {0, 0}, SequenceId{1});
   SequenceGroup b(OneTokenRequest(), {0, 1}, SequenceId{2});
   RunningSet running(2);
   running.Add(&a);
-  EXPECT_EQ(running.CheapestVictim(), nullptr);
+  EXPECT_EQ(running.CheapestVictim(Nobody), nullptr);
   running.Add(&b);
-  EXPECT_EQ(running.CheapestVictim(), &b);
+  EXPECT_EQ(running.CheapestVictim(Nobody), &b);
   b.sequences()[0]->EnterRow(running.TakeRow(), 0);
   running.Suspend(&b, SequenceGroup::State::kWaiting);
   EXPECT_EQ(running.size(), 2) << "a walk over the groups goes on";
-  EXPECT_EQ(running.CheapestVictim(), nullptr);
+  EXPECT_EQ(running.CheapestVictim(Nobody), nullptr);
   running.EraseSuspended();
   EXPECT_THAT(running.groups(), ElementsAre(&a));
+}
+
+TEST(RunningSetTest, AGroupOverItsShareIsAVictimBeforeALessUrgentOne) {
+  SequenceGroup urgent(OneTokenRequest(), {0, 0}, SequenceId{1});
+  SequenceGroup other(OneTokenRequest(), {1, 1}, SequenceId{2});
+  RunningSet running(2);
+  running.Add(&urgent);
+  running.Add(&other);
+  EXPECT_EQ(running.CheapestVictim(Nobody), &other);
+  EXPECT_EQ(running.CheapestVictim([&](const SequenceGroup& group) { return &group == &urgent; }), &urgent);
 }
 
 TEST(RunningSetTest, SuspendedGroupFreesItsRowsAndItsSpareRows) {

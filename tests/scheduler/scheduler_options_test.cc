@@ -26,6 +26,17 @@ TEST(SchedulerOptionsTest, AtMostTwoPlansAreInFlight) {
   EXPECT_THAT(CheckSchedulerOptions(options).message(), HasSubstr("max_plans_in_flight is 3"));
 }
 
+TEST(SchedulerOptionsTest, SharesOfTenantsAreInTheirRange) {
+  SchedulerOptions options;
+  options.tenants.by_tenant["acme"].weight = 0;
+  EXPECT_EQ(CheckSchedulerOptions(options).message(),
+            "weight of tenant \"acme\" is 0, it must be above 0 and below 1e9");
+  options.tenants = {};
+  options.tenants.others.max_blocks_share = 1.5;
+  EXPECT_EQ(CheckSchedulerOptions(options).message(),
+            "max_blocks_share of other tenants is 1.5, it must be above 0 and at most 1");
+}
+
 TEST(SchedulerOptionsTest, WatermarkIsAShareBelowOne) {
   SchedulerOptions options;
   for (double watermark : {-0.1, 1.0, std::nan("")}) {

@@ -45,7 +45,10 @@ class SchedulerTrialTest : public SchedulerTest {
   }
 
   void Lose(std::optional<SequenceId> named = std::nullopt) {
-    for (const Convict& convict : scheduler_->AbandonLost(named)) convicts_.push_back(convict.request);
+    for (const Convict& convict : scheduler_->AbandonLost(named)) {
+      convicts_.push_back(convict.request);
+      convict_samples_.push_back(convict.sample_index);
+    }
     EXPECT_EQ(blocks_->CheckIntegrity(), absl::OkStatus());
     sent_.clear();
     watch_.Reset();
@@ -55,6 +58,7 @@ class SchedulerTrialTest : public SchedulerTest {
   PoisonWatch watch_;
   int max_plans_in_flight_ = 1;
   std::vector<RequestId> convicts_;
+  std::vector<std::optional<int>> convict_samples_;
 };
 
 TEST_F(SchedulerTrialTest, EightInnocentsLoseNothingToAPoisonThatComesLast) {
@@ -113,6 +117,68 @@ TEST_F(SchedulerTrialTest, APoisonAmongManySamplesIsOneRequest) {
   EXPECT_EQ(RunWithPoison({{.seed = 1, .position = 7}}), 4);
   EXPECT_THAT(convicts_, ElementsAre(RequestId{1}));
   EXPECT_EQ(Emitted(2), Solo(2));
+}
+
+// After a loss the first sample is recomputed one step earlier than the others, which wait for the blocks of the prompt
+// that they share with it. So it passes the token at which the others were lost before they do.
+TEST_F(SchedulerTrialTest, APoisonInOneOfSeveralSamplesCostsNoMoreLossesThanAnyOther) {
+  for (const int sample : {0, 1, 2}) {
+    Make(100);
+    convicts_.clear();
+    Request samples = MakeRequest(1, 4, 30);
+    samples.num_samples = 3;
+    Submit(samples);
+    Submit(2, 5, 8);
+    EXPECT_EQ(RunWithPoison({{.seed = 1, .position = 7, .sample = sample}}), 4) << sample;
+    EXPECT_THAT(convicts_, ElementsAre(RequestId{1}));
+    EXPECT_EQ(Emitted(2), Solo(2));
+    emitted_.clear();
+    watch_ = {};
+  }
+}
+
+TEST_F(SchedulerTrialTest, APoisonInSomeBeamsCostsNoMoreLossesThanAnyOther) {
+  for (int position = 6; position < 16; ++position) {
+    for (const int sample : {0, 1}) {
+      Make(100);
+      watch_ = {};
+      emitted_.clear();
+      Request search = MakeRequest(1, 5, 14);
+      search.beam = BeamParams{.width = 4, .num_return = 4};
+      Submit(search);
+      EXPECT_LE(RunWithPoison({{.seed = 1, .position = position, .sample = sample}}), 4) << position << " " << sample;
+    }
+  }
+  EXPECT_GT(convicts_.size(), 15u) << "of 20, because sometimes no beam has such a token";
+}
+
+TEST_F(SchedulerTrialTest, TheSampleThatTheWorkerNamesIsThatOfTheConviction) {
+  Make(100);
+  Request samples = MakeRequest(1, 4, 8);
+  samples.num_samples = 3;
+  Submit(samples);
+  EXPECT_EQ(RunWithPoison({{.seed = 1, .position = 7, .is_named = true, .sample = 2}}), 2);
+  ASSERT_EQ(convict_samples_.size(), 1u);
+  EXPECT_EQ(convict_samples_[0], 2);
+}
+
+// The sample that was in flight at the losses need not pass the place any more.
+TEST_F(SchedulerTrialTest, ARequestIsClearedWhenTheSampleThatIsBehindEnds) {
+  Make(100);
+  Request samples = MakeRequest(1, 4, 30);
+  samples.num_samples = 2;
+  Submit(samples);
+  for (int i = 0; i < 3; ++i) Step();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(scheduler_->counts().suspects, 0);
+    Plan();
+    Lose();
+  }
+  EXPECT_EQ(Step(), "0:0+7*") << "the first sample is recomputed one step earlier";
+  EXPECT_EQ(scheduler_->counts().suspects, 1);
+  EXPECT_TRUE(scheduler_->CancelSample(RequestId{1}, 1));
+  Step();
+  EXPECT_EQ(scheduler_->counts().suspects, 0);
 }
 
 // An operator kills the worker again and again, each time at another place of the prompt.

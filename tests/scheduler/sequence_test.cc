@@ -46,7 +46,7 @@ TEST(SequenceTest, LeavingTheRowLosesWhatWasComputedAndKeepsTheTokens) {
   Sequence sequence = MakeSequence();
   sequence.OnSlicePlanned(5);
   sequence.LeaveRow(false);
-  sequence.OnSliceCommitted(/*sampled=*/true);
+  sequence.OnSliceCommitted(/*position=*/5, /*sampled=*/true);
   sequence.Append(6);
   EXPECT_EQ(sequence.num_computed_tokens(), 0);
   EXPECT_EQ(sequence.num_uncomputed_tokens(), 6);
@@ -79,6 +79,26 @@ TEST(SequenceTest, TableChangeStartsAtTheFirstDifference) {
   sequence.FillTableChange({a, c, d}, 4, &slice);  // One block is copied on write, and one is new.
   EXPECT_EQ(slice.first_changed_block, 1);
   EXPECT_THAT(slice.block_tail, ElementsAre(c, d));
+}
+
+TEST(SequenceTest, ASequenceIsBehindItsLossUntilTheSlicesThatWereLostAreAnswered) {
+  Sequence sequence(SequenceId{1}, 0, std::vector<TokenId>(20, 1), 10);
+  const auto answer = [&](int position) {
+    sequence.OnSlicePlanned(1);
+    return sequence.OnSliceCommitted(position, /*sampled=*/false);
+  };
+  EXPECT_TRUE(answer(8));
+  EXPECT_FALSE(sequence.is_behind_loss());
+  sequence.OnLost(12);
+  sequence.OnLost(10);
+  EXPECT_FALSE(answer(8)) << "it got so far before";
+  EXPECT_TRUE(answer(11));
+  EXPECT_TRUE(sequence.is_behind_loss()) << "the token that makes the worker fail may be the twelfth";
+  const Sequence fork = sequence.Fork(SequenceId{2}, 1);
+  EXPECT_EQ(fork.reached(), 11);
+  EXPECT_TRUE(fork.is_behind_loss());
+  EXPECT_TRUE(answer(12));
+  EXPECT_FALSE(sequence.is_behind_loss());
 }
 
 TEST(SequenceGroupTest, NothingIsLostOnceOnlyResultsAreMissing) {

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using Next = WaitingQueue::Next;
 
 // Requests are numbered 1, 2, ... in the order of their submission.
 class WaitingQueueTest : public ::testing::Test {
@@ -42,7 +43,7 @@ class WaitingQueueTest : public ::testing::Test {
     std::vector<int> order;
     queue_->Visit([&](SequenceGroup* group) {
       order.push_back(static_cast<int>(Value(group->id())));
-      return true;
+      return Next::kInOrder;
     });
     return order;
   }
@@ -53,7 +54,7 @@ class WaitingQueueTest : public ::testing::Test {
     queue_->Visit([&](SequenceGroup* group) {
       taken = static_cast<int>(Value(group->id()));
       queue_->Remove(group);
-      return false;
+      return Next::kNone;
     });
     return taken;
   }
@@ -86,7 +87,7 @@ TEST_F(WaitingQueueTest, AVisitMayTakeTheGroupOut) {
   for (int i = 0; i < 4; ++i) Add();
   queue_->Visit([&](SequenceGroup* group) {
     if (Value(group->id()) % 2 == 0) queue_->Remove(group);
-    return true;
+    return Next::kInOrder;
   });
   EXPECT_THAT(Order(), ElementsAre(1, 3));
   EXPECT_EQ(queue_->size(), 2);
@@ -134,7 +135,7 @@ TEST_F(WaitingQueueTest, TheTenantServedLeastIsNext) {
 TEST_F(WaitingQueueTest, WeightsDivideWhatATenantWasServed) {
   SchedulerOptions options;
   options.policy = SchedulingPolicy::kFairShare;
-  options.tenant_weights = {{"big", 3}};
+  options.tenants.by_tenant = {{"big", {.weight = 3}}};
   Make(options);
   for (int i = 0; i < 40; ++i) Add(i % 2 == 0 ? "big" : "small");
   std::map<std::string, int> num_taken;
@@ -161,6 +162,102 @@ TEST_F(WaitingQueueTest, ATenantCannotSaveUpWhileItIsIdle) {
     queue_->Charge(groups_[taken.back() - 1]->request().tenant, 1000);
   }
   EXPECT_THAT(taken, ElementsAre(11, 5, 12, 6));
+}
+
+TEST_F(WaitingQueueTest, ASkippedTenantIsPassedUnderEveryPolicy) {
+  for (const auto policy : {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst,
+                            SchedulingPolicy::kFairShare}) {
+    Make(policy);
+    groups_.clear();
+    for (int i = 0; i < 150; ++i) Add("hog");  // More than the policy kLongestPrefixFirst compares at a time.
+    Add("other");
+    Add("hog");
+    Add("other");
+    std::vector<int> order;
+    queue_->Visit([&](SequenceGroup* group) {
+      order.push_back(static_cast<int>(Value(group->id())));
+      return group->request().tenant == "hog" ? Next::kOfOthers : Next::kInOrder;
+    });
+    EXPECT_THAT(order, ElementsAre(1, 151, 153)) << static_cast<int>(policy);
+  }
+}
+
+TEST_F(WaitingQueueTest, TheTenantWithTheMostWaitingGroupsGivesUpItsLastPlace) {
+  for (const auto policy : {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst,
+                            SchedulingPolicy::kFairShare}) {
+    Make(policy);
+    groups_.clear();
+    for (int i = 0; i < 4; ++i) Add("hog");
+    Add("other");
+    EXPECT_EQ(queue_->ToDisplace("hog"), nullptr);
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[3].get());
+    EXPECT_EQ(queue_->ToDisplace("other"), groups_[3].get());
+    Add("other");
+    Add("other");
+    EXPECT_EQ(queue_->ToDisplace("other"), nullptr) << "both would have four";
+    // Groups that have run keep their places.
+    groups_[3]->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[2].get());
+    for (const auto& group : groups_) group->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), nullptr);
+  }
+}
+
+TEST_F(WaitingQueueTest, PlacesBelongToTenantsInTheRatioOfTheirWeights) {
+  SchedulerOptions options;
+  options.tenants.by_tenant = {{"big", {.weight = 3}}};
+  Make(options);
+  for (int i = 0; i < 6; ++i) Add("big");
+  Add("small");
+  EXPECT_EQ(queue_->ToDisplace("small"), nullptr) << "two of one are as many as six of three";
+  EXPECT_EQ(queue_->ToDisplace("other"), groups_[5].get());
+  queue_->SetShares({});
+  EXPECT_EQ(queue_->ToDisplace("small"), groups_[5].get());
+}
+
+TEST_F(WaitingQueueTest, NewWeightsHoldForTenantsThatAreKnown) {
+  Make(SchedulingPolicy::kFairShare);
+  for (int i = 0; i < 40; ++i) Add(i % 2 == 0 ? "big" : "small");
+  queue_->SetShares({.by_tenant = {{"big", {.weight = 3}}}});
+  std::map<std::string, int> num_taken;
+  for (int i = 0; i < 20; ++i) {
+    const std::string tenant = groups_[Take() - 1]->request().tenant;
+    ++num_taken[tenant];
+    queue_->Charge(tenant, 10);
+  }
+  EXPECT_EQ(num_taken["big"], 15);
+}
+
+TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {
+  Make(SchedulingPolicy::kFcfs);
+  Add();
+  queue_->Remove(groups_[0].get());
+  groups_[0]->set_state(SequenceGroup::State::kSwapped);
+  queue_->Add(groups_[0].get());
+  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerGroup);
+  queue_->OnSlicesAbandoned();
+  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerGroup + 1);
+  queue_->Remove(groups_[0].get());
+  EXPECT_EQ(queue_->num_tokens(), 0);
+}
+
+TEST_F(WaitingQueueTest, TokensAheadAreThoseOfThePriorityAndBefore) {
+  Make(SchedulingPolicy::kPriority);
+  constexpr int kTokens = WaitingQueue::kTokensPerGroup + 1;
+  for (const int priority : {5, 1, 5, -1}) Add("", priority);
+  const auto ahead = [&](int priority) {
+    Request request;
+    request.priority = priority;
+    return queue_->NumTokensAhead(request);
+  };
+  EXPECT_EQ(ahead(-2), 0);
+  EXPECT_EQ(ahead(-1), kTokens);
+  EXPECT_EQ(ahead(4), 2 * kTokens);
+  EXPECT_EQ(ahead(5), 4 * kTokens);
+  queue_->Remove(groups_[0].get());
+  queue_->Remove(groups_[3].get());
+  EXPECT_EQ(ahead(-1), 0);
+  EXPECT_EQ(ahead(5), 2 * kTokens);
 }
 
 }  // namespace

@@ -14,17 +14,17 @@
 
 namespace quire {
 
-// A client that begins a health check with a long message over HTTP/2 (RFC 9113) and never ends it. It keeps no copy of
-// what it sends.
+// A client that begins a call with a long message over HTTP/2 (RFC 9113) and never ends it. It keeps no copy of what it
+// sends.
 class HalfSentMessage {
  public:
-  HalfSentMessage(int port, int64_t size) : size_(size) {
+  HalfSentMessage(int port, int64_t size, const std::string& method = "/grpc.health.v1.Health/Check") : size_(size) {
     socket_.Connect(port);
     std::string head = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
     std::string fields;
     for (const auto& [name, value] : {std::pair<std::string, std::string>{":method", "POST"},
                                       {":scheme", "http"},
-                                      {":path", "/grpc.health.v1.Health/Check"},
+                                      {":path", method},
                                       {":authority", "localhost"},
                                       {"content-type", "application/grpc"},
                                       {"te", "trailers"}}) {
@@ -54,6 +54,10 @@ class HalfSentMessage {
       if (!Read(now > 0 ? 0 : 1000) && now <= 0) return;
     }
   }
+
+  int64_t sent() const { return sent_; }
+  // Whether the server has ended the call or the connection, as far as SendAllBut has read.
+  bool has_ended() const { return has_ended_; }
 
  private:
   enum Type : char { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6, kGoAway = 7, kWindowUpdate = 8 };

@@ -12,7 +12,9 @@
 #include "gtest/gtest.h"
 #include "kv_manager/metrics/metrics.h"
 #include "serving/certificate_metrics.h"
+#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/watched_file_metrics.h"
 #include "tests/kv_manager/metrics/some_status.h"
 #include "tests/test_paths.h"
 #include "worker/metrics.h"
@@ -73,6 +75,12 @@ std::string Table(const Families& families) {
   return text;
 }
 
+Families FileMetrics() {
+  const auto file = WatchedFile::Open(
+      {.flag = "tokens", .contents = "tokens", .path = "/dev/null", .read = [](auto) { return absl::OkStatus(); }});
+  return WatchedFileMetrics({file->get()}).Collect();
+}
+
 std::string Reference() {
   Families own = RenderMetrics(SomeStatus(), SomeRpcs());
   const auto is_own = [](const MetricFamily& family) { return !family.name.starts_with("vllm:"); };
@@ -80,12 +88,15 @@ std::string Reference() {
   const Families vllm(first_vllm, own.end());
   own.erase(first_vllm, own.end());
   const WorkerStats stats;
+  const LoadProgress loading;
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
-  return absl::StrCat(kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, under vLLM's names\n", kVllm,
-                      Table(vllm), "\n## A worker\n", Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()),
-                      "\n## Both, about their gRPC ports\n",
-                      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, with TLS\n",
-                      Table(CertificateMetrics(certificates).Collect()));
+  return absl::StrCat(
+      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, about files that it reads again\n",
+      Table(FileMetrics()), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
+      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker, also while it loads its model\n",
+      Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
+      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
+      Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -161,10 +162,11 @@ class HttpConnectionTest : public ::testing::Test {
 TEST_F(HttpConnectionTest, EachByteOfASlowClientDoesNotBeginTheTimeAnew) {
   std::atomic<bool> has_ended = false;
   std::thread client([&] {
-    while (!has_ended) {
+    for (int i = 0; i < 2000 && !has_ended; ++i) {
       send(fds_[1], "a", 1, MSG_NOSIGNAL);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
+    shutdown(fds_[1], SHUT_RDWR);
   });
   EXPECT_TRUE(absl::IsDeadlineExceeded(connection_->ReadHead(std::chrono::milliseconds(100)).status()));
   has_ended = true;
@@ -172,8 +174,15 @@ TEST_F(HttpConnectionTest, EachByteOfASlowClientDoesNotBeginTheTimeAnew) {
 }
 
 TEST_F(HttpConnectionTest, AClientThatReadsNothingIsGivenUp) {
+  std::promise<void> end;
+  std::thread client([&, has_ended = end.get_future()] {
+    EXPECT_EQ(has_ended.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "the server waits in vain";
+    shutdown(fds_[1], SHUT_RDWR);
+  });
   connection_->Write(std::string(10'000'000, 'a'), std::chrono::milliseconds(50));
   connection_->Finish(std::chrono::milliseconds(50));
+  end.set_value();
+  client.join();
 }
 
 TEST(HttpHeadTest, HasDecodedPartsAndHeadersInLowerCase) {
@@ -209,8 +218,6 @@ TEST(MetricsServerAddressTest, AnAddressInUseAndABadAddressAreToldApart) {
   const absl::Status in_use = MetricsServer::Start(address).status();
   EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(in_use.message(), absl::StrCat("cannot serve metrics on ", address, ": it is in use"));
-  EXPECT_EQ(MetricsServer::Check(address), in_use);
-  EXPECT_TRUE(MetricsServer::Check("127.0.0.1:0").ok());
   EXPECT_EQ(MetricsServer::Start("192.0.2.1:9460").status().message(),
             "cannot serve metrics on 192.0.2.1:9460: 192.0.2.1 is not an address of this machine");
 }

@@ -1,6 +1,7 @@
 #include "tests/sim/blame_oracle.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/sim/violation.h"
 
@@ -27,14 +28,32 @@ bool BlameOracle::MustFail(const Record& record) {
   return num_trials >= (is_named ? 1 : 2) || (num_trials == 1 && record.losses.size() >= 16);
 }
 
+BlameOracle::Progress* BlameOracle::Find(const Slice& slice, Record* record) {
+  std::map<Member, Progress>& members = record->members;
+  const bool has_advanced = !members.empty() && members.begin()->first.num_tokens < slice.member.num_tokens;
+  if (has_advanced) {
+    // The search has got the candidates of all beams: each has been computed up to the token that was added then.
+    members.clear();
+    record->num_searched = slice.member.num_tokens - 1;
+  }
+  return &members.try_emplace(slice.member, Progress{.reached = record->num_searched}).first->second;
+}
+
 absl::Status BlameOracle::OnPlan(Slices slices) {
+  for (Slice& slice : slices) {
+    const auto it = live_.find(slice.request);
+    if (it == live_.end()) continue;
+    Progress* const progress = Find(slice, &it->second);
+    if (slice.is_fork) *progress = it->second.members.at(Member{0, 0});
+    slice.is_at_front = slice.end > progress->reached;
+  }
   in_flight_.push_back(std::move(slices));
   const bool has_suspects =
       std::any_of(live_.begin(), live_.end(), [](const auto& entry) { return IsSuspect(entry.second); });
   if (!has_suspects) return absl::OkStatus();
   std::set<RequestId> together;
   for (const Slices& plan : in_flight_) {
-    for (const auto& [request, end] : plan) together.insert(request);
+    for (const Slice& slice : plan) together.insert(slice.request);
   }
   if (together.size() > 1) return Violation("blame: ", together.size(), " requests are computed during a trial");
   for (const RequestId request : together) {
@@ -46,34 +65,72 @@ absl::Status BlameOracle::OnPlan(Slices slices) {
   return absl::OkStatus();
 }
 
-void BlameOracle::OnCommitted() {
-  for (const auto& [request, end] : in_flight_.front()) {
-    const auto it = live_.find(request);
+void BlameOracle::OnCommitted(IsLive is_live) {
+  for (const Slice& slice : in_flight_.front()) {
+    const auto it = live_.find(slice.request);
     if (it == live_.end()) continue;
-    Record& record = it->second;
-    if (end <= record.reached) continue;
-    record.reached = end;
-    if (std::all_of(record.losses.begin(), record.losses.end(), [&](const Loss& loss) { return loss.end <= end; })) {
-      record.losses.clear();
-    }
+    if (slice.member.num_tokens == 0 && !is_live(slice.request, slice.member.index)) continue;
+    Progress* const progress = Find(slice, &it->second);
+    if (slice.end >= progress->lost_at) progress->lost_at = 0;
+    if (slice.end <= progress->reached) continue;
+    progress->reached = slice.end;
+    it->second.has_got_farther = true;
   }
   in_flight_.pop_front();
+  is_settled_ = false;
 }
 
-std::set<RequestId> BlameOracle::OnSessionEnded(bool is_blameless, std::optional<RequestId> named) {
-  std::map<RequestId, int> ends;
+void BlameOracle::Settle(IsLive is_live) {
+  if (std::exchange(is_settled_, true)) return;
+  for (auto& [request, record] : live_) {
+    bool is_behind = false;
+    for (const auto& [member, progress] : record.members) {
+      is_behind |= progress.lost_at > 0 && (member.num_tokens > 0 || is_live(request, member.index));
+    }
+    if (record.has_got_farther && !is_behind) record.losses.clear();
+  }
+}
+
+std::set<RequestId> BlameOracle::OnSessionEnded(bool is_blameless, std::optional<SequenceId> named,
+                                                absl::FunctionRef<bool(RequestId)> has_drawn) {
+  std::map<RequestId, Slices> lost;
   for (const Slices& plan : in_flight_) {
-    for (const auto& [request, end] : plan) ends[request] = std::max(ends[request], end);
+    for (const Slice& slice : plan) lost[slice.request].push_back(slice);
   }
   in_flight_.clear();
   std::set<RequestId> must_fail;
-  if (is_blameless) return must_fail;
-  const bool is_by_name = named.has_value() && ends.contains(*named);
-  for (const auto& [request, end] : ends) {
+  if (!is_blameless) must_fail = Blame(lost, named);
+  // The samples of a request without tokens are one sequence again, and are forked once more later.
+  for (auto& [request, record] : live_) {
+    if (has_drawn(request)) continue;
+    std::erase_if(record.members,
+                  [](const auto& entry) { return entry.first.num_tokens == 0 && entry.first.index > 0; });
+  }
+  return must_fail;
+}
+
+std::set<RequestId> BlameOracle::Blame(const std::map<RequestId, Slices>& lost, std::optional<SequenceId> named) {
+  bool is_by_name = false;
+  for (const auto& [request, slices] : lost) {
+    for (const Slice& slice : slices) is_by_name |= slice.sequence == named;
+  }
+  std::set<RequestId> must_fail;
+  for (const auto& [request, slices] : lost) {
     const auto it = live_.find(request);
-    if (it == live_.end() || (is_by_name && request != *named)) continue;
+    if (it == live_.end()) continue;
     Record& record = it->second;
-    record.losses.push_back({end, end > record.reached, ends.size() == 1 && IsSuspect(record), is_by_name});
+    bool is_blamed = false;
+    bool is_at_front = false;
+    for (const Slice& slice : slices) {
+      if (is_by_name && slice.sequence != named) continue;
+      is_blamed = true;
+      is_at_front |= slice.is_at_front;
+      int& lost_at = Find(slice, &record)->lost_at;
+      lost_at = std::max(lost_at, slice.end);
+    }
+    if (!is_blamed) continue;
+    record.has_got_farther = false;
+    record.losses.push_back({is_at_front, lost.size() == 1 && IsSuspect(record), is_by_name});
     if (MustFail(record)) must_fail.insert(request);
   }
   return must_fail;

@@ -8,18 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kv_manager/engine/placement.h"
+#include "tests/sim/placement_audit.h"
 #include "tests/sim/violation.h"
 
 namespace quire {
-namespace {
-
-// Whether placement may choose the worker.
-bool IsCandidate(const WorkerLoad& load) {
-  return !load.is_drained_by_operator && (load.is_ready || load.may_return);
-}
-
-}  // namespace
-
 ClusterSim::ClusterSim(const Scenario& scenario)
     : scenario_(scenario), model_{.vocab_size = scenario.model.vocab, .stop_percent = scenario.model.stop_percent} {
   for (const SimWorker& worker : scenario.workers) {
@@ -109,46 +101,20 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   for (const auto& engine : engines_) {
     QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), engine->Load(built));
   }
-  const std::optional<int> chosen = ChooseWorker(loads, wanted);
-  const bool has_candidate = std::any_of(loads.begin(), loads.end(), IsCandidate);
-  if (chosen.has_value() != has_candidate) return Violation("a worker was chosen: ", chosen.has_value());
-  if (!has_candidate) {
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<int> chosen, ChooseWorkerAudited(loads, wanted));
+  if (!chosen.has_value()) {
     ++num_unplaced_;
     return absl::OkStatus();
   }
-  QUIRE_RETURN_IF_ERROR(CheckPlacement(loads, *chosen, wanted));
   std::optional<Poison> poison;
-  if (request.poison > 0) poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+  if (request.poison > 0) {
+    poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+    if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
+  }
   const auto caller = std::make_shared<SimCaller>(std::move(built), model_, poison);
   SimEngine* const engine = engines_[*chosen].get();
   placed_[request.id] = {caller, engine};
   return engine->Submit(caller);
-}
-
-// The chosen worker takes requests. No other worker that takes requests is better: it can hold the request and the
-// chosen one cannot, or it is ready and the chosen one is not, or it has the greater score.
-absl::Status ClusterSim::CheckPlacement(const std::vector<WorkerLoad>& loads, int chosen,
-                                        const PlacementRequest& request) const {
-  const auto holds = [&](const WorkerLoad& load) {
-    return request.num_rows <= load.max_sequences && request.max_blocks(load.block_size) <= load.num_blocks;
-  };
-  const auto worth = [&](const WorkerLoad& load) {
-    const double free = static_cast<double>(load.num_free_blocks - load.wanted_blocks) / load.num_blocks;
-    const double free_rows = 1.0 - static_cast<double>(load.num_requests) / load.max_sequences;
-    return static_cast<double>(load.num_cached_tokens) / request.num_prompt_tokens + std::min(free, free_rows);
-  };
-  const WorkerLoad& ours = loads[chosen];
-  if (!IsCandidate(ours)) return Violation("worker ", chosen, " was chosen and takes no requests");
-  for (const WorkerLoad& other : loads) {
-    if (!IsCandidate(other)) continue;
-    const bool is_better = holds(other) != holds(ours)           ? holds(other)
-                           : !holds(ours)                        ? false
-                           : other.is_ready != ours.is_ready     ? other.is_ready
-                           : other.is_overdue != ours.is_overdue ? ours.is_overdue
-                                                                 : worth(other) > worth(ours) + 1e-6;
-    if (is_better) return Violation("worker ", chosen, " was chosen, another is better");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ClusterSim::Probe(int request) {

@@ -39,7 +39,6 @@ class ClusterSim {
   absl::Status Probe(int request);
   // Runs all loops, as their threads would, until all requests have ended.
   absl::Status Finish();
-  absl::Status CheckPlacement(const std::vector<WorkerLoad>& loads, int chosen, const PlacementRequest& request) const;
 
   const Scenario& scenario_;
   ShadowModel model_;

@@ -24,6 +24,7 @@ void LoopOracle::BeginRound(int64_t now_us, bool is_worker_draining) {
   now_us_ = now_us;
   has_ended_ = false;
   was_pool_replaced_ = false;
+  was_generation_replaced_ = false;
   is_worker_draining_ = is_worker_draining;
   is_grace_over_before_ = !was_ready_ && (!has_pool_ || IsGraceOver(lost_since_us_));
 }
@@ -61,6 +62,7 @@ absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadl
           ? says("came back with another pool") && was_pool_replaced_ && is_too_large
           : absl::IsUnavailable(failure) &&
                 ((says("is not connected") && is_grace_over_before_) ||
+                 (says("were restarted with another model") && was_generation_replaced_) ||
                  (says("did not come back within") && !is_ready && !has_ended_ && IsGraceOver(lost_since_us_)));
   return is_right ? absl::OkStatus() : Violation("loop: ", "a request has failed: ", failure.ToString());
 }

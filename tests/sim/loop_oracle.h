@@ -27,6 +27,8 @@ class LoopOracle {
 
   void BeginRound(int64_t now_us, bool is_worker_draining);
   // Called in a round:
+  // The worker has described itself with another model.
+  void OnGenerationReplaced() { was_generation_replaced_ = true; }
   void OnPlanSent();
   void OnCommitted();
   // An audit has found a difference that cannot be repaired.
@@ -80,6 +82,7 @@ class LoopOracle {
   int num_live_at_end_ = 0;
   int num_in_flight_at_end_ = 0;
   bool was_pool_replaced_ = false;
+  bool was_generation_replaced_ = false;
 
   int64_t num_losses_ = 0;
   int64_t num_interruptions_ = 0;

@@ -46,6 +46,7 @@ void PlanAudit::OnSubmitted(const Request& request) {
                        request.max_tokens,
                        NumRows(request),
                        request.sampling.seed,
+                       request.tenant,
                        MostBlocks(request, worker_.block_size)};
   by_seed_[request.sampling.seed] = request.id;
 }
@@ -59,16 +60,6 @@ void PlanAudit::TakeOver(const PlanAudit& old) {
     by_seed_[live.seed] = request;
   }
   num_submitted_ = old.num_submitted_;
-}
-
-std::vector<std::pair<RequestId, int>> PlanAudit::SlicesOf(const StepPlan& plan) const {
-  std::vector<std::pair<RequestId, int>> slices;
-  for (const SequenceSlice& slice : plan.slices) {
-    const auto runner = running_.find(rows_[Value(slice.row)].sequence);
-    if (runner == running_.end()) continue;
-    slices.emplace_back(runner->second.second, slice.first_position + slice.num_tokens);
-  }
-  return slices;
 }
 
 void PlanAudit::OnEnded(RequestId request) {
@@ -102,12 +93,13 @@ void PlanAudit::Occupy(RowId row, SequenceId sequence, RequestId request) {
 }
 
 absl::Status PlanAudit::Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
-                              const std::vector<SequenceId>& preempted) {
+                              const std::vector<SequenceId>& preempted, const std::map<RequestId, int64_t>& blocks_of) {
   QUIRE_RETURN_IF_ERROR(CheckLimits(plan, before, after));
-  QUIRE_RETURN_IF_ERROR(CheckVictims(before, after, preempted));
+  QUIRE_RETURN_IF_ERROR(CheckVictims(before, after, preempted, blocks_of));
   if (before.suspects == 0) QUIRE_RETURN_IF_ERROR(CheckOrder(plan));
   QUIRE_RETURN_IF_ERROR(TakeRows(plan));
   QUIRE_RETURN_IF_ERROR(CheckTables(plan));
+  if (before.suspects == 0) QUIRE_RETURN_IF_ERROR(CheckShares(plan, blocks_of));
   return CheckNobodyWaitsInVain(plan, after.preemptions > before.preemptions || before.suspects > 0);
 }
 
@@ -132,7 +124,8 @@ absl::Status PlanAudit::CheckLimits(const StepPlan& plan, const SchedulerCounts&
 }
 
 absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
-                                     const std::vector<SequenceId>& preempted) {
+                                     const std::vector<SequenceId>& preempted,
+                                     const std::map<RequestId, int64_t>& blocks_of) {
   std::set<RequestId> victims;
   for (const SequenceId sequence : preempted) {
     const auto it = running_.find(sequence);
@@ -143,12 +136,22 @@ absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const Schedu
     return Broken(victims.size(), " requests lost their blocks, ", after.preemptions - before.preemptions, " counted");
   }
   if (victims.empty()) return absl::OkStatus();
+  std::map<std::string, int64_t> held = HeldByTenants(blocks_of);
   bool does_anybody_run = false;
   for (const auto& [request, live] : live_) {
     if (live.num_running == 0) continue;
     does_anybody_run = true;
+    const bool is_over = held[live.tenant] > worker_.MaxBlocksOf(live.tenant);
     for (const RequestId victim : victims) {
-      if (live_.at(victim).rank.first < live.rank.first) {
+      const Live& victim_live = live_.at(victim);
+      const std::string& tenant = victim_live.tenant;
+      // What the tenant held before this and other victims may be more.
+      const bool was_over = victims.size() > 1 || held[tenant] + blocks_of.at(victim) > worker_.MaxBlocksOf(tenant);
+      if (is_over && !was_over) {
+        return Broken("request ", Value(victim), " was preempted within its share, ", Value(request),
+                      " goes on beyond");
+      }
+      if (!was_over && victim_live.rank.first < live.rank.first) {
         return Broken("request ", Value(victim), " was preempted, the less urgent ", Value(request), " goes on");
       }
     }
@@ -166,9 +169,32 @@ absl::Status PlanAudit::CheckOrder(const StepPlan& plan) const {
   }
   for (const RequestId request : entering) {
     for (const auto& [other, live] : live_) {
-      if (live.num_running > 0 || entering.contains(other) || live.rank > live_.at(request).rank) continue;
+      const bool may_be_over_share = worker_.MaxBlocksOf(live.tenant) < worker_.blocks;
+      if (may_be_over_share || live.num_running > 0 || entering.contains(other) || live.rank > live_.at(request).rank)
+        continue;
       return Broken("request ", Value(request), " overtook ", Value(other));
     }
+  }
+  return absl::OkStatus();
+}
+
+std::map<std::string, int64_t> PlanAudit::HeldByTenants(const std::map<RequestId, int64_t>& blocks_of) const {
+  std::map<std::string, int64_t> held;
+  for (const auto& [request, live] : live_) {
+    if (live.num_running > 0) held[live.tenant] += blocks_of.at(request);
+  }
+  return held;
+}
+
+absl::Status PlanAudit::CheckShares(const StepPlan& plan, const std::map<RequestId, int64_t>& blocks_of) const {
+  std::map<std::string, int64_t> held = HeldByTenants(blocks_of);
+  for (const SequenceStart& start : plan.starts) {
+    const RequestId entered = by_seed_.at(start.sampling.seed);
+    const std::string& tenant = live_.at(entered).tenant;
+    // A request that is larger than the share runs alone.
+    if (held[tenant] <= worker_.MaxBlocksOf(tenant) || held[tenant] == blocks_of.at(entered)) continue;
+    return Broken("request ", Value(entered), " has entered, its tenant then holds ", held[tenant], " blocks of ",
+                  worker_.MaxBlocksOf(tenant));
   }
   return absl::OkStatus();
 }
@@ -238,12 +264,14 @@ absl::Status PlanAudit::CheckNobodyWaitsInVain(const StepPlan& plan, bool has_pr
   const int watermark_blocks = (worker_.watermark_percent * worker_.blocks + 99) / 100;
   const int num_free = blocks_->num_free_blocks() - watermark_blocks;
   int num_rows = 0;
-  bool does_anybody_wait = false;
+  bool does_anybody_wait = false;  // Without tenants whose requests may hold more than their share.
   bool does_everybody_fit = true;
+  std::map<std::string, int64_t> wanted;
+  for (const auto& [request, live] : live_) wanted[live.tenant] += live.most_blocks;
   for (const auto& [request, live] : live_) {
     num_rows += live.num_rows;
     if (live.num_running > 0) continue;
-    does_anybody_wait = true;
+    does_anybody_wait |= wanted[live.tenant] <= worker_.MaxBlocksOf(live.tenant);
     if (live.most_blocks > num_free) does_everybody_fit = false;
   }
   const bool is_in_vain = does_anybody_wait && does_everybody_fit && num_rows <= worker_.rows && plan.starts.empty() &&

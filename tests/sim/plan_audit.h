@@ -35,13 +35,12 @@ class PlanAudit {
   void OnAbandoned();
 
   // The error names the rule that the plan breaks. The sequences `preempted` lost their blocks while it was made.
+  // `blocks_of` are the blocks that each request held before if it ran, or must get to run.
   absl::Status Check(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after,
-                     const std::vector<SequenceId>& preempted);
+                     const std::vector<SequenceId>& preempted, const std::map<RequestId, int64_t>& blocks_of);
 
   // The requests of the old pool move to this one, in their order.
   void TakeOver(const PlanAudit& old);
-  // The requests of the slices of a plan that was just checked, and where each slice ends.
-  std::vector<std::pair<RequestId, int>> SlicesOf(const StepPlan& plan) const;
 
   // Where the first slice of a request that has just started began.
   int first_position(RequestId request) const { return live_.at(request).first_position; }
@@ -64,6 +63,7 @@ class PlanAudit {
     int max_tokens;
     int num_rows;
     uint64_t seed;
+    std::string tenant;
     int64_t most_blocks = 0;
     int num_running = 0;     // Running sequences.
     int first_position = 0;  // Where its first slice since it entered began.
@@ -72,7 +72,11 @@ class PlanAudit {
   int MaxTokens() const;
   absl::Status CheckLimits(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after) const;
   absl::Status CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
-                            const std::vector<SequenceId>& preempted);
+                            const std::vector<SequenceId>& preempted, const std::map<RequestId, int64_t>& blocks_of);
+  // A tenant gets blocks for another request only within its share.
+  absl::Status CheckShares(const StepPlan& plan, const std::map<RequestId, int64_t>& blocks_of) const;
+  // The blocks that the running requests of each tenant hold.
+  std::map<std::string, int64_t> HeldByTenants(const std::map<RequestId, int64_t>& blocks_of) const;
   absl::Status TakeRows(const StepPlan& plan);
   absl::Status CheckOrder(const StepPlan& plan) const;
   absl::Status CheckTables(const StepPlan& plan);

@@ -3,23 +3,36 @@
 namespace quire {
 
 std::optional<std::pair<Poison, SequenceId>> PoisonWatch::OnPlan(const StepPlan& plan) {
-  for (const SequenceStart& start : plan.starts) {
-    rows_.insert_or_assign(start.row, Row{start.sequence, start.sampling.seed});
-  }
+  for (const SequenceStart& start : plan.starts) rows_.insert_or_assign(start.row, start);
   for (const SequenceFork& fork : plan.forks) {
     const auto parent = rows_.find(fork.parent);
-    if (parent != rows_.end()) rows_.insert_or_assign(fork.row, Row{fork.sequence, parent->second.seed});
+    if (parent == rows_.end()) continue;
+    SequenceStart start = parent->second;
+    start.sequence = fork.sequence;
+    start.sample_index = fork.sample_index;
+    rows_.insert_or_assign(fork.row, std::move(start));
+  }
+  for (const TokenAppend& append : plan.appends) {
+    const auto row = rows_.find(append.row);
+    if (row != rows_.end()) row->second.tokens.push_back(append.token);
   }
   for (const SequenceSlice& slice : plan.slices) {
     const auto row = rows_.find(slice.row);
     if (row == rows_.end()) continue;
     for (const Poison& poison : poisons_) {
-      const bool is_computed =
-          slice.first_position <= poison.position && poison.position < slice.first_position + slice.num_tokens;
-      if (poison.seed == row->second.seed && is_computed) return std::pair(poison, row->second.sequence);
+      if (IsHit(poison, row->second, slice)) return std::pair(poison, row->second.sequence);
     }
   }
   return std::nullopt;
+}
+
+bool PoisonWatch::IsHit(const Poison& poison, const SequenceStart& row, const SequenceSlice& slice) {
+  const bool is_computed =
+      slice.first_position <= poison.position && poison.position < slice.first_position + slice.num_tokens;
+  if (poison.seed != row.sampling.seed || !is_computed) return false;
+  if (!poison.sample.has_value()) return true;
+  if (row.sampling.num_candidates == 0) return *poison.sample == static_cast<int>(row.sample_index);
+  return row.tokens.at(poison.position) % 2 == *poison.sample % 2;
 }
 
 }  // namespace quire

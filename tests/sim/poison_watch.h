@@ -12,11 +12,15 @@
 
 namespace quire {
 
-// A request that makes every worker fail when its token at this position is computed.
+// A request that makes every worker fail when its token at this position is computed, or only that of one of its
+// sequences.
 struct Poison {
   uint64_t seed = 0;      // The seed of the request, which no other request has.
   int position = 0;       // Counted from 0.
   bool is_named = false;  // The worker survives and names the sequence.
+  // Only the sample with this index makes workers fail. In a beam search these are the beams whose token there is
+  // congruent to it modulo 2.
+  std::optional<int> sample = std::nullopt;
 
   bool operator==(const Poison&) const = default;
 };
@@ -33,12 +37,11 @@ class PoisonWatch {
   void Reset() { rows_.clear(); }
 
  private:
-  struct Row {
-    SequenceId sequence;
-    uint64_t seed;
-  };
+  static bool IsHit(const Poison& poison, const SequenceStart& row, const SequenceSlice& slice);
+
   std::vector<Poison> poisons_;
-  std::map<RowId, Row> rows_;
+  // What each row has been told. The tokens of a beam are complete; others lack what the worker has drawn.
+  std::map<RowId, SequenceStart> rows_;
 };
 
 }  // namespace quire

@@ -1,14 +1,19 @@
 #include "tests/sim/quire_sim.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/flags.h"
 #include "tests/sim/isolated_run.h"
 #include "tests/sim/mutant_runs.h"
@@ -16,6 +21,7 @@
 #include "tests/sim/scenario_draw.h"
 #include "tests/sim/search.h"
 #include "tests/sim/shrink.h"
+#include "tests/sim/soak.h"
 
 ABSL_FLAG(int64_t, seeds, 0, "Number of scenarios to run; 0: as many as the other limits allow.");
 ABSL_FLAG(int64_t, events, 0, "Ends after so many events; 0: no limit.");
@@ -25,6 +31,8 @@ ABSL_FLAG(uint64_t, first_seed, 1, "The first seed.");
 ABSL_FLAG(uint64_t, seed, 0, "Runs the scenario of this seed only, and shrinks it if it fails.");
 ABSL_FLAG(int32_t, jobs, 2, "Number of processes that run scenarios.");
 ABSL_FLAG(std::string, replay, "", "Runs the scenario in this file, as a failure prints it.");
+ABSL_FLAG(absl::Duration, soak, absl::ZeroDuration(),
+          "Runs one long scenario for this simulated time, such as 24h, with the seed of --seed or 1.");
 ABSL_FLAG(bool, no_shrink, false, "Does not shrink a scenario that fails.");
 ABSL_FLAG(bool, mutants, false, "Runs the simulators with a planted bug, each until its bug is caught.");
 ABSL_FLAG(std::string, mutants_folder, "",
@@ -45,7 +53,7 @@ const ProgramFlags& Flags() {
       "(submit, cancel, plan, commit, loss of a worker) or a slice that a worker executes. Exits with 1 at the first "
       "failure. The output is then the shrunk scenario, which --replay runs again.",
       "--seconds 60",
-      {{"What to run", {"seeds", "events", "seconds", "first_seed", "seed", "replay", "jobs"}},
+      {{"What to run", {"seeds", "events", "seconds", "first_seed", "seed", "replay", "soak", "jobs"}},
        {"Failures", {"no_shrink"}},
        {"Planted bugs", {"mutants", "mutants_folder", "only"}}}};
   return *flags;
@@ -102,6 +110,7 @@ void PrintReport(const SearchResult& result) {
               result.seconds, static_cast<double>(r.events) / result.seconds);
   print("requests", r.requests);
   print("refused", r.refused);
+  print("displaced", r.displaced);
   print("cancelled", r.cancelled);
   print("past deadline", r.expired);
   print("beam searches", r.searches);
@@ -143,6 +152,51 @@ int RunSearch() {
   return 0;
 }
 
+// The share by which the heap may grow after the second quiet moment.
+constexpr double kMaxHeapGrowth = 0.03;
+constexpr int64_t kQuietPeriodUs = int64_t{3600} * 1'000'000;
+constexpr absl::Duration kMinSoak = absl::Minutes(10);
+
+// Prints a row for each quiet moment.
+int RunSoakOf(absl::Duration length) {
+  if (length < kMinSoak) {
+    std::fprintf(stderr, "quire-sim: --soak is %s, it must be at least 10m\n", absl::FormatDuration(length).c_str());
+    return 2;
+  }
+  SoakOptions options;
+  options.length_us = absl::ToInt64Microseconds(length);
+  options.quiet_us = std::min(kQuietPeriodUs, options.length_us / 4);
+  options.seed = std::max<uint64_t>(absl::GetFlag(FLAGS_seed), 1);
+  std::vector<QuietMoment> moments;
+  std::map<std::string, int64_t> num_faults;
+  const absl::Time start = absl::Now();
+  std::printf("| hour | requests | tokens | steps | heap (KiB) | resident (MiB) |\n|---:|---:|---:|---:|---:|---:|\n");
+  const auto on_quiet = [&](const QuietMoment& moment) {
+    moments.push_back(moment);
+    const SimReport& report = moment.report;
+    std::printf("| %.2f | %lld | %lld | %lld | %.1f | %.1f |\n", moment.hour, (long long)report.requests,
+                (long long)report.tokens, (long long)report.plans, static_cast<double>(moment.heap_bytes) / 1024,
+                static_cast<double>(moment.resident_bytes) / (1 << 20));
+    std::fflush(stdout);
+  };
+  absl::Status status = RunSoak(options, on_quiet, &num_faults);
+  if (status.ok()) {
+    const double grown = static_cast<double>(moments.back().heap_bytes) / static_cast<double>(moments[1].heap_bytes);
+    if (grown > 1 + kMaxHeapGrowth) status = absl::InternalError(absl::StrCat("the heap has grown to ", grown));
+  }
+  if (!status.ok()) {
+    PrintComment(absl::StrCat("quire-sim --soak fails: ", status.message()));
+    return 1;
+  }
+  SearchResult result;
+  result.report = moments.back().report;
+  result.report.scenarios = 1;
+  result.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  PrintReport(result);
+  for (const auto& [name, count] : num_faults) std::printf("  %-34s %lld\n", name.c_str(), (long long)count);
+  return 0;
+}
+
 int Run(const char* program) {
   if (absl::Status status = CheckFlagRange("jobs", absl::GetFlag(FLAGS_jobs), 1, 256); !status.ok()) {
     std::fprintf(stderr, "quire-sim: %s\n", std::string(status.message()).c_str());
@@ -154,6 +208,7 @@ int Run(const char* program) {
     const double seconds = absl::GetFlag(FLAGS_seconds) > 0 ? absl::GetFlag(FLAGS_seconds) : 60;
     return CatchMutants(folder, absl::GetFlag(FLAGS_only), seconds, absl::GetFlag(FLAGS_jobs)) ? 0 : 1;
   }
+  if (const absl::Duration length = absl::GetFlag(FLAGS_soak); length > absl::ZeroDuration()) return RunSoakOf(length);
   if (!absl::GetFlag(FLAGS_replay).empty()) {
     const absl::StatusOr<Scenario> scenario = ReadScenario(absl::GetFlag(FLAGS_replay));
     if (scenario.ok()) return RunOne(*scenario, absl::StrCat("--replay ", absl::GetFlag(FLAGS_replay)));

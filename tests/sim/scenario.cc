@@ -1,6 +1,7 @@
 #include "tests/sim/scenario.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -34,6 +35,8 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"plans_in_flight", &SimWorker::plans_in_flight},
     {"grace", &SimWorker::grace},
     {"timeout", &SimWorker::timeout},
+    {"first_percent", &SimWorker::first_percent},
+    {"others_percent", &SimWorker::others_percent},
     {"other_block_size", &SimWorker::other_block_size},
 };
 constexpr SimField<SimModel> kModelFields[] = {
@@ -62,6 +65,7 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"early_stopping", &SimRequest::early_stopping},
     {"poison", &SimRequest::poison},
     {"named", &SimRequest::named},
+    {"poison_sample", &SimRequest::poison_sample},
 };
 
 // The names of the events, by SimEventKind.
@@ -143,6 +147,15 @@ absl::Span<const SimField<SimRequest>> RequestFields() {
   return kRequestFields;
 }
 
+double SimWorker::WeightOf(const std::string& tenant) const {
+  return tenant == "1" ? 2 : tenant == "2" ? 0.5 : 1;
+}
+
+int64_t SimWorker::MaxBlocksOf(const std::string& tenant) const {
+  const int percent = tenant == "0" ? first_percent : others_percent;
+  return percent == 100 ? std::numeric_limits<int64_t>::max() : std::max(percent * blocks / 100, 1);
+}
+
 StepLoopOptions SimWorker::LoopOptions() const {
   StepLoopOptions options;
   options.address = "worker";
@@ -173,7 +186,10 @@ WorkerDescription SimWorker::Description() const {
 SchedulerOptions SimWorker::Options() const {
   SchedulerOptions options;
   options.policy = static_cast<SchedulingPolicy>(policy);
-  options.tenant_weights = {{"1", 2.0}, {"2", 0.5}};
+  for (const char* tenant : {"0", "1", "2"}) {
+    const int percent = absl::string_view(tenant) == "0" ? first_percent : others_percent;
+    options.tenants.by_tenant[tenant] = {.weight = WeightOf(tenant), .max_blocks_share = 0.01 * percent};
+  }
   options.batching = is_static != 0 ? Batching::kStatic : Batching::kContinuous;
   options.waiting_served_ratio = 0.01 * served_percent;
   options.max_tokens_per_step = step_tokens;

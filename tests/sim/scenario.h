@@ -45,8 +45,13 @@ struct SimWorker {
   int plans_in_flight = 1;
   int grace = 0;             // Events that requests wait for a lost worker; 0: any number.
   int timeout = 0;           // Events that the worker may take to answer a plan; 0: any number.
+  int first_percent = 100;   // The share of the pool that tenant 0 may hold.
+  int others_percent = 100;  // The share of the pool that each other tenant may hold.
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
 
+  double WeightOf(const std::string& tenant) const;
+  // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
+  int64_t MaxBlocksOf(const std::string& tenant) const;
   StepLoopOptions LoopOptions() const;
   SchedulerOptions Options() const;
   WorkerDescription Description() const;
@@ -83,6 +88,7 @@ struct SimRequest {
   int early_stopping = 0;       // An EarlyStopping.
   int poison = 0;  // The worker fails when it computes this token of the request, counted from 1; 0: it never does.
   int named = 0;   // 1: the worker then names the sequence and stays alive.
+  int poison_sample = 0;  // Only sample poison_sample - 1 makes the worker fail, or some beams, see Poison; 0: all do.
 
   uint64_t seed() const;
   // `transcript` is the prompt and the first output of the request that it follows.

@@ -68,6 +68,7 @@ class Drawer {
     ask_period_ = random_.OneIn(6) ? random_.Between(10, 60) : 0;
     audit_period_ = random_.OneIn(5) ? random_.Between(10, 60) : 0;
     has_lies_ = random_.OneIn(2);
+    has_shares_ = random_.OneIn(4);
   }
 
   int DrawBlocks() {
@@ -95,6 +96,8 @@ class Drawer {
     if (random_.OneIn(4)) worker.grace = random_.Between(2, 100);
     if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);
     if (has_other_pools_ && random_.OneIn(2)) worker.other_block_size = random_.Between(1, 16);
+    if (has_shares_) worker.first_percent = random_.Between(5, 99);
+    if (has_shares_ && random_.OneIn(3)) worker.others_percent = random_.Between(5, 99);
     return worker;
   }
 
@@ -181,6 +184,8 @@ class Drawer {
     if (has_poisons_ && random_.OneIn(4)) {
       request.poison = 1 + random_.Between(0, request.num_own + request.num_shared + request.max_tokens);
       request.named = random_.OneIn(3);
+      const int num_sequences = std::max(request.samples, request.beams);
+      if (num_sequences > 1 && !random_.OneIn(3)) request.poison_sample = random_.Between(1, num_sequences);
     }
     scenario_.requests[request.id] = request;
     Add({SimEventKind::kSubmit, request.id});
@@ -233,7 +238,8 @@ class Drawer {
   int silence_period_ = 0;
   int ask_period_ = 0;
   int audit_period_ = 0;
-  bool has_lies_ = false;  // Workers tell wrong block tables.
+  bool has_shares_ = false;  // Tenants may hold only a part of the pool.
+  bool has_lies_ = false;    // Workers tell wrong block tables.
   int num_requests_ = 0;
   std::vector<Loop> loops_;  // By worker.
 };

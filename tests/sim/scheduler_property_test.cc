@@ -42,6 +42,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.pool_changes, 25);
   EXPECT_GT(report.failed, 100);
   EXPECT_GT(report.convicted, 25);
+  EXPECT_GT(report.convicted_in_part, 10);
   EXPECT_GT(report.audits, 250);
 }
 

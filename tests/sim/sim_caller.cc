@@ -116,4 +116,11 @@ std::vector<TokenId> SimCaller::Transcript(int sample_index) const {
   return tokens;
 }
 
+void CallerTotals::Add(const SimCaller& caller) {
+  ++requests;
+  tokens += caller.num_tokens();
+  cached_tokens += caller.num_cached_tokens();
+  prompt_tokens += static_cast<int64_t>(caller.request().prompt.size());
+}
+
 }  // namespace quire

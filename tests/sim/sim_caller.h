@@ -47,6 +47,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
+  // The loop has ended the sample.
+  bool has_sample_ended(int sample_index) const { return samples_[sample_index].state == Sample::State::kEnded; }
   // The scheduler has ended all samples. The loop may not know yet that the request has ended.
   bool has_left_scheduler() const { return num_ended_ == num_outputs(); }
   bool is_cancel_posted() const { return is_cancel_posted_; }
@@ -91,6 +93,16 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   int num_cached_tokens_ = 0;
   int64_t num_tokens_ = 0;
   absl::Status status_;
+};
+
+// Sums over callers whose requests have ended.
+struct CallerTotals {
+  int64_t requests = 0;
+  int64_t tokens = 0;  // Emitted.
+  int64_t cached_tokens = 0;
+  int64_t prompt_tokens = 0;
+
+  void Add(const SimCaller& caller);
 };
 
 }  // namespace quire

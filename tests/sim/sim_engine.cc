@@ -22,6 +22,24 @@ constexpr int kRoundsToJoin = 3;
 // The longest time that an audit may wait for a step.
 constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
+// Whether a request that has ended with this error was in the queue and left it for another one.
+bool IsDisplacement(const absl::Status& failure) {
+  return absl::IsResourceExhausted(failure) && absl::StrContains(failure.message(), "gave its place");
+}
+
+// The blocks that the group holds while it runs, or must get to run. Its sequences share the whole blocks of the
+// prompt.
+int64_t BlocksOf(const SequenceGroup& group, int block_size) {
+  const Request& request = group.request();
+  const int64_t num_shared = static_cast<int64_t>(request.prompt.size()) / block_size;
+  int64_t num_own = group.num_rows() - group.num_sequences();  // For samples that are forked later.
+  for (const auto& sequence : group.sequences()) {
+    const int64_t num_all = (sequence->num_known_tokens() + block_size - 1) / block_size;
+    num_own += std::max<int64_t>(num_all - num_shared, 0);
+  }
+  return std::min(num_shared + num_own, MostBlocks(request, block_size));
+}
+
 }  // namespace
 
 SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock)
@@ -44,10 +62,10 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
                     },
                 .on_end = [this] { oracle_.OnConnectionEnded(); },
                 .on_plan = [this](const StepPlan& plan) { OnPlan(plan); },
-                .on_poison = [this](const Poison& poison) { OnPoison(poison); }}) {
+                .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }}) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_.NewClient(),
-      StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
+      StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },
                     .on_change = [] {},
                     .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
@@ -61,6 +79,7 @@ void SimEngine::Complain(const Parts&... parts) {
 }
 
 bool SimEngine::IsRefusal(const absl::Status& failure) {
+  if (IsDisplacement(failure)) return false;
   if (absl::StrContains(failure.message(), "came back with another pool")) return false;
   return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
          absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
@@ -68,6 +87,11 @@ bool SimEngine::IsRefusal(const absl::Status& failure) {
 
 SimEngine::~SimEngine() {
   loop_.reset();  // Its end still calls the hooks.
+}
+
+GenerationId SimEngine::Admit() {
+  if (std::exchange(generation_, next_generation_) != next_generation_) oracle_.OnGenerationReplaced();
+  return generation_;
 }
 
 // Called while a pool is made: the loop still has the old one.
@@ -101,11 +125,8 @@ void SimEngine::OnDescribe() {
   }));
 }
 
-void SimEngine::OnPoison(const Poison& poison) {
-  if (!oracle_.is_loss_due() && poison.is_named) {
-    // The worker names the request also when it was cancelled in the meantime.
-    named_ = poisoned_.at(poison.seed);
-  }
+void SimEngine::OnPoison(const Poison& poison, SequenceId sequence) {
+  if (!oracle_.is_loss_due() && poison.is_named) named_ = sequence;
   oracle_.OnLossPosted();
   ++report_.losses;
 }
@@ -126,10 +147,7 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
-  if (caller->poison().has_value()) {
-    process_.AddPoison(*caller->poison());
-    poisoned_.emplace(caller->poison()->seed, request.id);
-  }
+  if (caller->poison().has_value()) process_.AddPoison(*caller->poison());
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
@@ -233,6 +251,17 @@ absl::Status SimEngine::RunRound() {
   must_fail_.clear();
   num_taken_ = posted_.size();
   num_waiting_ = loop_->status()->waiting_requests;
+  waiting_by_tenant_.clear();
+  new_by_tenant_.clear();
+  to_displace_.clear();
+  displaced_.clear();
+  if (scheduler_ != nullptr) {
+    scheduler_->ForEachGroup([this](const SequenceGroup& group) {
+      if (group.is_running()) return;
+      ++waiting_by_tenant_[group.request().tenant];
+      new_by_tenant_[group.request().tenant] += !group.progress().has_started;
+    });
+  }
   // A cancel can shorten the queue, and so can the result of a request that was preempted meanwhile.
   is_queue_known_ = std::all_of(posted_.begin(), posted_.end(),
                                 [](const Posted& posted) { return posted.kind == Posted::Kind::kSubmit; }) &&
@@ -243,6 +272,7 @@ absl::Status SimEngine::RunRound() {
   TakePosted(/*is_until_result=*/false);
   if (blocks_ != nullptr) DropEnded();
   QUIRE_RETURN_IF_ERROR(CheckRound());
+  QUIRE_RETURN_IF_ERROR(CheckDisplaced());
   for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);
   QUIRE_RETURN_IF_ERROR(status_);
   // A preempted request must not enter while its results are in flight. The scheduler makes another plan before these
@@ -253,6 +283,8 @@ absl::Status SimEngine::RunRound() {
 }
 
 void SimEngine::TakePosted(bool is_until_result) {
+  // What the last step has ended is known, and the events behind its result are not taken yet.
+  Settle();
   for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
     const Posted posted = std::move(posted_.front());
     has_changed_ = true;
@@ -279,10 +311,39 @@ void SimEngine::TakePosted(bool is_until_result) {
 
 absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
   const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  return num_tokens > options_.context    ? absl::StatusCode::kInvalidArgument
-         : IsTooLarge(request)            ? absl::StatusCode::kFailedPrecondition
-         : num_waiting_ >= options_.queue ? absl::StatusCode::kResourceExhausted
-                                          : absl::StatusCode::kOk;
+  return num_tokens > options_.context ? absl::StatusCode::kInvalidArgument
+         : IsTooLarge(request)         ? absl::StatusCode::kFailedPrecondition
+         : MostBlocks(request, options_.block_size) > options_.MaxBlocksOf(request.tenant)
+             ? absl::StatusCode::kFailedPrecondition
+         : num_waiting_ >= options_.queue && !ExpectedLoser(request.tenant).has_value()
+             ? absl::StatusCode::kResourceExhausted
+             : absl::StatusCode::kOk;
+}
+
+// No tenant is refused while another one has more requests in the queue, by weight, than this one has with the new one.
+std::optional<std::string> SimEngine::ExpectedLoser(const std::string& tenant) const {
+  const auto own = waiting_by_tenant_.find(tenant);
+  double most = ((own == waiting_by_tenant_.end() ? 0 : own->second) + 1) / options_.WeightOf(tenant);
+  std::optional<std::string> loser;
+  for (const auto& [name, num_waiting] : waiting_by_tenant_) {
+    const double load = num_waiting / options_.WeightOf(name);
+    if (name == tenant || load <= most) continue;
+    most = load;
+    loser = name;
+  }
+  if (loser.has_value() && new_by_tenant_.at(*loser) == 0) loser.reset();
+  return loser;
+}
+
+absl::Status SimEngine::CheckDisplaced() {
+  if (!is_queue_known_ || oracle_.has_session_ended() || oracle_.was_pool_replaced()) return absl::OkStatus();
+  for (const char* tenant : {"0", "1", "2"}) {
+    if (displaced_[tenant] != to_displace_[tenant]) {
+      return Violation(displaced_[tenant], " requests of tenant ", tenant, " have left the queue for others, not ",
+                       to_displace_[tenant]);
+    }
+  }
+  return absl::OkStatus();
 }
 
 void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
@@ -309,6 +370,15 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
     ++report_.refused;
     return;
   }
+  if (request.generation != generation_) Complain("request ", Value(request.id), " has come to another generation");
+  if (const auto loser = ExpectedLoser(request.tenant); num_waiting_ >= options_.queue && loser.has_value()) {
+    --waiting_by_tenant_[*loser];
+    --new_by_tenant_[*loser];
+    ++to_displace_[*loser];
+    --num_waiting_;
+  }
+  ++waiting_by_tenant_[request.tenant];
+  ++new_by_tenant_[request.tenant];
   ++num_waiting_;
   ++report_.requests;
   report_.searches += request.beam.has_value();
@@ -322,7 +392,7 @@ void SimEngine::OnStepCommitted() {
   ++report_.events;
   TakePosted(/*is_until_result=*/true);
   oracle_.OnCommitted();
-  blame_.OnCommitted();
+  blame_.OnCommitted([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
 }
 
 void SimEngine::OnStepsAbandoned() {
@@ -339,7 +409,11 @@ void SimEngine::OnStepsAbandoned() {
     if (live.caller->has_left_scheduler()) blame_.OnEnded(request);
   }
   oracle_.OnSessionEnded(scheduler_->counts().running, num_live);
-  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_);
+  Settle();
+  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_, [this](RequestId request) {
+    const auto live = callers_.find(request);
+    return live != callers_.end() && live->second.caller->num_tokens() > 0;
+  });
   is_drain_first_ = false;
   is_unrepairable_ = false;
   named_.reset();
@@ -354,13 +428,16 @@ void SimEngine::OnBeginStep() {
   status_.Update(CheckBlocks());
   audit_->OnReleased(blocks_->TakeReleased());
   before_plan_ = scheduler_->counts();
+  blocks_of_.clear();
+  scheduler_->ForEachGroup(
+      [this](const SequenceGroup& group) { blocks_of_[group.id()] = BlocksOf(group, options_.block_size); });
 }
 
 void SimEngine::OnPlan(const StepPlan& plan) {
   if (!is_planning_) return Complain("a plan was sent that was not made");
   EndPlan(plan);
   oracle_.OnPlanSent();
-  status_.Update(blame_.OnPlan(audit_->SlicesOf(plan)));
+  status_.Update(blame_.OnPlan(SlicesOf(plan)));
   if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
   Digest(plan);
   ++report_.plans;
@@ -369,11 +446,38 @@ void SimEngine::OnPlan(const StepPlan& plan) {
   num_crowded_plans_ += scheduler_->counts().waiting > 0;
 }
 
+BlameOracle::Slices SimEngine::SlicesOf(const StepPlan& plan) const {
+  BlameOracle::Slices slices;
+  for (const SequenceSlice& slice : plan.slices) {
+    const Scheduler::Occupant occupant = scheduler_->OccupantOf(slice.row);
+    if (occupant.sequence == nullptr) continue;
+    const SequenceGroup& group = *scheduler_->FindGroup(occupant.request);
+    BlameOracle::Member member{0, occupant.sequence->sample_index()};
+    if (group.beam_search() != nullptr) {
+      const auto place = std::find_if(group.sequences().begin(), group.sequences().end(),
+                                      [&](const auto& beam) { return beam.get() == occupant.sequence; });
+      member = {occupant.sequence->num_known_tokens(), static_cast<int>(place - group.sequences().begin())};
+    }
+    slices.push_back({occupant.request, member, occupant.sequence->id(), slice.first_position + slice.num_tokens,
+                      slice.num_tokens == 0});
+  }
+  return slices;
+}
+
+bool SimEngine::IsSampleLive(RequestId request, int sample_index) const {
+  const auto it = callers_.find(request);
+  return it != callers_.end() && !it->second.caller->has_sample_ended(sample_index);
+}
+
+void SimEngine::Settle() {
+  blame_.Settle([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
+}
+
 void SimEngine::EndPlan(const StepPlan& plan) {
   is_planning_ = false;
   was_plan_empty_ = plan.empty();
   status_.Update(blocks_->status());
-  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased()));
+  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased(), blocks_of_));
   has_changed_ = true;
   status_.Update(CheckBlocks());
 }
@@ -397,10 +501,16 @@ void SimEngine::DropEnded() {
       blame_.OnEnded(request.id);
     }
     if (caller.has_ended()) {
-      if (!caller.failure().ok()) {
+      if (IsDisplacement(caller.failure())) {
+        if (caller.has_started())
+          Complain("request ", Value(request.id), " has started and left the queue for another");
+        ++report_.displaced;
+        ++displaced_[request.tenant];
+      } else if (!caller.failure().ok()) {
         ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
         const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
         report_.convicted += is_convicted;
+        report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
         if (!is_convicted) {
           status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
                                               IsTooLarge(request)));
@@ -579,6 +689,13 @@ void SimEngine::Digest(const StepPlan& plan) {
 }
 
 absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers) {
+  CallerTotals totals;
+  for (const auto& caller : callers) totals.Add(*caller);
+  QUIRE_RETURN_IF_ERROR(CheckQuiet(totals));
+  return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
+}
+
+absl::Status SimEngine::CheckQuiet(const CallerTotals& totals) {
   const SchedulerCounts counts = scheduler_->counts();
   if (counts.waiting + counts.running + counts.swapped != 0 || !callers_.empty()) {
     return Violation(counts.waiting, " requests wait, ", counts.running, " run and ", counts.swapped,
@@ -590,24 +707,16 @@ absl::Status SimEngine::CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& 
   }
   if (is_audit_pending_) return Violation("an audit was not answered");
   QUIRE_RETURN_IF_ERROR(blocks_->CheckAll());
-  QUIRE_RETURN_IF_ERROR(CheckCounts(callers));
-  return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
+  return CheckCounts(totals);
 }
 
-absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const {
-  int64_t num_tokens = 0;
-  int64_t num_cached = 0;
-  int64_t num_prompt_tokens = 0;
-  for (const auto& caller : callers) {
-    num_tokens += caller->num_tokens();
-    num_cached += caller->num_cached_tokens();
-    num_prompt_tokens += static_cast<int64_t>(caller->request().prompt.size());
-  }
+absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const StepLoopStats& stats = status->stats;
-  int64_t num_ended = stats.failed;
+  if (stats.displaced != report_.displaced) return Violation(stats.displaced, " displaced of ", report_.displaced);
+  int64_t num_ended = stats.failed + stats.displaced;
   for (const int64_t count : stats.finished) num_ended += count;
-  if (num_ended != static_cast<int64_t>(callers.size())) return Violation(num_ended, " ends of ", callers.size());
+  if (num_ended != totals.requests) return Violation(num_ended, " ends of ", totals.requests);
   if (stats.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||
       stats.finished[static_cast<int>(FinishReason::kCancelled)] != report_.cancelled ||
       stats.failed != report_.failed) {
@@ -616,9 +725,11 @@ absl::Status SimEngine::CheckCounts(const std::vector<std::shared_ptr<SimCaller>
   const int64_t num_refused =
       stats.refused_never_fits + stats.refused_queue_full + stats.refused_worker_lost + stats.refused_overloaded;
   if (num_refused != report_.refused) return Violation(num_refused, " refusals of ", report_.refused);
-  if (stats.generated_tokens != num_tokens) return Violation(stats.generated_tokens, " tokens of ", num_tokens);
-  if (stats.prompt_tokens != num_prompt_tokens) return Violation("prompt tokens are miscounted");
-  if (stats.cached_tokens != num_cached) return Violation(stats.cached_tokens, " cached tokens of ", num_cached);
+  if (stats.generated_tokens != totals.tokens) return Violation(stats.generated_tokens, " tokens of ", totals.tokens);
+  if (stats.prompt_tokens != totals.prompt_tokens) return Violation("prompt tokens are miscounted");
+  if (stats.cached_tokens != totals.cached_tokens) {
+    return Violation(stats.cached_tokens, " cached tokens of ", totals.cached_tokens);
+  }
   if (stats.interruptions != oracle_.num_interruptions()) {
     return Violation(stats.interruptions, " interruptions of ", oracle_.num_interruptions());
   }

@@ -63,8 +63,13 @@ class SimEngine : private AuditedBlocks::Observer {
   void Lose();
   void Return(int num_blocks);
   void Drain();
+  // From now on the worker describes itself with a model of this generation. Nothing may be submitted before it has
+  // joined. REQUIRES: it is dead, and the inbox has no submissions.
+  void SetGeneration(GenerationId generation) { next_generation_ = generation; }
   void SetSilent(bool is_silent);
   void RepeatLastResult();
+  // Forgets the requests that have made the worker fail. REQUIRES: is_idle().
+  void ForgetPoisons() { process_.ForgetPoisons(); }
 
   // Checks that the worker's slots hold the tokens that the cache has of this prompt. Adds the cached blocks to
   // `found`. Does nothing while plans are in flight.
@@ -73,12 +78,20 @@ class SimEngine : private AuditedBlocks::Observer {
   int num_live() const { return static_cast<int>(callers_.size()); }
   // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
+  // Whether the worker has a plan to answer.
+  bool has_plan() const { return process_.has_plan(); }
+  bool is_alive() const { return process_.is_alive(); }
+  bool is_ready() const { return loop_->status()->is_ready; }
+  int block_size() const { return options_.block_size; }
+  GenerationId generation() const { return generation_; }
   absl::StatusOr<WorkerLoad> Load(const Request& request) const;
   uint64_t digest() const { return digest_; }  // A hash of all plans.
 
   // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `callers` are
   // all callers whose request was not refused.
   absl::Status CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers);
+  // The same without the contents of the cache. `totals` are those of the callers.
+  absl::Status CheckQuiet(const CallerTotals& totals);
   SimReport Report() const;
 
  private:
@@ -100,9 +113,13 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
 
+  GenerationId Admit();
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
-  void OnPoison(const Poison& poison);
+  void OnPoison(const Poison& poison, SequenceId sequence);
+  BlameOracle::Slices SlicesOf(const StepPlan& plan) const;
+  bool IsSampleLive(RequestId request, int sample_index) const;
+  void Settle();                                  // Tells the oracle of blame what the last step has ended.
   bool IsTooLarge(const Request& request) const;  // For the current pool.
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
@@ -114,6 +131,9 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller);
   // The status with which the scheduler must answer the submission.
   absl::StatusCode ExpectedAdmission(const Request& request) const;
+  // The tenant that must give up a place of the full queue for a request of this tenant.
+  std::optional<std::string> ExpectedLoser(const std::string& tenant) const;
+  absl::Status CheckDisplaced();
   // Forgets the requests that have ended.
   void DropEnded();
   // Cancels the request as the token stream does when all of its samples are over.
@@ -125,7 +145,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // Counts all blocks, if enough calls have passed since the last time.
   absl::Status CheckBlocks();
   absl::Status ExplainStall();
-  absl::Status CheckCounts(const std::vector<std::shared_ptr<SimCaller>>& callers) const;
+  absl::Status CheckCounts(const CallerTotals& totals) const;
   absl::Status CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers);
   void AddPool(SimReport* report) const;
   void Digest(const StepPlan& plan);
@@ -137,10 +157,11 @@ class SimEngine : private AuditedBlocks::Observer {
   const ManualClock* const clock_;
   LoopOracle oracle_;
   BlameOracle blame_;
-  bool is_drain_first_ = false;             // In this session the worker has told of a drain before any loss.
-  bool is_unrepairable_ = false;            // An audit ends the session.
-  std::optional<RequestId> named_;          // The request that the worker has named as the reason of the loss.
-  std::map<uint64_t, RequestId> poisoned_;  // All requests that make a worker fail, by seed.
+  GenerationId generation_{0};       // Of the loop's current pool.
+  GenerationId next_generation_{0};  // Of the worker's next description.
+  bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
+  bool is_unrepairable_ = false;     // An audit ends the session.
+  std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.
   SimWorkerProcess process_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;
@@ -158,20 +179,27 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;
+  std::map<RequestId, int64_t> blocks_of_;  // Before the plan, see PlanAudit::Check.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.
   int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.
   bool is_queue_known_ = false;         // Whether num_waiting_ requests wait when the round takes a submission.
   int num_waiting_ = 0;
-  int64_t num_wanted_blocks_ = 0;        // Blocks wanted by live requests that have not started.
-  int64_t next_deadline_us_ = kNever;    // The earliest deadline of live requests.
-  std::set<RequestId> must_fail_;        // Requests that must fail in this round because they make workers fail.
-  std::vector<SimCaller*> wanting_end_;  // Live callers that have seen the end of all their samples.
-  bool has_changed_ = false;             // Whether the blocks may have changed since CheckBlocks was called.
-  int num_unchecked_ = 0;                // The number of calls since all blocks were counted.
-  uint64_t probe_ = UINT64_MAX / 2;      // Sequence id of the last probe.
-  int64_t num_probed_tokens_ = 0;        // Tokens found by probes in this pool.
-  int64_t num_crowded_plans_ = 0;        // Plans after which a request waits.
+  // By tenant, under the same condition: the requests that wait, those of them that have not run, and the requests that
+  // must leave the queue in this round.
+  std::map<std::string, int> waiting_by_tenant_;
+  std::map<std::string, int> new_by_tenant_;
+  std::map<std::string, int> to_displace_;
+  std::map<std::string, int> displaced_;  // The requests that have left it in this round.
+  int64_t num_wanted_blocks_ = 0;         // Blocks wanted by live requests that have not started.
+  int64_t next_deadline_us_ = kNever;     // The earliest deadline of live requests.
+  std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
+  std::vector<SimCaller*> wanting_end_;   // Live callers that have seen the end of all their samples.
+  bool has_changed_ = false;              // Whether the blocks may have changed since CheckBlocks was called.
+  int num_unchecked_ = 0;                 // The number of calls since all blocks were counted.
+  uint64_t probe_ = UINT64_MAX / 2;       // Sequence id of the last probe.
+  int64_t num_probed_tokens_ = 0;         // Tokens found by probes in this pool.
+  int64_t num_crowded_plans_ = 0;         // Plans after which a request waits.
   int64_t num_sent_copies_ = 0;
   bool has_searched_ = false;
   uint64_t digest_ = 0;

@@ -12,6 +12,7 @@ struct SimReport {
   int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
   int64_t requests = 0;
   int64_t refused = 0;
+  int64_t displaced = 0;  // Waiting requests that left a full queue for those of another tenant.
   int64_t cancelled = 0;
   int64_t expired = 0;
   int64_t searches = 0;  // Requests with beams.
@@ -26,13 +27,14 @@ struct SimReport {
   int64_t scheduled_tokens = 0;
   int64_t recomputed_tokens = 0;
   int64_t losses = 0;
-  int64_t drains = 0;         // Workers that drained while they had a session.
-  int64_t pool_changes = 0;   // Workers that came back with another pool.
-  int64_t failed = 0;         // Requests that failed because of their worker.
-  int64_t convicted = 0;      // Those that made their worker fail.
-  int64_t audits = 0;         // Comparisons of block tables.
-  int64_t probed_blocks = 0;  // Cached blocks whose slots were compared.
-  int64_t checks = 0;         // Times that all blocks were counted.
+  int64_t drains = 0;             // Workers that drained while they had a session.
+  int64_t pool_changes = 0;       // Workers that came back with another pool.
+  int64_t failed = 0;             // Requests that failed because of their worker.
+  int64_t convicted = 0;          // Those that made their worker fail.
+  int64_t convicted_in_part = 0;  // Those of which only some samples or beams did.
+  int64_t audits = 0;             // Comparisons of block tables.
+  int64_t probed_blocks = 0;      // Cached blocks whose slots were compared.
+  int64_t checks = 0;             // Times that all blocks were counted.
   // The same numbers, only for workers where a request waited after most plans.
   int64_t crowded_scheduled_tokens = 0;
   int64_t crowded_recomputed_tokens = 0;

@@ -163,7 +163,7 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
 
 // A worker that dies restarts by itself, unless it was told to stop.
 void SimWorkerProcess::FailAt(const Poison& poison, SequenceId sequence) {
-  hooks_.on_poison(poison);
+  hooks_.on_poison(poison, sequence);
   Tell()->OnLost(epoch_, poison.is_named ? WithReason(absl::InternalError("logits are not finite"), "LOGITS_NOT_FINITE",
                                                       {{kFailedSequence, absl::StrCat(Value(sequence))}})
                                          : absl::UnavailableError("socket closed"));

@@ -28,7 +28,8 @@ class SimWorkerProcess {
     std::function<void()> on_drain;                // The worker has said in its session that it drains.
     std::function<void()> on_end;                  // The connection has ended.
     std::function<void(const StepPlan&)> on_plan;  // A plan has come.
-    std::function<void(const Poison&)> on_poison;  // The session ends because of a poison.
+    // The session ends because of a poison in this sequence.
+    std::function<void(const Poison&, SequenceId)> on_poison;
   };
 
   SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, Hooks hooks);
@@ -44,6 +45,7 @@ class SimWorkerProcess {
 
   // From now on the worker fails when it executes this.
   void AddPoison(const Poison& poison) { poison_watch_.Add(poison); }
+  void ForgetPoisons() { poison_watch_ = PoisonWatch(); }
 
   // Executes the oldest plan and sends the result, or fails. False when there is no result. The error is a rule that
   // the plan breaks.
@@ -59,6 +61,7 @@ class SimWorkerProcess {
   bool has_lied() const { return has_lied_; }
 
   bool is_alive() const { return is_alive_; }
+  bool has_plan() const { return !plans_.empty(); }
   bool is_draining() const { return is_draining_; }
   bool has_session() const { return session_.has_value(); }
   uint64_t epoch() const { return epoch_; }  // The epoch of the current attempt or session, or of the last one.

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 
 #include "absl/strings/match.h"
@@ -46,7 +47,8 @@ TEST(WorkerProcessTest, ItSaysWhereItListensServesAndStopsOnSigterm) {
   Process process(Command({}));
   const std::string address = After(&process, "listening on ");
   ASSERT_THAT(address, HasSubstr("127.0.0.1:"));
-  EXPECT_THAT(process.Output(), HasSubstr("pool    32 blocks of 16 tokens, 256.0 KiB float32"));
+  EXPECT_THAT(process.Output(), HasSubstr("pool    32 blocks of 16 tokens (512 tokens, or 2 sequences of 256 tokens), "
+                                          "256.0 KiB float32"));
   EXPECT_NE(After(&process, "metrics on port "), "");
   const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
@@ -95,6 +97,28 @@ TEST(WorkerProcessTest, TheLogTellsASessionThatLeftFromOneThatWasReplaced) {
     }
   }
   EXPECT_NE(process.WaitForLine("session of epoch 2 ended: epoch 3 took over"), "") << process.Output();
+}
+
+TEST(WorkerProcessTest, SessionsAreServedWhileTheReaderOfTheLogStalls) {
+  Process process(Command({}));
+  const std::string address = After(&process, "listening on ");
+  const auto stub = v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  process.StopReading();
+  // Each session has two lines in the log. The pipe takes 4 KiB.
+  constexpr int kNumSessions = 100;
+  for (int epoch = 1; epoch <= kNumSessions; ++epoch) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    const auto stream = stub->Steps(&context);
+    v1::StepsRequest request;
+    request.mutable_open()->set_epoch(static_cast<uint64_t>(epoch));
+    ASSERT_TRUE(stream->Write(request)) << "epoch " << epoch;
+    v1::StepsResponse response;
+    ASSERT_TRUE(stream->Read(&response)) << "epoch " << epoch;
+    context.TryCancel();
+  }
+  process.ResumeReading();
+  EXPECT_NE(process.WaitForLine(absl::StrCat("session of epoch ", kNumSessions, " ended")), "");
 }
 
 TEST(WorkerProcessTest, AWorkerThatItsManagerRefusesIsNotReadyUntilASessionOpensAndSaysWhy) {

@@ -203,6 +203,7 @@ TEST_F(WorkerServiceTest, ANewerEpochFencesTheOlderSessionAfterItsRunningStep) {
   const grpc::Status fenced = old_session.Finish();
   EXPECT_EQ(fenced.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(fenced.error_message(), "a session of the newer epoch 2 took over");
+  EXPECT_THAT(fenced.error_details(), HasSubstr("SESSION_TAKEN_OVER"));
   greeting.join();
   EXPECT_EQ(epoch, 2u);
 
@@ -350,7 +351,10 @@ TEST_F(WorkerServiceTest, WithoutASessionADrainIsOverAtOnce) {
 
 TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
   const TestDirectory directory;
-  WorkerService service;
+  LoadProgress loading;
+  loading.Begin("/models/tales", 1, 2'000'000'000);
+  loading.Add(500'000'000);
+  WorkerService service(&loading);
   const std::unique_ptr<GrpcServer> server = Listen(directory, &service);
   const auto stub =
       v1::WorkerService::NewStub(grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()));
@@ -362,7 +366,7 @@ TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
     v1::DescribeResponse description;
     const grpc::Status status = stub->Describe(&context, {}, &description);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-    EXPECT_EQ(status.error_message(), "the worker is loading its model");
+    EXPECT_EQ(status.error_message(), "the worker is loading its model; 20 % of 2 GB have been read");
   }
   Begin(&service);
   SessionClient session(stub.get());
@@ -371,7 +375,7 @@ TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
 
 TEST_F(WorkerServiceTest, AStreamThatNeverOpensEndsAtTheTimeoutAndAnOpenOneGoesOn) {
   const TestDirectory directory;
-  WorkerService service(absl::Milliseconds(50));
+  WorkerService service(nullptr, absl::Milliseconds(50));
   Begin(&service);
   const std::unique_ptr<GrpcServer> server = Listen(directory, &service);
   const auto stub =

@@ -99,6 +99,12 @@ const Tensor* Checkpoint::Find(const std::string& name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
+int64_t Checkpoint::num_bytes() const {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : tensors_) sum += static_cast<int64_t>(tensor.bytes.size());
+  return sum;
+}
+
 std::vector<std::string> Checkpoint::Names() const {
   std::vector<std::string> names;
   names.reserve(tensors_.size());

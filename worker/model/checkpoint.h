@@ -1,6 +1,7 @@
 #ifndef QUIRE_WORKER_MODEL_CHECKPOINT_H_
 #define QUIRE_WORKER_MODEL_CHECKPOINT_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ class Checkpoint {
   // Returns null when there is no such tensor. The tensor is valid while this object, or the one it was moved to,
   // exists.
   const Tensor* Find(const std::string& name) const;
+
+  int num_files() const { return static_cast<int>(files_.size()); }
+  // The size of all tensors.
+  int64_t num_bytes() const;
 
   // Returns the names in ascending order.
   std::vector<std::string> Names() const;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxTokenizerBytes = 128 << 20;
+constexpr char kGenerationConfig[] = "/generation_config.json";
 
 // Returns nothing when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& path, size_t max_bytes) {
@@ -37,6 +38,7 @@ absl::Status CheckTokenizerFile(const std::string& path, const std::string& cont
   return absl::OkStatus();
 }
 
+// Also generation_config.json, which the manager reads for the defaults of sampling.
 absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string& directory) {
   std::vector<TokenizerFile> files;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
@@ -45,6 +47,11 @@ absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string&
     if (!contents) continue;
     QUIRE_RETURN_IF_ERROR(CheckTokenizerFile(path, *contents));
     files.push_back({name, *std::move(contents)});
+  }
+  QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> generation,
+                         ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
+  if (generation.has_value() && !generation->empty()) {
+    files.push_back({"generation_config.json", *std::move(generation)});
   }
   return files;
 }
@@ -83,20 +90,24 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
-                         ReadOptionalFile(directory + "/generation_config.json", kMaxConfigBytes));
+                         ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
   absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""));
   return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
 }
 
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend) {
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
+                                                 LoadProgress* progress) {
+  LoadProgress own_progress;
+  if (progress == nullptr) progress = &own_progress;
   auto model = std::make_unique<Model>();
   QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend);
+  progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress);
   if (!weights.ok()) return In(directory, ": ", weights.status());
   model->weights = *std::move(weights);
-  QUIRE_LOG(kInfo) << "loaded " << directory;
+  progress->End();
   if (!HasTokenizer(model->tokenizer_files)) {
     QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
                            "ids only"

@@ -12,10 +12,10 @@
 
 namespace quire {
 
-// A tokenizer file of the model directory. The worker checks only that a file named .json is JSON. The manager uses the
-// files, and refuses a worker whose tokenizer it cannot use.
+// A file of the model directory for the manager. The worker checks only that a file named .json is JSON. The manager
+// uses the files, and refuses a worker whose tokenizer it cannot use.
 struct TokenizerFile {
-  std::string name;  // The name is tokenizer.json, tokenizer.model or tokenizer_config.json.
+  std::string name;  // tokenizer.json, tokenizer.model, tokenizer_config.json or generation_config.json.
   std::string contents;
 };
 
@@ -31,7 +31,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. The weights come last, because they take longest. No file stays mapped.
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend);
+// `progress`, if it is not null, is told how far the weights are.
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
+                                                 LoadProgress* progress = nullptr);
 
 }  // namespace quire
 

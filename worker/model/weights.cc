@@ -32,8 +32,8 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
 // memory twice.
 class WeightReader {
  public:
-  WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend)
-      : checkpoint_(checkpoint), backend_(backend) {
+  WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend, LoadProgress* progress)
+      : checkpoint_(checkpoint), backend_(backend), progress_(progress) {
     fingerprint_.Add(Summary(config));
   }
 
@@ -59,6 +59,7 @@ class WeightReader {
 
   const Checkpoint& checkpoint_;
   Backend* const backend_;
+  LoadProgress* const progress_;
   absl::flat_hash_set<std::string> used_;
   Fingerprint fingerprint_;
 };
@@ -81,6 +82,7 @@ absl::StatusOr<const Tensor*> WeightReader::Take(const std::string& name, const 
   used_.insert(name);
   fingerprint_.Add(absl::StrCat(name, " ", Describe(*tensor)));
   fingerprint_.Add(tensor->bytes);
+  progress_->Add(static_cast<int64_t>(tensor->bytes.size()));
   return tensor;
 }
 
@@ -185,8 +187,9 @@ absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, Wei
 
 }  // namespace
 
-absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend) {
-  WeightReader reader(config, checkpoint, backend);
+absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
+                                         LoadProgress* progress) {
+  WeightReader reader(config, checkpoint, backend, progress);
   ModelWeights weights;
   QUIRE_RETURN_IF_ERROR(
       reader.Matrix({{"model.embed_tokens.weight", config.vocab_size}}, config.hidden_size, &weights.embedding));

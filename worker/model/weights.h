@@ -10,6 +10,7 @@
 #include "worker/model/backend_buffer.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
+#include "worker/model/load_progress.h"
 
 namespace quire {
 
@@ -44,8 +45,10 @@ struct ModelWeights {
 
 // Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
 // the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
-// If the checkpoint has other tensors, their number and the first name are logged.
-absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend);
+// If the checkpoint has other tensors, their number and the first name are logged. `progress` is told of every tensor
+// that was read.
+absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
+                                         LoadProgress* progress);
 
 }  // namespace quire
 

@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "kv_manager/admin/admin_service.h"
 #include "kv_manager/inference/inference_service.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "tests/kv_manager/blocks/block_manager_peer.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 

@@ -13,6 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/inference/inference_service.h"
+#include "quire/v1/admin.grpc.pb.h"
+#include "quire/v1/inference.grpc.pb.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 
 namespace quire {
@@ -90,7 +92,10 @@ class AdminServiceCallTest : public ::testing::Test {
  protected:
   AdminServiceCallTest()
       : engine_(StepLoopOptions(),
-                {.make_client = [this](const std::string&) { return worker_.NewClient(); },
+                {.make_client =
+                     [this](const std::string& address) {
+                       return address == "worker:1" ? worker_.NewClient() : newer_worker_.NewClient();
+                     },
                  .on_readiness = [this](bool is_ready) { is_ready_ = is_ready; }},
                 &SteadyClock()),
         requests_(&engine_, {.limits = {.max_prompt_bytes = 100}}),
@@ -157,6 +162,7 @@ class AdminServiceCallTest : public ::testing::Test {
   }
 
   FakeWorker worker_;
+  FakeWorker newer_worker_;  // At "worker:2".
   std::atomic<bool> is_ready_{false};
   ManagerEngine engine_;
   RequestEnvironment requests_;
@@ -237,6 +243,19 @@ TEST_F(AdminServiceCallTest, PinsHoldWhatIsCachedAndNothingElse) {
   const grpc::Status again = Unpin(OfTokens<v1::UnpinPrefixRequest>(10));
   EXPECT_EQ(again.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(again.error_message(), "no worker has a pin of these 10 tokens");
+}
+
+TEST_F(AdminServiceCallTest, APinOnAWorkerOfAnOlderGenerationCanBeEnded) {
+  Join();
+  Generate(10);
+  ASSERT_TRUE(Pin(OfTokens<v1::PinPrefixRequest>(10)).ok());
+  WorkerDescription newer = SmallWorker();
+  newer.numerics_fingerprint = "newer";
+  newer_worker_.Start(newer);
+  engine_.SetWorkers({"worker:1", "worker:2"});
+  while (engine_.model()->numerics_fingerprint != "newer") std::this_thread::yield();
+  const grpc::Status status = Unpin(OfTokens<v1::UnpinPrefixRequest>(10));
+  EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
 TEST_F(AdminServiceCallTest, APromptThatFillsNoBlockCannotBePinned) {

@@ -106,6 +106,13 @@ void FakeWorker::Kill() {
   epoch_.reset();
 }
 
+void FakeWorker::EndSession(absl::Status reason) {
+  const MutexLock lock(&mutex_);
+  held_back_.clear();
+  if (epoch_.has_value()) listener_->OnLost(*epoch_, std::move(reason));
+  epoch_.reset();
+}
+
 void FakeWorker::Start(WorkerDescription description) {
   const MutexLock lock(&mutex_);
   description_ = std::move(description);

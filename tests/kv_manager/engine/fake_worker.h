@@ -31,6 +31,9 @@ class FakeWorker {
   void Kill();
   void Start(WorkerDescription description);
 
+  // The session ends for this reason. The process and its memory live on.
+  void EndSession(absl::Status reason);
+
   // The worker is told to stop. It says so in its session, which must be open, and is gone when the manager has ended
   // the session.
   void Drain();

@@ -35,6 +35,18 @@ std::vector<std::string> Fingerprints(const ModelRegistry& registry) {
   return fingerprints;
 }
 
+// The step loop of an address that is given up may still hear from its worker.
+TEST(ModelRegistryTest, AWorkerOfAnAddressThatIsGoneMakesNoGeneration) {
+  ModelRegistry registry(kNoCap);
+  registry.Retain({"a"});
+  ASSERT_TRUE(registry.Admit("a", Weights("old")).ok());
+  ASSERT_TRUE(registry.Admit("b", Weights("new")).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("old"));
+  registry.Retain({"a", "b"});
+  ASSERT_TRUE(registry.Admit("b", Weights("new")).ok());
+  EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
+}
+
 TEST(ModelRegistryTest, ThereIsNoModelBeforeTheFirstWorker) {
   EXPECT_THAT(ModelRegistry(kNoCap).models(), IsEmpty());
 }

@@ -31,6 +31,15 @@ std::optional<int> Choose(const std::vector<WorkerLoad>& workers, int64_t num_to
                                 }});
 }
 
+TEST(PlacementTest, APoolHoldsWhatFitsIntoTheShareOfTheTenant) {
+  PlacementRequest request{.num_prompt_tokens = 100, .max_blocks = [](int) { return 50; }};
+  EXPECT_TRUE(CanHold(Ready(100), request));
+  request.max_blocks_share = 0.5;
+  EXPECT_TRUE(CanHold(Ready(100), request));
+  request.max_blocks_share = 0.49;
+  EXPECT_FALSE(CanHold(Ready(100), request));
+}
+
 TEST(PlacementTest, NobodyIsChosenWhenNobodyIsReadyOrMayReturn) {
   const WorkerLoad gone = Lost(Ready(100), false);
   EXPECT_EQ(Choose({}), std::nullopt);

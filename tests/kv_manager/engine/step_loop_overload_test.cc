@@ -1,4 +1,5 @@
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/status_reason.h"
@@ -156,6 +157,88 @@ TEST_F(OverloadTest, ACancelledRequestLeavesTheQueueUnseen) {
   worker_.Answer();
   Run();
   EXPECT_FALSE(sink->started());
+}
+
+TEST_F(OverloadTest, UnderFairShareTheLoadKnowsWhatTheOnlyTenantWaitsFor) {
+  StepLoopOptions options = Options();
+  options.scheduler.policy = SchedulingPolicy::kFairShare;
+  Join(options);
+  worker_.HoldBack();
+  Load(/*num_steps=*/10, /*per_step=*/3, kNever);
+  Request request = MakeRequest(kPromptLength, kMaxTokens);
+  PromptHashes hashes(request.cache_salt, request.prompt);
+  const int64_t waiting_tokens = loop_->load(request, &hashes).forecast.waiting_tokens;
+  EXPECT_GT(waiting_tokens, 0);
+  Submit(request);
+  EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens,
+            waiting_tokens + WaitingQueue::kTokensPerGroup + kPromptLength);
+  request.tenant = "other";
+  EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens, 0);
+  request.id = RequestId{++last_id_};
+  Submit(request);
+  loop_->RunOnce();
+  EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens, 0) << "two tenants wait";
+}
+
+TEST_F(OverloadTest, TheForecastLearnsTheTokensOfOneHypothesis) {
+  Join();
+  Request request = MakeRequest(kPromptLength, kMaxTokens);
+  request.beam = BeamParams{.width = 4};
+  const auto sink = Submit(request);
+  Run();
+  ASSERT_TRUE(sink->reason().has_value());
+  EXPECT_EQ(loop_->load().forecast.output_tokens[WaitForecast::OutputSizeOf(kMaxTokens)], kMaxTokens);
+}
+
+TEST_F(OverloadTest, TheForecastLearnsFromARequestThatIsCutOff) {
+  Join();
+  worker_.HoldBack();
+  const Request request = MakeRequest(kPromptLength, /*max_tokens=*/40);
+  const auto sink = Submit(request);
+  for (int i = 0; i < 10; ++i) Step();
+  const auto num_tokens = static_cast<float>(sink->tokens().size());
+  ASSERT_GT(num_tokens, 5);
+  loop_->Cancel(request.id);
+  loop_->RunOnce();
+  EXPECT_EQ(loop_->load().forecast.output_tokens[WaitForecast::OutputSizeOf(40)], num_tokens);
+}
+
+TEST_F(OverloadTest, AFullQueueGivesPlacesToATenantWithFewer) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_waiting_requests = 4;
+  options.scheduler.policy = SchedulingPolicy::kFairShare;
+  Join(options);
+  worker_.HoldBack();
+  const auto send = [&](const std::string& tenant) {
+    Request request = MakeRequest(/*prompt_length=*/15, /*max_tokens=*/8);  // Two of them fit into the pool.
+    request.tenant = tenant;
+    auto sink = Submit(request);
+    loop_->RunOnce();
+    return sink;
+  };
+  std::vector<std::shared_ptr<RecordingSink>> hog;
+  for (int i = 0; i < 10; ++i) hog.push_back(send("hog"));
+  const int num_waiting = loop_->status()->waiting_requests;
+  ASSERT_EQ(num_waiting, 4);
+  std::vector<std::shared_ptr<RecordingSink>> other;
+  for (int i = 0; i < 2; ++i) other.push_back(send("other"));
+  const auto third = send("other");
+  EXPECT_EQ(third->failure().code(), absl::StatusCode::kResourceExhausted) << "it would be more than its half";
+  EXPECT_EQ(loop_->status()->stats.displaced, 2);
+  EXPECT_EQ(loop_->status()->stats.failed, 0);
+  int num_displaced = 0;
+  for (const auto& sink : hog) {
+    const auto reason = ReasonOf(sink->failure());
+    if (!reason.has_value()) continue;
+    EXPECT_EQ(reason->word, "QUEUE_FULL");
+    EXPECT_EQ(reason->metadata.at("tenant"), "hog");
+    EXPECT_GT(RetryDelayOf(sink->failure()), 0);
+    ++num_displaced;
+  }
+  EXPECT_EQ(num_displaced, 2);
+  worker_.Answer();
+  Run();
+  for (const auto& sink : other) EXPECT_TRUE(sink->reason().has_value()) << sink->failure();
 }
 
 }  // namespace

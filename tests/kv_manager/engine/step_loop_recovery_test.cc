@@ -1,10 +1,13 @@
 // Tests what a step loop does while its worker is lost, refused or not yet there.
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_reason.h"
+#include "base/worker_protocol.h"
 #include "gmock/gmock.h"
 #include "tests/kv_manager/engine/step_loop_harness.h"
 
@@ -15,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using StepLoopRecoveryTest = StepLoopTest;
@@ -173,6 +177,31 @@ TEST_F(StepLoopRecoveryTest, ARequestThatTheWorkerNamesFailsAfterOneTrialWithThe
   EXPECT_THAT(std::string(failing->failure().message()), EndsWith("are not finite"));
 }
 
+// Keeps only the error of a request.
+struct FailureSink : RequestSink {
+  void OnStarted(int /*num_cached_tokens*/) override {}
+  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
+  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
+  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFailed(absl::Status status) override { failure = std::move(status); }
+
+  absl::Status failure;
+};
+
+TEST_F(StepLoopRecoveryTest, TheErrorTellsAtWhichSampleTheWorkerHasFailed) {
+  Join();
+  Request request = MakeRequest(4, 12);
+  request.num_samples = 3;
+  worker_.FailAt({.seed = request.sampling.seed, .position = 8, .is_named = true, .sample = 2});
+  const auto sink = std::make_shared<FailureSink>();
+  ASSERT_TRUE(Submit(request, sink).ok());
+  Run();
+  for (int i = 0; i < 5; ++i) Advance(kSecond);
+  EXPECT_EQ(ReasonOf(sink->failure), (StatusReason{"REQUEST_FAILS_WORKER", {{"losses", "2"}, {"sample", "2"}}}));
+  EXPECT_THAT(std::string(sink->failure.message()),
+              StartsWith("sample 2 of the request makes its worker fail: the worker was lost 2 times"));
+}
+
 TEST_F(StepLoopRecoveryTest, APoisonInALongPromptIsGivenUpAndItsWorkerIsReadyAgain) {
   StepLoopOptions options = Options();
   options.scheduler.max_chunk_tokens = 4;
@@ -205,6 +234,26 @@ TEST_F(StepLoopRecoveryTest, RestartsOfAWorkerThatWasToldToStopCountAgainstNobod
   worker_.Answer();
   Run();
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+// A worker that two managers want is taken over again and again.
+TEST_F(StepLoopRecoveryTest, OnlyTheWorkersOwnWordForATakeoverCountsAgainstNobody) {
+  const absl::Status aborted = absl::AbortedError("proxy 10.0.0.7: the stream was aborted");
+  for (const bool is_takeover : {true, false}) {
+    loop_.reset();
+    Join();
+    worker_.HoldBack();
+    const auto sink = Submit(MakeRequest(5, 4));
+    for (int i = 0; i < 4; ++i) {
+      Run();
+      worker_.EndSession(is_takeover ? WithReason(aborted, kSessionTakenOver) : aborted);
+      Run();
+      Advance(kSecond);
+    }
+    EXPECT_EQ(loop_->status()->stats.worker_losses, 4);
+    EXPECT_EQ(sink->ended(), !is_takeover) << sink->failure();
+    EXPECT_THAT(std::string(sink->failure().message()), Not(HasSubstr("10.0.0.7")));
+  }
 }
 
 TEST_F(StepLoopRecoveryTest, AWorkerThatIsOverdueSaysSoUntilItAnswers) {

@@ -87,6 +87,16 @@ TEST(WaitMeterTest, MoreRequestsMakeStepsLonger) {
   EXPECT_EQ(meter.Forecast().OutputUs(WithDeadline(kNever)), 0);
 }
 
+TEST(WaitMeterTest, AnOutputThatWasCutOffCountsWhenItIsLongerThanTheMean) {
+  WaitMeter meter;
+  const auto mean = [&] { return meter.Forecast().output_tokens[WaitForecast::OutputSizeOf(100)]; };
+  meter.OnFinished(100, 10);
+  meter.OnEndedEarly(100, 5);
+  EXPECT_EQ(mean(), 10);
+  for (int i = 0; i < 500; ++i) meter.OnEndedEarly(100, 60);
+  EXPECT_NEAR(mean(), 60, 1);
+}
+
 TEST(CheckWaitTest, ADeadlineLimitsTheWaitToAShareOfTheTimeThatIsLeft) {
   WaitForecast forecast;
   forecast.us_per_waiting_token = 100;

@@ -472,6 +472,29 @@ TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   EXPECT_TRUE(model.has_tokenizer());
 }
 
+TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
+  for (const bool uses_model_defaults : {true, false}) {
+    auto model = ToyModel();
+    model->defaults.temperature = 0;
+    model->defaults.top_k = 20;
+    model->defaults.max_tokens = 30;
+    InferenceServiceOptions options;
+    options.limits.uses_model_defaults = uses_model_defaults;
+    ServiceHarness harness(model, options);
+    grpc::ClientContext context;
+    v1::GetModelResponse shown;
+    ASSERT_TRUE(harness.stub->GetModel(&context, {}, &shown).ok());
+    EXPECT_EQ(shown.has_default_sampling(), uses_model_defaults);
+    EXPECT_EQ(shown.has_default_max_tokens(), uses_model_defaults);
+    if (!uses_model_defaults) continue;
+    EXPECT_TRUE(shown.default_sampling().has_temperature());
+    EXPECT_EQ(shown.default_sampling().temperature(), 0);
+    EXPECT_EQ(shown.default_sampling().top_k(), 20u);
+    EXPECT_FALSE(shown.default_sampling().has_top_p());
+    EXPECT_EQ(shown.default_max_tokens(), 30u);
+  }
+}
+
 TEST(InferenceServiceTest, ModelWithoutTokenizerServesTokens) {
   auto model = ToyModel();
   model->tokenizer = nullptr;

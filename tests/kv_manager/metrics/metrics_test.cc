@@ -126,6 +126,7 @@ TEST(MetricsTest, TenantsAreSummedOverWorkers) {
   EXPECT_EQ(values["quire_tenant_requests_total tenant=blue"], 2);
   EXPECT_EQ(values["quire_tenant_prompt_tokens_total tenant=blue"], 14);
   EXPECT_EQ(values["quire_tenant_generated_tokens_total tenant=blue"], 200);
+  EXPECT_EQ(values["quire_tenant_rejections_total tenant=blue"], 6);
 }
 
 TEST(MetricsTest, VllmsNamesShowOneEngine) {

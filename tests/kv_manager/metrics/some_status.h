@@ -44,7 +44,7 @@ inline ManagerStatus SomeStatus() {
     worker.stats.interruptions = 2;
     worker.stats.first_token_seconds.Observe(0.03);
     worker.stats.step_tokens.Observe(33);
-    worker.stats.tenants = {{}, {.requests = 1, .prompt_tokens = 7, .generated_tokens = 100}};
+    worker.stats.tenants = {{}, {.requests = 1, .prompt_tokens = 7, .generated_tokens = 100, .refusals = 3}};
     status.totals.Add(worker.stats);
     status.workers.push_back(std::make_shared<WorkerStatus>(worker));
   }

@@ -67,12 +67,26 @@ TEST(OptionsTest, DashesUnderscoresAndBothFormsAreTaken) {
 
 TEST(OptionsTest, ThePolicySaysWhoIsServedFirst) {
   using Policy = SchedulingPolicy;
-  EXPECT_EQ(Parse({})->scheduler.policy, Policy::kFcfs);
+  EXPECT_EQ(Parse({})->scheduler.policy, Policy::kFairShare);
+  EXPECT_EQ(Parse({"--policy=fcfs"})->scheduler.policy, Policy::kFcfs);
   EXPECT_EQ(Parse({"--policy=longest-prefix-first"})->scheduler.policy, Policy::kLongestPrefixFirst);
   const absl::StatusOr<ManagerOptions> fair = Parse({"--policy=fair-share", "--tenant-weights=a=2,b.c=0.5,"});
   ASSERT_TRUE(fair.ok()) << fair.status();
   EXPECT_EQ(fair->scheduler.policy, Policy::kFairShare);
-  EXPECT_THAT(fair->scheduler.tenant_weights, ElementsAre(Pair("a", 2), Pair("b.c", 0.5)));
+  EXPECT_EQ(fair->scheduler.tenants.Of("a").weight, 2);
+  EXPECT_EQ(fair->scheduler.tenants.Of("b.c").weight, 0.5);
+  EXPECT_EQ(fair->scheduler.tenants.by_tenant.size(), 2u);
+}
+
+TEST(OptionsTest, TheFileOfTenantsIsReadAtTheStart) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/options_test_tenants.", getpid());
+  const std::string flag = absl::StrCat("--tenants=", path);
+  EXPECT_THAT(Error({flag.c_str()}), HasSubstr("--tenants: cannot read"));
+  std::ofstream(path) << "acme: {weight: 2}\n";
+  EXPECT_EQ(Parse({flag.c_str()})->tenants, path);
+  EXPECT_EQ(Error({flag.c_str(), "--tenant-weights=a=2"}),
+            "--tenants and --tenant-weights are set, only one of them may be");
+  unlink(path.c_str());
 }
 
 TEST(OptionsTest, WhenRequestsJoinAndWhatTheyShareCanBeChosen) {
@@ -99,7 +113,7 @@ TEST(OptionsTest, TenantWeightsAreChecked) {
   EXPECT_EQ(error("--tenant-weights=a=0"), "--tenant-weights gives 'a' the weight 0, it must be 0.001 .. 1e+06");
   EXPECT_EQ(error("--tenant-weights=a=nan"), "--tenant-weights gives 'a' the weight nan, it must be 0.001 .. 1e+06");
   EXPECT_EQ(error("--tenant-weights=a=1,a=2"), "--tenant-weights names 'a' twice");
-  EXPECT_EQ(Error({"--tenant-weights=a=2"}), "--tenant-weights is set, it needs --policy=fair-share");
+  EXPECT_EQ(Error({"--policy=fcfs", "--tenant-weights=a=2"}), "--tenant-weights is set, it needs --policy=fair-share");
 }
 
 TEST(OptionsTest, ClientLimitsReachTheService) {

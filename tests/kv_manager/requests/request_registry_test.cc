@@ -100,6 +100,25 @@ TEST(RequestRegistryTest, ReadersAreAwaitedAfterTheNameIsFree) {
   reader.join();
 }
 
+TEST(RequestRegistryTest, ATenantThatTakesAllPlacesDoesNotKeepOthersOut) {
+  RequestRegistry registry(8);
+  std::vector<std::unique_ptr<RequestRegistry::Registration>> kept;
+  const auto enters = [&](const std::string& tenant) {
+    const RequestId id = registry.NextId();
+    auto registration = registry.Register("", absl::StrCat(Value(id)), Stream(id), tenant);
+    if (!registration.ok()) return false;
+    kept.push_back(*std::move(registration));
+    return true;
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(enters("hog"));
+  EXPECT_FALSE(enters("hog"));
+  EXPECT_TRUE(enters("other"));
+  EXPECT_FALSE(enters("another")) << "the reserve is one place";
+  kept[7].reset();
+  EXPECT_FALSE(enters("hog")) << "seven are more than its half of eight";
+  EXPECT_TRUE(enters("another"));
+}
+
 // Requests come and go on several threads while another one lists and looks for them.
 TEST(RequestRegistryTest, ManyThreadsRegisterAndLookUp) {
   RequestRegistry registry(100);

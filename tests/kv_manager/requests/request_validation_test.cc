@@ -62,6 +62,58 @@ TEST_F(RequestValidationTest, UnsetFieldsMeanTheDocumentedDefaults) {
   EXPECT_EQ(valid.echo, Echo::kNone);
 }
 
+TEST_F(RequestValidationTest, UnsetFieldsHaveTheDefaultsOfTheModelIfThereAreAny) {
+  model_.defaults = {
+      .temperature = 0.6f, .top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.05f, .max_tokens = 30};
+  const ValidRequest defaults = Valid();
+  EXPECT_EQ(defaults.request.sampling.temperature, 0.6f);
+  EXPECT_EQ(defaults.request.sampling.top_k, 20);
+  EXPECT_EQ(defaults.request.sampling.top_p, 0.95f);
+  EXPECT_EQ(defaults.request.sampling.min_p, 0.05f);
+  EXPECT_EQ(defaults.request.sampling.repetition_penalty, 1.05f);
+  EXPECT_EQ(defaults.request.max_tokens, 30);
+
+  // A field that is set to the value that changes nothing is set.
+  request_.mutable_sampling()->set_temperature(0);
+  request_.mutable_sampling()->set_top_k(0);
+  request_.mutable_sampling()->set_top_p(1);
+  request_.mutable_sampling()->set_min_p(0);
+  request_.mutable_sampling()->set_repetition_penalty(1);
+  request_.mutable_stopping()->set_max_tokens(5);
+  SamplingParams neutral;
+  neutral.temperature = 0;
+  neutral.seed = 42;
+  EXPECT_EQ(Valid().request.sampling, neutral);
+  EXPECT_EQ(Valid().request.max_tokens, 5);
+}
+
+TEST_F(RequestValidationTest, DefaultsOfTheModelCanBeSwitchedOff) {
+  model_.defaults.temperature = 0.6f;
+  model_.defaults.max_tokens = 30;
+  const auto valid = ValidateGenerate(request_, model_, {.uses_model_defaults = false}, /*drawn_seed=*/42);
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_EQ(valid->request.sampling.temperature, SamplingParams().temperature);
+  EXPECT_EQ(valid->request.max_tokens, 16);
+}
+
+TEST_F(RequestValidationTest, ADefaultForTheNumberOfTokensFitsTheContext) {
+  model_.defaults.max_tokens = 1000;
+  EXPECT_EQ(Valid().request.max_tokens, kContext - 2);
+}
+
+TEST_F(RequestValidationTest, ABeamSearchTakesOnlyTheRepetitionPenaltyOfTheModel) {
+  model_.defaults.temperature = 0.6f;
+  model_.defaults.top_k = 20;
+  model_.defaults.top_p = 0.95f;
+  model_.defaults.repetition_penalty = 1.05f;
+  request_.mutable_beam()->set_width(2);
+  const ValidRequest valid = Valid();
+  EXPECT_EQ(valid.request.sampling.temperature, SamplingParams().temperature);
+  EXPECT_EQ(valid.request.sampling.top_k, 0);
+  EXPECT_EQ(valid.request.sampling.top_p, 1);
+  EXPECT_EQ(valid.request.sampling.repetition_penalty, 1.05f);
+}
+
 TEST_F(RequestValidationTest, TextGetsSpecialTokensUnlessTold) {
   EXPECT_THAT(Valid().request.prompt, ElementsAre(ToyTokenizer::kBos, kThe));
   request_.set_add_special_tokens(false);

@@ -72,6 +72,7 @@ TEST(StatusJsonTest, TellsWorkersBlocksAndRequests) {
   EXPECT_EQ(worker["map"]["cells"], "uuc.s");
   EXPECT_EQ(worker["map"]["counts"], nlohmann::json({1, 1, 2, 1, 0}));
   EXPECT_EQ(status["workers"][1]["state"], "connecting");
+  EXPECT_FALSE(status["workers"][1]["is_current"]) << "it has never joined, so it has no generation";
   EXPECT_FALSE(status["workers"][1].contains("map"));
   EXPECT_TRUE(status["has_names"]);
   EXPECT_EQ(status["num_requests"], 4);

@@ -78,9 +78,12 @@ TEST_F(LoadModelTest, AWeightThatIsNotFiniteIsFoundAndItsTensorNamed) {
 TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
   directory_.Write("tokenizer.json", "{\"model\": 1}");
   directory_.Write("tokenizer_config.json", "{}");
+  directory_.Write("generation_config.json", "{\"top_k\": 20}");
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_EQ((*model)->tokenizer_files.size(), 2u);
+  ASSERT_EQ((*model)->tokenizer_files.size(), 3u);
+  EXPECT_EQ((*model)->tokenizer_files[2].name, "generation_config.json");
+  EXPECT_EQ((*model)->tokenizer_files[2].contents, "{\"top_k\": 20}");
   EXPECT_EQ((*model)->tokenizer_files[0].name, "tokenizer.json");
   EXPECT_EQ((*model)->tokenizer_files[0].contents, "{\"model\": 1}");
   EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");

@@ -252,7 +252,7 @@ TEST(TransformerTest, TheStoryModelTellsItsStory) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
   const auto model = LoadModel(directory, backend.get());
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->tokenizer_files.size(), 3u);
+  EXPECT_EQ((*model)->tokenizer_files.size(), 4u);
   PagedRunner runner(model->get(), backend.get(), {});
   const Logits first = runner.Prefill(0, golden["prompt"].get<Tokens>(), 64).back();
   EXPECT_EQ(runner.Greedy(0, first, 100), golden["greedy"].get<Tokens>());

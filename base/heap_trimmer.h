@@ -1,0 +1,26 @@
+#ifndef QUIRE_BASE_HEAP_TRIMMER_H_
+#define QUIRE_BASE_HEAP_TRIMMER_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace quire {
+
+// Gives memory back to the system. malloc keeps what a thread has freed for later allocations of the same threads.
+// After large messages on changing threads it keeps such memory several times. Used by one thread.
+class HeapTrimmer {
+ public:
+  explicit HeapTrimmer(int64_t min_bytes) : min_bytes_(min_bytes) {}
+
+  // Gives free memory back if the process is more than `min_bytes` larger than the smallest size that it has had after
+  // a call that did so. Otherwise it only reads the size of the process. The first call gives memory back.
+  void TrimIfGrown();
+
+ private:
+  const int64_t min_bytes_;
+  std::optional<int64_t> smallest_;  // Bytes; set by the first call.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_BASE_HEAP_TRIMMER_H_

@@ -1,0 +1,93 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_TENANT_QUOTAS_H_
+#define QUIRE_KV_MANAGER_ENGINE_TENANT_QUOTAS_H_
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "scheduler/tenant_shares.h"
+
+namespace quire {
+
+// What a tenant may use of a manager.
+struct TenantLimits {
+  static constexpr int kUnlimited = std::numeric_limits<int>::max();
+
+  TenantShare share = {};                 // In each worker.
+  int max_waiting_requests = kUnlimited;  // Requests that have not run yet, over all workers.
+  int max_requests = kUnlimited;          // Requests that wait or run, over all workers.
+
+  bool operator==(const TenantLimits&) const = default;
+};
+
+// The limits of all tenants. A value type.
+struct TenantTable {
+  std::map<std::string, TenantLimits, std::less<>> by_tenant;
+  TenantLimits others = {};  // Of each tenant that is not listed.
+
+  const TenantLimits& Of(const std::string& tenant) const;
+  TenantShares Shares() const;
+
+  bool operator==(const TenantTable&) const = default;
+};
+
+// Counts the requests of each tenant over all workers of a manager, and refuses those that exceed a limit of their
+// tenant. Thread-safe. The shares of blocks and places in queues are not checked here but by the schedulers, which get
+// them from shares().
+class TenantQuotas {
+ public:
+  // One request in the counts of its tenant, from its construction to its destruction. It must not outlive the quotas.
+  class Ticket {
+   public:
+    Ticket(TenantQuotas* quotas, std::string tenant) : quotas_(quotas), tenant_(std::move(tenant)) {}
+    ~Ticket() { quotas_->Leave(*this); }
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+
+    // The request has begun to run. From here on it does not count as waiting, even if it is preempted.
+    void OnStarted() { quotas_->Start(this); }
+
+   private:
+    friend class TenantQuotas;
+
+    TenantQuotas* const quotas_;
+    const std::string tenant_;
+    bool is_waiting_ = true;  // Guarded by the mutex of the quotas.
+  };
+
+  explicit TenantQuotas(TenantTable table = {}) { SetTable(std::move(table)); }
+
+  // Replaces the limits. Requests that are there stay, even if they exceed the new limits.
+  void SetTable(TenantTable table) QUIRE_EXCLUDES(mutex_);
+
+  // Counts a request of the tenant. RESOURCE_EXHAUSTED with the reason TENANT_LIMIT, the numbers and a delay for the
+  // next attempt when the tenant has reached a limit.
+  absl::StatusOr<std::unique_ptr<Ticket>> Enter(const std::string& tenant) QUIRE_EXCLUDES(mutex_);
+
+  // The shares for the schedulers. The pointer changes when the table does. Never null.
+  std::shared_ptr<const TenantShares> shares() const QUIRE_EXCLUDES(mutex_);
+
+ private:
+  struct Counts {
+    int requests = 0;
+    int waiting = 0;
+  };
+
+  void Start(Ticket* ticket) QUIRE_EXCLUDES(mutex_);
+  void Leave(const Ticket& ticket) QUIRE_EXCLUDES(mutex_);
+
+  mutable Mutex mutex_;
+  TenantTable table_ QUIRE_GUARDED_BY(mutex_);
+  std::shared_ptr<const TenantShares> shares_ QUIRE_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Counts> counts_ QUIRE_GUARDED_BY(mutex_);  // Of the tenants that have requests.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_TENANT_QUOTAS_H_

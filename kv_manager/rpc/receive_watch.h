@@ -1,0 +1,122 @@
+#ifndef QUIRE_KV_MANAGER_RPC_RECEIVE_WATCH_H_
+#define QUIRE_KV_MANAGER_RPC_RECEIVE_WATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace quire {
+
+struct ReceiveLimits {
+  int64_t max_bytes = int64_t{256} << 20;             // Of all messages that have not arrived completely.
+  int64_t max_connection_bytes = int64_t{128} << 20;  // The same for one connection.
+  int64_t max_message_bytes = int64_t{16} << 20;
+  size_t max_messages = 8192;  // How many messages may be under way at the same time, without those of streams.
+  absl::Duration timeout = absl::Seconds(30);  // For a message to arrive, unless a stream may pause before it.
+};
+
+// Limits the memory of messages that are being received, which gRPC cannot do: it checks the size of a message when it
+// has arrived completely, and when its own quota is used up, it ends calls of any client.
+//
+// A call tells the watch when it begins to read a message and when the message has arrived. In between, a thread
+// compares the number of bytes that the connection has received with the sizes of the messages that have arrived
+// through it. The difference belongs to messages that are under way. When it is too much, the watch ends calls of the
+// connection that has sent most. The overhead of TLS and HTTP/2 counts as well, less kBytesPerMessage for each message
+// that has arrived. Thread-safe.
+class ReceiveWatch {
+ public:
+  enum class Wait {
+    kLimited,    // The message must arrive within the timeout.
+    kUnlimited,  // It is a later message of a stream, which may pause before it.
+  };
+  // Ends the call with this status. A thread of the watch calls it.
+  using EndCall = std::function<void(const absl::Status& status)>;
+  // Returns how many bytes the connection from `peer` has received so far, or nothing if that is not known.
+  using ByteCounter = std::function<std::optional<int64_t>(const std::string& peer)>;
+
+  // The time between two checks by the thread.
+  static constexpr absl::Duration kInterval = absl::Milliseconds(20);
+  static constexpr int64_t kBytesPerMessage = 1024;
+
+  // With `has_thread` a thread calls Check every kInterval while messages are under way. Tests can do it themselves.
+  ReceiveWatch(const ReceiveLimits& limits, const Clock* clock, bool has_thread = true);
+  ~ReceiveWatch();
+  ReceiveWatch(const ReceiveWatch&) = delete;
+  ReceiveWatch& operator=(const ReceiveWatch&) = delete;
+
+  // Without a counter only the number of messages and the time are limited. A counter must outlive all calls.
+  void CountBytesWith(ByteCounter counter);
+
+  // A call begins to read a message from `peer`. Returns the id of the message.
+  uint64_t Begin(const std::string& peer, Wait wait, EndCall end_call);
+
+  // The message has arrived and has `num_bytes`, or never will. Returns false when the watch has ended the call, so
+  // that the caller must not handle the message.
+  bool End(uint64_t id, int64_t num_bytes);
+
+  // Ends the calls that are beyond the limits.
+  void Check();
+
+ private:
+  struct Connection {
+    int num_messages = 0;
+    int num_limited = 0;              // Of them, those with Wait::kLimited.
+    std::optional<int64_t> received;  // By the last answer of the counter.
+    int64_t arrived = 0;              // What messages have brought that arrived since then, with their overhead.
+    int64_t unfinished = 0;           // Estimate of the bytes of messages that are under way.
+  };
+  struct Message {
+    std::string peer;
+    Wait wait;
+    int64_t start_us;
+    EndCall end_call;
+  };
+  struct Ended {
+    EndCall end_call;
+    absl::Status status;
+  };
+
+  void Run();
+  std::optional<int64_t> Received(const std::string& peer) const QUIRE_REQUIRES(mutex_);
+  void CountBytes() QUIRE_REQUIRES(mutex_);
+  void EndLateMessages(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  void EndGreedyConnections(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  void EndWhileTooMuch(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  void EndWhileTooMany(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  // Ends the calls of this connection that have read for longer than kInterval, or all if there are none. With
+  // Wait::kLimited, streams that may pause are left alone.
+  void EndCallsOf(const std::string& peer, Wait most_patient, int64_t now_us, const absl::Status& status,
+                  std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  void Remove(uint64_t id) QUIRE_REQUIRES(mutex_);
+
+  const ReceiveLimits limits_;
+  const Clock* const clock_;
+  LogLimiter log_limiter_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  ByteCounter counter_ QUIRE_GUARDED_BY(mutex_);
+  std::map<uint64_t, Message> messages_ QUIRE_GUARDED_BY(mutex_);  // By id, which is also the order of their start.
+  absl::flat_hash_map<std::string, Connection> connections_ QUIRE_GUARDED_BY(mutex_);  // With messages; by peer.
+  size_t num_limited_ QUIRE_GUARDED_BY(mutex_) = 0;                                    // Messages with Wait::kLimited.
+  uint64_t next_id_ QUIRE_GUARDED_BY(mutex_) = 1;
+  bool is_asleep_ QUIRE_GUARDED_BY(mutex_) = false;  // The thread waits for a message.
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_RPC_RECEIVE_WATCH_H_

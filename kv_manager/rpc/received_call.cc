@@ -1,0 +1,53 @@
+#include "kv_manager/rpc/received_call.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/impl/codegen/rpc_service_method.h"
+#include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "kv_manager/rpc/grpc_status.h"
+#include "kv_manager/rpc/message_bytes.h"
+
+namespace quire {
+
+void ReceivedCall::Receive() {
+  id_ = watch_->Begin(context_->peer(), ReceiveWatch::Wait::kLimited,
+                      [this](const absl::Status& status) { OnNoRequest(status); });
+  StartRead(&request_);
+}
+
+void ReceivedCall::OnReadDone(bool ok) {
+  if (!watch_->End(id_, ok ? static_cast<int64_t>(request_.Length()) : 0)) return;
+  if (!ok) return OnNoRequest(absl::InvalidArgumentError("the call has no request"));
+  OnRequest(request_);
+}
+
+void UnaryCall::FinishWithError(const absl::Status& status) {
+  Finish(ToGrpcStatus(status, context()));
+}
+
+void UnaryCall::FinishWith(const google::protobuf::Message& response) {
+  response_ = ToBytes(response);
+  StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void ReceivingService::AddUnary(absl::string_view method, UnaryCall::Handler handler) {
+  handlers_.push_back(std::move(handler));
+  AddStream(method, [this, handler = &handlers_.back()](grpc::CallbackServerContext* context) {
+    auto* const call = new UnaryCall(watch_, context, handler);
+    call->Receive();
+    return call;
+  });
+}
+
+void ReceivingService::AddStream(absl::string_view method,
+                                 std::function<Reactor*(grpc::CallbackServerContext*)> start) {
+  using grpc::internal::CallbackBidiHandler;
+  using grpc::internal::RpcMethod;
+  using grpc::internal::RpcServiceMethod;
+  names_.push_back(absl::StrCat("/", full_name_, "/", method));
+  AddMethod(new RpcServiceMethod(names_.back().c_str(), RpcMethod::BIDI_STREAMING, nullptr));
+  MarkMethodCallback(num_methods_++, new CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(std::move(start)));
+}
+
+}  // namespace quire

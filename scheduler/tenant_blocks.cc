@@ -1,0 +1,54 @@
+#include "scheduler/tenant_blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/num_blocks.h"
+#include "scheduler/request_size.h"
+
+namespace quire {
+namespace {
+
+// The blocks that the group holds while it runs, with those that it takes when it enters. Its sequences share the whole
+// blocks of the prompt. A sample that is yet to be forked counts with one block.
+int64_t BlocksOf(const SequenceGroup& group, int block_size) {
+  const int num_shared = static_cast<int>(group.request().prompt.size()) / block_size;
+  int64_t num_blocks = num_shared + group.num_rows() - group.num_sequences();
+  for (const auto& sequence : group.sequences()) {
+    num_blocks += std::max(0, NumBlocksFor(sequence->num_known_tokens(), block_size) - num_shared);
+  }
+  return std::min(num_blocks, MaxBlocks(group.request(), block_size));
+}
+
+}  // namespace
+
+TenantBlocks::TenantBlocks(const TenantShares* shares, int num_blocks, int block_size,
+                           absl::Span<SequenceGroup* const> running)
+    : shares_(shares), num_blocks_(num_blocks), block_size_(block_size) {
+  for (const SequenceGroup* const group : running) {
+    if (group->is_running()) Add(*group);
+  }
+}
+
+bool TenantBlocks::HasRoomFor(const SequenceGroup& group) const {
+  const std::string& tenant = group.request().tenant;
+  const int64_t num_held = NumHeld(tenant);
+  return num_held == 0 || num_held + BlocksOf(group, block_size_) <= Limit(tenant);
+}
+
+void TenantBlocks::Add(const SequenceGroup& group) {
+  held_[group.request().tenant] += BlocksOf(group, block_size_);
+}
+
+int64_t TenantBlocks::NumHeld(const std::string& tenant) const {
+  const auto it = held_.find(tenant);
+  return it == held_.end() ? 0 : it->second;
+}
+
+int64_t TenantBlocks::Limit(const std::string& tenant) const {
+  const double share = shares_->Of(tenant).max_blocks_share;
+  // Shared blocks count several times, so a tenant may hold more than the pool has.
+  return share < 1 ? BlocksOfShare(share, num_blocks_) : std::numeric_limits<int64_t>::max();
+}
+
+}  // namespace quire

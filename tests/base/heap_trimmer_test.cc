@@ -1,0 +1,46 @@
+#include "base/heap_trimmer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/process_usage.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+// 64 MiB that another thread has allocated in small pieces. The last piece comes first.
+std::vector<std::unique_ptr<char[]>> Allocate() {
+  constexpr int kPiece = 16 * 1024;
+  std::vector<std::unique_ptr<char[]>> pieces(64 * kMiB / kPiece);
+  std::thread([&] {
+    for (auto& piece : pieces) piece = std::make_unique<char[]>(kPiece);
+  }).join();
+  std::reverse(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+TEST(HeapTrimmerTest, GivesFreeMemoryBackOnceTheProcessHasGrown) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has its own malloc";
+#endif
+  HeapTrimmer trimmer(32 * kMiB);
+  trimmer.TrimIfGrown();
+  const int64_t before = ReadProcessUsage().resident_bytes;
+  const auto grown = [&] { return ReadProcessUsage().resident_bytes - before; };
+  std::vector<std::unique_ptr<char[]>> pieces = Allocate();
+  trimmer.TrimIfGrown();
+  EXPECT_GT(grown(), 60 * kMiB);
+  pieces.resize(1);  // The last piece keeps malloc from giving the memory back.
+  ASSERT_GT(grown(), 40 * kMiB) << "malloc has kept nothing, so this test shows nothing";
+  trimmer.TrimIfGrown();
+  EXPECT_LT(grown(), 8 * kMiB);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,16 @@
+#include "base/pool_summary.h"
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+TEST(PoolSummaryTest, ItSaysTokensAndHowManyLongSequencesFit) {
+  EXPECT_EQ(PoolSummary(2050, 16, 131072), "2050 blocks of 16 tokens (32800 tokens, or 8 sequences of 4096 tokens)");
+  EXPECT_EQ(PoolSummary(5, 16, 40), "5 blocks of 16 tokens (80 tokens, or 1 sequence of 40 tokens)")
+      << "a sequence does not share the rest of its last block";
+  EXPECT_EQ(PoolSummary(1, 16, 4096), "1 block of 16 tokens (16 tokens, or 0 sequences of 4096 tokens)");
+}
+
+}  // namespace
+}  // namespace quire

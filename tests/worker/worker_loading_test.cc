@@ -1,0 +1,92 @@
+// What a worker says while it loads its model.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "quire/v1/worker.grpc.pb.h"
+#include "tests/serving/sockets.h"
+#include "tests/worker/model/model_files.h"
+#include "worker/worker.h"
+
+namespace quire {
+namespace {
+
+using ::grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+
+// What the opener of the GPU, which is called while the worker loads, has seen.
+struct Seen {
+  std::string address;  // Of the worker, for the opener.
+  std::string log;
+  std::string metrics;
+  std::map<std::string, bool> is_serving;  // By the name of the health check.
+  grpc::Status description;
+};
+Seen g_seen;
+
+// Returns what the metrics port answers.
+std::string Scrape(int port) {
+  TestSocket client;
+  std::string text;
+  if (!client.Connect(port)) return text;
+  for (const char c : std::string("GET /metrics HTTP/1.0\r\n\r\n")) client.Send(c);
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(client.fd(), buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(n));
+  return text;
+}
+
+std::unique_ptr<cuda::Device> LookAround(const std::string& /*library*/, const cuda::DeviceOptions& /*options*/,
+                                         std::string* why_not) {
+  g_seen.log = testing::internal::GetCapturedStderr();
+  constexpr char kPort[] = "metrics on port ";
+  int port = 0;
+  if (const size_t at = g_seen.log.find(kPort); at != std::string::npos) {
+    const size_t begin = at + sizeof kPort - 1;
+    (void)absl::SimpleAtoi(g_seen.log.substr(begin, g_seen.log.find('\n', begin) - begin), &port);
+  }
+  g_seen.metrics = Scrape(port);
+  const auto channel = grpc::CreateChannel(g_seen.address, grpc::InsecureChannelCredentials());
+  for (const char* service : {"liveness", "readiness"}) {
+    grpc::ClientContext context;
+    ::grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    HealthCheckResponse response;
+    EXPECT_TRUE(::grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response).ok());
+    g_seen.is_serving[service] = response.status() == HealthCheckResponse::SERVING;
+  }
+  grpc::ClientContext context;
+  v1::DescribeResponse description;
+  g_seen.description = v1::WorkerService::NewStub(channel)->Describe(&context, {}, &description);
+  *why_not = "this is a test";
+  return nullptr;
+}
+
+TEST(WorkerLoadingTest, MetricsAndHealthAreServedAndTheReasonIsSaid) {
+  const TestDirectory directory;
+  WorkerOptions options{};
+  options.model = GoldenModel("llama2");
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.metrics_listen = "127.0.0.1:0";
+  options.max_connections = 64;
+  options.gpu = 0;
+  g_seen.address = options.listen;
+  testing::internal::CaptureStderr();
+  const auto worker = Worker::Start(options, &LookAround);
+  EXPECT_THAT(std::string(worker.status().message()), HasSubstr("this is a test"));
+  EXPECT_THAT(g_seen.metrics, HasSubstr("quire_worker_loading 1\n"));
+  EXPECT_TRUE(g_seen.is_serving["liveness"]);
+  EXPECT_FALSE(g_seen.is_serving["readiness"]);
+  EXPECT_EQ(g_seen.description.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(g_seen.description.error_message(), "the worker is loading its model");
+}
+
+}  // namespace
+}  // namespace quire
