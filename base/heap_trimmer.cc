@@ -9,9 +9,18 @@
 namespace quire {
 
 void HeapTrimmer::TrimIfGrown() {
-  if (smallest_.has_value() && ReadProcessUsage().resident_bytes <= *smallest_ + min_bytes_) return;
+  const int64_t before = ReadProcessUsage().resident_bytes;
+  if (smallest_.has_value() && before <= *smallest_ + min_bytes_) return;
+  if (num_to_skip_ > 0) {
+    --num_to_skip_;
+    return;
+  }
   malloc_trim(0);
   const int64_t bytes = ReadProcessUsage().resident_bytes;
+  // The memory is in use when little was given back, so the next attempt can wait.
+  const bool was_in_vain = before - bytes < min_bytes_ / 16;
+  last_skip_ = was_in_vain ? std::clamp(2 * last_skip_, 1, kMaxSkipped) : 0;
+  num_to_skip_ = last_skip_;
   smallest_ = std::min(smallest_.value_or(bytes), bytes);
 }
 

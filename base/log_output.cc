@@ -33,7 +33,7 @@ std::atomic<LineWriter*> g_output{nullptr};
 
 std::string DroppedNote(int64_t num_dropped) {
   const std::string message =
-      absl::StrCat(num_dropped, " log lines were dropped here, because standard error did not take them in time");
+      absl::StrCat(num_dropped, " log lines were dropped here, because standard error did not take them");
   if (GetLogFormat() == LogFormat::kJson) {
     return JsonLogLine("WARNING", message, {Named("num_dropped", num_dropped)}, nullptr, 0);
   }

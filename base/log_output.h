@@ -19,8 +19,8 @@ inline constexpr int kMaxQueuedLogBytes = 1 << 20;
 // detected"), and Abseil's messages about a mutex that is used wrongly, which end the process too.
 //
 // When a signal such as SIGSEGV or SIGABRT ends the process, it first waits for the lines in the queue, for at most a
-// second. Standard descriptors that are closed are opened on /dev/null, so that no other file gets their numbers. Call
-// it once, in main.
+// second; not when the stack has overflowed. Standard descriptors that are closed are opened on /dev/null, so that no
+// other file gets their numbers. Call it once, in main.
 void StartLogThreads();
 
 // Writes one line with its newline.

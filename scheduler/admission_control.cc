@@ -39,7 +39,8 @@ bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {
 
 AdmissionControl::AdmissionControl(const SchedulerOptions& options, BlockManager* blocks, RunningSet* running,
                                    WaitingQueue* waiting)
-    : options_(options),
+    : batching_(options.batching),
+      waiting_served_ratio_(options.waiting_served_ratio),
       blocks_(blocks),
       running_(running),
       waiting_(waiting),
@@ -47,8 +48,8 @@ AdmissionControl::AdmissionControl(const SchedulerOptions& options, BlockManager
 
 bool AdmissionControl::MayAdmit() const {
   if (running_->empty()) return true;
-  if (options_.batching == Batching::kStatic && !is_batch_open_) return false;
-  return waiting_->size() >= options_.waiting_served_ratio * static_cast<double>(running_->size());
+  if (batching_ == Batching::kStatic && !is_batch_open_) return false;
+  return waiting_->size() >= waiting_served_ratio_ * static_cast<double>(running_->size());
 }
 
 AdmissionControl::Decision AdmissionControl::Decide(SequenceGroup* group, StepId step) const {

@@ -71,7 +71,8 @@ class AdmissionControl {
   void SwapIn(SequenceGroup* group, StepPlan* plan);
   void StartAgain(SequenceGroup* group, int num_cached_tokens, StepPlan* plan);
 
-  const SchedulerOptions options_;
+  const Batching batching_;
+  const double waiting_served_ratio_;
   BlockManager* const blocks_;
   RunningSet* const running_;
   WaitingQueue* const waiting_;

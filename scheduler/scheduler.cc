@@ -43,8 +43,8 @@ int64_t NumStartTokens(const SequenceGroup& group) {
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
     : options_(options),
+      limits_blocks_(options.tenants.LimitBlocks()),
       blocks_(blocks),
-      tenants_(options.tenants),
       token_budget_(options.max_tokens_per_step),
       running_(options.max_sequences),
       waiting_(options, [this](const SequenceGroup& group) { return admission_.NumCachedTokens(group); }),
@@ -56,7 +56,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
 
 absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displaced) {
   QUIRE_RETURN_IF_ERROR(CheckCanEverFit(request, options_, *blocks_));
-  QUIRE_RETURN_IF_ERROR(CheckFitsShare(request, tenants_, *blocks_));
+  QUIRE_RETURN_IF_ERROR(CheckFitsShare(request, options_.tenants, *blocks_));
   if (groups_.contains(request.id)) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(request.id), " is already known"));
   }
@@ -78,7 +78,8 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
 }
 
 void Scheduler::SetTenants(const TenantShares& shares) {
-  tenants_ = shares;
+  options_.tenants = shares;
+  limits_blocks_ = shares.LimitBlocks();
   waiting_.SetShares(shares);
 }
 
@@ -150,6 +151,7 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
 
 void Scheduler::PlanWaiting(PlanDraft* draft) {
   admission_.SetBatchOpen(false);
+  if (waiting_.empty()) return;
   int num_waiting_for_prefix = 0;
   int64_t num_start_tokens = 0;
   std::optional<TenantBlocks> held = HeldByTenants();
@@ -222,8 +224,8 @@ bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_
 }
 
 std::optional<TenantBlocks> Scheduler::HeldByTenants() const {
-  if (!tenants_.LimitBlocks()) return std::nullopt;
-  return TenantBlocks(&tenants_, blocks_->num_blocks(), blocks_->block_size(), running_.groups());
+  if (!limits_blocks_) return std::nullopt;
+  return TenantBlocks(&options_.tenants, blocks_->num_blocks(), blocks_->block_size(), running_.groups());
 }
 
 SequenceGroup* Scheduler::CheapestVictim() const {
@@ -467,6 +469,7 @@ std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   const std::optional<TenantBlocks> held = HeldByTenants();
   if (held.has_value() && !group->is_running() && !held->HasRoomFor(*group)) {
     reason.kind = WaitReason::Kind::kTenantShare;
+    reason.num_counted_blocks = held->NumBlocks(*group);
     reason.num_tenant_blocks = held->NumHeld(group->request().tenant);
     reason.max_tenant_blocks = held->Limit(group->request().tenant);
   }

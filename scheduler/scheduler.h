@@ -138,8 +138,8 @@ class Scheduler {
   MovedRequest Take(RequestId request);
 
   // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
-  // those that were adopted earlier. It may exceed max_waiting_requests. Errors are those of Submit without
-  // RESOURCE_EXHAUSTED; then the request is gone.
+  // those that were adopted earlier. It may exceed max_waiting_requests and the tenant's share of the pool. The other
+  // errors are those of Submit; then the request is gone.
   absl::Status Adopt(MovedRequest moved);
 
   SchedulerCounts counts() const;
@@ -216,9 +216,9 @@ class Scheduler {
   void Remove(SequenceGroup* group);
   SequenceGroup* Find(RequestId request) const;  // Null when the request is not known.
 
-  const SchedulerOptions options_;
+  SchedulerOptions options_;  // Only the tenants change.
+  bool limits_blocks_;        // See TenantShares::LimitBlocks.
   BlockManager* const blocks_;
-  TenantShares tenants_;
   int token_budget_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;  // Each is in running_ or in waiting_.

@@ -17,8 +17,12 @@ bool IsInnocent(const SequenceGroup& group) {
                       [](const auto& sequence) { return sequence->is_behind_loss(); });
 }
 
+// Nothing while one sequence computes what all samples share.
 std::optional<int> SampleOf(const SequenceGroup& group, const Charge& charge) {
-  if (group.request().num_samples == 1 || charge.ends.size() != 1) return std::nullopt;
+  if (group.request().num_samples == 1 || charge.ends.size() != 1 || group.num_to_fork() > 0) return std::nullopt;
+  const bool is_shared = std::any_of(group.sequences().begin(), group.sequences().end(),
+                                     [](const auto& sequence) { return sequence->wait.has_value(); });
+  if (is_shared) return std::nullopt;
   const Sequence* const sequence = group.Find(charge.ends.begin()->first);
   return sequence == nullptr ? std::nullopt : std::optional(sequence->sample_index());
 }

@@ -33,11 +33,15 @@ TenantBlocks::TenantBlocks(const TenantShares* shares, int num_blocks, int block
 bool TenantBlocks::HasRoomFor(const SequenceGroup& group) const {
   const std::string& tenant = group.request().tenant;
   const int64_t num_held = NumHeld(tenant);
-  return num_held == 0 || num_held + BlocksOf(group, block_size_) <= Limit(tenant);
+  return num_held == 0 || num_held + NumBlocks(group) <= Limit(tenant);
+}
+
+int64_t TenantBlocks::NumBlocks(const SequenceGroup& group) const {
+  return BlocksOf(group, block_size_);
 }
 
 void TenantBlocks::Add(const SequenceGroup& group) {
-  held_[group.request().tenant] += BlocksOf(group, block_size_);
+  held_[group.request().tenant] += NumBlocks(group);
 }
 
 int64_t TenantBlocks::NumHeld(const std::string& tenant) const {

@@ -22,6 +22,8 @@ class TenantBlocks {
   // Whether the group may enter: its tenant then holds at most what it may, or holds nothing now. So a group that is
   // larger than the limit, because the limit was lowered or the pool replaced, still runs alone.
   bool HasRoomFor(const SequenceGroup& group) const;
+  // What the group counts for.
+  int64_t NumBlocks(const SequenceGroup& group) const;
   // The group has entered.
   void Add(const SequenceGroup& group);
 

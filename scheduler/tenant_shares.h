@@ -28,7 +28,7 @@ struct TenantShares {
   TenantShare others = {};  // Of each tenant that is not listed.
 
   const TenantShare& Of(const std::string& tenant) const;
-  // Whether any tenant has a max_blocks_share below 1.
+  // Whether any tenant has a max_blocks_share below 1. Looks at each of them.
   bool LimitBlocks() const;
 
   bool operator==(const TenantShares&) const = default;

@@ -26,8 +26,10 @@ struct WaitReason {
   int num_free_blocks = 0;       // Blocks of the pool that are free.
   int num_watermark_blocks = 0;  // Free blocks that admission keeps for running requests to grow into.
   int num_cached_tokens = 0;     // Tokens of the prompt that are in the prefix cache.
-  // While kind is kTenantShare: the blocks that the running requests of the tenant hold, and may hold.
-  int64_t num_tenant_blocks = 0;
+  // While kind is kTenantShare: what counts against the share of the tenant. Blocks that several requests share count
+  // for each of them, and so do blocks of the prefix cache.
+  int64_t num_counted_blocks = 0;  // The blocks of the request.
+  int64_t num_tenant_blocks = 0;   // The blocks that the running requests of the tenant hold, and may hold.
   int64_t max_tenant_blocks = 0;
   bool is_swapped = false;  // The blocks of the request are in the host tier.
 };

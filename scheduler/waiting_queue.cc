@@ -1,6 +1,7 @@
 #include "scheduler/waiting_queue.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -9,17 +10,19 @@
 namespace quire {
 namespace {
 
-// The policy kLongestPrefixFirst compares the cached prefixes of at most this many groups.
+// The policy kLongestPrefixFirst compares the cached prefixes of this many groups at a time. It compares the next ones
+// in the same visit only when tenants are skipped.
 constexpr size_t kMaxCompared = 64;
+// One visit looks up at most this many cached prefixes, because each look-up reads a whole prompt. A group whose prefix
+// was never looked up counts as one without a cached prefix.
+constexpr int kMaxLooks = 64;
 // A group goes first after this many groups with longer prefixes have overtaken it.
 constexpr int kMaxPassed = 64;
 // The cached prefix of each group is looked up once in this many visits.
 constexpr uint64_t kVisitsBetweenLooks = 8;
-// When there are more tenants than this, those without waiting groups are forgotten.
-constexpr size_t kMaxTenants = 4096;
-// Before and behind all groups.
-constexpr ServiceRank kFirstRank{INT32_MIN, 0};
-constexpr ServiceRank kLastRank{INT32_MAX, UINT64_MAX};
+// At most this many tenants without waiting groups are remembered.
+constexpr size_t kMaxIdleTenants = 4096;
+constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // Before all groups.
 
 int WaitingTokens(const SequenceGroup& group) {
   if (group.is_swapped()) return WaitingQueue::kTokensPerGroup;
@@ -29,30 +32,51 @@ int WaitingTokens(const SequenceGroup& group) {
 }  // namespace
 
 WaitingQueue::WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens)
-    : options_(options), shares_(options.tenants), cached_tokens_(std::move(cached_tokens)) {}
+    : policy_(options.policy), shares_(options.tenants), cached_tokens_(std::move(cached_tokens)) {}
 
 ServiceRank WaitingQueue::RankOf(const Request& request, uint64_t submission) const {
-  return {options_.policy == SchedulingPolicy::kPriority ? request.priority : 0, submission};
+  return {policy_ == SchedulingPolicy::kPriority ? request.priority : 0, submission};
 }
 
 WaitingQueue::Tenant& WaitingQueue::TenantOf(const SequenceGroup& group) {
-  if (options_.policy != SchedulingPolicy::kFairShare) return tenants_[""];
+  if (policy_ != SchedulingPolicy::kFairShare) return tenants_[""];
   const std::string& name = group.request().tenant;
-  const auto [it, is_new] = tenants_.try_emplace(name);
-  if (is_new) it->second.weight = shares_.Of(name).weight;
-  return it->second;
+  if (const auto known = tenants_.find(name); known != tenants_.end()) return known->second;
+  ForgetTenants();
+  Tenant& tenant = tenants_[name];
+  tenant.weight = shares_.Of(name).weight;
+  return tenant;
+}
+
+// A tenant without waiting groups is not forgotten at once, even if Add would give it at least its count: its groups
+// that run are still to be charged. Those that are charged least are forgotten first. At least half of the places are
+// free afterwards, so few calls search the tenants.
+void WaitingQueue::ForgetTenants() {
+  if (tenants_.size() - holders_.size() <= kMaxIdleTenants) return;
+  absl::erase_if(tenants_, [&](const auto& entry) {
+    return entry.second.waiting.empty() && entry.second.served <= least_served_;
+  });
+  if (tenants_.size() - holders_.size() <= kMaxIdleTenants / 2) return;
+  absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
 }
 
 void WaitingQueue::SetShares(const TenantShares& shares) {
   shares_ = shares;
-  if (options_.policy != SchedulingPolicy::kFairShare) return;
-  for (auto& [name, tenant] : tenants_) tenant.weight = shares_.Of(name).weight;
+  if (policy_ != SchedulingPolicy::kFairShare) return;
+  for (auto& [name, tenant] : tenants_) {
+    const double weight = shares_.Of(name).weight;
+    if (weight == tenant.weight) continue;
+    // The tokens by which the tenant is ahead stay the same, and now count by the new weight.
+    const double ahead = tenant.served - least_served_;
+    if (ahead > 0) tenant.served = least_served_ + ahead * tenant.weight / weight;
+    tenant.weight = weight;
+  }
 }
 
 void WaitingQueue::AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens) {
   tenant->num_tokens += num_tokens;
   num_tokens_ += num_tokens;
-  if (options_.policy != SchedulingPolicy::kPriority) return;
+  if (policy_ != SchedulingPolicy::kPriority) return;
   const auto sum = tokens_by_priority_.try_emplace(group.rank().priority, 0).first;
   sum->second += num_tokens;
   if (sum->second == 0) tokens_by_priority_.erase(sum);
@@ -64,7 +88,9 @@ void WaitingQueue::Add(SequenceGroup* group) {
   const bool is_new = tenant.waiting.emplace(group->rank(), group).second;
   QUIRE_CHECK(is_new) << group->id() << " waits twice";
   ++size_;
-  ++sizes_[group->request().tenant];
+  Holder& holder = holders_[group->request().tenant];
+  ++holder.num_groups;
+  holder.tenant = &tenant;
   group->set_waiting_tokens(WaitingTokens(*group));
   AddTokens(&tenant, *group, group->waiting_tokens());
   num_swapped_ += group->is_swapped();
@@ -75,34 +101,36 @@ void WaitingQueue::Remove(SequenceGroup* group) {
   const size_t num_removed = tenant.waiting.erase(group->rank());
   QUIRE_CHECK_EQ(num_removed, 1u) << group->id() << " does not wait";
   --size_;
-  if (const auto size = sizes_.find(group->request().tenant); --size->second == 0) sizes_.erase(size);
+  const auto holder = holders_.find(group->request().tenant);
+  if (--holder->second.num_groups == 0) holders_.erase(holder);
   AddTokens(&tenant, *group, -group->waiting_tokens());
   num_swapped_ -= group->is_swapped();
 }
 
 SequenceGroup* WaitingQueue::ToDisplace(const std::string& tenant) const {
-  const auto own = sizes_.find(tenant);
-  double most = ((own == sizes_.end() ? 0 : own->second) + 1) / shares_.Of(tenant).weight;
-  const std::string* loser = nullptr;
-  for (const auto& [name, size] : sizes_) {
-    const double load = size / shares_.Of(name).weight;
-    if (name == tenant || load <= most) continue;
-    most = load;
-    loser = &name;
+  using Loaded = std::pair<double, const std::pair<const std::string, Holder>*>;
+  const auto own = holders_.find(tenant);
+  const double own_load = ((own == holders_.end() ? 0 : own->second.num_groups) + 1) / shares_.Of(tenant).weight;
+  std::vector<Loaded> losers;
+  for (const auto& holder : holders_) {
+    const double load = holder.second.num_groups / shares_.Of(holder.first).weight;
+    if (holder.first == tenant || load <= own_load) continue;
+    losers.emplace_back(load, &holder);
   }
-  if (loser == nullptr) return nullptr;
-  const bool has_own_queue = options_.policy == SchedulingPolicy::kFairShare;
-  const Groups& waiting = tenants_.find(has_own_queue ? *loser : "")->second.waiting;
-  for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
-    if (it->second->request().tenant == *loser && !it->second->progress().has_started) return it->second;
+  std::stable_sort(losers.begin(), losers.end(), [](const Loaded& a, const Loaded& b) { return a.first > b.first; });
+  for (const auto& [load, holder] : losers) {
+    const Groups& waiting = holder->second.tenant->waiting;
+    for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
+      if (it->second->request().tenant == holder->first && !it->second->progress().has_started) return it->second;
+    }
   }
   return nullptr;
 }
 
 void WaitingQueue::Visit(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   if (size_ == 0) return;
-  if (options_.policy == SchedulingPolicy::kFairShare) return VisitFairly(visit);
-  if (options_.policy == SchedulingPolicy::kLongestPrefixFirst) return VisitLongestPrefixFirst(visit);
+  if (policy_ == SchedulingPolicy::kFairShare) return VisitFairly(visit);
+  if (policy_ == SchedulingPolicy::kLongestPrefixFirst) return VisitLongestPrefixFirst(visit);
   VisitByRank(visit);
 }
 
@@ -121,81 +149,86 @@ void WaitingQueue::VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   }
 }
 
-// A visit can change which tenant is next, so the next one is searched after each visit.
+// Each tenant that has waiting groups is in a heap with its next group. A visit can charge tenants, which only makes
+// them come later, so the count of a tenant is compared again when it comes up.
 void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
-  if (tenants_.size() > kMaxTenants) {
-    absl::erase_if(tenants_, [](const auto& entry) { return entry.second.waiting.empty(); });
+  struct Turn {
+    double served;
+    ServiceRank rank;  // Of the next group.
+    Tenant* tenant;
+    bool operator>(const Turn& other) const { return std::tie(served, rank) > std::tie(other.served, other.rank); }
+  };
+  std::vector<Turn> turns;  // A heap, the next one is at the front.
+  turns.reserve(holders_.size());
+  for (const auto& [name, holder] : holders_) {
+    turns.push_back({holder.tenant->served, holder.tenant->waiting.begin()->first, holder.tenant});
   }
-  absl::btree_map<std::string, ServiceRank> visited;  // The last visited group of each tenant.
-  while (true) {
-    Tenant* next = nullptr;
-    const std::string* next_name = nullptr;
-    Groups::iterator next_group;
-    for (auto& [name, tenant] : tenants_) {
-      const auto last = visited.find(name);
-      const auto group = last == visited.end() ? tenant.waiting.begin() : tenant.waiting.upper_bound(last->second);
-      if (group == tenant.waiting.end()) continue;
-      if (next != nullptr && std::tuple(next->served, next_group->first) <= std::tuple(tenant.served, group->first)) {
+  std::make_heap(turns.begin(), turns.end(), std::greater<>());
+  while (!turns.empty()) {
+    std::pop_heap(turns.begin(), turns.end(), std::greater<>());
+    Turn& turn = turns.back();
+    Tenant& tenant = *turn.tenant;
+    if (turn.served == tenant.served) {
+      least_served_ = std::max(least_served_, tenant.served);
+      const Next after = visit(tenant.waiting.find(turn.rank)->second);
+      if (after == Next::kNone) return;
+      const auto next = after == Next::kOfOthers ? tenant.waiting.end() : tenant.waiting.upper_bound(turn.rank);
+      if (next == tenant.waiting.end()) {
+        turns.pop_back();
         continue;
       }
-      next = &tenant;
-      next_name = &name;
-      next_group = group;
+      turn.rank = next->first;
     }
-    if (next == nullptr) return;
-    least_served_ = std::max(least_served_, next->served);
-    ServiceRank& last_visited = visited[*next_name] = next_group->first;
-    const Next after = visit(next_group->second);
-    if (after == Next::kNone) return;
-    if (after == Next::kOfOthers) last_visited = kLastRank;
+    turn.served = tenant.served;
+    std::push_heap(turns.begin(), turns.end(), std::greater<>());
   }
 }
 
 void WaitingQueue::VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   ++num_visits_;
-  SkippedTenants skipped;
-  ServiceRank last = kFirstRank;
-  ServiceRank last_entered = kFirstRank;
-  while (VisitSomePrefixes(visit, &skipped, &last, &last_entered)) {
+  PrefixWalk walk{.skipped = {}, .last = kFirstRank, .last_entered = kFirstRank};
+  while (VisitSomePrefixes(visit, &walk)) {
   }
   for (const auto& [rank, group] : tenants_.begin()->second.waiting) {
-    if (rank > last_entered) break;
+    if (rank > walk.last_entered) break;
     ++group->prefix_standing().num_passed;
   }
 }
 
-bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped,
-                                     ServiceRank* last, ServiceRank* last_entered) {
+bool WaitingQueue::VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, PrefixWalk* walk) {
   std::vector<std::pair<int, SequenceGroup*>> order;  // Sorted so that the smallest number is visited first.
   Groups& waiting = tenants_.begin()->second.waiting;
-  for (auto it = waiting.upper_bound(*last); it != waiting.end() && order.size() < kMaxCompared; ++it) {
+  for (auto it = waiting.upper_bound(walk->last); it != waiting.end() && order.size() < kMaxCompared; ++it) {
     const auto& [rank, group] = *it;
-    *last = rank;
-    if (!skipped->empty() && skipped->contains(group->request().tenant)) continue;
+    walk->last = rank;
+    if (!walk->skipped.empty() && walk->skipped.contains(group->request().tenant)) continue;
     SequenceGroup::PrefixStanding& standing = group->prefix_standing();
     const bool goes_first = group->progress().has_started || standing.num_passed >= kMaxPassed;
-    if (standing.num_cached_tokens < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0) {
+    const bool is_due = standing.num_cached_tokens < 0 || (num_visits_ + rank.submission) % kVisitsBetweenLooks == 0;
+    if (is_due && walk->num_looks < kMaxLooks) {
       standing.num_cached_tokens = cached_tokens_(*group);
+      ++walk->num_looks;
     }
-    order.emplace_back(goes_first ? INT32_MIN : -standing.num_cached_tokens, group);
+    order.emplace_back(goes_first ? INT32_MIN : -std::max(standing.num_cached_tokens, 0), group);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const size_t num_skipped = skipped->size();
+  const size_t num_skipped = walk->skipped.size();
   for (const auto& [key, group] : order) {
-    if (!skipped->empty() && skipped->contains(group->request().tenant)) continue;
+    if (!walk->skipped.empty() && walk->skipped.contains(group->request().tenant)) continue;
     const ServiceRank rank = group->rank();
     const int num_before = size_;
     const Next next = visit(group);
-    if (size_ < num_before) *last_entered = std::max(*last_entered, rank);
+    if (size_ < num_before) walk->last_entered = std::max(walk->last_entered, rank);
     if (next == Next::kNone) return false;
-    if (next == Next::kOfOthers) skipped->insert(group->request().tenant);
+    if (next == Next::kOfOthers) walk->skipped.insert(group->request().tenant);
   }
-  return skipped->size() > num_skipped;
+  return walk->skipped.size() > num_skipped;
 }
 
 void WaitingQueue::ForEach(absl::FunctionRef<void(SequenceGroup*)> call) const {
-  for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [rank, group] : tenant.waiting) call(group);
+  for (const auto& [name, holder] : holders_) {
+    for (const auto& [rank, group] : holder.tenant->waiting) call(group);
+    if (policy_ != SchedulingPolicy::kFairShare) return;  // All groups wait at the same place.
   }
 }
 
@@ -214,7 +247,7 @@ void WaitingQueue::OnSlicesAbandoned() {
 
 int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
   if (size_ == 0) return 0;
-  if (options_.policy == SchedulingPolicy::kPriority) {
+  if (policy_ == SchedulingPolicy::kPriority) {
     int64_t num_tokens = 0;
     for (const auto& [priority, sum] : tokens_by_priority_) {
       if (priority > request.priority) break;
@@ -222,14 +255,14 @@ int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
     }
     return num_tokens;
   }
-  if (options_.policy != SchedulingPolicy::kFairShare) return num_tokens_;
+  if (policy_ != SchedulingPolicy::kFairShare) return num_tokens_;
   // While the tenant is served what waits of it, each other tenant is served in the ratio of the weights.
   const auto own = tenants_.find(request.tenant);
   if (own == tenants_.end()) return 0;
   const double share = static_cast<double>(own->second.num_tokens) / own->second.weight;
   double num_tokens = 0;
-  for (const auto& [name, tenant] : tenants_) {
-    num_tokens += std::min(static_cast<double>(tenant.num_tokens), share * tenant.weight);
+  for (const auto& [name, holder] : holders_) {
+    num_tokens += std::min(static_cast<double>(holder.tenant->num_tokens), share * holder.tenant->weight);
   }
   return static_cast<int64_t>(num_tokens);
 }
@@ -249,7 +282,7 @@ int WaitingQueue::NumAhead(const SequenceGroup& group) {
 }
 
 void WaitingQueue::Charge(const std::string& tenant, int num_tokens) {
-  if (options_.policy != SchedulingPolicy::kFairShare) return;
+  if (policy_ != SchedulingPolicy::kFairShare) return;
   const auto it = tenants_.find(tenant);
   if (it != tenants_.end()) it->second.served += num_tokens / it->second.weight;
 }

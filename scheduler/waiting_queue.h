@@ -8,6 +8,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/scheduler_options.h"
@@ -47,7 +48,7 @@ class WaitingQueue {
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
   // The tenant of all waiting groups. Null when there are none, or groups of several tenants.
-  const std::string* only_tenant() const { return sizes_.size() == 1 ? &sizes_.begin()->first : nullptr; }
+  const std::string* only_tenant() const { return holders_.size() == 1 ? &holders_.begin()->first : nullptr; }
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
 
@@ -62,10 +63,10 @@ class WaitingQueue {
   void Visit(absl::FunctionRef<Next(SequenceGroup*)> visit);
 
   // The group that gives its place in a full queue to a new group of `tenant`. Places belong to the tenants in the
-  // ratio of their weights. The tenant that has the most waiting groups by weight gives up the place that it would be
-  // served last in, provided that it has more than `tenant` has with the new group. Null when there is no such tenant,
-  // or when all waiting groups of the tenant have already run. So a tenant that has fewer waiting groups than its share
-  // of the queue is refused only in the second case.
+  // ratio of their weights. The tenants that have more waiting groups by weight than `tenant` has with the new group
+  // are tried in turn, the one that has the most first. Of the groups of such a tenant that have not run yet, the last
+  // by rank leaves: the one that was submitted last, or under the policy kPriority, the last of the least urgent ones.
+  // Null when all groups of these tenants have run, or when there is no such tenant.
   SequenceGroup* ToDisplace(const std::string& tenant) const;
 
   // Calls `call` with every group, in no order that matters.
@@ -89,29 +90,44 @@ class WaitingQueue {
     double weight = 1;
   };
 
+  // A tenant that has waiting groups.
+  struct Holder {
+    int num_groups = 0;
+    Tenant* tenant = nullptr;  // Where its groups wait.
+  };
+
   using SkippedTenants = absl::flat_hash_set<absl::string_view>;
 
   void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit);
-  // Compares up to kMaxCompared groups behind `*last` whose tenants are not skipped, visits them, and moves `*last`
-  // behind them. Returns whether other groups are to be compared because tenants were skipped.
-  bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, SkippedTenants* skipped, ServiceRank* last,
-                         ServiceRank* last_entered);
+  // How far a visit of the policy kLongestPrefixFirst has come.
+  struct PrefixWalk {
+    SkippedTenants skipped;
+    ServiceRank last;          // Of the groups that were compared.
+    ServiceRank last_entered;  // The highest rank of those that have entered.
+    int num_looks = 0;         // Cached prefixes that were looked up.
+  };
+  // Compares up to kMaxCompared groups behind `walk->last` whose tenants are not skipped, visits them, and moves
+  // `walk->last` behind them. Returns whether other groups are to be compared because tenants were skipped.
+  bool VisitSomePrefixes(absl::FunctionRef<Next(SequenceGroup*)> visit, PrefixWalk* walk);
   Tenant& TenantOf(const SequenceGroup& group);
+  // Forgets tenants without waiting groups when there are too many.
+  void ForgetTenants();
   // Adds to the sums of tokens that the group belongs to.
   void AddTokens(Tenant* tenant, const SequenceGroup& group, int num_tokens);
 
-  const SchedulerOptions options_;
+  const SchedulingPolicy policy_;
   TenantShares shares_;
   const CachedTokens cached_tokens_;
-  // By name. Unless the policy is fair share, there is only one tenant, with an empty name.
-  absl::btree_map<std::string, Tenant> tenants_;
+  // By name, also of tenants that have no waiting groups now. Unless the policy is fair share, there is only one
+  // tenant, with an empty name.
+  absl::node_hash_map<std::string, Tenant> tenants_;
   double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
   absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Under the policy kPriority only.
-  absl::btree_map<std::string, int> sizes_;           // The parts of size_, by tenant; none is 0.
+  absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;
 };

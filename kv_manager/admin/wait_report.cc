@@ -16,8 +16,9 @@ std::string MissingRows(const WaitReason& wait) {
 std::string MissingBlocks(const WaitReport& report) {
   const WaitReason& wait = report.reason;
   if (wait.kind == WaitReason::Kind::kTenantShare) {
-    return absl::StrCat("waits until other requests of its tenant have ended: they hold ", wait.num_tenant_blocks,
-                        " KV blocks, the tenant may hold ", wait.max_tenant_blocks, " (max_blocks_share)");
+    return absl::StrCat("waits until other requests of its tenant have ended: it needs ",
+                        Counted(wait.num_counted_blocks, "KV block"), ", they hold ", wait.num_tenant_blocks,
+                        ", and the tenant may hold ", wait.max_tenant_blocks, " (max_blocks_share)");
   }
   const int num_missing = wait.num_blocks - (wait.num_free_blocks - wait.num_watermark_blocks);
   std::string text = absl::StrCat("waits for ", num_missing, " more KV ", num_missing == 1 ? "block" : "blocks", ": ",

@@ -129,13 +129,16 @@ absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink>
   // another size than those of the last one it is hashed again under the lock.
   PromptHashes hashes(request.cache_salt, request.prompt);
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
-  const size_t slot = tenants_.SlotOf(request.tenant);
+  const std::string tenant = request.tenant;
   const MutexLock lock(&mutex_);
   const absl::Status status = Place(std::move(request), std::move(sink), &hashes);
-  if (!status.ok()) {
-    if (tenant_refusals_.size() <= slot) tenant_refusals_.resize(slot + 1);
-    ++tenant_refusals_[slot];
+  if (status.ok()) {
+    tenants_.SlotOf(tenant);  // Now, so that the refusals from here on count under its name.
+    return status;
   }
+  const size_t slot = tenants_.FindSlot(tenant);
+  if (tenant_refusals_.size() <= slot) tenant_refusals_.resize(slot + 1);
+  ++tenant_refusals_[slot];
   return status;
 }
 

@@ -35,6 +35,7 @@ absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector<ModelFile>& model_files) {
   TokenizerFiles files;
   for (const ModelFile& file : model_files) {
+    if (file.name == "generation_config.json") continue;
     if (file.content.empty()) return BadTokenizer(file.name, "the file is empty");
     if (file.name == "tokenizer.json") files.tokenizer_json = file.content;
     if (file.name == "tokenizer.model") files.tokenizer_model = file.content;

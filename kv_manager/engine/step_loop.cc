@@ -85,6 +85,7 @@ void StepLoop::Handle(RequestSubmitted event) {
   if (status.ok()) return;
   CountRefusal(tenant);
   if (!absl::IsAlreadyExists(status)) live_.AddRefused(id);
+  event.ticket.reset();  // Who hears of the refusal may send the next request at once.
   event.sink->OnFailed(status);
 }
 
@@ -144,7 +145,7 @@ void StepLoop::OnDisplaced(const Displaced& displaced) {
   const int limit = options_.scheduler.max_waiting_requests;
   const std::string message = absl::StrCat("the queue has reached its limit of ", limit,
                                            " requests, and the request gave its place to a tenant "
-                                           "that has fewer waiting requests than its tenant \"",
+                                           "that has fewer waiting requests by weight than its tenant \"",
                                            tenant, "\" (--max-waiting-requests)");
   live_.Displace(
       request, WithRetryDelay(
@@ -156,7 +157,7 @@ void StepLoop::OnDisplaced(const Displaced& displaced) {
 
 void StepLoop::CountRefusal(const std::string& tenant) {
   std::vector<TenantUsage>& tenants = report_.stats()->tenants;
-  const size_t slot = options_.tenants == nullptr ? 0 : options_.tenants->SlotOf(tenant);
+  const size_t slot = options_.tenants == nullptr ? 0 : options_.tenants->FindSlot(tenant);
   if (tenants.size() <= slot) tenants.resize(slot + 1);
   ++tenants[slot].refusals;
 }

@@ -37,6 +37,13 @@ class TenantLabels {
     return slots_.emplace(tenant, static_cast<int>(labels_.size()) - 1).first->second;
   }
 
+  // The slot of the tenant, or 0 when it has none. Refused requests take no slots.
+  int FindSlot(const std::string& tenant) const {
+    const MutexLock lock(&mutex_);
+    const auto it = slots_.find(tenant);
+    return it == slots_.end() ? 0 : it->second;
+  }
+
   // The labels, by slot.
   std::vector<std::string> labels() const {
     const MutexLock lock(&mutex_);

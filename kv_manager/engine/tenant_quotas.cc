@@ -13,11 +13,11 @@ constexpr int64_t kRetryMs = 500;
 absl::Status Refusal(const std::string& tenant, const char* field, const char* what, int value, int limit) {
   const std::string message =
       absl::StrCat("tenant \"", tenant, "\" has ", Counted(value, what), ", the limit is ", limit, " (", field, ")");
-  return WithRetryDelay(
-      WithReason(
-          absl::ResourceExhaustedError(message), "TENANT_LIMIT",
-          {{"tenant", tenant}, {"field", field}, {"value", absl::StrCat(value)}, {"limit", absl::StrCat(limit)}}),
-      kRetryMs);
+  const absl::Status status = WithReason(
+      absl::ResourceExhaustedError(message), "TENANT_LIMIT",
+      {{"tenant", tenant}, {"field", field}, {"value", absl::StrCat(value)}, {"limit", absl::StrCat(limit)}});
+  // Where nothing is allowed, trying again does not help.
+  return limit == 0 ? status : WithRetryDelay(status, kRetryMs);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
+#include "kv_manager/rpc/received_call.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/authorizer.h"
 
@@ -123,7 +124,7 @@ void GenerateBatchCall::OnReadEnded(const absl::Status& status) {
 }
 
 void GenerateBatchCall::OnReadDone(bool ok) {
-  if (!environment_->receiving.End(read_id_, ok ? static_cast<int64_t>(read_.Length()) : 0)) return;
+  if (!environment_->receiving.End(read_id_, NumBytes(ok, read_))) return;
   const absl::Status status = ok ? Handle(read_) : absl::OkStatus();
   bool reads_on;
   {

@@ -12,6 +12,7 @@
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_environment.h"
 #include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/received_call.h"
 #include "quire/v1/inference.pb.h"
 
@@ -42,7 +43,9 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
 
   // Submits the request, or ends the call.
   void OnRequest(const grpc::ByteBuffer& request) override;
-  void OnNoRequest(const absl::Status& status) override { EndCall(nullptr, status); }
+  // A call without a request does not count as a call of Generate, so that it does not count as an error of the
+  // service.
+  void OnNoRequest(const absl::Status& status) override { Finish(ToGrpcStatus(status, context())); }
 
   // Called before the first response, and not for a call without responses: gRPC itself may retry a call only as long
   // as nothing was sent, initial metadata included.

@@ -175,7 +175,8 @@ void RenderTenants(const ManagerStatus& status, MetricPage* page) {
              &TenantUsage::prompt_tokens);
   per_tenant("quire_tenant_generated_tokens_total", "Generated tokens by tenant", &TenantUsage::generated_tokens);
   per_tenant("quire_tenant_rejections_total",
-             "Valid requests that were refused, or gave their place in a full queue to another tenant, by tenant",
+             "Valid requests that were refused, or that were accepted and gave their place in a full queue to another "
+             "tenant, by tenant; without those beyond --max-requests",
              &TenantUsage::refusals);
 }
 

@@ -12,6 +12,7 @@
 #include "base/connection_flags.h"
 #include "base/flags.h"
 #include "base/local_address.h"
+#include "base/read_file.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/manager_engine.h"
@@ -95,8 +96,11 @@ ABSL_FLAG(double, waiting_served_ratio, quire::SchedulerOptions().waiting_served
 ABSL_FLAG(bool, prefix_cache, true,
           "Keep computed prefixes of prompts, and share them between requests with the same cache salt. They are "
           "evicted when their blocks are needed.");
-ABSL_FLAG(int32_t, max_waiting_requests, quire::SchedulerOptions().max_waiting_requests,
-          "Largest number of requests that wait on each worker. Further requests are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(
+    int32_t, max_waiting_requests, quire::SchedulerOptions().max_waiting_requests,
+    "Largest number of requests that wait on each worker. When it is reached, the tenant with the most of them by "
+    "weight loses its last one to a request of another tenant; further requests are refused with "
+    "RESOURCE_EXHAUSTED.");
 ABSL_FLAG(absl::Duration, max_queue_wait, absl::Hours(24),
           "Longest time that a request may wait before it runs. A request that would wait longer, judging by the last "
           "seconds, is refused at once with RESOURCE_EXHAUSTED.");
@@ -113,7 +117,8 @@ ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
           "Largest share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) protect from eviction.");
 ABSL_FLAG(
     int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
-    "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused.");
+    "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused, "
+    "except that tenants with less than an equal share of them get an eighth as many places more.");
 ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
           "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
@@ -207,7 +212,9 @@ absl::Status ReadTenants(ManagerOptions* options) {
   if (!options->scheduler.tenants.by_tenant.empty()) {
     return absl::InvalidArgumentError("--tenants and --tenant-weights are set, only one of them may be");
   }
-  return AboutFlag("--tenants", OpenTenantFile(options->tenants, [](const TenantTable&) {}).status());
+  const absl::StatusOr<std::string> text = ReadFile(options->tenants);
+  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--tenants: ", text.status().message()));
+  return AboutFlag("--tenants", ParseTenantTable(options->tenants, *text).status());
 }
 
 absl::Status ReadWorkerTls(ManagerOptions* options) {

@@ -16,9 +16,17 @@ constexpr int64_t kRetryDelayMs = 1000;
 constexpr int64_t kSlackBytes = int64_t{1} << 20;
 
 absl::Status TooMuch(std::string message, const char* limit_name, int64_t limit) {
-  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(std::move(message)), "RECEIVING_TOO_MUCH",
-                                   {{limit_name, absl::StrCat(limit)}}),
-                        kRetryDelayMs);
+  return WithReason(absl::ResourceExhaustedError(std::move(message)), "RECEIVING_TOO_MUCH",
+                    {{limit_name, absl::StrCat(limit)}});
+}
+
+absl::Status TryLater(const absl::Status& status) {
+  return WithRetryDelay(status, kRetryDelayMs);
+}
+
+// The most bytes that a message may need. A sixteenth is for the frames of HTTP/2 and TLS.
+int64_t WithFrames(int64_t message_bytes) {
+  return message_bytes / 16 * 17;
 }
 
 }  // namespace
@@ -49,8 +57,13 @@ uint64_t ReceiveWatch::Begin(const std::string& peer, Wait wait, EndCall end_cal
     const MutexLock lock(&mutex_);
     id = next_id_++;
     Connection& connection = connections_[peer];
-    if (connection.num_messages++ == 0) connection.received = Received(peer);
-    messages_.emplace_hint(messages_.end(), id, Message{peer, wait, clock_->NowMicros(), std::move(end_call)});
+    const int64_t now_us = clock_->NowMicros();
+    if (connection.num_messages++ == 0) {
+      connection.received = Received(peer);
+      connection.moved_at_us = now_us;
+    }
+    messages_.emplace_hint(messages_.end(), id,
+                           Message{peer, wait, now_us, connection.unfinished, std::move(end_call)});
     if (wait == Wait::kLimited) {
       ++connection.num_limited;
       ++num_limited_;
@@ -61,12 +74,13 @@ uint64_t ReceiveWatch::Begin(const std::string& peer, Wait wait, EndCall end_cal
   return id;
 }
 
-bool ReceiveWatch::End(uint64_t id, int64_t num_bytes) {
+bool ReceiveWatch::End(uint64_t id, std::optional<int64_t> num_bytes) {
   EndCall unused;  // Is destroyed without the lock, because it may own things of the caller.
   const MutexLock lock(&mutex_);
   const auto it = messages_.find(id);
   if (it == messages_.end()) return false;
-  connections_[it->second.peer].arrived += num_bytes + kBytesPerMessage;
+  connections_[it->second.peer].arrived += num_bytes.value_or(0) + kBytesPerMessage;
+  if (!num_bytes.has_value()) Forgive(it->second, clock_->NowMicros());
   std::swap(unused, it->second.end_call);
   Remove(id);
   return true;
@@ -92,7 +106,7 @@ void ReceiveWatch::Check() {
   {
     const MutexLock lock(&mutex_);
     const int64_t now_us = clock_->NowMicros();
-    CountBytes();
+    CountBytes(now_us);
     EndLateMessages(now_us, &ended);
     EndGreedyConnections(now_us, &ended);
     EndWhileTooMuch(now_us, &ended);
@@ -108,16 +122,35 @@ void ReceiveWatch::Check() {
   for (const Ended& call : ended) call.end_call(call.status);
 }
 
-void ReceiveWatch::CountBytes() {
+void ReceiveWatch::CountBytes(int64_t now_us) {
+  is_quiet_ = num_limited_ == 0;
   for (auto& [peer, connection] : connections_) {
-    const std::optional<int64_t> received = Received(peer);
-    if (received.has_value() && connection.received.has_value()) {
-      const int64_t added = *received - *connection.received - connection.arrived;
-      connection.unfinished = std::max<int64_t>(connection.unfinished + added, 0);
+    CountBytesOf(peer, &connection, now_us);
+    if (connection.moved_at_us == now_us) is_quiet_ = false;
+    // What is left of an estimate that is a little wrong for each message.
+    const bool is_idle = now_us - connection.moved_at_us >= absl::ToInt64Microseconds(limits_.timeout);
+    if (is_idle && connection.num_limited == 0 && connection.unfinished < limits_.max_message_bytes) {
+      connection.unfinished = 0;
     }
-    connection.received = received;
-    connection.arrived = 0;
   }
+}
+
+void ReceiveWatch::CountBytesOf(const std::string& peer, Connection* connection, int64_t now_us) {
+  const std::optional<int64_t> received = Received(peer);
+  if (received.has_value() && connection->received.has_value()) {
+    const int64_t added = *received - *connection->received;
+    if (added > 0) connection->moved_at_us = now_us;
+    connection->unfinished = std::max<int64_t>(connection->unfinished + added - connection->arrived, 0);
+  }
+  connection->received = received;
+  connection->arrived = 0;
+}
+
+void ReceiveWatch::Forgive(const Message& message, int64_t now_us) {
+  Connection& connection = connections_[message.peer];
+  CountBytesOf(message.peer, &connection, now_us);
+  const int64_t grown = std::max<int64_t>(connection.unfinished - message.unfinished, 0);
+  connection.unfinished -= std::min(grown, WithFrames(limits_.max_message_bytes) + kSlackBytes);
 }
 
 void ReceiveWatch::EndLateMessages(int64_t now_us, std::vector<Ended>* ended) {
@@ -132,7 +165,9 @@ void ReceiveWatch::EndLateMessages(int64_t now_us, std::vector<Ended>* ended) {
                                                absl::FormatDuration(limits_.timeout), " (--receive-timeout)")),
       "RECEIVE_TIMEOUT", {{"receive_timeout_ms", absl::StrCat(absl::ToInt64Milliseconds(limits_.timeout))}});
   for (const uint64_t id : late) {
-    ended->push_back({std::move(messages_.at(id).end_call), status});
+    Message& message = messages_.at(id);
+    Forgive(message, now_us);
+    ended->push_back({std::move(message.end_call), status});
     Remove(id);
   }
 }
@@ -143,16 +178,19 @@ void ReceiveWatch::EndGreedyConnections(int64_t now_us, std::vector<Ended>* ende
     absl::Status status;
   };
   std::vector<Greedy> greedy;
-  for (const auto& [peer, connection] : connections_) {
-    // A sixteenth for the frames of HTTP/2 and TLS.
-    const int64_t of_messages = connection.num_messages * (limits_.max_message_bytes / 16 * 17);
+  for (auto& [peer, connection] : connections_) {
+    const int64_t of_messages = connection.num_messages * WithFrames(limits_.max_message_bytes) + kSlackBytes;
+    const bool is_beyond = connection.unfinished > std::min(of_messages, limits_.max_connection_bytes);
+    // Bytes that arrived just now may belong to messages that gRPC is about to hand over, so one check is not enough.
+    if (!std::exchange(connection.is_beyond, is_beyond) || !is_beyond) continue;
     if (connection.unfinished > limits_.max_connection_bytes) {
-      greedy.push_back(
-          {peer, TooMuch(absl::StrCat("the connection has sent ", connection.unfinished,
-                                      " bytes of unfinished messages, and the limit is ", limits_.max_connection_bytes,
-                                      " bytes for a connection (half of --max-receiving-bytes)"),
-                         "max_connection_bytes", limits_.max_connection_bytes)});
-    } else if (connection.unfinished > of_messages + kSlackBytes) {
+      const absl::Status status =
+          TooMuch(absl::StrCat("the connection has sent ", connection.unfinished,
+                               " bytes of unfinished messages, and the limit is ", limits_.max_connection_bytes,
+                               " bytes for a connection (half of --max-receiving-bytes)"),
+                  "max_connection_bytes", limits_.max_connection_bytes);
+      greedy.push_back({peer, TryLater(status)});
+    } else {
       greedy.push_back(
           {peer,
            TooMuch(absl::StrCat(
@@ -162,8 +200,7 @@ void ReceiveWatch::EndGreedyConnections(int64_t now_us, std::vector<Ended>* ende
                    "max_message_bytes", limits_.max_message_bytes)});
     }
   }
-  for (const Greedy& connection : greedy)
-    EndCallsOf(connection.peer, Wait::kUnlimited, now_us, connection.status, ended);
+  for (const Greedy& connection : greedy) EndCallsOf(connection.peer, now_us, connection.status, ended);
 }
 
 void ReceiveWatch::EndWhileTooMuch(int64_t now_us, std::vector<Ended>* ended) {
@@ -181,7 +218,7 @@ void ReceiveWatch::EndWhileTooMuch(int64_t now_us, std::vector<Ended>* ended) {
         TooMuch(absl::StrCat("all clients have sent ", bytes, " bytes of unfinished messages, and the limit is ",
                              limits_.max_bytes, " (--max-receiving-bytes); this connection has sent most"),
                 "max_receiving_bytes", limits_.max_bytes);
-    EndCallsOf(std::string(most->first), Wait::kUnlimited, now_us, status, ended);
+    EndCallsOf(std::string(most->first), now_us, TryLater(status), ended);
   }
 }
 
@@ -194,20 +231,22 @@ void ReceiveWatch::EndWhileTooMany(int64_t now_us, std::vector<Ended>* ended) {
         TooMuch(absl::StrCat(num_limited_, " messages have not arrived completely, and the limit is ",
                              limits_.max_messages, "; this connection has begun most of them"),
                 "max_unfinished_messages", static_cast<int64_t>(limits_.max_messages));
-    EndCallsOf(std::string(most->first), Wait::kLimited, now_us, status, ended);
+    EndCallsOf(std::string(most->first), now_us, TryLater(status), ended);
   }
 }
 
-void ReceiveWatch::EndCallsOf(const std::string& peer, Wait most_patient, int64_t now_us, const absl::Status& status,
+void ReceiveWatch::EndCallsOf(const std::string& peer, int64_t now_us, const absl::Status& status,
                               std::vector<Ended>* ended) {
   const int64_t interval_us = absl::ToInt64Microseconds(kInterval);
+  Connection& connection = connections_[peer];
+  const Wait wait = connection.num_limited > 0 ? Wait::kLimited : Wait::kUnlimited;
+  connection.unfinished = 0;
   std::vector<uint64_t> all, old;
   for (const auto& [id, message] : messages_) {
-    if (message.peer != peer || (message.wait != Wait::kLimited && most_patient == Wait::kLimited)) continue;
+    if (message.peer != peer || message.wait != wait) continue;
     all.push_back(id);
     if (now_us - message.start_us > interval_us) old.push_back(id);
   }
-  if (most_patient == Wait::kUnlimited) connections_[peer].unfinished = 0;
   for (const uint64_t id : old.empty() ? all : old) {
     ended->push_back({std::move(messages_.at(id).end_call), status});
     Remove(id);
@@ -226,7 +265,7 @@ void ReceiveWatch::Run() {
         while (is_asleep_ && !is_stopping_) changed_.Wait(&mutex_);
         num_idle_checks = 0;
       }
-      if (!is_stopping_) changed_.WaitFor(&mutex_, absl::ToChronoMicroseconds(kInterval));
+      if (!is_stopping_) changed_.WaitFor(&mutex_, absl::ToChronoMicroseconds(is_quiet_ ? kQuietInterval : kInterval));
     }
     Check();
   }

@@ -34,7 +34,8 @@ struct ReceiveLimits {
 // compares the number of bytes that the connection has received with the sizes of the messages that have arrived
 // through it. The difference belongs to messages that are under way. When it is too much, the watch ends calls of the
 // connection that has sent most. The overhead of TLS and HTTP/2 counts as well, less kBytesPerMessage for each message
-// that has arrived. Thread-safe.
+// that has arrived. What a message has brought that fails or is ended is not known; so the estimate falls back to what
+// it was when that message began, but not by more than a message may have. Thread-safe.
 class ReceiveWatch {
  public:
   enum class Wait {
@@ -48,7 +49,9 @@ class ReceiveWatch {
 
   // The time between two checks by the thread.
   static constexpr absl::Duration kInterval = absl::Milliseconds(20);
-  static constexpr int64_t kBytesPerMessage = 1024;
+  // The same while only streams that may pause are there, and nothing comes.
+  static constexpr absl::Duration kQuietInterval = absl::Milliseconds(200);
+  static constexpr int64_t kBytesPerMessage = 2048;
 
   // With `has_thread` a thread calls Check every kInterval while messages are under way. Tests can do it themselves.
   ReceiveWatch(const ReceiveLimits& limits, const Clock* clock, bool has_thread = true);
@@ -62,9 +65,9 @@ class ReceiveWatch {
   // A call begins to read a message from `peer`. Returns the id of the message.
   uint64_t Begin(const std::string& peer, Wait wait, EndCall end_call);
 
-  // The message has arrived and has `num_bytes`, or never will. Returns false when the watch has ended the call, so
-  // that the caller must not handle the message.
-  bool End(uint64_t id, int64_t num_bytes);
+  // The message has arrived and has `num_bytes`, or never will (nothing). Returns false when the watch has ended the
+  // call, so that the caller must not handle the message.
+  bool End(uint64_t id, std::optional<int64_t> num_bytes);
 
   // Ends the calls that are beyond the limits.
   void Check();
@@ -76,11 +79,14 @@ class ReceiveWatch {
     std::optional<int64_t> received;  // By the last answer of the counter.
     int64_t arrived = 0;              // What messages have brought that arrived since then, with their overhead.
     int64_t unfinished = 0;           // Estimate of the bytes of messages that are under way.
+    int64_t moved_at_us = 0;          // When bytes have come last, or when the first message began.
+    bool is_beyond = false;           // The last check has found too many bytes.
   };
   struct Message {
     std::string peer;
     Wait wait;
     int64_t start_us;
+    int64_t unfinished;  // Of the connection when the message began.
     EndCall end_call;
   };
   struct Ended {
@@ -90,15 +96,18 @@ class ReceiveWatch {
 
   void Run();
   std::optional<int64_t> Received(const std::string& peer) const QUIRE_REQUIRES(mutex_);
-  void CountBytes() QUIRE_REQUIRES(mutex_);
+  void CountBytes(int64_t now_us) QUIRE_REQUIRES(mutex_);
+  void CountBytesOf(const std::string& peer, Connection* connection, int64_t now_us) QUIRE_REQUIRES(mutex_);
+  // The message will not arrive, so its bytes are not under way any more.
+  void Forgive(const Message& message, int64_t now_us) QUIRE_REQUIRES(mutex_);
   void EndLateMessages(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
   void EndGreedyConnections(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
   void EndWhileTooMuch(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
   void EndWhileTooMany(int64_t now_us, std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
-  // Ends the calls of this connection that have read for longer than kInterval, or all if there are none. With
-  // Wait::kLimited, streams that may pause are left alone.
-  void EndCallsOf(const std::string& peer, Wait most_patient, int64_t now_us, const absl::Status& status,
-                  std::vector<Ended>* ended) QUIRE_REQUIRES(mutex_);
+  // Ends the calls of this connection that have read for longer than kInterval, or all if there are none. Streams that
+  // may pause are ended only if there is no other call.
+  void EndCallsOf(const std::string& peer, int64_t now_us, const absl::Status& status, std::vector<Ended>* ended)
+      QUIRE_REQUIRES(mutex_);
   void Remove(uint64_t id) QUIRE_REQUIRES(mutex_);
 
   const ReceiveLimits limits_;
@@ -112,6 +121,7 @@ class ReceiveWatch {
   absl::flat_hash_map<std::string, Connection> connections_ QUIRE_GUARDED_BY(mutex_);  // With messages; by peer.
   size_t num_limited_ QUIRE_GUARDED_BY(mutex_) = 0;                                    // Messages with Wait::kLimited.
   uint64_t next_id_ QUIRE_GUARDED_BY(mutex_) = 1;
+  bool is_quiet_ QUIRE_GUARDED_BY(mutex_) = false;   // By the last check.
   bool is_asleep_ QUIRE_GUARDED_BY(mutex_) = false;  // The thread waits for a message.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -10,6 +10,10 @@
 
 namespace quire {
 
+std::optional<int64_t> NumBytes(bool ok, const grpc::ByteBuffer& message) {
+  return ok ? std::optional<int64_t>(message.Length()) : std::nullopt;
+}
+
 void ReceivedCall::Receive() {
   id_ = watch_->Begin(context_->peer(), ReceiveWatch::Wait::kLimited,
                       [this](const absl::Status& status) { OnNoRequest(status); });
@@ -17,7 +21,8 @@ void ReceivedCall::Receive() {
 }
 
 void ReceivedCall::OnReadDone(bool ok) {
-  if (!watch_->End(id_, ok ? static_cast<int64_t>(request_.Length()) : 0)) return;
+  if (!watch_->End(id_, NumBytes(ok, request_))) return;
+  if (!ok && context_->IsCancelled()) return OnNoRequest(absl::CancelledError("the call ended before its request"));
   if (!ok) return OnNoRequest(absl::InvalidArgumentError("the call has no request"));
   OnRequest(request_);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,6 +16,9 @@
 #include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
+
+// What OnReadDone tells ReceiveWatch::End.
+std::optional<int64_t> NumBytes(bool ok, const grpc::ByteBuffer& message);
 
 // A call with one request, of which a ReceiveWatch knows while the request is being received.
 //

@@ -30,7 +30,7 @@ TEST(HeapTrimmerTest, GivesFreeMemoryBackOnceTheProcessHasGrown) {
   GTEST_SKIP() << "a sanitizer has its own malloc";
 #endif
   HeapTrimmer trimmer(32 * kMiB);
-  trimmer.TrimIfGrown();
+  for (int i = 0; i < 2; ++i) trimmer.TrimIfGrown();
   const int64_t before = ReadProcessUsage().resident_bytes;
   const auto grown = [&] { return ReadProcessUsage().resident_bytes - before; };
   std::vector<std::unique_ptr<char[]>> pieces = Allocate();
@@ -38,7 +38,8 @@ TEST(HeapTrimmerTest, GivesFreeMemoryBackOnceTheProcessHasGrown) {
   EXPECT_GT(grown(), 60 * kMiB);
   pieces.resize(1);  // The last piece keeps malloc from giving the memory back.
   ASSERT_GT(grown(), 40 * kMiB) << "malloc has kept nothing, so this test shows nothing";
-  trimmer.TrimIfGrown();
+  // The attempt before was in vain, so a few calls are skipped.
+  for (int i = 0; i < 5; ++i) trimmer.TrimIfGrown();
   EXPECT_LT(grown(), 8 * kMiB);
 }
 

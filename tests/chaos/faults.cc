@@ -144,7 +144,9 @@ absl::Status HoldHalfSentMessages(const FaultContext& context) {
   constexpr int64_t kSize = (16 << 20) - 100;
   std::vector<std::unique_ptr<HalfSentMessage>> messages;
   for (int i = 0; i < 6; ++i) {
-    messages.push_back(std::make_unique<HalfSentMessage>(context.grpc_port, kSize));
+    const char* const method = i % 2 == 0 ? "Generate" : "GenerateBatch";
+    messages.push_back(std::make_unique<HalfSentMessage>(context.grpc_port, kSize,
+                                                         absl::StrCat("/quire.v1.InferenceService/", method)));
     messages.back()->SendAllBut(1000);
   }
   if (!context.load->WaitForProgress(5, kLongTimeS)) return absl::InternalError("no request ends meanwhile");

@@ -174,7 +174,10 @@ class Soak {
       look = {absl::ToDoubleMinutes(absl::Now() - start_),
               ReadProcessState(cluster_.manager().pid()),
               {ReadProcessState(cluster_.worker(0).pid()), ReadProcessState(cluster_.worker(1).pid())}};
-      if (looks_.empty() ? i == 10 : IsFlat(looks_.front().manager, look.manager)) break;
+      const bool is_flat = !looks_.empty() && IsFlat(looks_.front().manager, look.manager) &&
+                           IsFlat(looks_.front().workers[0], look.workers[0]) &&
+                           IsFlat(looks_.front().workers[1], look.workers[1]);
+      if (looks_.empty() ? i == 10 : is_flat) break;
       absl::SleepFor(absl::Milliseconds(100));
     }
     const MixedLoad::Counts counts = load_->counts();

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <thread>
 
 #include "base/check.h"
 
@@ -72,7 +74,8 @@ std::string Process::WaitForLine(const std::string& text, int timeout_ms) {
 }
 
 void Process::StopReading() {
-  QUIRE_CHECK_GE(fcntl(fd_, F_SETPIPE_SZ, 4096), 0);
+  // The pipe cannot shrink while much of it is unread.
+  while (fcntl(fd_, F_SETPIPE_SZ, 4096) < 0 && errno == EBUSY) std::this_thread::yield();
   const MutexLock lock(&mutex_);
   is_reading_ = false;
 }

@@ -47,6 +47,7 @@ TEST_F(SchedulerTenantsTest, ATenantThatHoldsItsShareWaitsAndOthersOvertake) {
     EXPECT_EQ(WaitOf(5), WaitReason::Kind::kRuns);
     EXPECT_EQ(WaitOf(3), WaitReason::Kind::kTenantShare);
     const WaitReason reason = *scheduler_->ExplainWait(RequestId{3});
+    EXPECT_EQ(reason.num_counted_blocks, 2);
     EXPECT_EQ(reason.num_tenant_blocks, 4);
     EXPECT_EQ(reason.max_tenant_blocks, 4);
     Commit();

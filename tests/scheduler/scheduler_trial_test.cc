@@ -162,6 +162,16 @@ TEST_F(SchedulerTrialTest, TheSampleThatTheWorkerNamesIsThatOfTheConviction) {
   EXPECT_EQ(convict_samples_[0], 2);
 }
 
+TEST_F(SchedulerTrialTest, APromptThatFailsTheWorkerIsThatOfNoSample) {
+  Make(100);
+  Request samples = MakeRequest(1, 4, 8);
+  samples.num_samples = 3;
+  Submit(samples);
+  EXPECT_EQ(RunWithPoison({{.seed = 1, .position = 2}}), 4);
+  ASSERT_EQ(convict_samples_.size(), 1u);
+  EXPECT_EQ(convict_samples_[0], std::nullopt);
+}
+
 // The sample that was in flight at the losses need not pass the place any more.
 TEST_F(SchedulerTrialTest, ARequestIsClearedWhenTheSampleThatIsBehindEnds) {
   Make(100);

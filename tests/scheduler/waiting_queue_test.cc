@@ -1,8 +1,14 @@
 #include "scheduler/waiting_queue.h"
 
+#include <algorithm>
+#include <climits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -19,8 +25,10 @@ using Next = WaitingQueue::Next;
 class WaitingQueueTest : public ::testing::Test {
  protected:
   void Make(SchedulerOptions options) {
-    queue_ = std::make_unique<WaitingQueue>(
-        options, [this](const SequenceGroup& group) { return cached_tokens_[Value(group.id())]; });
+    queue_ = std::make_unique<WaitingQueue>(options, [this](const SequenceGroup& group) {
+      ++num_looks_;
+      return cached_tokens_[Value(group.id())];
+    });
   }
   void Make(SchedulingPolicy policy) {
     SchedulerOptions options;
@@ -60,6 +68,7 @@ class WaitingQueueTest : public ::testing::Test {
   }
 
   std::map<uint64_t, int> cached_tokens_;  // Keyed by request.
+  int num_looks_ = 0;                      // At cached_tokens_.
   std::unique_ptr<WaitingQueue> queue_;
   std::vector<std::unique_ptr<SequenceGroup>> groups_;
 };
@@ -121,6 +130,27 @@ TEST_F(WaitingQueueTest, NobodyIsPassedForEverByLongerPrefixes) {
   EXPECT_EQ(num_passed, 64);
 }
 
+TEST_F(WaitingQueueTest, OneVisitLooksUpABoundedNumberOfPrefixes) {
+  Make(SchedulingPolicy::kLongestPrefixFirst);
+  for (int i = 0; i < 500; ++i) Add(std::to_string(i / 50));  // 10 tenants.
+  cached_tokens_[462] = 10;                                   // Of the last tenant.
+  const auto skip_all = [&] {
+    std::vector<int> order;
+    queue_->Visit([&](SequenceGroup* group) {
+      order.push_back(static_cast<int>(Value(group->id())));
+      return Next::kOfOthers;
+    });
+    return order;
+  };
+  EXPECT_THAT(skip_all(), ElementsAre(1, 51, 101, 151, 201, 251, 301, 351, 401, 451));
+  EXPECT_EQ(num_looks_, 64);
+  // Later visits look up the others.
+  std::vector<int> order;
+  for (int visit = 2; visit <= 16; ++visit) order = skip_all();
+  EXPECT_LE(num_looks_, 16 * 64);
+  EXPECT_THAT(order, ElementsAre(1, 51, 101, 151, 201, 251, 301, 351, 462, 401));
+}
+
 TEST_F(WaitingQueueTest, TheTenantServedLeastIsNext) {
   Make(SchedulingPolicy::kFairShare);
   for (int i = 0; i < 3; ++i) Add("greedy");
@@ -164,6 +194,71 @@ TEST_F(WaitingQueueTest, ATenantCannotSaveUpWhileItIsIdle) {
   EXPECT_THAT(taken, ElementsAre(11, 5, 12, 6));
 }
 
+// What the queue returns is compared with a search through all groups.
+TEST_F(WaitingQueueTest, EachTurnGoesToTheFirstGroupOfTheTenantServedLeast) {
+  std::mt19937 random(1);
+  const auto draw = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  Make(SchedulingPolicy::kFairShare);
+  std::map<std::string, double> served;
+  double least_served = 0;
+  std::map<std::string, std::set<int>> waiting;
+  for (int round = 0; round < 300; ++round) {
+    for (int i = draw(6); i > 0; --i) {
+      const std::string tenant(1, static_cast<char>('a' + draw(8)));
+      if (waiting[tenant].empty()) served[tenant] = std::max(served[tenant], least_served);
+      Add(tenant);
+      waiting[tenant].insert(static_cast<int>(groups_.size()));
+    }
+    std::map<std::string, int> last_visited;  // Keyed by tenant.
+    queue_->Visit([&](SequenceGroup* group) {
+      std::optional<std::tuple<double, int, std::string>> expected;
+      for (const auto& [tenant, groups] : waiting) {
+        const auto next = groups.upper_bound(last_visited[tenant]);
+        if (next == groups.end()) continue;
+        const std::tuple turn(served[tenant], *next, tenant);
+        if (!expected.has_value() || turn < *expected) expected = turn;
+      }
+      const int id = static_cast<int>(Value(group->id()));
+      if (!expected.has_value() || std::get<1>(*expected) != id) {
+        ADD_FAILURE() << id << " is visited in round " << round;
+        return Next::kNone;
+      }
+      const std::string tenant = group->request().tenant;
+      least_served = std::max(least_served, served[tenant]);
+      last_visited[tenant] = id;
+      if (draw(3) == 0) {
+        queue_->Remove(group);
+        waiting[tenant].erase(id);
+      }
+      if (draw(3) == 0) {
+        const std::string charged(1, static_cast<char>('a' + draw(8)));
+        const int num_tokens = draw(100);
+        queue_->Charge(charged, num_tokens);
+        if (served.contains(charged)) served[charged] += num_tokens;
+      }
+      if (draw(20) == 0) return Next::kNone;
+      if (draw(6) > 0) return Next::kInOrder;
+      last_visited[tenant] = INT_MAX;
+      return Next::kOfOthers;
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST_F(WaitingQueueTest, ATenantThatWasServedIsRememberedBehindThousandsThatWereNot) {
+  Make(SchedulingPolicy::kFairShare);
+  Add("hog");
+  Take();
+  queue_->Charge("hog", 1000);
+  for (int i = 0; i < 10000; ++i) {
+    Add(std::to_string(i));
+    Take();
+  }
+  Add("hog");
+  Add("new");
+  EXPECT_EQ(groups_[Take() - 1]->request().tenant, "new");
+}
+
 TEST_F(WaitingQueueTest, ASkippedTenantIsPassedUnderEveryPolicy) {
   for (const auto policy : {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst,
                             SchedulingPolicy::kFairShare}) {
@@ -203,6 +298,24 @@ TEST_F(WaitingQueueTest, TheTenantWithTheMostWaitingGroupsGivesUpItsLastPlace) {
   }
 }
 
+TEST_F(WaitingQueueTest, WhenTheGroupsOfOneTenantHaveRunTheNextTenantGivesUpAPlace) {
+  for (const auto policy : {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst,
+                            SchedulingPolicy::kFairShare}) {
+    Make(policy);
+    groups_.clear();
+    for (const char* tenant : {"hog", "hog", "hog", "hog", "busy", "busy", "busy", "third", "third", "modest"}) {
+      Add(tenant);
+    }
+    for (int i = 0; i < 4; ++i) groups_[i]->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[6].get());
+    EXPECT_EQ(queue_->ToDisplace("modest"), groups_[6].get());
+    EXPECT_EQ(queue_->ToDisplace("third"), nullptr) << "it would have as many as the next tenant";
+    for (int i = 4; i < 7; ++i) groups_[i]->progress().has_started = true;
+    EXPECT_EQ(queue_->ToDisplace("newcomer"), groups_[8].get());
+    EXPECT_EQ(queue_->ToDisplace("modest"), nullptr) << "it would have as many as the third tenant";
+  }
+}
+
 TEST_F(WaitingQueueTest, PlacesBelongToTenantsInTheRatioOfTheirWeights) {
   SchedulerOptions options;
   options.tenants.by_tenant = {{"big", {.weight = 3}}};
@@ -226,6 +339,20 @@ TEST_F(WaitingQueueTest, NewWeightsHoldForTenantsThatAreKnown) {
     queue_->Charge(tenant, 10);
   }
   EXPECT_EQ(num_taken["big"], 15);
+}
+
+TEST_F(WaitingQueueTest, NewWeightsHoldForTokensThatWereServedAlready) {
+  Make(SchedulingPolicy::kFairShare);
+  for (int i = 0; i < 40; ++i) Add(i % 2 == 0 ? "big" : "small");
+  EXPECT_EQ(Take(), 1);
+  queue_->Charge("big", 1000);  // By the new weight, these are 10 tokens of "small".
+  queue_->SetShares({.by_tenant = {{"big", {.weight = 100}}}});
+  std::vector<int> taken;
+  for (int i = 0; i < 4; ++i) {
+    taken.push_back(Take());
+    queue_->Charge(groups_[taken.back() - 1]->request().tenant, 6);
+  }
+  EXPECT_THAT(taken, ElementsAre(2, 4, 3, 5));
 }
 
 TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {

@@ -51,7 +51,7 @@ class HalfSentMessage {
         stream_window_ -= now;
         connection_window_ -= now;
       }
-      if (!Read(now > 0 ? 0 : 1000) && now <= 0) return;
+      if (!Read(now > 0 ? 0 : 3000) && now <= 0) return;
     }
   }
 

@@ -320,18 +320,18 @@ absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
              : absl::StatusCode::kOk;
 }
 
-// No tenant is refused while another one has more requests in the queue, by weight, than this one has with the new one.
+// No tenant is refused while another one has more requests in the queue, by weight, than this one has with the new one,
+// and one of these requests is new.
 std::optional<std::string> SimEngine::ExpectedLoser(const std::string& tenant) const {
   const auto own = waiting_by_tenant_.find(tenant);
   double most = ((own == waiting_by_tenant_.end() ? 0 : own->second) + 1) / options_.WeightOf(tenant);
   std::optional<std::string> loser;
   for (const auto& [name, num_waiting] : waiting_by_tenant_) {
     const double load = num_waiting / options_.WeightOf(name);
-    if (name == tenant || load <= most) continue;
+    if (name == tenant || load <= most || new_by_tenant_.at(name) == 0) continue;
     most = load;
     loser = name;
   }
-  if (loser.has_value() && new_by_tenant_.at(*loser) == 0) loser.reset();
   return loser;
 }
 

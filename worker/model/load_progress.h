@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// How much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line for
-// every tenth of the weights and at least every ten seconds. Thread-safe.
+// How much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line
+// about every tenth of the weights and about every ten seconds, when a tensor has been read. Thread-safe.
 class LoadProgress {
  public:
   struct Snapshot {

@@ -57,10 +57,11 @@ TEST(WaitReportTest, EveryReasonHasAWordAndASentence) {
   EXPECT_EQ(Words({.kind = Kind::kPrefix, .num_cached_tokens = 16}),
             "waits for a running request to compute the beginning of its prompt, which they share; 16 tokens of its "
             "prompt are cached");
-  const WaitReason share = {.kind = Kind::kTenantShare, .num_tenant_blocks = 7, .max_tenant_blocks = 8};
+  const WaitReason share = {
+      .kind = Kind::kTenantShare, .num_counted_blocks = 3, .num_tenant_blocks = 7, .max_tenant_blocks = 8};
   EXPECT_EQ(Words(share),
-            "waits until other requests of its tenant have ended: they hold 7 KV blocks, the tenant may hold 8 "
-            "(max_blocks_share)");
+            "waits until other requests of its tenant have ended: it needs 3 KV blocks, they hold 7, and the "
+            "tenant may hold 8 (max_blocks_share)");
   EXPECT_EQ(Encode(share).reason(), v1::WAIT_REASON_BLOCKS);
   EXPECT_EQ(Encode({.kind = Kind::kRuns}).reason(), v1::WAIT_REASON_RUNS);
   EXPECT_EQ(Encode({.kind = Kind::kNextPlan}).reason(), v1::WAIT_REASON_NEXT_PLAN);

@@ -38,17 +38,21 @@ class ReceiveWatchTest : public ::testing::Test {
     });
   }
 
-  // Begins a message that the watch may end under the name `name`.
+  // Begins a message that the watch may end under the name `name`. From here on the watch knows the connection.
   uint64_t Begin(const std::string& peer, const std::string& name, Wait wait = Wait::kLimited) {
     received_[peer] += 0;
-    return watch_.Begin(peer, wait, [this, name](const absl::Status& status) {
+    const uint64_t id = watch_.Begin(peer, wait, [this, name](const absl::Status& status) {
       ended_.push_back(name);
       status_ = status;
     });
+    watch_.Check();
+    return id;
   }
 
+  // Checks twice, because a connection may be beyond its limits for a moment.
   void Check(absl::Duration later = absl::Milliseconds(30)) {
     clock_.Advance(absl::ToInt64Microseconds(later));
+    watch_.Check();
     watch_.Check();
   }
 
@@ -143,12 +147,52 @@ TEST_F(ReceiveWatchTest, InNumberTheConnectionThatHasBegunMostEndsFirst) {
   EXPECT_TRUE(watch_.End(id, 0));
 }
 
+// A message whose size is not known when it fails is not charged to those that go on.
+TEST_F(ReceiveWatchTest, AMessageThatFailsLeavesNothingBehind) {
+  Begin("a", "stream", Wait::kUnlimited);
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t id = Begin("a", "cancelled");
+    received_["a"] += 15 * kMiB;
+    Check();
+    EXPECT_TRUE(watch_.End(id, std::nullopt));
+  }
+  const uint64_t late = Begin("a", "late");
+  received_["a"] += 15 * kMiB;
+  Check(absl::Seconds(30));
+  EXPECT_THAT(ended_, ElementsAre("late"));
+  EXPECT_FALSE(watch_.End(late, std::nullopt));
+  received_["a"] += 15 * kMiB;
+  Check();
+  EXPECT_THAT(ended_, ElementsAre("late"));
+}
+
+TEST_F(ReceiveWatchTest, AStreamOutlivesAGreedyCallBesideIt) {
+  Begin("a", "stream", Wait::kUnlimited);
+  clock_.Advance(1'000'000);
+  Begin("a", "large");
+  received_["a"] += 40 * kMiB;
+  Check(absl::Milliseconds(1));
+  EXPECT_THAT(ended_, ElementsAre("large"));
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("the limit is 16777216 bytes for a message"));
+  Check();
+  EXPECT_THAT(ended_, ElementsAre("large"));
+}
+
+TEST_F(ReceiveWatchTest, BytesThatArriveTogetherWithTheirMessageAreNotTooMuch) {
+  Begin("a", "stream", Wait::kUnlimited);
+  received_["a"] += 40 * kMiB;
+  watch_.Check();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(watch_.End(watch_.Begin("a", Wait::kLimited, nullptr), 13 * kMiB));
+  Check();
+  EXPECT_THAT(ended_, IsEmpty());
+}
+
 // Small messages cost more than their size, and the connection has an idle stream all the time.
 TEST_F(ReceiveWatchTest, ABusyConnectionIsNotTakenForAGreedyOne) {
   Begin("a", "stream", Wait::kUnlimited);
   for (int i = 0; i < 100'000; ++i) {
     const uint64_t id = Begin("a", "small");
-    received_["a"] += 1000;
+    received_["a"] += 2000;
     ASSERT_TRUE(watch_.End(id, 100));
     if (i % 100 == 0) Check();
   }
