@@ -148,7 +148,9 @@ auto WithoutExceptions(const std::string& name, Read read) -> decltype(read()) {
   try {
     return read();
   } catch (const YAML::Exception& error) {
-    return InvalidArgument(At(name, error.mark), ": it is not YAML: ", error.msg);
+    const bool is_alias = absl::StrContains(error.msg, "anchor");  // "*" begins an alias in YAML.
+    return InvalidArgument(At(name, error.mark), ": it is not YAML: ", error.msg,
+                           is_alias ? "; write * in quotes" : "");
   }
 }
 

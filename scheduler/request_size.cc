@@ -1,6 +1,7 @@
 #include "scheduler/request_size.h"
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -19,6 +20,15 @@ absl::Status CheckRows(const Request& request, const SchedulerOptions& options) 
                                                       options.max_sequences, " sequences"));
   }
   return absl::OkStatus();
+}
+
+// What the request asks for, for errors.
+std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManager& blocks) {
+  const int num_rows = NumRows(request);
+  return absl::StrCat(
+      "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens,
+      num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
+      ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens");
 }
 
 }  // namespace
@@ -44,12 +54,8 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
   }
   const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
   if (num_blocks > blocks.num_blocks()) {
-    const int num_rows = NumRows(request);
-    return absl::FailedPreconditionError(absl::StrCat(
-        "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens,
-        num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
-        ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens, the pool has ",
-        blocks.num_blocks()));
+    return absl::FailedPreconditionError(
+        absl::StrCat(SizeOf(request, num_blocks, blocks), ", the pool has ", blocks.num_blocks()));
   }
   return absl::OkStatus();
 }
@@ -59,16 +65,14 @@ absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, 
   const int64_t limit = BlocksOfShare(share, blocks.num_blocks());
   const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
   if (share >= 1 || num_blocks <= limit) return absl::OkStatus();
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens, ": this takes up to ",
-          num_blocks, " KV blocks of ", blocks.block_size(), " tokens, tenant \"", request.tenant, "\" may hold ",
-          limit, " of ", blocks.num_blocks(), " (max_blocks_share is ", share, ")")),
-      "NEVER_FITS",
-      {{"tenant", request.tenant},
-       {"field", "max_blocks_share"},
-       {"value", absl::StrCat(num_blocks)},
-       {"limit", absl::StrCat(limit)}});
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat(SizeOf(request, num_blocks, blocks), ", tenant \"", request.tenant, "\" may hold ",
+                                     limit, " of ", blocks.num_blocks(), " (max_blocks_share is ", share, ")")),
+                    "NEVER_FITS",
+                    {{"tenant", request.tenant},
+                     {"field", "max_blocks_share"},
+                     {"value", absl::StrCat(num_blocks)},
+                     {"limit", absl::StrCat(limit)}});
 }
 
 int64_t MaxBlocks(const Request& request, int block_size) {

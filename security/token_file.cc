@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -24,6 +25,7 @@ bool IsTenant(absl::string_view name) {
 
 absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
   TokenTable table;
+  std::map<Sha256Digest, int> lines;  // Where each digest is.
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
@@ -43,6 +45,8 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
       return InvalidArgument("line ", number, " has a digest of ", hex.size(),
                              " characters, it must be 64 hexadecimal digits");
     }
+    const auto [first, is_new] = lines.emplace(*digest, number);
+    if (!is_new) return InvalidArgument("line ", number, " has the digest of line ", first->second);
     if (table.entries_.size() == kMaxTokens)
       return InvalidArgument("line ", number, " is one too many, the limit is ", kMaxTokens);
     table.entries_.push_back({*digest, {.tenant = std::string(words[0]), .is_admin = is_admin}});

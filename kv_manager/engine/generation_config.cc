@@ -16,9 +16,10 @@ using nlohmann::json;
 constexpr double kMaxFloat = std::numeric_limits<float>::max();
 
 absl::Status BadValue(const char* field, const json& value, absl::string_view limits) {
-  return absl::FailedPreconditionError(absl::StrCat("generation_config.json: ", field, " is ", value.dump(),
-                                                    ", must be ", limits,
-                                                    "; correct the file or remove it from the model"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("generation_config.json: ", field, " is ", value.dump(), ", must be ", limits,
+                   "; correct the file, remove it from the model, or start the manager "
+                   "with --generation-config=none"));
 }
 
 // Returns nothing if the field is missing or null.

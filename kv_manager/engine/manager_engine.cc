@@ -64,7 +64,7 @@ ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const 
       clock_(clock),
       started_us_(clock->NowMicros()),
       warnings_(std::move(warnings)),
-      registry_(options.scheduler.max_context_tokens),
+      registry_(options.scheduler.max_context_tokens, options.reads_generation_config),
       tenants_(max_tenant_labels),
       quotas_(TableOf(options.scheduler.tenants)) {}
 

@@ -107,7 +107,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
   for (const ModelFile& file : description.tokenizer_files) {
-    if (file.name != "generation_config.json") continue;
+    if (file.name != "generation_config.json" || !reads_defaults_) continue;
     QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));
   }
   model->generation = GenerationId{++last_id_};

@@ -22,8 +22,10 @@ namespace quire {
 // Thread-safe.
 class ModelRegistry {
  public:
-  // `max_context_tokens` is an upper bound for the context of every model.
-  explicit ModelRegistry(int max_context_tokens) : max_context_tokens_(max_context_tokens) {}
+  // `max_context_tokens` is an upper bound for the context of every model. Without `reads_defaults` no file
+  // generation_config.json is read.
+  explicit ModelRegistry(int max_context_tokens, bool reads_defaults = true)
+      : max_context_tokens_(max_context_tokens), reads_defaults_(reads_defaults) {}
 
   // The worker at this address has described itself. From now on the address belongs to the generation of the
   // description. This generation becomes the newest, unless the address has belonged to it before: a rollback makes an
@@ -53,6 +55,7 @@ class ModelRegistry {
   void ForgetEmpty() QUIRE_REQUIRES(mutex_);
 
   const int max_context_tokens_;
+  const bool reads_defaults_;
   Mutex admission_mutex_;  // Held by Admit from beginning to end; taken before mutex_.
   uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;

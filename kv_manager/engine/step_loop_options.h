@@ -24,7 +24,8 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
-  double max_pinned_share = 0.25;  // The share of the pool that pins may hold.
+  bool reads_generation_config = true;  // Of the models that workers serve.
+  double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
   // A request of a lost worker moves to another one after this time, if there is one.
   int64_t failover_after_us = 0;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.

@@ -29,7 +29,9 @@ void TableAuditor::OnPlanned(const Scheduler& scheduler, const BlockManager& blo
   if (asked_.empty() || plan->slices.empty()) return;
   size_t num_entries = 0;
   for (const SequenceSlice& slice : plan->slices) {
-    num_entries += blocks.Table(scheduler.OccupantOf(slice.row).sequence->id()).size();
+    const Sequence* const sequence = scheduler.OccupantOf(slice.row).sequence;
+    QUIRE_CHECK(sequence != nullptr) << "a slice of row " << Value(slice.row) << ", in which nobody runs";
+    num_entries += blocks.Table(sequence->id()).size();
   }
   if (num_entries > TableAudit::kMaxEntries) {
     return Answer(&asked_, {.not_compared = absl::ResourceExhaustedError(absl::StrCat(
@@ -40,7 +42,6 @@ void TableAuditor::OnPlanned(const Scheduler& scheduler, const BlockManager& blo
   comparison.rows.reserve(plan->slices.size());
   for (const SequenceSlice& slice : plan->slices) {
     const auto [request, sequence] = scheduler.OccupantOf(slice.row);
-    QUIRE_CHECK(sequence != nullptr) << "a slice of row " << Value(slice.row) << ", in which nobody runs";
     const absl::Span<const BlockId> table = blocks.Table(sequence->id());
     comparison.rows.push_back(
         {slice.row,

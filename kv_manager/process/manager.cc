@@ -36,6 +36,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   StepLoopOptions loop;
   loop.scheduler = options.scheduler;
   loop.has_prefix_cache = options.has_prefix_cache;
+  loop.reads_generation_config = options.inference.limits.uses_model_defaults;
   loop.max_pinned_share = options.max_pinned_share;
   loop.wait_limits = options.wait_limits;
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;

@@ -65,6 +65,9 @@ absl::Status ReadTenant(const ConfigSection& section, TenantLimits* limits) {
 absl::StatusOr<TenantTable> ParseTenantTable(const std::string& name, const std::string& text) {
   if (text.size() > kMaxConfigBytes) return InvalidArgument(name, ": it has more than ", kMaxConfigBytes, " bytes");
   QUIRE_ASSIGN_OR_RETURN(const std::vector<ConfigSection> sections, ParseConfigSections(name, text));
+  if (sections.empty()) {
+    return InvalidArgument(name, ": it has no tenant, it must have at least one; \"*\": {} sets no limits");
+  }
   if (sections.size() > kMaxListedTenants) {
     return InvalidArgument(name, ": it has ", sections.size(), " tenants, the limit is ", kMaxListedTenants);
   }

@@ -31,7 +31,12 @@ absl::Status ToAbsl(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     return absl::UnavailableError("the worker has ended the session, as it does when it stops");
   }
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::UnimplementedError("what answers there is not a worker; is it a manager?");
+  }
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  const bool is_silent = status.error_message().empty();
+  absl::Status result(code, is_silent ? absl::StatusCodeToString(code) : status.error_message());
   google::rpc::Status details;
   google::rpc::ErrorInfo info;
   if (!details.ParseFromString(status.error_details())) return result;

@@ -73,9 +73,9 @@ TEST(LineWriterTest, LinesComeInTheirOrder) {
   LineWriter writer(pipe.fd(), 1000, Note);
   writer.Write("first\n");
   writer.Write("second\nthird\n");
-  EXPECT_TRUE(writer.Flush(kLong));
-  EXPECT_TRUE(writer.IsIdle());
+  // A pipe of one page is not ready for a second write before the first one has been read, so this reads at once.
   EXPECT_THAT(pipe.Read(&writer), ElementsAre("first", "second", "third"));
+  EXPECT_TRUE(writer.IsIdle());
   EXPECT_EQ(writer.num_dropped(), 0);
 }
 

@@ -149,9 +149,11 @@ def main():
                                     f"--listen=unix:{folder}/worker", "--metrics-listen=127.0.0.1:0", "--threads=1",
                                     "--num-blocks=64", "--swap-bytes=1MiB"], r"metrics on port (\d+)")
         certificate = self_signed(folder, "manager")
+        (folder / "tenants.yaml").write_text('"*": {weight: 1}\n', encoding="utf-8")
         manager_port = start(stack, [programs / "quire-manager", f"--workers=unix:{folder}/worker",
                                      f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0",
-                                     f"--tls-cert={certificate}", f"--tls-key={folder}/manager.key"],
+                                     f"--tls-cert={certificate}", f"--tls-key={folder}/manager.key",
+                                     f"--tenants={folder}/tenants.yaml"],
                              r"metrics on port (\d+)")
         configure(folder / "prometheus", manager_port, worker_port)
         prometheus = Prometheus(stack, folder / "prometheus")

@@ -36,7 +36,7 @@ TEST(ParseTenantTableTest, ATenantHasItsOwnKeysAndThoseOfTheOthers) {
   EXPECT_EQ(table->Of("acme"), acme);
   EXPECT_EQ(table->Of("").max_requests, 0);
   EXPECT_EQ(table->Shares().Of("acme"), acme.share);
-  EXPECT_EQ(*ParseTenantTable("FILE", "# nobody\n"), TenantTable());
+  EXPECT_EQ(*ParseTenantTable("FILE", "\"*\": {}\n"), TenantTable());
 }
 
 TEST(ParseTenantTableTest, AnErrorNamesTheLineTheTenantTheKeyTheValueAndTheLimit) {
@@ -55,6 +55,9 @@ TEST(ParseTenantTableTest, AnErrorNamesTheLineTheTenantTheKeyTheValueAndTheLimit
   EXPECT_THAT(Error("a: {}\na: {}"), HasSubstr("FILE:2: 'a' is given twice, first at FILE:1"));
   EXPECT_THAT(Error("a b: {}"), HasSubstr("visible ASCII"));
   EXPECT_THAT(Error("*: {}"), HasSubstr("it is not YAML"));
+  EXPECT_THAT(Error("*: {}"), HasSubstr("write * in quotes"));
+  // A file that an editor has emptied before it writes it must not lift all limits.
+  EXPECT_EQ(Error("# nobody\n"), "FILE: it has no tenant, it must have at least one; \"*\": {} sets no limits");
 }
 
 class TenantFileTest : public ::testing::Test {
