@@ -74,6 +74,9 @@ struct Displaced {
 // are known (see SequenceForks). What sequences shared before a preemption they share again afterwards, in whole
 // blocks.
 //
+// Tokens that were computed before, for a request that was preempted or has moved here, take at most 70 % of a plan,
+// unless nothing else needs the rest.
+//
 // When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
 // there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
 // alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
@@ -134,7 +137,7 @@ class Scheduler {
   // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
   // after the last plan.
   std::vector<MovedRequest> TakeAll();
-  // Takes one request out. REQUIRES: the request is known; and as for TakeAll.
+  // Takes one request out, which may run. REQUIRES: it is known, and no plan is in flight.
   MovedRequest Take(RequestId request);
 
   // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
@@ -181,7 +184,9 @@ class Scheduler {
   void PlanWaiting(PlanDraft* draft);
   void PlanTrial(PlanDraft* draft);
   void Enter(SequenceGroup* group, const AdmissionControl::Decision& decision, PlanDraft* draft);
-  void GrowChunks(PlanDraft* draft);
+  // Gives the rest of the budget to chunks that were cut short for the sequences behind them: to those that are
+  // recomputed, or to the others.
+  void GrowChunks(PlanDraft* draft, bool are_recomputed);
   StepPlan Complete(PlanDraft draft);
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.

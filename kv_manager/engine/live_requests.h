@@ -39,7 +39,8 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
-    // For the prompt and the first token after it. They count as wanted until the request starts or ends.
+    // For its tokens and the next one. They count as wanted until the request starts, or goes on after it has moved
+    // here. 0: they do not count any more.
     int wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
@@ -85,13 +86,19 @@ class LiveRequests {
   std::vector<RequestId> ByProgress() const;
 
   int size() const { return static_cast<int>(entries_.size()); }
-  // The sum over the requests that have not started.
+  // The sum over the requests that have not started here.
   int64_t wanted_blocks() const { return wanted_blocks_; }
+  // The tokens of the prompt and of all samples. REQUIRES for the second: the request is known.
+  static int NumTokens(const Entry& entry) {
+    return static_cast<int>(entry.num_prompt_tokens + entry.num_generated_tokens);
+  }
+  int NumTokens(RequestId request) const { return NumTokens(entries_.at(request)); }
 
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
 
   int WantedBlocks(const Entry& entry) const;
+  void StopWanting(Entry* entry);
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);

@@ -44,20 +44,19 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  CountSubmitted(request);
+  CountSubmitted(request, static_cast<int>(request.prompt.size()));
   cancellable_.insert(request.id);
   events_.emplace_back(std::move(submitted));
   changed_.NotifyOne();
   return absl::OkStatus();
 }
 
-void LoopInbox::CountSubmitted(const Request& request) {
-  // For the prompt and the first token after it.
-  submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
+void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
+  submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // For these and the next token.
   ++num_submitted_;
   const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
   if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
-    submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
+    submitted_tokens_ += WaitingQueue::kTokensPerGroup + num_tokens;
   }
 }
 
@@ -67,7 +66,7 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
   if (index != nullptr) index->Expect(id, hashes);
   const MutexLock lock(&mutex_);
   QUIRE_CHECK(!is_stopped_) << id;
-  CountSubmitted(moving.request.request());
+  CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
   if (moving.wishes.is_cancellable) cancellable_.insert(id);
   events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live)});
   for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
@@ -120,8 +119,12 @@ absl::Status LoopInbox::Ask(LoopQuestion question) {
   return absl::OkStatus();
 }
 
-void LoopInbox::SetDrainedByOperator(bool is_drained) {
+void LoopInbox::SetDrainedByOperator(bool is_drained, bool migrates) {
   const MutexLock lock(&mutex_);
+  if (std::exchange(migrates_, migrates) != migrates) {
+    events_.emplace_back(MigrationChanged{migrates});
+    changed_.NotifyOne();
+  }
   is_drained_by_operator_ = is_drained;
   auto status = std::make_shared<WorkerStatus>(*status_);
   status->is_draining = is_drained || is_drained_by_worker_;

@@ -47,6 +47,10 @@ struct SampleCancelled {
   RequestId request;
   int sample_index;
 };
+// Whether the operator wants the requests of this worker to move to other workers.
+struct MigrationChanged {
+  bool is_wanted;
+};
 struct WorkerDescribed {
   uint64_t epoch;
   WorkerDescription description;
@@ -66,8 +70,8 @@ struct WorkerLost {
   uint64_t epoch;
   absl::Status reason;
 };
-using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled, SampleCancelled, WorkerDescribed,
-                               SessionOpened, PlanAnswered, WorkerDraining, WorkerLost>;
+using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled, SampleCancelled, MigrationChanged,
+                               WorkerDescribed, SessionOpened, PlanAnswered, WorkerDraining, WorkerLost>;
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
@@ -100,8 +104,8 @@ class LoopInbox : public WorkerClient::Listener {
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
   absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
   // Sets whether the operator wants the worker to get no new requests. load() and status() show this at once, before
-  // the next Publish().
-  void SetDrainedByOperator(bool is_drained) QUIRE_EXCLUDES(mutex_);
+  // the next Publish(). With `migrates`, the loop gives its requests to other workers.
+  void SetDrainedByOperator(bool is_drained, bool migrates = false) QUIRE_EXCLUDES(mutex_);
 
   // The status as of the last Publish(). Never null.
   std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
@@ -141,8 +145,8 @@ class LoopInbox : public WorkerClient::Listener {
  private:
   void Post(LoopEvent event) QUIRE_EXCLUDES(mutex_);
   absl::Status PostRequest(RequestSubmitted submitted) QUIRE_EXCLUDES(mutex_);
-  // The request lies in the inbox, and the loop has not taken it yet.
-  void CountSubmitted(const Request& request) QUIRE_REQUIRES(mutex_);
+  // The request lies in the inbox, and the loop has not taken it yet. It has so many tokens.
+  void CountSubmitted(const Request& request, int num_tokens) QUIRE_REQUIRES(mutex_);
   // Null without a prefix cache, or when the request does not use it.
   std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const QUIRE_EXCLUDES(mutex_);
 
@@ -159,6 +163,7 @@ class LoopInbox : public WorkerClient::Listener {
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // What the last MigrationChanged has said.
   bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
   WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);

@@ -55,6 +55,9 @@ PlacementRequest ToPlace(const Request& request, const TenantShare& share) {
           .max_blocks_share = share.max_blocks_share};
 }
 
+// For a request that moves: the share of its tenant was checked when it was accepted.
+constexpr TenantShare kWholePool;
+
 }  // namespace
 
 ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels,
@@ -118,7 +121,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
       .on_change = [this] { OnLoopChange(); },
-      .move_request = [this](const Request& request, TakeRequest take) { return MoveRequest(request, take); }};
+      .move_request = [this, address](const MoveWish& wish,
+                                      TakeRequest take) { return MoveRequest(address, wish, take); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -191,22 +195,32 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   return is_replaced ? ModelReplacedError() : NoWorkerError();
 }
 
-bool ManagerEngine::MoveRequest(const Request& request, TakeRequest take) {
-  PromptHashes hashes(request.cache_salt, request.prompt);
+MoveOutcome ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
+  const Request& request = wish.request;
+  {
+    const MutexLock lock(&mutex_);
+    if (const MoveOutcome found = FindTargets(from, wish, nullptr); found != MoveOutcome::kMoved) return found;
+  }
+  PromptHashes hashes(request.cache_salt, request.prompt);  // As in Submit.
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
   const MutexLock lock(&mutex_);
-  if (is_stopped_) return false;
-  loads_.clear();
-  for (const Worker& worker : workers_) {
-    loads_.push_back(worker.loop->load(request, &hashes));
-    loads_.back().may_return = false;
-  }
-  const PlacementRequest placed = ToPlace(request, quotas_.shares()->Of(request.tenant));
-  const std::optional<int> chosen = ChooseWorker(loads_, placed);
-  if (!chosen.has_value() || !CanHold(loads_[*chosen], placed)) return false;
+  if (const MoveOutcome found = FindTargets(from, wish, &hashes); found != MoveOutcome::kMoved) return found;
+  const std::optional<int> chosen = ChooseWorker(loads_, ToPlace(request, kWholePool));
   // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
   workers_[*chosen].loop->Adopt(take(), &hashes);
-  return true;
+  return MoveOutcome::kMoved;
+}
+
+MoveOutcome ManagerEngine::FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) {
+  if (is_stopped_) return MoveOutcome::kNoWorker;
+  loads_.clear();
+  for (const Worker& worker : workers_) {
+    loads_.push_back(hashes == nullptr ? worker.loop->load() : worker.loop->load(wish.request, hashes));
+    // The load of `from` may be older than its loss.
+    loads_.back().is_ready &= worker.address != from;
+  }
+  return KeepTargets(ToPlace(wish.request, kWholePool), wish.num_tokens, wish.needs_room,
+                     absl::MakeSpan(loads_));
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.
@@ -287,12 +301,12 @@ void ManagerEngine::AskWorker(const std::string& address, LoopQuestion question,
   round->Fail((*loop)->Ask([round](const LoopView& view) { round->Ask(view); }));
 }
 
-absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining) {
+absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining, bool migrates) {
   int num_requests;
   {
     const MutexLock lock(&mutex_);
     QUIRE_ASSIGN_OR_RETURN(StepLoop* const loop, FindLoop(address));
-    loop->SetDrainedByOperator(is_draining);
+    loop->SetDrainedByOperator(is_draining, migrates);
     num_requests = loop->load().num_requests;
   }
   OnLoopChange();

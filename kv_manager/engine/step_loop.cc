@@ -9,12 +9,6 @@
 #include "base/status_reason.h"
 
 namespace quire {
-namespace {
-
-// The loop of a lost worker looks for other workers for its requests after this time again.
-constexpr int64_t kMoveIntervalUs = 100'000;
-
-}  // namespace
 
 StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<WorkerClient> client, StepLoopHooks hooks,
                    const Clock* clock)
@@ -49,6 +43,7 @@ void StepLoop::Stop() {
   now_us_ = clock_->NowMicros();
   for (LoopEvent& event : events_) {
     if (auto* submitted = std::get_if<RequestSubmitted>(&event)) submitted->sink->OnFailed(ShuttingDownError());
+    if (auto* moved = std::get_if<RequestMoved>(&event)) live_.Adopt(moved->request.id(), std::move(moved->live));
   }
   events_.clear();
   session_.Stop(now_us_);
@@ -65,9 +60,9 @@ int64_t StepLoop::RunOnce() {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
   events_.clear();
+  session_.MoveRequests(now_us_);
   session_.Poll(now_us_);
   ExpireDeadlines();
-  MoveRequests();
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
@@ -130,13 +125,28 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
 
 void StepLoop::Handle(RequestMoved event) {
   const RequestId id = event.request.id();
+  absl::Status status;
+  if (event.request.request().generation != session_.generation()) {
+    // The worker was lost meanwhile and has come back in another generation.
+    const MoveWish wish{event.request.request(), LiveRequests::NumTokens(event.live) + 1};
+    const auto take = [&] {
+      return MovingRequest{std::move(event.request), std::move(event.live), inbox_.Release(id)};
+    };
+    if (hooks_.move_request(wish, take) == MoveOutcome::kMoved) {
+      ++report_.stats()->moved_requests;
+      return;
+    }
+    status = ModelReplacedError();
+  } else {
+    status = session_.pool()->scheduler()->Adopt(std::move(event.request));
+    if (!status.ok()) {
+      status = absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
+                                                        "cannot go on with it: ",
+                                                        status.message()));
+    }
+  }
   live_.Adopt(id, std::move(event.live));
-  if (event.request.request().generation != session_.generation()) return live_.Fail(id, ModelReplacedError());
-  const absl::Status status = session_.pool()->scheduler()->Adopt(std::move(event.request));
-  if (status.ok()) return;
-  live_.Fail(id, absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
-                                                          "cannot go on with it: ",
-                                                          status.message())));
+  if (!status.ok()) live_.Fail(id, status);
 }
 
 void StepLoop::OnDisplaced(const Displaced& displaced) {
@@ -196,23 +206,9 @@ void StepLoop::ExpireDeadlines() {
   }
 }
 
-void StepLoop::MoveRequests() {
-  if (hooks_.move_request == nullptr || !session_.HasOrphans(now_us_) || now_us_ < next_move_us_) return;
-  Scheduler* const scheduler = session_.pool()->scheduler();
-  for (const RequestId id : live_.ByProgress()) {
-    const SequenceGroup* const group = scheduler->FindGroup(id);
-    // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
-    if (group == nullptr || (group->suspicion().is_suspect() && !session_.MaySuspectsMove(now_us_))) continue;
-    const bool has_moved = hooks_.move_request(group->request(), [&] {
-      return MovingRequest{scheduler->Take(id), live_.Take(id), inbox_.Release(id)};
-    });
-    if (has_moved) ++report_.stats()->moved_requests;
-  }
-  next_move_us_ = now_us_ + kMoveIntervalUs;
-}
-
 void StepLoop::PlanSteps() {
-  while (session_.is_ready() && session_.link().num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
+  while (session_.is_ready() && !session_.is_fenced() &&
+         session_.link().num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
     WorkerPool* const pool = session_.pool();
     const int64_t start_us = clock_->NowMicros();
     StepPlan plan = pool->scheduler()->Plan();
@@ -249,9 +245,6 @@ void StepLoop::Publish() {
 int64_t StepLoop::NextWake() const {
   int64_t wake_us =
       std::min({session_.next_wake_us(now_us_), live_.next_deadline_us(), session_.tables().next_deadline_us()});
-  if (hooks_.move_request != nullptr && live_.size() > 0 && !session_.is_ready()) {
-    wake_us = std::min(wake_us, std::max(next_move_us_, session_.orphaned_at_us()));
-  }
   if (session_.pool() != nullptr) wake_us = std::min(wake_us, session_.pool()->blocks().next_pin_expiry_us());
   return wake_us;
 }

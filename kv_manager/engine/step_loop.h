@@ -64,7 +64,9 @@ class StepLoop {
   // questions wait, UNAVAILABLE when the loop has stopped; then it is not called.
   absl::Status Ask(LoopQuestion question) { return inbox_.Ask(std::move(question)); }
   // From now on load() says that the worker gets no new requests and status() that it drains, or no longer.
-  void SetDrainedByOperator(bool is_drained) { inbox_.SetDrainedByOperator(is_drained); }
+  void SetDrainedByOperator(bool is_drained, bool migrates = false) {
+    inbox_.SetDrainedByOperator(is_drained, migrates);
+  }
   // The status at the end of the loop's last round, as one consistent value. Never null.
   std::shared_ptr<const WorkerStatus> status() const { return inbox_.status(); }
   // The load at the end of the loop's last round, with the requests that were submitted since.
@@ -84,6 +86,7 @@ class StepLoop {
   void Handle(WorkerDescribed event) { session_.OnDescribed(std::move(event), now_us_); }
   void Handle(SessionOpened event) { session_.OnOpened(event, now_us_); }
   void Handle(PlanAnswered event);
+  void Handle(MigrationChanged event) { session_.SetMigrating(event.is_wanted); }
   void Handle(WorkerDraining event) { session_.OnDraining(event); }
   void Handle(WorkerLost event) { session_.OnLost(std::move(event), now_us_); }
 
@@ -94,8 +97,6 @@ class StepLoop {
   // Counts a refusal for the tenant.
   void CountRefusal(const std::string& tenant);
   void ExpireDeadlines();
-  // Gives the requests of a lost worker to other workers, as far as these have room for them.
-  void MoveRequests();
   void PlanSteps();
   bool EndPinForRequests();
   void AnswerQuestions(Scheduler* scheduler, PagedBlockManager* blocks);
@@ -112,7 +113,6 @@ class StepLoop {
   std::vector<LoopEvent> events_;        // Taken from the inbox, being handled.
   std::vector<LoopQuestion> questions_;  // Taken from the inbox, to be answered in this round.
   int64_t now_us_ = 0;                   // The start of the current round.
-  int64_t next_move_us_ = 0;             // When MoveRequests looks for other workers again.
   LoopReport report_;
   LiveRequests live_;
   WorkerSession session_;  // After the inbox, which its client calls until it is destroyed.

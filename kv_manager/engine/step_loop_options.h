@@ -26,7 +26,7 @@ struct StepLoopOptions {
   bool has_prefix_cache = true;
   bool reads_generation_config = true;  // Of the models that workers serve.
   double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
-  // A request of a lost worker moves to another one after this time, if there is one.
+  // The requests of a lost worker move to another one after this time, but at the latest when the grace ends.
   int64_t failover_after_us = 0;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
@@ -46,9 +46,8 @@ struct StepLoopHooks {
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;
-  // Looks for another ready worker for a request whose worker is lost. When there is one, calls `take` once and gives
-  // the request to the loop of that worker. Returns whether it has done so. Empty: requests wait for their own worker.
-  std::function<bool(const Request& request, TakeRequest take)> move_request = nullptr;
+  // Empty: requests never move to another worker.
+  MoveRequestHook move_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
   // checks every call.
   std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;

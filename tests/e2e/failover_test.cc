@@ -1,14 +1,15 @@
 // A worker is killed and does not come back: its requests go on with another worker, with the same tokens.
 
 #include <csignal>
-#include <map>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
 
@@ -89,6 +90,78 @@ TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
     cluster.worker(round).Wait();
     cluster.RestartWorker(round);
     ASSERT_TRUE(cluster.WaitUntilReady());
+  }
+}
+
+// 64 streams with their own clients, all on worker 0.
+class MovingStreams {
+ public:
+  static constexpr int kStreams = 64;
+
+  explicit MovingStreams(Cluster* cluster) : cluster_(cluster), expected_(kStreams), actual_(kStreams) {
+    Start(&expected_);
+    Join();
+  }
+
+  void StartOnFirstWorker() {
+    ASSERT_TRUE(cluster_->client().Drain(cluster_->worker_endpoint(1)).ok());
+    Start(&actual_);
+    while (cluster_->client().GetStatus()->workers(0).running_requests() < kStreams) std::this_thread::yield();
+    ASSERT_TRUE(cluster_->client().Undrain(cluster_->worker_endpoint(1)).ok());
+  }
+
+  void ExpectSameTokens() {
+    Join();
+    for (int i = 0; i < kStreams; ++i) ExpectSame(actual_[i], expected_[i]);
+  }
+
+ private:
+  void Start(std::vector<Generations>* results) {
+    for (int i = 0; i < kStreams; ++i) {
+      clients_.emplace_back([this, i, results] {
+        v1::GenerateRequest request = Seeded(i);
+        request.mutable_stopping()->set_max_tokens(kLong);
+        Client client(cluster_->client_options());
+        (*results)[i] = GenerateAll(client, request);
+      });
+    }
+  }
+  void Join() {
+    for (std::thread& client : clients_) client.join();
+    clients_.clear();
+  }
+
+  static constexpr int kLong = 180;
+  Cluster* const cluster_;
+  std::vector<Generations> expected_;
+  std::vector<Generations> actual_;
+  std::vector<std::thread> clients_;
+};
+
+TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  MovingStreams streams(&cluster);
+  {
+    streams.StartOnFirstWorker();
+    const absl::Time start = absl::Now();
+    const auto left = [&] {
+      return cluster.client().Drain(cluster.worker_endpoint(0), /*migrates=*/true)->num_requests();
+    };
+    while (left() > 0) std::this_thread::yield();
+    std::printf("%d streams have left after %s\n", MovingStreams::kStreams,
+                absl::FormatDuration(absl::Now() - start).c_str());
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
+    streams.ExpectSameTokens();
+    ASSERT_TRUE(cluster.client().Undrain(cluster.worker_endpoint(0)).ok());
+  }
+  {
+    streams.StartOnFirstWorker();
+    const absl::Time start = absl::Now();
+    cluster.worker(0).Signal(SIGTERM);
+    EXPECT_EQ(cluster.worker(0).Wait(), 0);
+    std::printf("the worker has ended after %s\n", absl::FormatDuration(absl::Now() - start).c_str());
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
+    streams.ExpectSameTokens();
   }
 }
 

@@ -10,14 +10,15 @@
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
+#include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/manager_engine.h"
+#include "scheduler/scheduler.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 #include "tests/kv_manager/engine/recording_sink.h"
+#include "tests/kv_manager/engine/step_loop_harness.h"
 
 namespace quire {
 namespace {
-
-constexpr int64_t kSecond = 1'000'000;
 
 WorkerDescription Worker(int num_blocks = 64) {
   WorkerDescription worker = SmallWorker();
@@ -93,6 +94,10 @@ class FailoverTest : public ::testing::Test {
   }
 
   int NumRunning(int worker) { return engine_->status().workers[worker]->running_requests; }
+  int NumRequests(int worker) {
+    const auto status = engine_->status().workers[worker];
+    return status->running_requests + status->waiting_requests;
+  }
   int64_t NumMoved() { return engine_->status().totals.moved_requests; }
 
   void ExpectRightTokens() {
@@ -124,11 +129,13 @@ TEST_F(FailoverTest, TheStreamsOfAWorkerThatNeverReturnsGoOnWithTheSameTokens) {
   Make({Worker(), Worker()});
   Submit(12, 9, 30);
   WaitFor([&] { return NumRunning(0) > 0 && NumRunning(1) > 0; }, "both workers to have requests");
+  WaitFor([&] { return NumRequests(0) + NumRequests(1) == 12; }, "the loops to take all requests");
   for (int i = 0; i < 5; ++i) workers_[0]->AnswerOnce();
+  const int num_requests = NumRequests(0);
   workers_[0]->Kill();
   workers_[1]->Answer();
   ExpectRightTokens();
-  EXPECT_GT(NumMoved(), 0);
+  EXPECT_EQ(NumMoved(), num_requests) << "each request moves once, to the other worker";
   ExpectNothingLeft();
 }
 
@@ -178,7 +185,7 @@ TEST_F(FailoverTest, NoRequestMovesToAnotherGeneration) {
   other.numerics_fingerprint = "other bits";
   Make({Worker(), other});
   Submit(4, 9, 20);
-  WaitFor([&] { return NumRunning(0) == 4; }, "the first generation to run its requests");
+  WaitFor([&] { return NumRequests(0) == 4; }, "the first generation to have its requests");
   workers_[0]->Kill();
   workers_[1]->Answer();
   WaitFor([&] { return !engine_->status().workers[0]->is_ready; }, "the loss to be noticed");
@@ -201,6 +208,110 @@ TEST_F(FailoverTest, AWorkerThatReturnsInTimeKeepsItsRequests) {
   for (const auto& worker : workers_) worker->Answer();
   ExpectRightTokens();
   EXPECT_EQ(NumMoved(), 0);
+}
+
+TEST_F(FailoverTest, RequestsMoveAtTheLatestWhenTheGraceEnds) {
+  StepLoopOptions options = Options();
+  options.failover_after_us = 600 * kSecond;
+  options.worker_grace_us = kSecond / 5;
+  Make({Worker(), Worker()}, options);
+  Submit(8, 9, 20);
+  WaitFor([&] { return NumRunning(0) > 0 && NumRunning(1) > 0; }, "both workers to have requests");
+  workers_[0]->Kill();
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  EXPECT_GT(NumMoved(), 0);
+}
+
+TEST_F(FailoverTest, AWorkerThatReturnsInAnotherGenerationGivesItsRequestsToItsOldOne) {
+  StepLoopOptions options = Options();
+  options.failover_after_us = 600 * kSecond;
+  options.worker_grace_us = 1200 * kSecond;
+  Make({Worker(), Worker()}, options);
+  Submit(8, 9, 20);
+  WaitFor([&] { return NumRunning(0) > 0 && NumRunning(1) > 0; }, "both workers to have requests");
+  workers_[0]->Kill();
+  WorkerDescription other = Worker();
+  other.numerics_fingerprint = "other bits";
+  workers_[0]->Start(other);
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  EXPECT_GT(NumMoved(), 0);
+}
+
+// The other worker holds its plans back, so no request of the first one ends before it moves.
+TEST_F(FailoverTest, AWorkerThatIsToldToStopGivesItsRequestsAway) {
+  Make({Worker(), Worker()});
+  Submit(10, 9, 30);
+  WaitFor([&] { return NumRunning(0) > 0 && NumRunning(1) > 0; }, "both workers to have requests");
+  workers_[0]->AnswerOnce();
+  workers_[0]->Drain();
+  WaitFor(
+      [&] {
+        workers_[0]->AnswerOnce();
+        return workers_[0]->is_gone();
+      },
+      "the worker to be gone");
+  for (const auto& sink : sinks_) EXPECT_LT(sink->tokens().size(), 30u);
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  EXPECT_GT(NumMoved(), 0);
+  EXPECT_EQ(engine_->status().totals.worker_losses, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailoverTest, AnOperatorMovesTheRequestsOfAWorker) {
+  Make({Worker(), Worker()});
+  Submit(10, 9, 30);
+  WaitFor([&] { return NumRequests(0) + NumRequests(1) == 10; }, "the loops to take all requests");
+  workers_[0]->AnswerOnce();
+  const int num_requests = NumRequests(0);
+  ASSERT_TRUE(engine_->SetWorkerDraining("0", true, /*migrates=*/true).ok());
+  WaitFor(
+      [&] {
+        workers_[0]->AnswerOnce();
+        return NumRequests(0) == 0;
+      },
+      "the requests to move");
+  EXPECT_EQ(NumMoved(), num_requests);
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  ExpectNothingLeft();
+  ASSERT_TRUE(engine_->SetWorkerDraining("0", false).ok());
+  Submit(4, 9, 20);
+  WaitFor([&] { return NumRunning(0) > 0; }, "the worker to get requests again");
+  workers_[0]->Answer();
+  ExpectRightTokens();
+  EXPECT_EQ(NumMoved(), num_requests) << "nothing moves after the drain";
+}
+
+TEST_F(FailoverTest, ADrainWithoutMovesLetsRequestsFinish) {
+  Make({Worker(), Worker()});
+  Submit(10, 9, 30);
+  WaitFor([&] { return NumRunning(0) > 0 && NumRunning(1) > 0; }, "both workers to have requests");
+  ASSERT_TRUE(engine_->SetWorkerDraining("0", true).ok());
+  for (const auto& worker : workers_) worker->Answer();
+  ExpectRightTokens();
+  EXPECT_EQ(NumMoved(), 0);
+}
+
+TEST_F(FailoverTest, WhatFindsNoRoomStaysOnTheWorkerThatDrains) {
+  Make({Worker(), Worker(/*num_blocks=*/12)});
+  ASSERT_TRUE(engine_->SetWorkerDraining("1", true).ok());
+  Submit(8, 9, 30);  // 3 blocks now, 10 in the end.
+  WaitFor([&] { return NumRequests(0) == 8; }, "the loop to take all requests");
+  ASSERT_TRUE(engine_->SetWorkerDraining("1", false).ok());
+  workers_[0]->Drain();
+  WaitFor(
+      [&] {
+        workers_[0]->AnswerOnce();
+        return NumMoved() > 0;
+      },
+      "the first request to move");
+  EXPECT_GE(NumRequests(0), 4);
+  for (const auto& worker : workers_) worker->Answer();
+  ExpectRightTokens();
+  WaitFor([&] { return workers_[0]->is_gone(); }, "the worker to be gone");
 }
 
 // The poison must fail alone: it makes its own worker fail, and at most one more.
@@ -241,6 +352,78 @@ TEST_F(FailoverTest, ACancelledRequestIsNeverLeftBehind) {
     canceller.join();
     ExpectNothingLeft();
   }
+}
+
+// A loop to which another one gives a request.
+class AdoptingLoopTest : public StepLoopTest {
+ protected:
+  // The request has left a scheduler in which it has not run.
+  MovingRequest Moving(const Request& request, std::shared_ptr<RequestSink> sink) {
+    EXPECT_EQ(scheduler_.Submit(request), absl::OkStatus());
+    return {scheduler_.Take(request.id),
+            {.sink = std::move(sink), .num_prompt_tokens = static_cast<int>(request.prompt.size())},
+            {.is_cancellable = true}};
+  }
+  void Adopt(const Request& request, std::shared_ptr<RequestSink> sink) {
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    loop_->Adopt(Moving(request, std::move(sink)), &hashes);
+  }
+
+  PagedBlockManager blocks_{{.num_blocks = 16, .block_size = 4}};
+  Scheduler scheduler_{{}, &blocks_};
+};
+
+TEST_F(AdoptingLoopTest, ARequestOnItsWayEndsWithTheLoop) {
+  Join();
+  const auto sink = std::make_shared<RecordingSink>();
+  Adopt(MakeRequest(6, 4), sink);
+  EXPECT_EQ(loop_->load().num_requests, 1);
+  loop_->Stop();
+  EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(AdoptingLoopTest, ARequestOnItsWayCountsAsLoadUntilItRuns) {
+  Join();
+  worker_.HoldBack();
+  Request request = MakeRequest(6, 4);
+  Adopt(request, std::make_shared<RecordingSink>());
+  EXPECT_EQ(loop_->load().wanted_blocks, 2);
+  loop_->RunOnce();
+  EXPECT_EQ(loop_->load().wanted_blocks, 2);
+  worker_.Answer();
+  Run();
+  EXPECT_EQ(loop_->load().wanted_blocks, 0);
+}
+
+TEST_F(AdoptingLoopTest, ARequestThatComesToAnotherGenerationMovesOn) {
+  int num_wishes = 0;
+  std::unique_ptr<MovingRequest> passed_on;
+  loop_ =
+      std::make_unique<StepLoop>(Options(), worker_.NewClient(),
+                                 StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{2}; },
+                                               .on_change = [] {},
+                                               .move_request =
+                                                   [&](const MoveWish&, TakeRequest take) {
+                                                     if (++num_wishes > 1) return MoveOutcome::kNoWorker;
+                                                     passed_on = std::make_unique<MovingRequest>(take());
+                                                     return MoveOutcome::kMoved;
+                                                   }},
+                                 &clock_);
+  Run();
+  const auto moved = std::make_shared<RecordingSink>();
+  const auto stranded = std::make_shared<RecordingSink>();
+  for (const auto& sink : {moved, stranded}) {
+    Request request = MakeRequest(6, 4);
+    request.generation = GenerationId{1};
+    Adopt(request, sink);
+  }
+  Run();
+  ASSERT_NE(passed_on, nullptr);
+  EXPECT_TRUE(passed_on->wishes.is_cancellable);
+  EXPECT_EQ(passed_on->live.sink, moved);
+  EXPECT_EQ(moved->failure(), absl::OkStatus());
+  EXPECT_EQ(stranded->failure().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(loop_->load().num_requests, 0);
 }
 
 }  // namespace
