@@ -19,6 +19,7 @@ class MovedRequest {
   MovedRequest& operator=(MovedRequest&&) = default;
 
   RequestId id() const { return group_->id(); }
+  const Request& request() const { return group_->request(); }
 
  private:
   friend class Scheduler;

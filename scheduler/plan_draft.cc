@@ -8,6 +8,7 @@ void PlanDraft::RemoveSlicesOf(const SequenceGroup* group) {
   std::erase_if(slices, [&](const Slice& slice) {
     if (slice.group != group) return false;
     budget += slice.num_tokens;
+    recompute_budget += slice.sequence->NumRecomputed(slice.num_tokens);
     return true;
   });
 }

@@ -1,6 +1,7 @@
 #ifndef QUIRE_SCHEDULER_PLAN_DRAFT_H_
 #define QUIRE_SCHEDULER_PLAN_DRAFT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -24,14 +25,23 @@ struct PlanDraft {
   void AddSlice(SequenceGroup* group, Sequence* sequence, int num_tokens) {
     slices.push_back({group, sequence, num_tokens});
     budget -= num_tokens;
+    recompute_budget -= sequence->NumRecomputed(num_tokens);
   }
+
+  // What is left of the budget for this sequence.
+  int BudgetOf(const Sequence& sequence) const {
+    return IsRecomputed(sequence) ? std::min(budget, std::max(recompute_budget, 0)) : budget;
+  }
+
+  static bool IsRecomputed(const Sequence& sequence) { return sequence.NumRecomputed(1) > 0; }
 
   // The group is preempted: its slices leave the plan, and their tokens return to the budget.
   void RemoveSlicesOf(const SequenceGroup* group);
 
   StepPlan plan;  // Everything but its slices, which are made from `slices` at the end.
   std::vector<Slice> slices;
-  int budget = 0;  // Tokens that the plan may still compute.
+  int budget = 0;            // Tokens that the plan may still compute.
+  int recompute_budget = 0;  // How many of them an earlier plan may have computed already.
   bool has_preempted = false;
 };
 

@@ -21,6 +21,9 @@ namespace {
 // prompt.
 constexpr int kMaxPrefixWaits = 32;
 
+// The share of a step's tokens that may be recomputed while other sequences need the rest.
+constexpr int kMaxRecomputedPercent = 70;
+
 // Walks over running sequences prefetch this many sequences ahead.
 constexpr size_t kPrefetchDistance = 8;
 
@@ -69,7 +72,7 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
     *displaced = {loser->id(), loser->request().tenant};
     Remove(loser);
   }
-  const ServiceRank rank = waiting_.RankOf(request, num_submitted_++);
+  const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
@@ -114,7 +117,8 @@ StepPlan Scheduler::Plan() {
     } else if (!has_preempted && admission_.MayAdmit()) {
       PlanWaiting(&draft);
     }
-    GrowChunks(&draft);
+    GrowChunks(&draft, /*are_recomputed=*/false);
+    GrowChunks(&draft, /*are_recomputed=*/true);
     StepPlan plan = Complete(std::move(draft));
     if (!plan.empty() || !preempts) return plan;
     // Copies for groups that were preempted later have kept blocks from the groups that stay. A plan that is not sent
@@ -131,6 +135,7 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
   }
   draft->slices.reserve(num_unserved);
   draft->budget = std::min(options_.max_tokens_per_step, std::max(token_budget_, num_unserved + kMinPromptTokens));
+  draft->recompute_budget = std::max(draft->budget * kMaxRecomputedPercent / 100, 1);
   for (size_t i = 0; i < groups.size(); ++i) {
     SequenceGroup* const group = groups[i];
     if (i + 2 * kPrefetchDistance < groups.size()) groups[i + 2 * kPrefetchDistance]->Prefetch();
@@ -140,7 +145,7 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
       if (!group->is_running() || group->KeepsWaiting(sequence.get())) continue;
       if (group->beam_search() != nullptr && sequence->has_samples_in_flight()) continue;
       // A chunk leaves one token of the budget to each sequence after it, so that prefill never stops a decode.
-      const int fair_budget = std::min(draft->budget, std::max(draft->budget - num_unserved, 1));
+      const int fair_budget = std::min(draft->BudgetOf(*sequence), std::max(draft->budget - num_unserved, 1));
       const int num_tokens = NumSliceTokens(*sequence, fair_budget, options_.max_chunk_tokens);
       if (num_tokens <= 0 || !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
       draft->AddSlice(group, sequence.get(), num_tokens);
@@ -158,6 +163,11 @@ void Scheduler::PlanWaiting(PlanDraft* draft) {
   waiting_.Visit([&](SequenceGroup* group) {
     using Verdict = AdmissionControl::Verdict;
     using Next = WaitingQueue::Next;
+    if (draft->budget > 0 && draft->BudgetOf(*group->sequences().front()) == 0) {
+      // Nobody overtakes the group, so what running prompts do not need is left over.
+      GrowChunks(draft, /*are_recomputed=*/false);
+      draft->recompute_budget = draft->budget;
+    }
     if (draft->budget == 0) return Next::kNone;
     // Smaller groups of the tenant must not overtake this one for ever.
     if (held.has_value() && !held->HasRoomFor(*group)) return Next::kOfOthers;
@@ -189,15 +199,15 @@ void Scheduler::Enter(SequenceGroup* group, const AdmissionControl::Decision& de
   admission_.Enter(group, decision, &draft->plan);
   for (const auto& sequence : group->sequences()) {
     if (group->KeepsWaiting(sequence.get())) continue;
-    const int num_tokens = NumSliceTokens(*sequence, draft->budget, options_.max_chunk_tokens);
+    const int num_tokens = NumSliceTokens(*sequence, draft->BudgetOf(*sequence), options_.max_chunk_tokens);
     if (num_tokens > 0) draft->AddSlice(group, sequence.get(), num_tokens);
   }
 }
 
-// Gives the rest of the budget to chunks that were cut short for the sequences behind them.
-void Scheduler::GrowChunks(PlanDraft* draft) {
+void Scheduler::GrowChunks(PlanDraft* draft, bool are_recomputed) {
   for (PlanDraft::Slice& slice : draft->slices) {
     if (draft->budget <= 0) return;
+    if (PlanDraft::IsRecomputed(*slice.sequence) != are_recomputed) continue;
     const int more = NumTokensToGrow(slice, draft->budget, options_.max_chunk_tokens);
     if (more <= 0 || !TryReserve(slice.sequence, slice.num_tokens + more, &draft->plan)) continue;
     slice.num_tokens += more;
@@ -412,20 +422,35 @@ void Scheduler::SuspendCleared() {
 }
 
 std::vector<MovedRequest> Scheduler::TakeAll() {
-  QUIRE_CHECK(running_.empty() && num_plans_in_flight() == 0 && waiting_.num_swapped() == 0)
-      << running_.size() << " requests run, " << num_plans_in_flight() << " plans are in flight";
+  QUIRE_CHECK(running_.empty()) << running_.size() << " requests run";
   std::vector<SequenceGroup*> leaving;
   waiting_.ForEach([&](SequenceGroup* group) { leaving.push_back(group); });
   std::sort(leaving.begin(), leaving.end(),
             [](const SequenceGroup* a, const SequenceGroup* b) { return a->rank().submission < b->rank().submission; });
   std::vector<MovedRequest> moved;
-  for (SequenceGroup* const group : leaving) {
-    waiting_.Remove(group);
-    suspects_.Remove(*group);
-    moved.push_back(MovedRequest(std::move(groups_.extract(group->id()).mapped())));
-  }
-  num_beam_searches_ = 0;
+  for (SequenceGroup* const group : leaving) moved.push_back(Take(group->id()));
   return moved;
+}
+
+MovedRequest Scheduler::Take(RequestId request) {
+  QUIRE_CHECK_EQ(num_plans_in_flight(), 0) << request;
+  SequenceGroup* const group = Find(request);
+  QUIRE_CHECK(group != nullptr) << request;
+  if (group->is_running()) {
+    Suspend(group, /*keeps_blocks=*/false);
+    running_.EraseSuspended();
+  }
+  waiting_.Remove(group);
+  if (group->is_swapped()) {
+    for (const auto& sequence : group->sequences()) {
+      blocks_->Free(sequence->id());
+      sequence->LeaveRow(/*keeps_blocks=*/false);
+    }
+    group->set_state(SequenceGroup::State::kWaiting);
+  }
+  suspects_.Remove(*group);
+  num_beam_searches_ -= group->beam_search() != nullptr;
+  return MovedRequest(std::move(groups_.extract(request).mapped()));
 }
 
 absl::Status Scheduler::Adopt(MovedRequest moved) {
@@ -434,7 +459,7 @@ absl::Status Scheduler::Adopt(MovedRequest moved) {
   if (groups_.contains(group->id())) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(group->id()), " is already known"));
   }
-  group->EnterScheduler(waiting_.RankOf(group->request(), num_submitted_++), [this] { return forks_.NewSequenceId(); });
+  group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   suspects_.Add(group.get());

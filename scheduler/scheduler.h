@@ -74,6 +74,9 @@ struct Displaced {
 // are known (see SequenceForks). What sequences shared before a preemption they share again afterwards, in whole
 // blocks.
 //
+// Tokens that were computed before, for a request that was preempted or has moved here, take at most 70 % of a plan,
+// unless nothing else needs the rest.
+//
 // When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
 // there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
 // alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
@@ -134,10 +137,12 @@ class Scheduler {
   // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
   // after the last plan.
   std::vector<MovedRequest> TakeAll();
+  // Takes one request out, which may run. REQUIRES: it is known, and no plan is in flight.
+  MovedRequest Take(RequestId request);
 
-  // Queues a request that another scheduler has given away, behind all requests that are here. It may exceed
-  // max_waiting_requests and the tenant's share of the pool. The other errors are those of Submit; then the request is
-  // gone.
+  // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
+  // those that were adopted earlier. It may exceed max_waiting_requests and the tenant's share of the pool. The other
+  // errors are those of Submit; then the request is gone.
   absl::Status Adopt(MovedRequest moved);
 
   SchedulerCounts counts() const;
@@ -171,12 +176,17 @@ class Scheduler {
   void SendTableAgain(RowId row, SequenceId sequence);
 
  private:
+  // The rank of the first request that is submitted. Adopted requests have lower numbers.
+  static constexpr uint64_t kFirstSubmission = uint64_t{1} << 32;
+
   // The phases of Plan.
   void PlanRunning(PlanDraft* draft);
   void PlanWaiting(PlanDraft* draft);
   void PlanTrial(PlanDraft* draft);
   void Enter(SequenceGroup* group, const AdmissionControl::Decision& decision, PlanDraft* draft);
-  void GrowChunks(PlanDraft* draft);
+  // Gives the rest of the budget to chunks that were cut short for the sequences behind them: to those that are
+  // recomputed, or to the others.
+  void GrowChunks(PlanDraft* draft, bool are_recomputed);
   StepPlan Complete(PlanDraft draft);
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.
@@ -225,7 +235,8 @@ class Scheduler {
   Suspects suspects_;
 
   StepId next_step_{1};
-  uint64_t num_submitted_ = 0;
+  uint64_t next_submission_ = kFirstSubmission;
+  uint64_t num_adopted_ = 0;
   int num_beam_searches_ = 0;  // The number of groups that are beam searches.
   // The other counts come from the members above.
   int64_t num_preemptions_ = 0;

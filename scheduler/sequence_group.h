@@ -24,7 +24,7 @@ namespace quire {
 // with one scheduler, so a preempted group goes ahead of all newcomers of its priority.
 struct ServiceRank {
   int priority;
-  uint64_t submission;  // The number of requests that were submitted before this one.
+  uint64_t submission;  // Requests of the same priority are served in the order of this number.
 
   auto operator<=>(const ServiceRank&) const = default;
 };

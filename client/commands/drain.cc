@@ -15,6 +15,7 @@ constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(200);
 
 struct DrainOptions {
   std::string worker;
+  bool migrates = false;
   bool waits = false;
   double timeout_s = 0;  // 0 means no limit.
 };
@@ -29,7 +30,7 @@ int WaitForDrain(Client& client, const DrainOptions& options, const CommandConte
       options.timeout_s > 0 ? absl::Now() + absl::Seconds(options.timeout_s) : absl::InfiniteFuture();
   while (true) {
     // A second Drain changes nothing. It returns how many requests are left, including those that are not queued yet.
-    const absl::StatusOr<v1::DrainResponse> left = client.Drain(options.worker);
+    const absl::StatusOr<v1::DrainResponse> left = client.Drain(options.worker, options.migrates);
     if (!left.ok()) return ReportError(left.status(), context.client.endpoint);
     if (left->num_requests() == 0) break;
     if (absl::Now() >= give_up) {
@@ -47,7 +48,7 @@ int WaitForDrain(Client& client, const DrainOptions& options, const CommandConte
 
 int RunDrain(const DrainOptions& options, const CommandContext& context) {
   Client client(context.client);
-  const absl::StatusOr<v1::DrainResponse> response = client.Drain(options.worker);
+  const absl::StatusOr<v1::DrainResponse> response = client.Drain(options.worker, options.migrates);
   if (!response.ok()) return ReportError(response.status(), context.client.endpoint);
   if (context.format == OutputFormat::kJson) {
     PrintJson(*response);
@@ -75,10 +76,12 @@ int RunUndrain(const UndrainOptions& options, const CommandContext& context) {
 void AddDrainCommand(CommandList* list) {
   const auto [command, options] = list->Add(
       "drain",
-      "Place no more requests on a worker. The requests that it has finish. This lasts until `quirectl undrain` or the "
-      "manager's end.",
+      "Place no more requests on a worker. The requests that it has finish there, or move with --migrate. This lasts "
+      "until `quirectl undrain` or the manager's end.",
       RunDrain);
   AddWorkerArgument(command, &options->worker);
+  command->add_flag("--migrate", options->migrates,
+                    "Move its requests to other workers with the same model and numerics that have room for them");
   command->add_flag("--wait", options->waits, "Return when the worker has no requests any more");
   command
       ->add_option("--timeout", options->timeout_s,

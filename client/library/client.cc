@@ -267,9 +267,10 @@ absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request)
   return response;
 }
 
-absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker) {
+absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker, bool migrates) {
   v1::DrainRequest request;
   request.set_worker(worker);
+  request.set_migrate(migrates);
   v1::DrainResponse response;
   QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Drain, request, &response));
   return response;

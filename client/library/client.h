@@ -106,7 +106,7 @@ class Client {
   absl::StatusOr<v1::ListRequestsResponse> ListRequests(const v1::ListRequestsRequest& request);
   absl::StatusOr<v1::DescribeRequestResponse> DescribeRequest(const std::string& request_id);
   absl::StatusOr<v1::AuditResponse> Audit(const v1::AuditRequest& request);
-  absl::StatusOr<v1::DrainResponse> Drain(const std::string& worker);
+  absl::StatusOr<v1::DrainResponse> Drain(const std::string& worker, bool migrates = false);
   absl::Status Undrain(const std::string& worker);
   absl::StatusOr<v1::FlushPrefixCacheResponse> FlushPrefixCache(const v1::FlushPrefixCacheRequest& request);
 

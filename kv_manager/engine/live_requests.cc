@@ -1,5 +1,7 @@
 #include "kv_manager/engine/live_requests.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
@@ -13,28 +15,39 @@ constexpr int64_t kNoToken = -1;
 }  // namespace
 
 int LiveRequests::WantedBlocks(const Entry& entry) const {
-  return NumBlocksFor(entry.num_prompt_tokens + 1, block_size_);
+  return NumBlocksFor(NumTokens(entry) + 1, block_size_);
 }
 
 void LiveRequests::SetBlockSize(int block_size) {
   block_size_ = block_size;
   wanted_blocks_ = 0;
   for (auto& [request, entry] : entries_) {
-    if (entry.has_started) continue;
+    if (entry.wanted_blocks == 0) continue;
     entry.wanted_blocks = WantedBlocks(entry);
     wanted_blocks_ += entry.wanted_blocks;
   }
 }
 
 void LiveRequests::Add(RequestId request, Entry entry) {
-  if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
-  entry.wanted_blocks = WantedBlocks(entry);
-  wanted_blocks_ += entry.wanted_blocks;
   stats_->prompt_tokens += entry.num_prompt_tokens;
   const size_t slot = entry.tenant_slot;
   if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
   ++stats_->tenants[slot].requests;
   stats_->tenants[slot].prompt_tokens += entry.num_prompt_tokens;
+  Insert(request, std::move(entry));
+}
+
+void LiveRequests::Adopt(RequestId request, Entry entry) {
+  // Its tokens are counted here from now on.
+  const size_t slot = entry.tenant_slot;
+  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
+  Insert(request, std::move(entry));
+}
+
+void LiveRequests::Insert(RequestId request, Entry entry) {
+  if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
+  entry.wanted_blocks = WantedBlocks(entry);
+  wanted_blocks_ += entry.wanted_blocks;
   const bool is_new = entries_.emplace(request, std::move(entry)).second;
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
@@ -54,11 +67,15 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
   for (const Finished& finished : output.finished) Finish(finished, now_us);
 }
 
+void LiveRequests::StopWanting(Entry* entry) {
+  wanted_blocks_ -= std::exchange(entry->wanted_blocks, 0);
+}
+
 void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   if (entry->has_started) return;
   entry->has_started = true;
   if (entry->ticket != nullptr) entry->ticket->OnStarted();
-  wanted_blocks_ -= entry->wanted_blocks;
+  StopWanting(entry);
   stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
   stats_->started_tokens += entry->num_prompt_tokens;
   stats_->cached_tokens += num_cached_tokens;
@@ -70,6 +87,7 @@ void LiveRequests::Emit(Emission emission, int64_t now_us) {
   const auto it = entries_.find(emission.request);
   if (it == entries_.end()) return;
   Entry& entry = it->second;
+  StopWanting(&entry);
   ++stats_->generated_tokens;
   const size_t index = emission.sample_index;
   ++stats_->tenants[entry.tenant_slot].generated_tokens;
@@ -190,10 +208,33 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
 }
 
 void LiveRequests::Remove(Entries::iterator it) {
-  if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
-  if (!it->second.has_started) wanted_blocks_ -= it->second.wanted_blocks;
   ended_.push_back(it->first);
+  Extract(it);
+}
+
+LiveRequests::Entry LiveRequests::Extract(Entries::iterator it) {
+  if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
+  StopWanting(&it->second);
+  Entry entry = std::move(it->second);
   entries_.erase(it);
+  return entry;
+}
+
+LiveRequests::Entry LiveRequests::Take(RequestId request) {
+  const auto it = entries_.find(request);
+  QUIRE_CHECK(it != entries_.end()) << request;
+  return Extract(it);
+}
+
+std::vector<RequestId> LiveRequests::ByProgress() const {
+  std::vector<std::pair<int64_t, RequestId>> order;
+  order.reserve(entries_.size());
+  for (const auto& [request, entry] : entries_) order.emplace_back(-entry.num_generated_tokens, request);
+  std::sort(order.begin(), order.end());
+  std::vector<RequestId> requests;
+  requests.reserve(order.size());
+  for (const auto& [progress, request] : order) requests.push_back(request);
+  return requests;
 }
 
 int64_t LiveRequests::next_deadline_us() const {

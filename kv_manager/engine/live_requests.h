@@ -39,7 +39,8 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
-    // For the prompt and the first token after it. They count as wanted until the request starts or ends.
+    // For its tokens and the next one. They count as wanted until the request starts, or goes on after it has moved
+    // here. 0: they do not count any more.
     int wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
@@ -53,6 +54,10 @@ class LiveRequests {
 
   // `entry.wanted_blocks` is set here.
   void Add(RequestId request, Entry entry);
+  // Gives the entry of a request away, which goes on in another loop. REQUIRES: the request is known.
+  Entry Take(RequestId request);
+  // Adds the entry of a request that another loop has given away. It is not counted again.
+  void Adopt(RequestId request, Entry entry);
   // The request was refused: it is reported by TakeEnded like one that has ended.
   void AddRefused(RequestId request) { ended_.push_back(request); }
 
@@ -77,20 +82,32 @@ class LiveRequests {
   // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
+  // The ids of all requests, those with the most generated tokens first.
+  std::vector<RequestId> ByProgress() const;
+
   int size() const { return static_cast<int>(entries_.size()); }
-  // The sum over the requests that have not started.
+  // The sum over the requests that have not started here.
   int64_t wanted_blocks() const { return wanted_blocks_; }
+  // The tokens of the prompt and of all samples. REQUIRES for the second: the request is known.
+  static int NumTokens(const Entry& entry) {
+    return static_cast<int>(entry.num_prompt_tokens + entry.num_generated_tokens);
+  }
+  int NumTokens(RequestId request) const { return NumTokens(entries_.at(request)); }
 
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
 
   int WantedBlocks(const Entry& entry) const;
+  void StopWanting(Entry* entry);
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void Emit(Emission emission, int64_t now_us);
   void Finish(const Finished& finished, int64_t now_us);
   void ObserveEnd(const Entry& entry, int64_t now_us);
   static double TokensPerOutput(const Entry& entry);
   void EndWith(Entries::iterator it, const absl::Status& status);
+  void Insert(RequestId request, Entry entry);
+  Entry Extract(Entries::iterator it);
+  // Extracts the entry and reports the request as ended.
   void Remove(Entries::iterator it);
 
   StepLoopStats* const stats_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/num_blocks.h"
 #include "base/status_reason.h"
 #include "scheduler/waiting_queue.h"
@@ -43,17 +44,53 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  // For the prompt and the first token after it.
-  submitted_blocks_ += NumBlocksFor(static_cast<int>(request.prompt.size()) + 1, load_.block_size);
-  ++num_submitted_;
-  const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
-  if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
-    submitted_tokens_ += WaitingQueue::kTokensPerGroup + static_cast<int>(request.prompt.size());
-  }
+  CountSubmitted(request, static_cast<int>(request.prompt.size()));
   cancellable_.insert(request.id);
   events_.emplace_back(std::move(submitted));
   changed_.NotifyOne();
   return absl::OkStatus();
+}
+
+void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
+  submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // For these and the next token.
+  ++num_submitted_;
+  const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
+  if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
+    submitted_tokens_ += WaitingQueue::kTokensPerGroup + num_tokens;
+  }
+}
+
+void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
+  const RequestId id = moving.request.id();
+  const std::shared_ptr<PrefixIndex> index = IndexFor(moving.request.request());
+  if (index != nullptr) index->Expect(id, hashes);
+  const MutexLock lock(&mutex_);
+  QUIRE_CHECK(!is_stopped_) << id;
+  CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
+  if (moving.wishes.is_cancellable) cancellable_.insert(id);
+  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live)});
+  for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
+  if (moving.wishes.cancelled.has_value()) events_.emplace_back(RequestCancelled{id, *moving.wishes.cancelled});
+  changed_.NotifyOne();
+}
+
+MovingRequest::Wishes LoopInbox::Release(RequestId request) {
+  MovingRequest::Wishes wishes;
+  const MutexLock lock(&mutex_);
+  wishes.is_cancellable = cancellable_.erase(request) > 0;
+  if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+  std::erase_if(events_, [&](const LoopEvent& event) {
+    if (const auto* cancelled = std::get_if<RequestCancelled>(&event)) {
+      if (cancelled->request != request) return false;
+      wishes.cancelled = cancelled->reason;
+      return true;
+    }
+    const auto* cancelled = std::get_if<SampleCancelled>(&event);
+    if (cancelled == nullptr || cancelled->request != request) return false;
+    wishes.cancelled_samples.push_back(cancelled->sample_index);
+    return true;
+  });
+  return wishes;
 }
 
 void LoopInbox::Cancel(RequestId request, FinishReason reason) {
@@ -82,8 +119,12 @@ absl::Status LoopInbox::Ask(LoopQuestion question) {
   return absl::OkStatus();
 }
 
-void LoopInbox::SetDrainedByOperator(bool is_drained) {
+void LoopInbox::SetDrainedByOperator(bool is_drained, bool migrates) {
   const MutexLock lock(&mutex_);
+  if (std::exchange(migrates_, migrates) != migrates) {
+    events_.emplace_back(MigrationChanged{migrates});
+    changed_.NotifyOne();
+  }
   is_drained_by_operator_ = is_drained;
   auto status = std::make_shared<WorkerStatus>(*status_);
   status->is_draining = is_drained || is_drained_by_worker_;

@@ -12,13 +12,16 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "kv_manager/blocks/prefix_index.h"
+#include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_view.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/worker_status.h"
 #include "kv_manager/worker_link/worker_client.h"
+#include "scheduler/moved_request.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 
@@ -31,6 +34,11 @@ struct RequestSubmitted {
   std::shared_ptr<RequestSink> sink;
   std::unique_ptr<TenantQuotas::Ticket> ticket;  // May be null.
 };
+// The loop of another worker has given the request away, with everything that it has become so far.
+struct RequestMoved {
+  MovedRequest request;
+  LiveRequests::Entry live;
+};
 struct RequestCancelled {
   RequestId request;
   FinishReason reason;
@@ -38,6 +46,10 @@ struct RequestCancelled {
 struct SampleCancelled {
   RequestId request;
   int sample_index;
+};
+// Whether the operator wants the requests of this worker to move to other workers.
+struct MigrationChanged {
+  bool is_wanted;
 };
 struct WorkerDescribed {
   uint64_t epoch;
@@ -58,8 +70,8 @@ struct WorkerLost {
   uint64_t epoch;
   absl::Status reason;
 };
-using LoopEvent = std::variant<RequestSubmitted, RequestCancelled, SampleCancelled, WorkerDescribed, SessionOpened,
-                               PlanAnswered, WorkerDraining, WorkerLost>;
+using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled, SampleCancelled, MigrationChanged,
+                               WorkerDescribed, SessionOpened, PlanAnswered, WorkerDraining, WorkerLost>;
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
@@ -85,11 +97,15 @@ class LoopInbox : public WorkerClient::Listener {
   // call CancelSample at most once for each sample, as TokenStream does.
   void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
   void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
+  // Puts a request of another loop into the inbox. It counts as load like one that was submitted. `hashes` are those of
+  // its salt and prompt. There is no limit for these requests, because each of them was accepted before. REQUIRES:
+  // Stop() was not called.
+  void Adopt(MovingRequest moving, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
   absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
   // Sets whether the operator wants the worker to get no new requests. load() and status() show this at once, before
-  // the next Publish().
-  void SetDrainedByOperator(bool is_drained) QUIRE_EXCLUDES(mutex_);
+  // the next Publish(). With `migrates`, the loop gives its requests to other workers.
+  void SetDrainedByOperator(bool is_drained, bool migrates = false) QUIRE_EXCLUDES(mutex_);
 
   // The status as of the last Publish(). Never null.
   std::shared_ptr<const WorkerStatus> status() const QUIRE_EXCLUDES(mutex_);
@@ -116,6 +132,8 @@ class LoopInbox : public WorkerClient::Listener {
   // Moves the events and the questions out of the inbox. Both vectors must be empty. The submitted requests among the
   // events count as load until the next Publish().
   void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
+  // Forgets a request of this loop, which goes on in another one.
+  MovingRequest::Wishes Release(RequestId request) QUIRE_EXCLUDES(mutex_);
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
   // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` tells
@@ -127,6 +145,8 @@ class LoopInbox : public WorkerClient::Listener {
  private:
   void Post(LoopEvent event) QUIRE_EXCLUDES(mutex_);
   absl::Status PostRequest(RequestSubmitted submitted) QUIRE_EXCLUDES(mutex_);
+  // The request lies in the inbox, and the loop has not taken it yet. It has so many tokens.
+  void CountSubmitted(const Request& request, int num_tokens) QUIRE_REQUIRES(mutex_);
   // Null without a prefix cache, or when the request does not use it.
   std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const QUIRE_EXCLUDES(mutex_);
 
@@ -137,12 +157,13 @@ class LoopInbox : public WorkerClient::Listener {
   CondVar changed_;
   std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
-  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // RequestSubmitted events in events_.
+  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // Requests in events_.
   int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
   int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;                // What they count for in the waiting queue.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // What the last MigrationChanged has said.
   bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
   WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);

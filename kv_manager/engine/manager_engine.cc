@@ -46,6 +46,18 @@ TenantTable TableOf(const TenantShares& shares) {
   return table;
 }
 
+// The result borrows `request`.
+PlacementRequest ToPlace(const Request& request, const TenantShare& share) {
+  return {.generation = request.generation,
+          .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+          .num_rows = NumRows(request),
+          .max_blocks = [&request](int block_size) { return MaxBlocks(request, block_size); },
+          .max_blocks_share = share.max_blocks_share};
+}
+
+// For a request that moves: the share of its tenant was checked when it was accepted.
+constexpr TenantShare kWholePool;
+
 }  // namespace
 
 ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const Clock* clock, int max_tenant_labels,
@@ -108,7 +120,9 @@ void ManagerEngine::AddWorker(const std::string& address) {
   options.quotas = &quotas_;
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
-      .on_change = [this] { OnLoopChange(); }};
+      .on_change = [this] { OnLoopChange(); },
+      .move_request = [this, address](const MoveWish& wish,
+                                      TakeRequest take) { return MoveRequest(address, wish, take); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -157,11 +171,7 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   const bool is_replaced = served != nullptr && served->generation != request.generation;
   // A lost worker of an old generation will probably come back in the new one, so no request waits for it.
   for (WorkerLoad& load : loads_) load.may_return = load.may_return && !is_replaced;
-  const PlacementRequest placed{.generation = request.generation,
-                                .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                                .num_rows = NumRows(request),
-                                .max_blocks = [&](int block_size) { return MaxBlocks(request, block_size); },
-                                .max_blocks_share = quotas_.shares()->Of(request.tenant).max_blocks_share};
+  const PlacementRequest placed = ToPlace(request, quotas_.shares()->Of(request.tenant));
   const int64_t now_us = clock_->NowMicros();
   absl::Status first_refusal;
   while (const std::optional<int> chosen = ChooseWorker(loads_, placed)) {
@@ -183,6 +193,34 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   }
   ++refusals_.no_worker;
   return is_replaced ? ModelReplacedError() : NoWorkerError();
+}
+
+MoveOutcome ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
+  const Request& request = wish.request;
+  {
+    const MutexLock lock(&mutex_);
+    if (const MoveOutcome found = FindTargets(from, wish, nullptr); found != MoveOutcome::kMoved) return found;
+  }
+  PromptHashes hashes(request.cache_salt, request.prompt);  // As in Submit.
+  if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
+  const MutexLock lock(&mutex_);
+  if (const MoveOutcome found = FindTargets(from, wish, &hashes); found != MoveOutcome::kMoved) return found;
+  const std::optional<int> chosen = ChooseWorker(loads_, ToPlace(request, kWholePool));
+  // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
+  workers_[*chosen].loop->Adopt(take(), &hashes);
+  return MoveOutcome::kMoved;
+}
+
+MoveOutcome ManagerEngine::FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) {
+  if (is_stopped_) return MoveOutcome::kNoWorker;
+  loads_.clear();
+  for (const Worker& worker : workers_) {
+    loads_.push_back(hashes == nullptr ? worker.loop->load() : worker.loop->load(wish.request, hashes));
+    // The load of `from` may be older than its loss.
+    loads_.back().is_ready &= worker.address != from;
+  }
+  return KeepTargets(ToPlace(wish.request, kWholePool), wish.num_tokens, wish.needs_room,
+                     absl::MakeSpan(loads_));
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.
@@ -263,12 +301,12 @@ void ManagerEngine::AskWorker(const std::string& address, LoopQuestion question,
   round->Fail((*loop)->Ask([round](const LoopView& view) { round->Ask(view); }));
 }
 
-absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining) {
+absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address, bool is_draining, bool migrates) {
   int num_requests;
   {
     const MutexLock lock(&mutex_);
     QUIRE_ASSIGN_OR_RETURN(StepLoop* const loop, FindLoop(address));
-    loop->SetDrainedByOperator(is_draining);
+    loop->SetDrainedByOperator(is_draining, migrates);
     num_requests = loop->load().num_requests;
   }
   OnLoopChange();

@@ -18,6 +18,7 @@
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/loop_view.h"
 #include "kv_manager/engine/model_registry.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/served_model.h"
@@ -108,9 +109,9 @@ class ManagerEngine : public Engine {
   // The same for the loop of one worker. NOT_FOUND when no worker has this address, UNAVAILABLE after Stop().
   void AskWorker(const std::string& address, LoopQuestion question, std::function<void(const absl::Status&)> done);
 
-  // From now on the worker gets no new requests, or gets them again. Returns how many requests it has. Errors as for
-  // AskWorker.
-  absl::StatusOr<int> SetWorkerDraining(const std::string& address, bool is_draining);
+  // From now on the worker gets no new requests, or gets them again. With `migrates`, the requests that it has move to
+  // other workers as far as these have room. Returns how many requests it has. Errors as for AskWorker.
+  absl::StatusOr<int> SetWorkerDraining(const std::string& address, bool is_draining, bool migrates = false);
 
   ManagerStatus status() const;
 
@@ -128,6 +129,11 @@ class ManagerEngine : public Engine {
   // The index of the worker for the request, as ChooseWorker says. Where it would wait too long, ChooseWorker is asked
   // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
   absl::StatusOr<int> ChooseFor(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  // Gives a request of the worker `from` to another one, see MoveRequestHook.
+  MoveOutcome MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
+  // Sets loads_, where only the workers are ready that can take the request. kMoved: there is one. `hashes` may be
+  // null.
+  MoveOutcome FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);

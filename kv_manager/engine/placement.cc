@@ -37,6 +37,13 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
   return a.num_requests < b.num_requests;
 }
 
+// Whether the request finds its rows and blocks free now.
+bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_tokens) {
+  if (worker.max_sequences != 0 && worker.num_requests + num_rows > worker.max_sequences) return false;
+  const int64_t num_blocks = (num_tokens + worker.block_size - 1) / worker.block_size;
+  return num_blocks <= worker.num_free_blocks - worker.wanted_blocks;
+}
+
 }  // namespace
 
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
@@ -51,6 +58,19 @@ std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const Plac
     if (!best.has_value() || IsBetter(workers[i], workers[*best], request)) best = i;
   }
   return best;
+}
+
+MoveOutcome KeepTargets(const PlacementRequest& request, int64_t num_tokens, bool needs_room,
+                        absl::Span<WorkerLoad> workers) {
+  MoveOutcome outcome = MoveOutcome::kNoWorker;
+  for (WorkerLoad& worker : workers) {
+    worker.may_return = false;
+    worker.is_ready &= !worker.is_drained_by_operator && worker.generation == request.generation;
+    if (!worker.is_ready) continue;
+    worker.is_ready = CanHold(worker, request) && (!needs_room || HasRoom(worker, request.num_rows, num_tokens));
+    if (outcome != MoveOutcome::kMoved) outcome = worker.is_ready ? MoveOutcome::kMoved : MoveOutcome::kNoRoom;
+  }
+  return outcome;
 }
 
 }  // namespace quire

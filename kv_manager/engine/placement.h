@@ -57,6 +57,18 @@ bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 // generation is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
+// What comes of the wish to give a request to another worker.
+enum class MoveOutcome {
+  kMoved,
+  kNoRoom,    // Other workers are ready, but none of them can take this request.
+  kNoWorker,  // No other worker is ready that could take any request of this generation.
+};
+
+// From here on only those workers count as ready, and none as lost, that can take over a request with so many tokens.
+// With `needs_room` they must have free rows and blocks for it now. Returns kMoved if there is one.
+MoveOutcome KeepTargets(const PlacementRequest& request, int64_t num_tokens, bool needs_room,
+                        absl::Span<WorkerLoad> workers);
+
 }  // namespace quire
 
 #endif  // QUIRE_KV_MANAGER_ENGINE_PLACEMENT_H_

@@ -43,6 +43,7 @@ void StepLoop::Stop() {
   now_us_ = clock_->NowMicros();
   for (LoopEvent& event : events_) {
     if (auto* submitted = std::get_if<RequestSubmitted>(&event)) submitted->sink->OnFailed(ShuttingDownError());
+    if (auto* moved = std::get_if<RequestMoved>(&event)) live_.Adopt(moved->request.id(), std::move(moved->live));
   }
   events_.clear();
   session_.Stop(now_us_);
@@ -59,6 +60,7 @@ int64_t StepLoop::RunOnce() {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
   events_.clear();
+  session_.MoveRequests(now_us_);
   session_.Poll(now_us_);
   ExpireDeadlines();
   WorkerPool* const pool = session_.pool();
@@ -121,6 +123,32 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   return absl::OkStatus();
 }
 
+void StepLoop::Handle(RequestMoved event) {
+  const RequestId id = event.request.id();
+  absl::Status status;
+  if (event.request.request().generation != session_.generation()) {
+    // The worker was lost meanwhile and has come back in another generation.
+    const MoveWish wish{event.request.request(), LiveRequests::NumTokens(event.live) + 1};
+    const auto take = [&] {
+      return MovingRequest{std::move(event.request), std::move(event.live), inbox_.Release(id)};
+    };
+    if (hooks_.move_request(wish, take) == MoveOutcome::kMoved) {
+      ++report_.stats()->moved_requests;
+      return;
+    }
+    status = ModelReplacedError();
+  } else {
+    status = session_.pool()->scheduler()->Adopt(std::move(event.request));
+    if (!status.ok()) {
+      status = absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
+                                                        "cannot go on with it: ",
+                                                        status.message()));
+    }
+  }
+  live_.Adopt(id, std::move(event.live));
+  if (!status.ok()) live_.Fail(id, status);
+}
+
 void StepLoop::OnDisplaced(const Displaced& displaced) {
   constexpr int64_t kRetryMs = 200;
   const auto& [request, tenant] = displaced;
@@ -179,7 +207,8 @@ void StepLoop::ExpireDeadlines() {
 }
 
 void StepLoop::PlanSteps() {
-  while (session_.is_ready() && session_.link().num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
+  while (session_.is_ready() && !session_.is_fenced() &&
+         session_.link().num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
     WorkerPool* const pool = session_.pool();
     const int64_t start_us = clock_->NowMicros();
     StepPlan plan = pool->scheduler()->Plan();

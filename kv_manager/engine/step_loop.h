@@ -27,9 +27,10 @@
 namespace quire {
 
 // One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens.
-// A round takes what has come into the inbox, sends plans to the worker, and publishes what readers may see. A lost
-// worker is connected again in the next epoch and everything that ran there is recomputed: its streams pause, then go
-// on with the same tokens.
+// A round takes what has come into the inbox, sends plans to the worker, and publishes what readers may see. The
+// requests of a lost worker move to the loops of other workers. Those that no other worker can take wait until their
+// own worker is connected again in the next epoch. Either way everything that ran there is recomputed: its streams
+// pause, then go on with the same tokens.
 class StepLoop {
  public:
   // `clock` is borrowed.
@@ -52,6 +53,8 @@ class StepLoop {
                       std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr) {
     return inbox_.Submit(std::move(request), std::move(sink), hashes, std::move(ticket));
   }
+  // See LoopInbox::Adopt.
+  void Adopt(MovingRequest moving, PromptHashes* hashes) { inbox_.Adopt(std::move(moving), hashes); }
   // See Engine::Cancel and LoopInbox::Cancel.
   void Cancel(RequestId request, FinishReason reason = FinishReason::kCancelled) { inbox_.Cancel(request, reason); }
   // See Engine::CancelSample and LoopInbox::CancelSample.
@@ -61,7 +64,9 @@ class StepLoop {
   // questions wait, UNAVAILABLE when the loop has stopped; then it is not called.
   absl::Status Ask(LoopQuestion question) { return inbox_.Ask(std::move(question)); }
   // From now on load() says that the worker gets no new requests and status() that it drains, or no longer.
-  void SetDrainedByOperator(bool is_drained) { inbox_.SetDrainedByOperator(is_drained); }
+  void SetDrainedByOperator(bool is_drained, bool migrates = false) {
+    inbox_.SetDrainedByOperator(is_drained, migrates);
+  }
   // The status at the end of the loop's last round, as one consistent value. Never null.
   std::shared_ptr<const WorkerStatus> status() const { return inbox_.status(); }
   // The load at the end of the loop's last round, with the requests that were submitted since.
@@ -75,11 +80,13 @@ class StepLoop {
 
  private:
   void Handle(RequestSubmitted event);
+  void Handle(RequestMoved event);
   void Handle(RequestCancelled event);
   void Handle(SampleCancelled event);
   void Handle(WorkerDescribed event) { session_.OnDescribed(std::move(event), now_us_); }
   void Handle(SessionOpened event) { session_.OnOpened(event, now_us_); }
   void Handle(PlanAnswered event);
+  void Handle(MigrationChanged event) { session_.SetMigrating(event.is_wanted); }
   void Handle(WorkerDraining event) { session_.OnDraining(event); }
   void Handle(WorkerLost event) { session_.OnLost(std::move(event), now_us_); }
 

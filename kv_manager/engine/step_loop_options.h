@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/tenant_labels.h"
 #include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/wait_forecast.h"
@@ -23,8 +24,10 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
-  bool reads_generation_config = true;   // Of the models that workers serve.
-  double max_pinned_share = 0.25;        // The share of the pool that pins may hold.
+  bool reads_generation_config = true;  // Of the models that workers serve.
+  double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
+  // The requests of a lost worker move to another one after this time, but at the latest when the grace ends.
+  int64_t failover_after_us = 0;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
@@ -43,6 +46,8 @@ struct StepLoopHooks {
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;
+  // Empty: requests never move to another worker.
+  MoveRequestHook move_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
   // checks every call.
   std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;

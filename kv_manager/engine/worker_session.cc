@@ -23,6 +23,11 @@ namespace {
 // A worker that takes longer than this to come up is worth a warning.
 constexpr int64_t kQuietStartUs = 10'000'000;
 
+// Requests that could not move try again after this time. While their worker serves them, every attempt costs a pause
+// between two steps.
+constexpr int64_t kMoveIntervalUs = 100'000;
+constexpr int64_t kMoveIntervalOfReadyUs = 1'000'000;
+
 // A link needs a client that has its listener.
 std::unique_ptr<WorkerClient> WithListener(std::unique_ptr<WorkerClient> client, WorkerClient::Listener* listener) {
   client->SetListener(listener);
@@ -97,14 +102,18 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
     link_.Refuse(generation.status());
     return Lose(generation.status(), now_us);
   }
-  AdoptPool(event.description, *generation);
+  AdoptPool(event.description, *generation, now_us);
   link_.OnDescribed(event.description);
 }
 
-// Requests of another generation fail, because their tokens have another meaning for the worker now.
-void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation) {
+// Requests of another generation move to workers that still have it, or fail, because their tokens have another meaning
+// for the worker now.
+void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
-  if (!is_same_generation) FailAll(ModelReplacedError());
+  if (!is_same_generation) {
+    GiveRequestsAway(now_us);
+    FailAll(ModelReplacedError());
+  }
   const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
   generation_ = generation;
   description_ = worker;
@@ -172,6 +181,41 @@ std::optional<WorkerLink::SentPlan> WorkerSession::OnAnswered(const PlanAnswered
   return plan;
 }
 
+int64_t WorkerSession::movable_at_us() const {
+  if (hooks_->move_request == nullptr || live_->size() == 0) return kNever;
+  if (link_.is_ready()) return is_migrating_ || is_drained_by_worker() ? next_move_us_ : kNever;
+  const int64_t grace_end_us = lost_since_us_ + options_->worker_grace_us;
+  return std::min(std::max(next_move_us_, lost_since_us_ + options_->failover_after_us), grace_end_us);
+}
+
+void WorkerSession::MoveRequests(int64_t now_us) {
+  is_fenced_ = false;
+  if (now_us < movable_at_us()) return;
+  is_fenced_ = link_.num_plans_in_flight() > 0;
+  if (is_fenced_) return;
+  GiveRequestsAway(now_us);
+  next_move_us_ = now_us + (link_.is_ready() ? kMoveIntervalOfReadyUs : kMoveIntervalUs);
+}
+
+void WorkerSession::GiveRequestsAway(int64_t now_us) {
+  if (hooks_->move_request == nullptr) return;
+  Scheduler* const scheduler = pool_->scheduler();
+  // A request that may be the reason for a loss first waits for its own worker, so that it does not make other workers
+  // fail as well.
+  const bool may_suspects_move = !link_.is_ready() && now_us >= lost_since_us_ + options_->worker_grace_us / 2;
+  for (const RequestId id : live_->ByProgress()) {
+    const SequenceGroup* const group = scheduler->FindGroup(id);
+    // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
+    if (group == nullptr || (group->suspicion().is_suspect() && !may_suspects_move)) continue;
+    const MoveWish wish{group->request(), live_->NumTokens(id) + 1, /*needs_room=*/link_.is_ready()};
+    const MoveOutcome outcome = hooks_->move_request(wish, [&] {
+      return MovingRequest{scheduler->Take(id), live_->Take(id), inbox_->Release(id)};
+    });
+    if (outcome == MoveOutcome::kNoWorker) return;
+    report_->stats()->moved_requests += outcome == MoveOutcome::kMoved;
+  }
+}
+
 void WorkerSession::Poll(int64_t now_us) {
   if (absl::Status status = link_.Poll(now_us); !status.ok()) Lose(std::move(status), now_us);
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
@@ -192,11 +236,10 @@ void WorkerSession::EndIfDrained(int64_t now_us) {
 
 int64_t WorkerSession::next_wake_us(int64_t now_us) const {
   if (is_drained_by_worker() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
-  if (link_.is_ready()) {
-    return IsOverdue(now_us) ? link_.next_poll_us() : std::min(link_.next_poll_us(), overdue_at_us());
-  }
-  if (live_->size() == 0) return link_.next_poll_us();
-  return std::min(link_.next_poll_us(), lost_since_us_ + options_->worker_grace_us);
+  // The end of the last plan wakes a loop that is fenced.
+  const int64_t wake_us = std::min(link_.next_poll_us(), is_fenced_ ? kNever : movable_at_us());
+  if (link_.is_ready()) return IsOverdue(now_us) ? wake_us : std::min(wake_us, overdue_at_us());
+  return live_->size() == 0 ? wake_us : std::min(wake_us, lost_since_us_ + options_->worker_grace_us);
 }
 
 int64_t WorkerSession::overdue_at_us() const {
@@ -238,6 +281,8 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
 
 void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {
   drain_ = Drain::kNone;
+  is_fenced_ = false;
+  next_move_us_ = 0;
   report_->wait()->OnLost();
   link_.Lose(std::move(reason), now_us);
 }

@@ -19,12 +19,15 @@ namespace quire {
 
 class LoopReport;
 
-// The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. While the
-// worker is lost, the requests wait. When it has come back, they are recomputed in the new session. When it has another
-// pool than before, they move to the new pool, and those that can never fit there fail. All requests fail when the
-// worker stays away for longer than the grace, or comes back in another generation. A request that is convicted of
-// making its workers fail (see Suspicion) fails alone. The errors that the requests get do not tell the address of the
-// worker.
+// The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. When the
+// worker is lost, they move to other workers of its generation. Those that no other worker can take wait. When their
+// worker has come back, they are recomputed in the new session. When it has another pool than before, they move to the
+// new pool, and those that can never fit there fail. All that still wait fail when the worker stays away for longer
+// than the grace, or comes back in another generation. A request that is convicted of making its workers fail (see
+// Suspicion) fails alone. The errors that the requests get do not tell the address of the worker.
+//
+// The requests of a worker that drains move to other workers that have room for them now. They leave between two plans,
+// when no plan is in flight. The others stay.
 //
 // Owned by the step-loop thread.
 class WorkerSession {
@@ -42,6 +45,13 @@ class WorkerSession {
   // wrong result ends the session.
   std::optional<WorkerLink::SentPlan> OnAnswered(const PlanAnswered& event, int64_t now_us);
 
+  // Once per round, before Poll: gives requests of a lost worker, and of one whose requests are to move away, to other
+  // workers.
+  void MoveRequests(int64_t now_us);
+  // Whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
+  void SetMigrating(bool is_migrating) { is_migrating_ = is_migrating; }
+  // Whether requests wait for the end of the plans in flight to move. No plan may be made meanwhile.
+  bool is_fenced() const { return is_fenced_; }
   // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the
   // grace has passed.
   void Poll(int64_t now_us);
@@ -51,7 +61,7 @@ class WorkerSession {
   void OnPublished() {
     if (drain_ == Drain::kAnnounced) drain_ = Drain::kPublished;
   }
-  // When Poll or EndIfDrained has something to do, if nothing else happens before.
+  // When MoveRequests, Poll or EndIfDrained has something to do, if nothing else happens before.
   int64_t next_wake_us(int64_t now_us) const;
 
   // The loop ends: the session is closed and all requests fail.
@@ -91,7 +101,11 @@ class WorkerSession {
   // Says whether the requests in flight may be the reason why a session is lost.
   enum class Blame { kRequestsInFlight, kNobody };
 
-  void AdoptPool(const WorkerDescription& worker, GenerationId generation);
+  // When requests may move. kNever: they stay.
+  int64_t movable_at_us() const;
+  // Gives all requests to other workers that these can take.
+  void GiveRequestsAway(int64_t now_us);
+  void AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us);
   void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
   // The scheduler gives up the session. The requests that are convicted fail.
   void AbandonLost(const absl::Status& reason);
@@ -113,6 +127,9 @@ class WorkerSession {
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.
   Drain drain_ = Drain::kNone;
+  bool is_migrating_ = false;
+  bool is_fenced_ = false;
+  int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
   std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.

@@ -41,6 +41,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.wait_limits = options.wait_limits;
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
+  loop.failover_after_us = absl::ToInt64Microseconds(options.failover_after);
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
   loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
   // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second.

@@ -141,8 +141,13 @@ ABSL_FLAG(
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
           "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
-ABSL_FLAG(absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
-          "How long requests wait for a lost worker to return before they fail.");
+ABSL_FLAG(
+    absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
+    "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
+    "numerics, at most 24h. 0: they move at once.");
+ABSL_FLAG(
+    absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
+    "How long requests wait for a lost worker to return before they fail, if no other worker can go on with them.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "Longest time for the answer to a keepalive probe. The manager probes the connection to a worker that has "
           "sent nothing for 20s. Without an answer the connection is closed, because the worker's host is gone or "
@@ -367,6 +372,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
+  if (absl::GetFlag(FLAGS_failover_after) != absl::ZeroDuration()) {
+    QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationFlag(FLAGS_failover_after));
+  }
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));

@@ -47,6 +47,7 @@ struct ManagerOptions {
   InferenceServiceOptions inference;
   int max_step_ms;  // 0: steps have no limit.
   absl::Duration step_timeout;
+  absl::Duration failover_after;  // 0: at once.
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;
   absl::Duration drain_timeout;

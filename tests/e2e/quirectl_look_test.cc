@@ -137,6 +137,7 @@ TEST_F(QuirectlLookTest, ADrainedWorkerGetsNothingNewUntilItIsUndrained) {
   const Ended drain = Quirectl({"drain", Worker(0), "--wait", "--timeout", "30"});
   EXPECT_EQ(drain.exit_code, 0) << drain.output;
   EXPECT_THAT(drain.output, HasSubstr("has no requests any more\n"));
+  EXPECT_EQ(Quirectl({"drain", Worker(0), "--migrate", "--wait", "--timeout", "30"}).exit_code, 0);
 
   const std::string before = Json({"status"})["workers"][0]["steps"];
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Quirectl({"generate", "Once", "-n", "2"}).exit_code, 0);

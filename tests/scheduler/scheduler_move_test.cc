@@ -22,10 +22,11 @@ using ::testing::HasSubstr;
 
 // A scheduler with a pool and a worker.
 struct Host {
-  Host(int num_blocks, int block_size, const ShadowModel& model, const SchedulerOptions& options)
-      : blocks({.num_blocks = num_blocks, .block_size = block_size}),
+  Host(int num_blocks, int block_size, const ShadowModel& model, const SchedulerOptions& options,
+       int num_host_blocks = 0)
+      : blocks({.num_blocks = num_blocks, .block_size = block_size, .num_host_blocks = num_host_blocks}),
         scheduler(options, &blocks),
-        worker(model, num_blocks, block_size, options.max_sequences) {}
+        worker(model, num_blocks, block_size, options.max_sequences, num_host_blocks) {}
 
   PagedBlockManager blocks;
   Scheduler scheduler;
@@ -80,6 +81,17 @@ class SchedulerMoveTest : public ::testing::Test {
       absl::StatusOr<StepResult> result = host->worker.Execute(plan);
       ASSERT_TRUE(result.ok()) << result.status();
       if (i + 1 < num_steps) Take(host->scheduler.Commit(*std::move(result)));
+    }
+  }
+
+  // Makes at most `num_steps` steps, as long as there is something to do.
+  void RunAll(Host* host, int num_steps) {
+    for (int i = 0; i < num_steps; ++i) {
+      const StepPlan plan = host->scheduler.Plan();
+      if (plan.empty()) return;
+      absl::StatusOr<StepResult> result = host->worker.Execute(plan);
+      ASSERT_TRUE(result.ok()) << result.status();
+      Take(host->scheduler.Commit(*std::move(result)));
     }
   }
 
@@ -173,7 +185,7 @@ TEST_F(SchedulerMoveTest, SamplingParametersAndDeadlinesGoAlong) {
   EXPECT_EQ(plan.starts[0].tokens.size(), 7u) << "the penalties need the tokens that were generated";
 }
 
-TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBehindThoseThatAreThere) {
+TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBeforeThoseThatAreThere) {
   const std::unique_ptr<Host> old_host = NewHost(64, 4);
   const auto make = [](uint64_t id) {
     Request request = MakeRequest(id, 4, 4);
@@ -190,7 +202,75 @@ TEST_F(SchedulerMoveTest, RequestsKeepTheirOrderAndGoBehindThoseThatAreThere) {
   }
   std::vector<uint64_t> seeds;
   for (const SequenceStart& start : host->scheduler.Plan().starts) seeds.push_back(start.sampling.seed);
-  EXPECT_THAT(seeds, ::testing::ElementsAre(9000, 3000, 1000, 2000));
+  EXPECT_THAT(seeds, ::testing::ElementsAre(3000, 1000, 2000, 9000));
+}
+
+// Requests leave between two plans, whatever they do: they run, wait, or are swapped to the host.
+TEST_F(SchedulerMoveTest, RequestsLeaveASchedulerThatGoesOn) {
+  Request samples = MakeRequest(2, 9, 12);
+  samples.num_samples = 4;
+  Request beams = MakeRequest(3, 6, 10);
+  beams.beam = BeamParams{.width = 4, .num_return = 3};
+  const std::vector<Request> requests = {MakeRequest(1, 7, 30), samples, beams, MakeRequest(4, 11, 20),
+                                         MakeRequest(5, 5, 25)};
+  options_.watermark = 0;
+  int num_running = 0;
+  int num_swapped = 0;
+  for (int num_steps = 1; num_steps <= 40; ++num_steps) {
+    SCOPED_TRACE(num_steps);
+    emitted_.clear();
+    finished_.clear();
+    Host old_host(24, 4, model_, options_, /*num_host_blocks=*/24);
+    Host host(64, 4, model_, options_);
+    for (const Request& request : requests) Submit(request, &old_host);
+    RunAll(&old_host, num_steps);
+    for (const Request& request : {requests[1], requests[2], requests[3]}) {
+      const SequenceGroup* const group = old_host.scheduler.FindGroup(request.id);
+      if (group == nullptr) continue;  // It has ended.
+      num_running += group->is_running();
+      num_swapped += group->is_swapped();
+      ASSERT_EQ(host.scheduler.Adopt(old_host.scheduler.Take(request.id)), absl::OkStatus());
+      EXPECT_EQ(old_host.blocks.CheckIntegrity(), absl::OkStatus());
+    }
+    for (Host* const each : {&old_host, &host}) {
+      RunAll(each, 1000);
+      EXPECT_EQ(each->blocks.counts().used + each->blocks.counts().host_used, 0);
+    }
+    for (const Request& request : requests) CheckSolo(request);
+  }
+  EXPECT_GT(num_running, 0);
+  EXPECT_GT(num_swapped, 0);
+}
+
+// The tokens that each row computes in the next plan.
+std::vector<int> NextTokens(Host* host) {
+  std::vector<int> tokens;
+  for (const SequenceSlice& slice : host->scheduler.Plan().slices) tokens.push_back(slice.num_tokens);
+  return tokens;
+}
+
+TEST_F(SchedulerMoveTest, RecomputationLeavesAPartOfTheStepToOthers) {
+  options_.max_tokens_per_step = 100;
+  options_.max_chunk_tokens = 1000;
+  const auto make = [](uint64_t id) {
+    Request request = MakeRequest(id, 300, 10);
+    request.bypass_prefix_cache = true;
+    return request;
+  };
+  for (const bool has_newcomer : {true, false}) {
+    const std::unique_ptr<Host> old_host = NewHost(200, 4);
+    const std::unique_ptr<Host> host = NewHost(200, 4);
+    Submit(make(1), old_host.get());
+    RunAll(old_host.get(), 5);
+    if (has_newcomer) Submit(make(2), host.get());
+    ASSERT_EQ(host->scheduler.Adopt(old_host->scheduler.Take(RequestId{1})), absl::OkStatus());
+    const std::vector<int> tokens = NextTokens(host.get());
+    if (has_newcomer) {
+      EXPECT_THAT(tokens, ::testing::ElementsAre(35, 65)) << "half of the share at first, and nothing is left";
+    } else {
+      EXPECT_THAT(tokens, ::testing::ElementsAre(100)) << "nobody else needs the rest";
+    }
+  }
 }
 
 TEST_F(SchedulerMoveTest, WhatCanNeverFitIsRefusedWithTheNumbers) {

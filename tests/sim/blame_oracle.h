@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -35,22 +36,7 @@ class BlameOracle {
     bool is_at_front = false;  // Set by OnPlan.
   };
   using Slices = std::vector<Slice>;
-  // Whether this sample of the request has not ended.
-  using IsLive = absl::FunctionRef<bool(RequestId, int)>;
-
-  void OnSubmitted(RequestId request) { live_[request]; }
-  void OnEnded(RequestId request) { live_.erase(request); }
-  // A plan was sent. The error says that it computes something beside a suspect.
-  absl::Status OnPlan(Slices slices);
-  // The oldest plan was answered. Settle() is called before anything else happens, but after its results are known.
-  void OnCommitted(IsLive is_live);
-  void Settle(IsLive is_live);
-  // The session has ended. `is_blameless`: for a reason that has nothing to do with requests. `has_drawn` tells whether
-  // a request has a token. Returns the requests that must fail.
-  std::set<RequestId> OnSessionEnded(bool is_blameless, std::optional<SequenceId> named,
-                                     absl::FunctionRef<bool(RequestId)> has_drawn);
-
- private:
+  // What is known of a request.
   struct Loss {
     bool is_at_front;
     bool is_trial;  // The request was suspect, and nothing else was in flight.
@@ -66,7 +52,26 @@ class BlameOracle {
     bool has_got_farther = false;  // Since the last loss.
     std::vector<Loss> losses;
   };
+  // Whether this sample of the request has not ended.
+  using IsLive = absl::FunctionRef<bool(RequestId, int)>;
 
+  void OnSubmitted(RequestId request) { live_[request]; }
+  void OnEnded(RequestId request) { live_.erase(request); }
+  // The request moves to another worker, and comes from there. REQUIRES: no plan is in flight.
+  Record Release(RequestId request) { return std::move(live_.extract(request).mapped()); }
+  void Adopt(RequestId request, Record record) { live_[request] = std::move(record); }
+  bool IsSuspect(RequestId request) const { return live_.contains(request) && IsSuspect(live_.at(request)); }
+  // A plan was sent. The error says that it computes something beside a suspect.
+  absl::Status OnPlan(Slices slices);
+  // The oldest plan was answered. Settle() is called before anything else happens, but after its results are known.
+  void OnCommitted(IsLive is_live);
+  void Settle(IsLive is_live);
+  // The session has ended. `is_blameless`: for a reason that has nothing to do with requests. `has_drawn` tells whether
+  // a request has a token. Returns the requests that must fail.
+  std::set<RequestId> OnSessionEnded(bool is_blameless, std::optional<SequenceId> named,
+                                     absl::FunctionRef<bool(RequestId)> has_drawn);
+
+ private:
   std::set<RequestId> Blame(const std::map<RequestId, Slices>& lost, std::optional<SequenceId> named);
   static bool IsSuspect(const Record& record);
   static bool MustFail(const Record& record);

@@ -12,10 +12,28 @@
 #include "tests/sim/violation.h"
 
 namespace quire {
+namespace {
+
+// The longest time until a loop tries again to give a request away.
+constexpr int64_t kMoveIntervalUs = 100 * kMicrosPerEvent;
+// Workers that are lost for ever return after so many rounds in which the others had nothing to do.
+constexpr int kIdleRoundsToReturn = 300;
+
+// The result borrows `request`.
+PlacementRequest ToPlace(const Request& request) {
+  return {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
+          .num_rows = NumRows(request),
+          .max_blocks = [&request](int block_size) { return MostBlocks(request, block_size); }};
+}
+
+}  // namespace
+
 ClusterSim::ClusterSim(const Scenario& scenario)
     : scenario_(scenario), model_{.vocab_size = scenario.model.vocab, .stop_percent = scenario.model.stop_percent} {
   for (const SimWorker& worker : scenario.workers) {
-    engines_.push_back(std::make_unique<SimEngine>(worker, model_, &clock_));
+    engines_.push_back(std::make_unique<SimEngine>(
+        worker, model_, &clock_,
+        [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); }));
   }
 }
 
@@ -25,15 +43,14 @@ absl::Status ClusterSim::Run() {
     QUIRE_RETURN_IF_ERROR(Handle(event));
   }
   QUIRE_RETURN_IF_ERROR(Finish());
-  for (const auto& engine : engines_) {
-    std::vector<std::shared_ptr<SimCaller>> callers;
-    for (const auto& [id, placed] : placed_) {
-      if (placed.engine == engine.get() && !SimEngine::IsRefusal(placed.caller->failure())) {
-        callers.push_back(placed.caller);
-      }
-    }
-    QUIRE_RETURN_IF_ERROR(engine->CheckEnd(callers));
+  std::vector<std::shared_ptr<SimCaller>> callers;
+  std::map<const SimEngine*, CallerTotals> totals;
+  for (const auto& [id, placed] : placed_) {
+    if (SimEngine::IsRefusal(placed.caller->failure())) continue;
+    callers.push_back(placed.caller);
+    totals[placed.engine].Add(*placed.caller);
   }
+  for (const auto& engine : engines_) QUIRE_RETURN_IF_ERROR(engine->CheckEnd(totals[engine.get()], callers));
   return absl::OkStatus();
 }
 
@@ -52,14 +69,17 @@ absl::Status ClusterSim::Handle(const SimEvent& event) {
       }
       return absl::OkStatus();
     case SimEventKind::kPlan:
-      return engine()->RunRound();
+      return RunRound(engine());
     case SimEventKind::kCommit:
       return engine()->Answer();
     case SimEventKind::kLose:
       engine()->Lose();
       return absl::OkStatus();
+    case SimEventKind::kLoseForEver:
+      LoseForEver(event.subject);
+      return absl::OkStatus();
     case SimEventKind::kReturn:
-      engine()->Return(event.argument);
+      if (!gone_.contains(engine())) engine()->Return(event.argument);
       return absl::OkStatus();
     case SimEventKind::kLateResult:
       engine()->RepeatLastResult();
@@ -70,7 +90,7 @@ absl::Status ClusterSim::Handle(const SimEvent& event) {
       engine()->Drain();
       return absl::OkStatus();
     case SimEventKind::kSetDraining:
-      return engine()->SetDraining(event.argument != 0);
+      return engine()->SetDraining(event.argument != 0, /*migrates=*/event.argument == 2);
     case SimEventKind::kSilence:
       engine()->SetSilent(event.argument != 0);
       return absl::OkStatus();
@@ -93,10 +113,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   if (built.prompt.empty() || placed_.contains(request.id)) return absl::OkStatus();
   built.arrival_us = clock_.NowMicros();
   built.deadline_us = request.deadline == 0 ? kNever : clock_.NowMicros() + request.deadline * kMicrosPerEvent;
-  const int num_prompt_tokens = static_cast<int>(built.prompt.size());
-  const PlacementRequest wanted{.num_prompt_tokens = num_prompt_tokens,
-                                .num_rows = NumRows(built),
-                                .max_blocks = [&](int block_size) { return MostBlocks(built, block_size); }};
+  const PlacementRequest wanted = ToPlace(built);
   std::vector<WorkerLoad> loads;
   for (const auto& engine : engines_) {
     QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), engine->Load(built));
@@ -117,6 +134,70 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   return engine->Submit(caller);
 }
 
+MoveOutcome ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
+  const PlacementRequest wanted = ToPlace(wish.request);
+  std::vector<WorkerLoad> loads;
+  for (const auto& engine : engines_) {
+    const absl::StatusOr<WorkerLoad> load = engine->Load(wish.request);
+    status_.Update(load.status());
+    if (!status_.ok()) return MoveOutcome::kNoWorker;
+    loads.push_back(*load);
+    loads.back().is_ready &= engine.get() != from;
+  }
+  const std::vector<WorkerLoad> before = loads;
+  const MoveOutcome outcome = KeepTargets(wanted, wish.num_tokens, wish.needs_room, absl::MakeSpan(loads));
+  if (outcome != MoveOutcome::kMoved) return outcome;
+  const absl::StatusOr<std::optional<int>> chosen = ChooseWorkerAudited(loads, wanted);
+  status_.Update(chosen.status());
+  if (!status_.ok()) return MoveOutcome::kNoWorker;
+  const WorkerLoad& target = before[**chosen];
+  const int64_t num_free = target.num_free_blocks - target.wanted_blocks;
+  if (wish.needs_room && num_free * target.block_size < wish.num_tokens) {
+    status_.Update(Violation("a request of ", wish.num_tokens, " tokens moves to ", num_free, " free blocks"));
+  }
+  if (!HasOtherWorker(from, wish.request)) status_.Update(Violation("a request moves although no worker can take it"));
+  SimEngine* const to = engines_[**chosen].get();
+  const int id = static_cast<int>(Value(wish.request.id));
+  MovingRequest moving = take();
+  to->Adopt(std::move(moving), from->Release(RequestId{static_cast<uint64_t>(id)}));
+  placed_.at(id).engine = to;
+  return MoveOutcome::kMoved;
+}
+
+bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request) const {
+  return std::any_of(engines_.begin(), engines_.end(), [&](const auto& engine) {
+    const WorkerLoad load = engine->Load();
+    return engine.get() != from && load.is_ready && !load.is_drained_by_operator &&
+           NumRows(request) <= load.max_sequences && MostBlocks(request, load.block_size) <= load.num_blocks;
+  });
+}
+
+// Requests of a lost worker must not stay when others can take them.
+absl::Status ClusterSim::RunRound(SimEngine* engine) {
+  QUIRE_RETURN_IF_ERROR(engine->RunRound());
+  QUIRE_RETURN_IF_ERROR(status_);
+  const int64_t now_us = clock_.NowMicros();
+  for (const Request& request : engine->Orphans()) {
+    if (!HasOtherWorker(engine, request)) {
+      may_move_since_us_.erase(request.id);
+      continue;
+    }
+    const int64_t since_us = may_move_since_us_.emplace(request.id, now_us).first->second;
+    if (now_us > since_us + kMoveIntervalUs) {
+      return Violation("request ", Value(request.id), " stays with its lost worker, and another can take it");
+    }
+  }
+  if (engine->is_ready())
+    std::erase_if(may_move_since_us_,
+                  [&](const auto& entry) { return placed_.at(static_cast<int>(Value(entry.first))).engine == engine; });
+  return absl::OkStatus();
+}
+
+void ClusterSim::LoseForEver(int worker) {
+  engines_[worker]->Lose();
+  if (gone_.size() + 1 < engines_.size()) gone_.insert(engines_[worker].get());
+}
+
 absl::Status ClusterSim::Probe(int request) {
   const auto placed = placed_.find(request);
   if (placed == placed_.end()) return absl::OkStatus();
@@ -134,27 +215,34 @@ absl::Status ClusterSim::Finish() {
   for (const auto& [id, placed] : placed_) {
     const Request& request = placed.caller->request();
     // A suspect runs alone, and every loss makes everybody start again.
-    const int num_starts = has_poisons ? 20 : 1;
+    const int num_starts = has_poisons ? 20 : static_cast<int>(engines_.size());
     max_rounds +=
         num_starts * 20 * (static_cast<int64_t>(request.prompt.size()) + request.max_tokens) * NumRows(request);
   }
   for (const auto& engine : engines_) engine->SetSilent(false);
+  int num_idle_rounds = 0;  // Of the workers that are not lost for ever.
   for (int64_t round = 0; round < max_rounds; ++round) {
     bool is_over = true;
+    bool are_others_idle = true;
     bool has_happened = false;
     int64_t wake_us = kNever;
     clock_.Advance(kMicrosPerEvent);
     for (const auto& engine : engines_) {
-      engine->Return(/*num_blocks=*/0);
+      const bool is_gone = gone_.contains(engine.get());
+      if (!is_gone) engine->Return(/*num_blocks=*/0);
       QUIRE_RETURN_IF_ERROR(engine->Answer());
       if (engine->IsRoundDue()) {
         has_happened = true;
-        QUIRE_RETURN_IF_ERROR(engine->RunRound());
+        QUIRE_RETURN_IF_ERROR(RunRound(engine.get()));
       }
-      is_over &= engine->is_idle();
+      is_over &= is_gone ? engine->is_empty() : engine->is_idle();
+      are_others_idle &= is_gone || engine->is_idle();
       wake_us = std::min(wake_us, engine->wake_us());
     }
     if (is_over) return absl::OkStatus();
+    num_idle_rounds = are_others_idle ? num_idle_rounds + 1 : 0;
+    // No other worker can go on with what is left.
+    if (num_idle_rounds > kIdleRoundsToReturn) gone_.clear();
     if (has_happened) continue;
     if (wake_us == kNever) return Violation("all loops sleep, and requests have not ended");
     clock_.Advance(std::max<int64_t>(wake_us - clock_.NowMicros(), 0));

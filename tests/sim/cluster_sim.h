@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,13 @@ class ClusterSim {
   absl::Status Handle(const SimEvent& event);
   absl::Status Submit(const SimRequest& request);
   absl::Status Probe(int request);
+  // Gives a request to another engine, as the manager does, see SimEngine::MoveHook.
+  MoveOutcome Move(SimEngine* from, const MoveWish& wish, TakeRequest take);
+  absl::Status RunRound(SimEngine* engine);
+  // Whether another engine can hold the request now. Its worker is ready and gets requests.
+  bool HasOtherWorker(const SimEngine* from, const Request& request) const;
+  // The worker never returns, if another one is left that may.
+  void LoseForEver(int worker);
   // Runs all loops, as their threads would, until all requests have ended.
   absl::Status Finish();
 
@@ -44,8 +52,11 @@ class ClusterSim {
   ShadowModel model_;
   ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
-  std::map<int, Placed> placed_;  // The requests that were submitted to a step loop, by id.
-  int64_t num_unplaced_ = 0;      // Requests for which there was no worker.
+  std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.
+  std::map<RequestId, int64_t> may_move_since_us_;  // Requests of lost workers that others could take.
+  std::map<int, Placed> placed_;                    // The requests that were submitted to a step loop, by id.
+  absl::Status status_;                             // The first contradiction in a move.
+  int64_t num_unplaced_ = 0;                        // Requests for which there was no worker.
 };
 
 }  // namespace quire

@@ -20,6 +20,10 @@ bool LoopOracle::IsTimeUp() const {
          now_us_ >= progress_us_ + worker_.timeout * kMicrosPerEvent;
 }
 
+bool LoopOracle::MaySuspectsMove() const {
+  return !was_ready_ && worker_.grace > 0 && now_us_ >= lost_since_us_ + worker_.grace * kMicrosPerEvent / 2;
+}
+
 void LoopOracle::BeginRound(int64_t now_us, bool is_worker_draining) {
   now_us_ = now_us;
   has_ended_ = false;
@@ -59,7 +63,8 @@ absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadl
   }
   const bool is_right =
       absl::IsFailedPrecondition(failure)
-          ? says("came back with another pool") && was_pool_replaced_ && is_too_large
+          ? is_too_large && ((says("came back with another pool") && was_pool_replaced_) ||
+                             says("another worker cannot go on with it"))
           : absl::IsUnavailable(failure) &&
                 ((says("is not connected") && is_grace_over_before_) ||
                  (says("were restarted with another model") && was_generation_replaced_) ||

@@ -52,6 +52,10 @@ class LoopOracle {
   bool is_worker_draining() const { return was_ready_ && is_drain_posted_; }
   bool was_pool_replaced() const { return was_pool_replaced_; }
   bool has_session_ended() const { return has_ended_; }
+  // Whether a request that may be the reason for the loss may move to another worker in this round.
+  bool MaySuspectsMove() const;
+  // Whether the session that was open before this round is still open.
+  bool is_session_open() const { return was_ready_ && !has_ended_; }
   int64_t num_interruptions() const { return num_interruptions_; }
 
  private:

@@ -14,6 +14,9 @@ namespace {
 // The largest number of plans that may pass before a request for which there is room is admitted.
 constexpr int kMaxPlansInVain = 12;
 
+// Requests from other workers have lower numbers.
+constexpr uint64_t kFirstSubmitted = uint64_t{1} << 40;
+
 template <typename... Parts>
 absl::Status Broken(const Parts&... parts) {
   return absl::InternalError(absl::StrCat("plan: ", parts...));
@@ -40,8 +43,16 @@ bool PlanAudit::goes_by_rank() const {
 }
 
 void PlanAudit::OnSubmitted(const Request& request) {
+  Add(request, kFirstSubmitted + num_submitted_++);
+}
+
+void PlanAudit::OnAdopted(const Request& request) {
+  Add(request, num_adopted_++);
+}
+
+void PlanAudit::Add(const Request& request, uint64_t number) {
   const bool has_priority = static_cast<SchedulingPolicy>(worker_.policy) == SchedulingPolicy::kPriority;
-  live_[request.id] = {{has_priority ? request.priority : 0, num_submitted_++},
+  live_[request.id] = {{has_priority ? request.priority : 0, number},
                        static_cast<int>(request.prompt.size()),
                        request.max_tokens,
                        NumRows(request),
@@ -52,14 +63,17 @@ void PlanAudit::OnSubmitted(const Request& request) {
 }
 
 void PlanAudit::TakeOver(const PlanAudit& old) {
-  // Moved requests keep their ranks. Those that come later have greater numbers.
-  for (const auto& [request, live] : old.live_) {
+  std::vector<std::pair<uint64_t, RequestId>> order;
+  for (const auto& [request, live] : old.live_) order.emplace_back(live.rank.second, request);
+  std::sort(order.begin(), order.end());
+  for (const auto& [number, request] : order) {
+    const Live& live = old.live_.at(request);
     Live& moved = live_[request] = live;
+    moved.rank.second = num_adopted_++;
     moved.most_blocks = MostBlocks(live.num_prompt_tokens, live.max_tokens, live.num_rows, worker_.block_size);
     moved.num_running = 0;
     by_seed_[live.seed] = request;
   }
-  num_submitted_ = old.num_submitted_;
 }
 
 void PlanAudit::OnEnded(RequestId request) {

@@ -29,6 +29,8 @@ class PlanAudit {
   PlanAudit(const SimWorker& worker, const AuditedBlocks* blocks);
 
   void OnSubmitted(const Request& request);
+  // A request has come from another worker. It is served before those that were submitted here.
+  void OnAdopted(const Request& request);
   void OnEnded(RequestId request);
   // The blocks of these sequences were freed or swapped out, outside of Plan.
   void OnReleased(const std::vector<SequenceId>& sequences);
@@ -81,6 +83,7 @@ class PlanAudit {
   absl::Status CheckOrder(const StepPlan& plan) const;
   absl::Status CheckTables(const StepPlan& plan);
   absl::Status CheckNobodyWaitsInVain(const StepPlan& plan, bool has_preempted);
+  void Add(const Request& request, uint64_t number);
   void Occupy(RowId row, SequenceId sequence, RequestId request);
   void Release(SequenceId sequence);
   bool goes_by_rank() const;
@@ -92,6 +95,7 @@ class PlanAudit {
   std::map<RequestId, Live> live_;
   absl::flat_hash_map<uint64_t, RequestId> by_seed_;
   uint64_t num_submitted_ = 0;
+  uint64_t num_adopted_ = 0;
   int num_plans_in_vain_ = 0;  // Consecutive plans that could have admitted a request and did not.
 };
 

@@ -111,6 +111,7 @@ void PrintReport(const SearchResult& result) {
   print("requests", r.requests);
   print("refused", r.refused);
   print("displaced", r.displaced);
+  print("moved", r.moved);
   print("cancelled", r.cancelled);
   print("past deadline", r.expired);
   print("beam searches", r.searches);

@@ -69,9 +69,9 @@ constexpr SimField<SimRequest> kRequestFields[] = {
 };
 
 // The names of the events, by SimEventKind.
-constexpr const char* kEventNames[] = {"submit",       "cancel",  "cancel_sample", "plan",  "commit",
-                                       "lose",         "return",  "late_result",   "probe", "drain",
-                                       "set_draining", "silence", "ask",           "audit"};
+constexpr const char* kEventNames[] = {"submit", "cancel",        "cancel_sample", "plan",        "commit",
+                                       "lose",   "lose_for_ever", "return",        "late_result", "probe",
+                                       "drain",  "set_draining",  "silence",       "ask",         "audit"};
 
 bool HasArgument(SimEventKind kind) {
   return kind == SimEventKind::kCancelSample || kind == SimEventKind::kReturn || kind == SimEventKind::kSetDraining ||

@@ -103,11 +103,12 @@ enum class SimEventKind {
   kPlan,          // The step loop of the worker runs a round.
   kCommit,        // The worker executes its oldest plan and sends the result.
   kLose,          // The worker dies.
+  kLoseForEver,   // The worker dies and does not return, if another worker is left.
   kReturn,        // A dead worker restarts with an empty pool, which has `argument` blocks if this is above 0.
   kLateResult,    // The worker's last result arrives once more.
   kProbe,         // The cached blocks of the request are compared with what they should hold.
   kDrain,         // The worker drains: it ends with its session.
-  kSetDraining,   // The operator drains the worker (`argument` 1) or ends the drain (0).
+  kSetDraining,   // The operator drains the worker (`argument` 1), also by moving its requests (2), or ends that (0).
   kSilence,       // The worker stops answering (`argument` 1) or continues (0).
   kAsk,           // The step loop is asked a question.
   kAudit,         // The step loop is asked to compare block tables; `argument` is a SimAudit.
@@ -136,7 +137,8 @@ struct Scenario {
   std::vector<SimWorker> workers;
   std::map<int, SimRequest> requests;  // By id.
   // The events in their order. An event that makes no sense in its turn (a commit with no plan in flight) does nothing.
-  // After the last event the workers return and all loops run until all requests have ended.
+  // After the last event the workers return, except those that were lost for ever, and all loops run until all requests
+  // have ended.
   std::vector<SimEvent> events;
 };
 

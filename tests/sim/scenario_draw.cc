@@ -17,7 +17,7 @@ class Drawer {
     has_stops_ = random_.OneIn(3);
     if (has_stops_) scenario_.model.stop_percent = random_.Between(1, 40);
     DrawSwarm();
-    const int num_workers = random_.OneIn(4) ? random_.Between(2, 3) : 1;
+    const int num_workers = random_.OneIn(3) ? random_.Between(2, 3) : 1;
     is_small_ = !random_.OneIn(4);
     const SimWorker worker = DrawWorker();
     for (int i = 0; i < num_workers; ++i) {
@@ -60,6 +60,7 @@ class Drawer {
     lose_period_ = random_.OneIn(4) ? random_.Between(20, 400) : 0;
     probe_period_ = random_.OneIn(4) ? random_.Between(10, 40) : 0;
     late_period_ = random_.OneIn(8) ? 50 : 0;
+    has_lost_for_ever_ = random_.OneIn(3);
     has_other_pools_ = lose_period_ > 0 && random_.OneIn(4);
     has_poisons_ = random_.OneIn(6);
     drain_period_ = random_.OneIn(6) ? random_.Between(30, 300) : 0;
@@ -111,13 +112,13 @@ class Drawer {
     const int worker = random_.Between(0, static_cast<int>(scenario_.workers.size()) - 1);
     if (Happens(late_period_)) return Add({SimEventKind::kLateResult, worker});
     if (Happens(lose_period_)) {
-      Add({SimEventKind::kLose, worker});
+      Add({has_lost_for_ever_ && random_.OneIn(3) ? SimEventKind::kLoseForEver : SimEventKind::kLose, worker});
       if (random_.OneIn(2)) DrawReturn(worker);
       return;
     }
     if (lose_period_ + drain_period_ > 0 && random_.OneIn(20)) return DrawReturn(worker);
     if (Happens(drain_period_)) return Add({SimEventKind::kDrain, worker});
-    if (Happens(operator_period_)) return Add({SimEventKind::kSetDraining, worker, random_.Between(0, 1)});
+    if (Happens(operator_period_)) return Add({SimEventKind::kSetDraining, worker, random_.Between(0, 2)});
     if (silence_period_ > 0 && loops_[worker].is_silent && random_.OneIn(20)) return DrawSilence(worker, false);
     if (Happens(silence_period_)) return DrawSilence(worker, true);
     if (Happens(ask_period_)) return Add({SimEventKind::kAsk, worker});
@@ -231,8 +232,9 @@ class Drawer {
   int lose_period_ = 0;
   int probe_period_ = 0;
   int late_period_ = 0;
-  bool has_other_pools_ = false;  // Workers come back with other pools.
-  bool has_poisons_ = false;      // Some requests make their workers fail.
+  bool has_lost_for_ever_ = false;  // Some workers do not return.
+  bool has_other_pools_ = false;    // Workers come back with other pools.
+  bool has_poisons_ = false;        // Some requests make their workers fail.
   int drain_period_ = 0;
   int operator_period_ = 0;
   int silence_period_ = 0;

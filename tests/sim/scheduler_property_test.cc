@@ -41,6 +41,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.drains, 100);
   EXPECT_GT(report.pool_changes, 25);
   EXPECT_GT(report.failed, 100);
+  EXPECT_GT(report.moved, 100);
   EXPECT_GT(report.convicted, 25);
   EXPECT_GT(report.convicted_in_part, 10);
   EXPECT_GT(report.audits, 250);
@@ -52,10 +53,14 @@ TEST_P(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
   for (uint64_t seed = first_seed(); seed <= last_seed(); ++seed) {
     Scenario scenario = DrawScenario(seed);
     std::erase_if(scenario.events, [](const SimEvent& event) {
-      return event.kind == SimEventKind::kLose || event.kind == SimEventKind::kLateResult ||
+      return event.kind == SimEventKind::kLose || event.kind == SimEventKind::kLoseForEver ||
+             event.kind == SimEventKind::kLateResult ||
              event.kind == SimEventKind::kDrain || event.kind == SimEventKind::kSilence ||
              event.kind == SimEventKind::kAudit;
     });
+    for (SimEvent& event : scenario.events) {
+      if (event.kind == SimEventKind::kSetDraining) event.argument = event.argument != 0;  // Without moves.
+    }
     for (auto& [id, request] : scenario.requests) request.poison = 0;
     ASSERT_EQ(RunScenario(scenario, /*is_run_twice=*/false, &report), absl::OkStatus()) << "seed " << seed;
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "tests/sim/sim_caller.h"
 #include "tests/sim/sim_report.h"
 #include "tests/sim/sim_worker_process.h"
+#include "tests/sim/violation.h"
 
 namespace quire {
 
@@ -36,8 +38,18 @@ namespace quire {
 // loop has seen when the scheduler begins or commits a step, or when a session ends.
 class SimEngine : private AuditedBlocks::Observer {
  public:
-  // `clock` is borrowed. Runs rounds until the worker has joined.
-  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock);
+  // Looks for another engine for a request of `from`, as StepLoopHooks::move_request does. When there is one, calls
+  // `take`, then from->Release() and Adopt() of the other engine.
+  using MoveHook = std::function<MoveOutcome(SimEngine* from, const MoveWish& wish, TakeRequest take)>;
+  // What the engine knows of a request that moves.
+  struct Moving {
+    std::shared_ptr<SimCaller> caller;
+    bool is_start_checked = false;
+    BlameOracle::Record record = {};
+  };
+
+  // `clock` is borrowed. Runs rounds until the worker has joined. Without `move`, no request leaves.
+  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move = nullptr);
   ~SimEngine() override;
 
   // Whether a request that has ended with this error was never in the loop's queue.
@@ -47,7 +59,11 @@ class SimEngine : private AuditedBlocks::Observer {
   absl::Status Submit(std::shared_ptr<SimCaller> caller);
   void Cancel(SimCaller* caller);
   void CancelSample(SimCaller* caller, int sample_index);
-  absl::Status SetDraining(bool is_draining);
+  // With `migrates`, the requests move to other workers.
+  absl::Status SetDraining(bool is_draining, bool migrates = false);
+  // A request leaves, and another engine's request comes.
+  Moving Release(RequestId request);
+  void Adopt(MovingRequest request, Moving moving);
   void Ask();
   // Does nothing while an earlier audit is not answered.
   void Audit(SimAudit audit);
@@ -75,9 +91,13 @@ class SimEngine : private AuditedBlocks::Observer {
   // `found`. Does nothing while plans are in flight.
   absl::Status Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found);
 
+  // The live requests that other workers may take now, if they can hold them.
+  std::vector<Request> Orphans() const;
   int num_live() const { return static_cast<int>(callers_.size()); }
   // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
+  // Whether the inbox is empty and all requests have ended.
+  bool is_empty() const { return posted_.empty() && callers_.empty(); }
   // Whether the worker has a plan to answer.
   bool has_plan() const { return process_.has_plan(); }
   bool is_alive() const { return process_.is_alive(); }
@@ -85,27 +105,31 @@ class SimEngine : private AuditedBlocks::Observer {
   int block_size() const { return options_.block_size; }
   GenerationId generation() const { return generation_; }
   absl::StatusOr<WorkerLoad> Load(const Request& request) const;
+  WorkerLoad Load() const { return loop_->load(); }
   uint64_t digest() const { return digest_; }  // A hash of all plans.
 
-  // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `callers` are
-  // all callers whose request was not refused.
-  absl::Status CheckEnd(const std::vector<std::shared_ptr<SimCaller>>& callers);
-  // The same without the contents of the cache. `totals` are those of the callers.
+  // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `totals` are
+  // those of the callers whose requests have ended here. `callers` are all whose requests were here, and maybe others.
+  absl::Status CheckEnd(const CallerTotals& totals, const std::vector<std::shared_ptr<SimCaller>>& callers);
+  // The same without the contents of the cache.
   absl::Status CheckQuiet(const CallerTotals& totals);
   SimReport Report() const;
 
  private:
   // A copy of an event in the loop's inbox.
   struct Posted {
-    enum class Kind { kSubmit, kCancel, kStop, kSampleEnd, kResult };
+    enum class Kind { kSubmit, kAdopt, kCancel, kStop, kSampleEnd, kResult };
     Kind kind;
     std::shared_ptr<SimCaller> caller = nullptr;
     int sample_index = 0;
+    Moving moving = {};
   };
 
   struct Live {
     std::shared_ptr<SimCaller> caller;
     bool is_start_checked = false;
+    // The tokens that a request which had started had when it came here. -1: it has not come so.
+    int64_t num_tokens_at_adoption = -1;
   };
 
   // AuditedBlocks::Observer
@@ -113,6 +137,11 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
 
+  MoveOutcome OnWish(const MoveWish& wish, TakeRequest take);
+  void OnAdoptionTaken(Moving moving);
+  // Compares the cached tokens with which a request has started, when that is known.
+  void CheckStart(Live* live);
+  int64_t WantedBlocks(const Live& live) const;
   GenerationId Admit();
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
@@ -150,11 +179,14 @@ class SimEngine : private AuditedBlocks::Observer {
   void AddPool(SimReport* report) const;
   void Digest(const StepPlan& plan);
   template <typename... Parts>
-  void Complain(const Parts&... parts);
+  void Complain(const Parts&... parts) {
+    status_.Update(Violation(parts...));
+  }
 
   SimWorker options_;  // The options of the loop's current pool.
   const ShadowModel model_;
   const ManualClock* const clock_;
+  const MoveHook move_;
   LoopOracle oracle_;
   BlameOracle blame_;
   GenerationId generation_{0};       // Of the loop's current pool.
@@ -180,6 +212,8 @@ class SimEngine : private AuditedBlocks::Observer {
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;
   std::map<RequestId, int64_t> blocks_of_;  // Before the plan, see PlanAudit::Check.
+  int64_t num_tokens_of_wish_ = 0;          // Of the last request in this round that was to move.
+  CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.
   int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.

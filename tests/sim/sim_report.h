@@ -12,6 +12,7 @@ struct SimReport {
   int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
   int64_t requests = 0;
   int64_t refused = 0;
+  int64_t moved = 0;      // Requests that came from another worker.
   int64_t displaced = 0;  // Waiting requests that left a full queue for those of another tenant.
   int64_t cancelled = 0;
   int64_t expired = 0;

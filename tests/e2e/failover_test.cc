@@ -1,0 +1,169 @@
+// A worker is killed and does not come back: its requests go on with another worker, with the same tokens.
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+
+namespace quire {
+namespace {
+
+constexpr int kTokens = 64;
+
+v1::GenerateRequest Seeded(int number) {
+  v1::GenerateRequest request =
+      GreedyRequest(absl::StrCat("Once upon a time there was a fox with ", number, " friends"), kTokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.mutable_sampling()->set_temperature(0.8);
+  request.mutable_sampling()->set_top_p(0.95);
+  request.mutable_sampling()->set_seed(number);
+  return request;
+}
+
+// Requests of every kind that keeps a state of its own: samples, beams, penalties, stop strings, logprobs.
+std::vector<v1::GenerateRequest> AllKinds() {
+  std::vector<v1::GenerateRequest> requests;
+  for (int number = 1; number <= 3; ++number) requests.push_back(Seeded(number));
+  requests.push_back(GreedyRequest("Once upon a time", kTokens));
+  requests.back().mutable_stopping()->set_ignore_eos(true);
+  requests.push_back(Seeded(4));
+  requests.back().set_n(4);
+  requests.push_back(Seeded(5));
+  requests.back().mutable_sampling()->set_repetition_penalty(1.3F);
+  requests.back().mutable_sampling()->set_presence_penalty(0.5F);
+  requests.push_back(Seeded(6));
+  requests.back().mutable_stopping()->add_stop_strings("the end of all things");
+  requests.push_back(Seeded(7));
+  requests.back().set_logprobs(2);
+  requests.back().set_prompt_logprobs(2);
+  requests.push_back(GreedyRequest("A small dog", kTokens));
+  requests.back().mutable_beam()->set_width(4);
+  requests.back().set_n(4);
+  return requests;
+}
+
+void ExpectSame(const Generations& actual, const Generations& expected) {
+  EXPECT_EQ(actual.status, absl::OkStatus());
+  ASSERT_EQ(actual.samples.size(), expected.samples.size());
+  for (size_t i = 0; i < expected.samples.size(); ++i) {
+    EXPECT_EQ(actual.samples[i].token_ids, expected.samples[i].token_ids);
+    EXPECT_EQ(actual.samples[i].text, expected.samples[i].text);
+    EXPECT_EQ(actual.samples[i].logprobs, expected.samples[i].logprobs);  // Bit for bit.
+  }
+}
+
+TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  const std::vector<v1::GenerateRequest> requests = AllKinds();
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) {
+    expected.push_back(GenerateAll(cluster.client(), request));
+    ASSERT_TRUE(expected.back().status.ok()) << expected.back().status;
+  }
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Generations> actual(requests.size());
+    std::vector<std::thread> clients;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      clients.emplace_back([&, i] {
+        Client client(cluster.client_options());
+        actual[i] = GenerateAll(client, requests[i]);
+      });
+    }
+    // The kill comes when the worker has requests and has made some steps.
+    const uint64_t first_step = cluster.client().GetStatus()->workers(round).steps();
+    const auto has_begun = [&] {
+      const auto status = cluster.client().GetStatus();
+      return status->workers(round).running_requests() > 0 && status->workers(round).steps() > first_step + 5;
+    };
+    while (!has_begun()) std::this_thread::yield();
+    cluster.worker(round).Signal(SIGKILL);
+    for (std::thread& client : clients) client.join();
+    for (size_t i = 0; i < requests.size(); ++i) ExpectSame(actual[i], expected[i]);
+    cluster.worker(round).Wait();
+    cluster.RestartWorker(round);
+    ASSERT_TRUE(cluster.WaitUntilReady());
+  }
+}
+
+// 64 streams with their own clients, all on worker 0.
+class MovingStreams {
+ public:
+  static constexpr int kStreams = 64;
+
+  explicit MovingStreams(Cluster* cluster) : cluster_(cluster), expected_(kStreams), actual_(kStreams) {
+    Start(&expected_);
+    Join();
+  }
+
+  void StartOnFirstWorker() {
+    ASSERT_TRUE(cluster_->client().Drain(cluster_->worker_endpoint(1)).ok());
+    Start(&actual_);
+    while (cluster_->client().GetStatus()->workers(0).running_requests() < kStreams) std::this_thread::yield();
+    ASSERT_TRUE(cluster_->client().Undrain(cluster_->worker_endpoint(1)).ok());
+  }
+
+  void ExpectSameTokens() {
+    Join();
+    for (int i = 0; i < kStreams; ++i) ExpectSame(actual_[i], expected_[i]);
+  }
+
+ private:
+  void Start(std::vector<Generations>* results) {
+    for (int i = 0; i < kStreams; ++i) {
+      clients_.emplace_back([this, i, results] {
+        v1::GenerateRequest request = Seeded(i);
+        request.mutable_stopping()->set_max_tokens(kLong);
+        Client client(cluster_->client_options());
+        (*results)[i] = GenerateAll(client, request);
+      });
+    }
+  }
+  void Join() {
+    for (std::thread& client : clients_) client.join();
+    clients_.clear();
+  }
+
+  static constexpr int kLong = 180;
+  Cluster* const cluster_;
+  std::vector<Generations> expected_;
+  std::vector<Generations> actual_;
+  std::vector<std::thread> clients_;
+};
+
+TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  MovingStreams streams(&cluster);
+  {
+    streams.StartOnFirstWorker();
+    const absl::Time start = absl::Now();
+    const auto left = [&] {
+      return cluster.client().Drain(cluster.worker_endpoint(0), /*migrates=*/true)->num_requests();
+    };
+    while (left() > 0) std::this_thread::yield();
+    std::printf("%d streams have left after %s\n", MovingStreams::kStreams,
+                absl::FormatDuration(absl::Now() - start).c_str());
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
+    streams.ExpectSameTokens();
+    ASSERT_TRUE(cluster.client().Undrain(cluster.worker_endpoint(0)).ok());
+  }
+  {
+    streams.StartOnFirstWorker();
+    const absl::Time start = absl::Now();
+    cluster.worker(0).Signal(SIGTERM);
+    EXPECT_EQ(cluster.worker(0).Wait(), 0);
+    std::printf("the worker has ended after %s\n", absl::FormatDuration(absl::Now() - start).c_str());
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
+    streams.ExpectSameTokens();
+  }
+}
+
+}  // namespace
+}  // namespace quire

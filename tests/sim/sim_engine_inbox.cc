@@ -1,0 +1,384 @@
+// The part of SimEngine that knows what is in the inbox of the loop, and what becomes of it.
+
+#include "tests/sim/sim_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "base/num_blocks.h"
+#include "base/status_reason.h"
+#include "tests/sim/violation.h"
+
+namespace quire {
+namespace {
+
+// Whether a request that has ended with this error was in the queue and left it for another one.
+bool IsDisplacement(const absl::Status& failure) {
+  return absl::IsResourceExhausted(failure) && absl::StrContains(failure.message(), "gave its place");
+}
+
+// The blocks that the group holds while it runs, or must get to run. Its sequences share the whole blocks of the
+// prompt.
+int64_t BlocksOf(const SequenceGroup& group, int block_size) {
+  const Request& request = group.request();
+  const int64_t num_shared = static_cast<int64_t>(request.prompt.size()) / block_size;
+  int64_t num_own = group.num_rows() - group.num_sequences();  // For samples that are forked later.
+  for (const auto& sequence : group.sequences()) {
+    const int64_t num_all = (sequence->num_known_tokens() + block_size - 1) / block_size;
+    num_own += std::max<int64_t>(num_all - num_shared, 0);
+  }
+  return std::min(num_shared + num_own, MostBlocks(request, block_size));
+}
+
+}  // namespace
+
+bool SimEngine::IsRefusal(const absl::Status& failure) {
+  if (IsDisplacement(failure)) return false;
+  if (absl::StrContains(failure.message(), "came back with another pool")) return false;
+  if (absl::StrContains(failure.message(), "another worker cannot go on with it")) return false;
+  return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
+         absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
+}
+
+bool SimEngine::IsTooLarge(const Request& request) const {
+  return NumRows(request) > options_.rows || MostBlocks(request, options_.block_size) > options_.blocks;
+}
+
+void SimEngine::Post(Posted posted) {
+  posted_.push_back(std::move(posted));
+  has_news_ = true;
+}
+
+void SimEngine::PostWantedEnd(SimCaller* caller) {
+  loop_->Cancel(caller->request().id, FinishReason::kStopToken);
+  caller->OnCancelPosted();
+  Post({.kind = Posted::Kind::kStop, .caller = caller->shared_from_this()});
+}
+
+void SimEngine::TakePosted(bool is_until_result) {
+  // What the last step has ended is known, and the events behind its result are not taken yet.
+  Settle();
+  for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
+    Posted posted = std::move(posted_.front());
+    has_changed_ = true;
+    posted_.pop_front();
+    switch (posted.kind) {
+      case Posted::Kind::kSubmit:
+        OnSubmissionTaken(posted.caller);
+        break;
+      case Posted::Kind::kAdopt:
+        OnAdoptionTaken(std::move(posted.moving));
+        break;
+      case Posted::Kind::kCancel:
+        report_.cancelled += posted.caller->OnCancelTaken();
+        break;
+      case Posted::Kind::kStop:
+        posted.caller->OnCancelTaken();
+        break;
+      case Posted::Kind::kSampleEnd:
+        posted.caller->OnSampleEndTaken(posted.sample_index);
+        break;
+      case Posted::Kind::kResult:
+        is_over = is_until_result;
+        break;
+    }
+  }
+}
+
+// Requests move when the loop has handled the inbox and has not planned yet.
+MoveOutcome SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
+  TakePosted(/*is_until_result=*/false);
+  const RequestId id = wish.request.id;
+  const auto live = callers_.find(id);
+  if (live == callers_.end() || live->second.caller->has_ended()) {
+    Complain("request ", Value(id), " is to move and does not live here");
+    return MoveOutcome::kNoWorker;
+  }
+  const int64_t num_tokens = live->second.caller->num_tokens();
+  if (num_tokens > num_tokens_of_wish_) Complain("a request with more tokens moves later than one with less");
+  num_tokens_of_wish_ = num_tokens;
+  if (wish.num_tokens != num_tokens + static_cast<int64_t>(wish.request.prompt.size()) + 1) {
+    Complain("request ", Value(id), " is to move with ", wish.num_tokens, " tokens");
+  }
+  if (oracle_.is_session_open() && !wish.needs_room) Complain("a request may leave its worker for one without room");
+  if (blame_.IsSuspect(id) && !oracle_.MaySuspectsMove()) Complain("a suspect is to move");
+  return move_(this, wish, take);
+}
+
+void SimEngine::CheckStart(Live* live) {
+  const SimCaller& caller = *live->caller;
+  if (!caller.has_started() || std::exchange(live->is_start_checked, true)) return;
+  const RequestId request = caller.request().id;
+  if (caller.num_cached_tokens() == audit_->first_position(request)) return;
+  Complain("request ", Value(request), " began at position ", audit_->first_position(request), " with ",
+           caller.num_cached_tokens(), " cached tokens");
+}
+
+SimEngine::Moving SimEngine::Release(RequestId request) {
+  const auto it = callers_.find(request);
+  CheckStart(&it->second);
+  Moving moving{it->second.caller, it->second.is_start_checked, blame_.Release(request)};
+  callers_.erase(it);
+  audit_->OnEnded(request);
+  has_changed_ = true;
+  moved_.Add(*moving.caller);
+  --moved_.requests;  // It is counted where it ends.
+  return moving;
+}
+
+void SimEngine::Adopt(MovingRequest request, Moving moving) {
+  const Request& adopted = moving.caller->request();
+  PromptHashes hashes(adopted.cache_salt, adopted.prompt);
+  const int num_requests = loop_->load().num_requests;
+  loop_->Adopt(std::move(request), &hashes);
+  if (loop_->load().num_requests != num_requests + 1) Complain("a moved request is no load");
+  moved_.tokens -= moving.caller->num_tokens();
+  moved_.cached_tokens -= moving.caller->num_cached_tokens();
+  moved_.prompt_tokens -= static_cast<int64_t>(adopted.prompt.size());
+  Post({.kind = Posted::Kind::kAdopt, .moving = std::move(moving)});
+}
+
+void SimEngine::OnAdoptionTaken(Moving moving) {
+  const SimCaller& caller = *moving.caller;
+  const Request& request = caller.request();
+  ++report_.moved;
+  has_searched_ |= request.beam.has_value();
+  audit_->OnAdopted(request);
+  blame_.Adopt(request.id, std::move(moving.record));
+  callers_.emplace(request.id,
+                   Live{moving.caller, moving.is_start_checked, caller.has_started() ? caller.num_tokens() : -1});
+}
+
+// A request that has not started wants blocks, and one that has come here and has got no token since.
+int64_t SimEngine::WantedBlocks(const Live& live) const {
+  const SimCaller& caller = *live.caller;
+  if (caller.has_started() && caller.num_tokens() != live.num_tokens_at_adoption) return 0;
+  return NumBlocksFor(static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + 1, options_.block_size);
+}
+
+std::vector<Request> SimEngine::Orphans() const {
+  std::vector<Request> orphans;
+  if (loop_->status()->is_ready) return orphans;
+  for (const auto& [request, live] : callers_) {
+    const SimCaller& caller = *live.caller;
+    if (caller.has_ended() || caller.has_left_scheduler() || blame_.IsSuspect(request)) continue;
+    orphans.push_back(caller.request());
+  }
+  return orphans;
+}
+
+absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
+  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  return num_tokens > options_.context ? absl::StatusCode::kInvalidArgument
+         : IsTooLarge(request)         ? absl::StatusCode::kFailedPrecondition
+         : MostBlocks(request, options_.block_size) > options_.MaxBlocksOf(request.tenant)
+             ? absl::StatusCode::kFailedPrecondition
+         : num_waiting_ >= options_.queue && !ExpectedLoser(request.tenant).has_value()
+             ? absl::StatusCode::kResourceExhausted
+             : absl::StatusCode::kOk;
+}
+
+// No tenant is refused while another one has more requests in the queue, by weight, than this one has with the new one,
+// and one of these requests is new.
+std::optional<std::string> SimEngine::ExpectedLoser(const std::string& tenant) const {
+  const auto own = waiting_by_tenant_.find(tenant);
+  double most = ((own == waiting_by_tenant_.end() ? 0 : own->second) + 1) / options_.WeightOf(tenant);
+  std::optional<std::string> loser;
+  for (const auto& [name, num_waiting] : waiting_by_tenant_) {
+    const double load = num_waiting / options_.WeightOf(name);
+    if (name == tenant || load <= most || new_by_tenant_.at(name) == 0) continue;
+    most = load;
+    loser = name;
+  }
+  return loser;
+}
+
+absl::Status SimEngine::CheckDisplaced() {
+  if (!is_queue_known_ || oracle_.has_session_ended() || oracle_.was_pool_replaced()) return absl::OkStatus();
+  for (const char* tenant : {"0", "1", "2"}) {
+    if (displaced_[tenant] != to_displace_[tenant]) {
+      return Violation(displaced_[tenant], " requests of tenant ", tenant, " have left the queue for others, not ",
+                       to_displace_[tenant]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
+  const Request& request = caller->request();
+  const absl::Status& failure = caller->failure();
+  const bool is_refused = IsRefusal(failure);
+  const bool is_by_scheduler = !absl::IsUnavailable(failure) && !oracle_.was_pool_replaced();
+  const absl::StatusCode expected = ExpectedAdmission(request);
+  const absl::StatusCode found = is_refused ? failure.code() : absl::StatusCode::kOk;
+  const bool is_queue_known = is_queue_known_ && !oracle_.has_session_ended();
+  const bool is_of_queue = absl::IsResourceExhausted(failure) || expected == absl::StatusCode::kResourceExhausted;
+  const auto reason = ReasonOf(failure);
+  const bool is_overloaded = reason.has_value() && reason->word == "OVERLOADED";
+  if (is_overloaded && (request.deadline_us == kNever || num_live() == 0)) {
+    Complain("request ", Value(request.id), " could have waited: ", failure.ToString());
+  }
+  if (is_by_scheduler && !is_overloaded && found != expected && (is_queue_known || !is_of_queue)) {
+    Complain("submission of request ", Value(request.id), ": ", failure.ToString());
+  }
+  if (is_refused) {
+    if (absl::IsUnavailable(failure))
+      status_.Update(oracle_.CheckFailure(failure, kNever, /*has_started=*/false, /*is_ready=*/false,
+                                          /*is_too_large=*/false));
+    ++report_.refused;
+    return;
+  }
+  if (request.generation != generation_) Complain("request ", Value(request.id), " has come to another generation");
+  if (const auto loser = ExpectedLoser(request.tenant); num_waiting_ >= options_.queue && loser.has_value()) {
+    --waiting_by_tenant_[*loser];
+    --new_by_tenant_[*loser];
+    ++to_displace_[*loser];
+    --num_waiting_;
+  }
+  ++waiting_by_tenant_[request.tenant];
+  ++new_by_tenant_[request.tenant];
+  ++num_waiting_;
+  ++report_.requests;
+  report_.searches += request.beam.has_value();
+  has_searched_ |= request.beam.has_value();
+  audit_->OnSubmitted(request);
+  blame_.OnSubmitted(request.id);
+  callers_.emplace(request.id, Live{caller});
+}
+
+void SimEngine::OnStepCommitted() {
+  ++report_.events;
+  TakePosted(/*is_until_result=*/true);
+  oracle_.OnCommitted();
+  blame_.OnCommitted([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
+}
+
+void SimEngine::OnStepsAbandoned() {
+  ++report_.events;
+  audit_->OnAbandoned();
+  has_changed_ = true;
+  int num_live = 0;
+  for (const auto& [request, live] : callers_) {
+    if (live.caller->has_ended()) {
+      blame_.OnEnded(request);
+      continue;
+    }
+    ++num_live;
+    if (live.caller->has_left_scheduler()) blame_.OnEnded(request);
+  }
+  oracle_.OnSessionEnded(scheduler_->counts().running, num_live);
+  Settle();
+  must_fail_ = blame_.OnSessionEnded(is_drain_first_ || is_unrepairable_, named_, [this](RequestId request) {
+    const auto live = callers_.find(request);
+    return live != callers_.end() && live->second.caller->num_tokens() > 0;
+  });
+  is_drain_first_ = false;
+  is_unrepairable_ = false;
+  named_.reset();
+}
+
+void SimEngine::OnBeginStep() {
+  if (is_planning_) return;  // The plan before was empty, or was not sent and is made again.
+  is_planning_ = true;
+  ++report_.events;
+  TakePosted(/*is_until_result=*/false);
+  DropEnded();
+  status_.Update(CheckBlocks());
+  audit_->OnReleased(blocks_->TakeReleased());
+  before_plan_ = scheduler_->counts();
+  blocks_of_.clear();
+  scheduler_->ForEachGroup(
+      [this](const SequenceGroup& group) { blocks_of_[group.id()] = BlocksOf(group, options_.block_size); });
+}
+
+void SimEngine::OnPlan(const StepPlan& plan) {
+  if (!is_planning_) return Complain("a plan was sent that was not made");
+  EndPlan(plan);
+  oracle_.OnPlanSent();
+  status_.Update(blame_.OnPlan(SlicesOf(plan)));
+  if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
+  Digest(plan);
+  ++report_.plans;
+  report_.events += static_cast<int64_t>(plan.slices.size());
+  num_sent_copies_ += static_cast<int64_t>(plan.copies.size());
+  num_crowded_plans_ += scheduler_->counts().waiting > 0;
+}
+
+BlameOracle::Slices SimEngine::SlicesOf(const StepPlan& plan) const {
+  BlameOracle::Slices slices;
+  for (const SequenceSlice& slice : plan.slices) {
+    const Scheduler::Occupant occupant = scheduler_->OccupantOf(slice.row);
+    if (occupant.sequence == nullptr) continue;
+    const SequenceGroup& group = *scheduler_->FindGroup(occupant.request);
+    BlameOracle::Member member{0, occupant.sequence->sample_index()};
+    if (group.beam_search() != nullptr) {
+      const auto place = std::find_if(group.sequences().begin(), group.sequences().end(),
+                                      [&](const auto& beam) { return beam.get() == occupant.sequence; });
+      member = {occupant.sequence->num_known_tokens(), static_cast<int>(place - group.sequences().begin())};
+    }
+    slices.push_back({occupant.request, member, occupant.sequence->id(), slice.first_position + slice.num_tokens,
+                      slice.num_tokens == 0});
+  }
+  return slices;
+}
+
+bool SimEngine::IsSampleLive(RequestId request, int sample_index) const {
+  const auto it = callers_.find(request);
+  return it != callers_.end() && !it->second.caller->has_sample_ended(sample_index);
+}
+
+void SimEngine::Settle() {
+  blame_.Settle([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
+}
+
+void SimEngine::EndPlan(const StepPlan& plan) {
+  is_planning_ = false;
+  was_plan_empty_ = plan.empty();
+  status_.Update(blocks_->status());
+  status_.Update(audit_->Check(plan, before_plan_, scheduler_->counts(), blocks_->TakeReleased(), blocks_of_));
+  has_changed_ = true;
+  status_.Update(CheckBlocks());
+}
+
+void SimEngine::DropEnded() {
+  const bool is_ready = loop_->status()->is_ready;
+  num_wanted_blocks_ = 0;
+  next_deadline_us_ = kNever;
+  wanting_end_.clear();
+  for (auto it = callers_.begin(); it != callers_.end();) {
+    const SimCaller& caller = *it->second.caller;
+    const Request& request = caller.request();
+    status_.Update(caller.status());
+    CheckStart(&it->second);
+    if (caller.has_ended() || caller.has_left_scheduler()) {
+      audit_->OnEnded(request.id);
+      blame_.OnEnded(request.id);
+    }
+    if (caller.has_ended()) {
+      if (IsDisplacement(caller.failure())) {
+        if (caller.has_started())
+          Complain("request ", Value(request.id), " has started and left the queue for another");
+        ++report_.displaced;
+        ++displaced_[request.tenant];
+      } else if (!caller.failure().ok()) {
+        ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
+        const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
+        report_.convicted += is_convicted;
+        report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
+        if (!is_convicted) {
+          status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
+                                              IsTooLarge(request)));
+        }
+      }
+      it = callers_.erase(it);
+      continue;
+    }
+    if (caller.WantsEnd()) wanting_end_.push_back(it->second.caller.get());
+    num_wanted_blocks_ += WantedBlocks(it->second);
+    next_deadline_us_ = std::min(next_deadline_us_, request.deadline_us);
+    ++it;
+  }
+}
+
+}  // namespace quire
