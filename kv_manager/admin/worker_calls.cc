@@ -86,7 +86,8 @@ class WorkerCalls::Flush {
 };
 
 void WorkerCalls::Drain(const v1::DrainRequest& request, const AdminCall& call) {
-  const absl::StatusOr<int> num_requests = asker_->engine()->SetWorkerDraining(request.worker(), true, request.migrate());
+  const absl::StatusOr<int> num_requests =
+      asker_->engine()->SetWorkerDraining(request.worker(), true, request.migrate());
   if (!num_requests.ok()) return call.Finish(WithWorkerReason(num_requests.status()));
   v1::DrainResponse response;
   response.set_num_requests(*num_requests);

@@ -255,7 +255,7 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
     count("worker_lost", "recompute", stats.interruptions);
   }
   page->Begin(MetricType::Counter, "quire_moved_requests_total",
-              "Requests that went on with another worker, because this one was lost");
+              "Requests that went on with another worker, because this one was lost or drained");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");

@@ -16,11 +16,11 @@
 namespace quire {
 namespace {
 
-constexpr int kTokens = 64;
+constexpr int kTokensOfEach = 64;
 
 v1::GenerateRequest Seeded(int number) {
   v1::GenerateRequest request =
-      GreedyRequest(absl::StrCat("Once upon a time there was a fox with ", number, " friends"), kTokens);
+      GreedyRequest(absl::StrCat("Once upon a time there was a fox with ", number, " friends"), kTokensOfEach);
   request.mutable_stopping()->set_ignore_eos(true);
   request.mutable_sampling()->set_temperature(0.8);
   request.mutable_sampling()->set_top_p(0.95);
@@ -32,7 +32,7 @@ v1::GenerateRequest Seeded(int number) {
 std::vector<v1::GenerateRequest> AllKinds() {
   std::vector<v1::GenerateRequest> requests;
   for (int number = 1; number <= 3; ++number) requests.push_back(Seeded(number));
-  requests.push_back(GreedyRequest("Once upon a time", kTokens));
+  requests.push_back(GreedyRequest("Once upon a time", kTokensOfEach));
   requests.back().mutable_stopping()->set_ignore_eos(true);
   requests.push_back(Seeded(4));
   requests.back().set_n(4);
@@ -40,13 +40,13 @@ std::vector<v1::GenerateRequest> AllKinds() {
   requests.back().mutable_sampling()->set_repetition_penalty(1.3F);
   requests.back().mutable_sampling()->set_presence_penalty(0.5F);
   requests.push_back(Seeded(6));
-  requests.back().mutable_stopping()->add_stop_strings("the end of all things");
+  requests.back().mutable_stopping()->add_stop("the end of all things");
   requests.push_back(Seeded(7));
   requests.back().set_logprobs(2);
   requests.back().set_prompt_logprobs(2);
-  requests.push_back(GreedyRequest("A small dog", kTokens));
+  requests.push_back(GreedyRequest("A small dog", kTokensOfEach));
   requests.back().mutable_beam()->set_width(4);
-  requests.back().set_n(4);
+  requests.back().mutable_beam()->set_num_return_sequences(4);
   return requests;
 }
 
