@@ -52,7 +52,8 @@ def connect(args: argparse.Namespace) -> "grpc.Channel":
 def is_cut(error: "grpc.RpcError") -> bool:
     """Whether the connection was lost. The manager's own errors have details for programs, which gRPC's have not."""
     codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
-    return error.code() in codes and not any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    has_details = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    return error.code() in codes and not has_details
 
 
 def stream(stub, request, metadata, timeout=60.0, max_attempts=8):
