@@ -86,8 +86,8 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
   return streamed;
 }
 
-// Ctrl-C ends the call, the line and then the process; output that cannot be written ends the call as well. The manager
-// frees the blocks in both cases.
+// A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
+// output that cannot be written ends the call as well. The manager frees the blocks in both cases.
 int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
   if (!request.ok()) return ReportUsage(request.status().message());
@@ -97,6 +97,9 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
   const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
   const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
+  // A request that outlives its call ends only by this.
+  const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
+  if (was_cancelled && !options.no_resume) client.Abort(request->request_id()).IgnoreError();
   if (!streamed.can_print) return kExitFailed;
   if (const int signal = interrupt.signal(); signal != 0) {
     FlushOutput();

@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <random>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "client/commands/option_range.h"
@@ -39,6 +41,8 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
   command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
       ->check(InRange<double>(0.001, 1e6))
       ->option_text("SECONDS [600]");
+  command->add_flag("--no-resume", options->no_resume,
+                    "End the request when the connection breaks, instead of going on where it was");
   command->add_flag("--echo", options->echo, "Print the prompt first");
   command->add_flag("--usage", options->show_usage, "Print token counts to standard error at the end");
 }
@@ -259,6 +263,12 @@ void SetBeam(const GenerateOptions& options, v1::BeamParams* beam) {
   if (options.diversity_penalty) beam->set_diversity_penalty(*options.diversity_penalty);
 }
 
+// A name that no other request has.
+std::string RandomName() {
+  std::random_device device;
+  return absl::StrFormat("quirectl-%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
 void SetStopping(const GenerateOptions& options, v1::StoppingParams* stopping) {
   if (options.max_tokens) stopping->set_max_tokens(*options.max_tokens);
   if (options.min_tokens) stopping->set_min_tokens(*options.min_tokens);
@@ -281,6 +291,10 @@ void AddGenerateOptions(CLI::App* command, GenerateOptions* options) {
 absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
   v1::GenerateRequest request;
   request.set_request_id(request_id);
+  if (!no_resume) {
+    request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+    if (request_id.empty()) request.set_request_id(RandomName());
+  }
   QUIRE_RETURN_IF_ERROR(CheckPrompt(*this));
   if (!prompt_ids.empty()) {
     request.mutable_token_ids()->mutable_ids()->Add(prompt_ids.begin(), prompt_ids.end());

@@ -15,8 +15,9 @@ namespace quire {
 // The options of `quirectl generate`. What the user left out stays at the manager's default.
 struct GenerateOptions {
   // The request that the options describe. `timeout_s` and `show_usage` are not part of it, and an unset `max_tokens`
-  // stays unset in it. Reads standard input when the prompt is "-". INVALID_ARGUMENT when an option or the prompt
-  // cannot be used, or when standard input is a pipe or a file that no option reads.
+  // stays unset in it. A request that may be resumed has a name, which is drawn if the user gave none. Reads standard
+  // input when the prompt is "-". INVALID_ARGUMENT when an option or the prompt cannot be used, or when standard input
+  // is a pipe or a file that no option reads.
   absl::StatusOr<v1::GenerateRequest> MakeRequest() const;
 
   // The number of samples or hypotheses that the manager will return.
@@ -28,6 +29,7 @@ struct GenerateOptions {
   const CLI::Option* prompt_option = nullptr;  // Tells the prompt "" from a missing prompt.
   std::vector<uint32_t> prompt_ids;
   std::string request_id;
+  bool no_resume = false;
   double timeout_s = 600;
   bool echo = false;
   bool show_usage = false;

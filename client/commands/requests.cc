@@ -29,10 +29,10 @@ int RunRequests(const RequestsOptions& options, const CommandContext& context) {
               "GENERATED", "SAMPLES", "BLOCKS", "SHARED", "TENANT", "WORKER");
   for (const v1::RequestSummary& summary : list->requests()) {
     std::printf("%-32s %-8s %8s %7u %7u %9llu %7u %7u %7u  %-12s %s\n", Printable(summary.request_id()).c_str(),
-                StateOf(summary.state()), DescribeAge(summary.age_ms()).c_str(), summary.prompt_tokens(),
-                summary.cached_prompt_tokens(), Big(summary.generated_tokens()), summary.num_sequences(),
-                summary.blocks(), summary.shared_blocks(), summary.tenant().empty() ? "-" : summary.tenant().c_str(),
-                summary.worker().c_str());
+                summary.is_detached() ? "detached" : StateOf(summary.state()), DescribeAge(summary.age_ms()).c_str(),
+                summary.prompt_tokens(), summary.cached_prompt_tokens(), Big(summary.generated_tokens()),
+                summary.num_sequences(), summary.blocks(), summary.shared_blocks(),
+                summary.tenant().empty() ? "-" : summary.tenant().c_str(), summary.worker().c_str());
   }
   const uint32_t num_left = list->num_requests() - list->requests_size();
   if (num_left > 0) std::printf("and %u more; --max-requests shows them\n", num_left);
@@ -44,8 +44,9 @@ int RunRequests(const RequestsOptions& options, const CommandContext& context) {
 void AddRequestsCommand(CommandList* list) {
   const auto [command, options] = list->Add(
       "requests",
-      "List the running and waiting requests, the running ones of each worker first. `quirectl explain` says why a "
-      "request waits, `quirectl tree` which blocks it holds.",
+      "List the running and waiting requests, the running ones of each worker first. The client of a detached "
+      "one has left and may resume it. `quirectl explain` says why a request waits, `quirectl tree` which blocks it "
+      "holds.",
       RunRequests);
   AddWorkerOption(command, &options->worker);
   command->add_option("-n,--max-requests", options->max_requests, "List at most this many of each worker, 1 .. 1000")

@@ -1,5 +1,6 @@
 #include "client/library/client.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,11 @@
 
 namespace quire {
 namespace {
+
+// Of a stream that resumes: how often it tries without progress, and how long it waits before each attempt.
+constexpr int kMaxAttempts = 8;
+constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
+constexpr absl::Duration kLongestDelay = absl::Seconds(3);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
@@ -110,29 +116,104 @@ bool IsConnectionError(const absl::Status& status) {
   return status.GetPayload(kConnectionErrorPayload).has_value();
 }
 
-GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request,
-                               absl::Duration timeout) {
+GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, grpc::Channel* channel,
+                               const v1::GenerateRequest& request, absl::Duration timeout)
+    : stub_(stub), channel_(channel), request_(request), deadline_(absl::Now() + timeout) {
   if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
     finished_ = valid;
     return;
   }
-  SetTimeout(&context_, timeout);
-  reader_ = stub->Generate(&context_, request);
+  Call();
 }
 
 GenerateStream::~GenerateStream() {
   if (finished_.has_value()) return;
-  context_.TryCancel();
+  Cancel();
   reader_->Finish();
 }
 
+void GenerateStream::Call() {
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(absl::ToChronoTime(deadline_));
+  const MutexLock lock(&mutex_);
+  context_ = std::move(context);
+  if (is_cancelled_) context_->TryCancel();
+  if (resume_token_.empty()) {
+    reader_ = stub_->Generate(context_.get(), request_);
+    return;
+  }
+  v1::ResumeRequest resume;
+  resume.set_resume_token(resume_token_);
+  for (const auto& [index, sample] : received_) *resume.add_received() = sample;
+  reader_ = stub_->Resume(context_.get(), resume);
+}
+
+void GenerateStream::Note(const v1::GenerateResponse& response) {
+  num_attempts_ = 0;
+  if (!response.resume_token().empty()) resume_token_ = response.resume_token();
+  v1::ReceivedSample& sample = received_[response.index()];
+  sample.set_index(response.index());
+  sample.set_next_position(response.position() + response.token_ids_size());
+  sample.set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+}
+
 bool GenerateStream::Next(v1::GenerateResponse* response) {
-  return reader_ != nullptr && reader_->Read(response);
+  while (!finished_.has_value()) {
+    if (reader_->Read(response)) {
+      Note(*response);
+      return true;
+    }
+    const grpc::Status status = reader_->Finish();
+    if (!MayResume(status) || !WaitBeforeAttempt()) {
+      finished_ = FromGrpcStatus(status);
+      break;
+    }
+    reader_ = nullptr;  // Before its context.
+    Call();
+  }
+  return false;
+}
+
+// The manager's own errors have details. Without them, gRPC or a proxy between has ended the call.
+bool GenerateStream::MayResume(const grpc::Status& status) const {
+  if (request_.on_disconnect() != v1::ON_DISCONNECT_DETACH || num_attempts_ >= kMaxAttempts) return false;
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::UNKNOWN:
+      break;
+    default:
+      return false;
+  }
+  if (!status.error_details().empty()) return false;
+  if (!resume_token_.empty()) return true;
+  // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
+  return !request_.request_id().empty() &&
+         channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
+}
+
+bool GenerateStream::WaitBeforeAttempt() {
+  const absl::Duration delay = std::min(kFirstDelay * (1 << num_attempts_++), kLongestDelay);
+  const absl::Time end = absl::Now() + delay;
+  if (end >= deadline_) return false;
+  const MutexLock lock(&mutex_);
+  while (!is_cancelled_ && absl::Now() < end) {
+    cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - absl::Now()));
+  }
+  return !is_cancelled_;
 }
 
 absl::Status GenerateStream::Finish() {
   if (!finished_.has_value()) finished_ = FromGrpcStatus(reader_->Finish());
   return *finished_;
+}
+
+void GenerateStream::Cancel() {
+  const MutexLock lock(&mutex_);
+  is_cancelled_ = true;
+  cancelled_.NotifyAll();
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 WatchBlocksStream::WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request,
@@ -169,7 +250,7 @@ Client::Client(const ClientOptions& options)
       health_(grpc::health::v1::Health::NewStub(channel_)) {}
 
 std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
-  return std::make_unique<GenerateStream>(inference_.get(), request, timeout);
+  return std::make_unique<GenerateStream>(inference_.get(), channel_.get(), request, timeout);
 }
 
 std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {

@@ -1,6 +1,7 @@
 #ifndef QUIRE_CLIENT_LIBRARY_CLIENT_H_
 #define QUIRE_CLIENT_LIBRARY_CLIENT_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "client/library/generate_batch_stream.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -30,11 +32,18 @@ absl::Status FromRpcStatus(const google::rpc::Status& status);
 // message is gRPC's.
 bool IsConnectionError(const absl::Status& status);
 
-// A running Generate call. Destruction ends the call, and the server frees its blocks in the next step. Not
-// thread-safe, except that Cancel may be called from any thread.
+// A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
+//
+// When on_disconnect of the request is ON_DISCONNECT_DETACH, the stream resumes by itself after its connection was
+// lost: Next returns every token once, as if nothing had happened. It tries again for about 12 seconds without
+// progress, and not after the timeout. A request without a request_id cannot be resumed before its first response.
+// Destruction and Cancel end only the call, and the request waits for --detach-grace; Client::Abort ends it at once.
+//
+// Not thread-safe, except that Cancel may be called from any thread.
 class GenerateStream {
  public:
-  GenerateStream(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request, absl::Duration timeout);
+  GenerateStream(v1::InferenceService::Stub* stub, grpc::Channel* channel, const v1::GenerateRequest& request,
+                 absl::Duration timeout);
   ~GenerateStream();
 
   // Waits for the next response. Returns false at the end of the stream; Finish then returns how it ended.
@@ -43,12 +52,31 @@ class GenerateStream {
   // REQUIRES: Next has returned false, or Cancel was called.
   absl::Status Finish();
 
-  void Cancel() { context_.TryCancel(); }
+  void Cancel();
 
  private:
-  grpc::ClientContext context_;
+  // Starts a call that goes on where the stream is.
+  void Call();
+  void Note(const v1::GenerateResponse& response);
+  // Whether another call may go on after this end of a call.
+  bool MayResume(const grpc::Status& status) const;
+  // Returns false when the stream was cancelled, or when the time is up.
+  bool WaitBeforeAttempt();
+
+  v1::InferenceService::Stub* const stub_;
+  grpc::Channel* const channel_;
+  const v1::GenerateRequest request_;
+  const absl::Time deadline_;
+  std::string resume_token_;                         // Empty until the first response.
+  std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
+  int num_attempts_ = 0;                             // Since the last response.
+  std::optional<absl::Status> finished_;             // Set without a call when the request cannot be sent.
+
+  Mutex mutex_;
+  CondVar cancelled_;
+  std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);  // Of the call of reader_, which it outlives.
+  bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
-  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 };
 
 // A running WatchBlocks call. Destruction ends it. Not thread-safe.

@@ -7,6 +7,8 @@ import os
 import pathlib
 import re
 import sys
+import time
+import uuid
 
 
 def is_on_this_machine(endpoint: str) -> bool:
@@ -47,16 +49,55 @@ def connect(args: argparse.Namespace) -> "grpc.Channel":
     return grpc.secure_channel(args.endpoint, credentials, options)
 
 
+def is_cut(error: "grpc.RpcError") -> bool:
+    """Whether the connection was lost. The manager's own errors have details for programs, which gRPC's have not."""
+    codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+    has_details = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    return error.code() in codes and not has_details
+
+
+def stream(stub, request, metadata, timeout=60.0, max_attempts=8):
+    """Yields the responses of a request whose on_disconnect is DETACH, each token once, across lost connections."""
+    end = time.monotonic() + timeout
+    token, received, attempts = "", {}, 0
+    while True:
+        left = end - time.monotonic()
+        if token:
+            resume = inference.ResumeRequest(resume_token=token, received=received.values())
+            call = stub.Resume(resume, timeout=left, metadata=metadata)
+        else:
+            call = stub.Generate(request, timeout=left, metadata=metadata)
+        try:
+            for response in call:
+                token, attempts = response.resume_token or token, 0
+                received[response.index] = inference.ReceivedSample(
+                    index=response.index,
+                    next_position=response.position + len(response.token_ids),
+                    has_finish=response.finish_reason != common.FINISH_REASON_UNSPECIFIED,
+                )
+                yield response
+            return
+        except grpc.RpcError as error:
+            delay = min(0.1 * 2**attempts, 3.0)
+            attempts += 1
+            if not token or not is_cut(error) or attempts > max_attempts or time.monotonic() + delay >= end:
+                raise
+            time.sleep(delay)
+
+
 def main(args: argparse.Namespace) -> int:
     metadata = [("authorization", f"Bearer {args.token}")] if args.token else []
     request = inference.GenerateRequest(
         text=args.prompt,
         sampling=common.SamplingParams(temperature=0.7, top_p=0.95),
         stopping=common.StoppingParams(max_tokens=200),
+        # The request has a name and goes on without its client, so that a call that was cut off can be resumed.
+        request_id=f"python-{uuid.uuid4()}",
+        on_disconnect=inference.ON_DISCONNECT_DETACH,
     )
     with connect(args) as channel:
         try:
-            for response in services.InferenceServiceStub(channel).Generate(request, timeout=60, metadata=metadata):
+            for response in stream(services.InferenceServiceStub(channel), request, metadata):
                 print(response.text_delta, end="", flush=True)
         except grpc.RpcError as error:
             print(f"{error.code().name}: {error.details()}", file=sys.stderr)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
@@ -22,10 +23,12 @@ namespace {
 
 constexpr size_t kMaxSharers = 100;
 
-v1::ListRequestsResponse EncodeList(ListedRequests listed, const RequestNames& names) {
+v1::ListRequestsResponse EncodeList(ListedRequests listed, const RequestNames& names,
+                                    const absl::flat_hash_set<RequestId>& detached) {
   v1::ListRequestsResponse response;
   for (auto& [request, summary] : listed.requests) {
     summary.set_request_id(names.Of(request));
+    summary.set_is_detached(detached.contains(request));
     *response.add_requests() = std::move(summary);
   }
   response.set_num_requests(listed.num_requests);
@@ -75,7 +78,7 @@ void RequestCalls::ListRequests(const v1::ListRequestsRequest& request, const Ad
       },
       [this, listed, call](const absl::Status& status) {
         if (!status.ok()) return call.Finish(status);
-        call.Finish(EncodeList(listed->Take(), RequestNames(requests_->registry)));
+        call.Finish(EncodeList(listed->Take(), RequestNames(requests_->registry), requests_->resumable.Detached()));
       });
 }
 

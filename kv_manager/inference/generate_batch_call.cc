@@ -46,7 +46,7 @@ absl::Status CheckEnvelope(const v1::GenerateBatchRequest& message) {
   FieldErrors errors;
   CheckUnknownFields(message, "", &errors);
   if (message.action_case() == v1::GenerateBatchRequest::ACTION_NOT_SET) {
-    errors.Add("action", "is not set: give start or cancel");
+    errors.Add("action", "is not set: give start, resume or cancel");
   }
   return errors.empty() ? absl::OkStatus() : errors.ToStatus();
 }
@@ -63,7 +63,8 @@ v1::GenerateBatchEntry Entry(uint64_t tag, const v1::GenerateResponse* response)
 // One request of the call, and the writer of its responses. It keeps the call alive.
 class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shared_from_this<Member> {
  public:
-  Member(std::shared_ptr<GenerateBatchCall> call, uint64_t tag, v1::GenerateRequest request)
+  template <typename Request>
+  Member(std::shared_ptr<GenerateBatchCall> call, uint64_t tag, Request request)
       : call_(std::move(call)),
         tag_(tag),
         request_(call_->environment_, call_->caller_, call_->parent_, std::move(request), this,
@@ -150,11 +151,16 @@ absl::Status GenerateBatchCall::Handle(const grpc::ByteBuffer& bytes) {
 
   v1::GenerateRequest request;
   if (message.has_start()) request.Swap(message.mutable_start());
+  v1::ResumeRequest resume;
+  const bool resumes = message.has_resume();
+  if (resumes) resume.Swap(message.mutable_resume());
   if (status.ok()) status = CheckEnvelope(message);
   if (!status.ok()) {
     Refuse(tag, status);
   } else if (message.has_cancel()) {
     Cancel(tag);
+  } else if (resumes) {
+    Start(tag, std::move(resume), RequestDeadlineMicros(message));
   } else {
     Start(tag, std::move(request), RequestDeadlineMicros(message));
   }
@@ -169,7 +175,8 @@ int64_t GenerateBatchCall::RequestDeadlineMicros(const v1::GenerateBatchRequest&
   return std::min(of_call, now_us + static_cast<int64_t>(message.timeout_ms()) * 1000);
 }
 
-void GenerateBatchCall::Start(uint64_t tag, v1::GenerateRequest request, int64_t deadline_us) {
+template <typename Request>
+void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us) {
   const size_t num_bytes = TextWork(request);
   const auto member = std::make_shared<Member>(shared_from_this(), tag, std::move(request));
   absl::Status status;
@@ -331,7 +338,7 @@ void GenerateBatchCall::CancelAll() {
     for (const auto& [tag, member] : running_) members.push_back(member);
   }
   for (const BatchPacker::OnWritten& tell : dropped) tell(false);
-  for (const std::shared_ptr<Member>& member : members) member->request().Cancel();
+  for (const std::shared_ptr<Member>& member : members) member->request().Leave();
   FinishIfDone();
 }
 

@@ -71,7 +71,10 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Read();
   // The watch has ended the read.
   void OnReadEnded(const absl::Status& status);
-  void Start(uint64_t tag, v1::GenerateRequest request, int64_t deadline_us);
+  // Starts or resumes a request.
+  template <typename Request>
+  void Start(uint64_t tag, Request request, int64_t deadline_us);
+  // Ends a request that is running.
   void Cancel(uint64_t tag);
   // Ends a request that has not begun. When a request with its tag is running, the client learns that instead.
   void Refuse(uint64_t tag, const absl::Status& status);

@@ -11,27 +11,36 @@
 
 namespace quire {
 
-GenerateCall::GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context)
-    : ReceivedCall(&environment->receiving, context), environment_(environment), canceller_(context) {}
+GenerateCall::GenerateCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context)
+    : ReceivedCall(&environment->receiving, context), environment_(environment), method_(method), canceller_(context) {}
 
-GenerateCall* GenerateCall::New(RequestEnvironment* environment, grpc::CallbackServerContext* context) {
-  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, context));
+GenerateCall* GenerateCall::New(RequestEnvironment* environment, RpcMethod method,
+                                grpc::CallbackServerContext* context) {
+  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, method, context));
   call->self_ = call;
   call->Receive();
   return call.get();
 }
 
-void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
-  v1::GenerateRequest request;
+template <typename Request>
+absl::Status GenerateCall::MakeRequest(const grpc::ByteBuffer& bytes, size_t* num_bytes) {
+  Request request;
   absl::Status status = FromBytes(bytes, &request);
-  const size_t num_bytes = TextWork(request);
+  *num_bytes = TextWork(request);
   request_ = std::make_unique<ClientRequest>(
       environment_, CallerOf(*context(), environment_->options.tokens.get()), TraceParentOf(*context()),
       std::move(request), this,
       [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
+  return status;
+}
+
+void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
+  size_t num_bytes = 0;
+  absl::Status status = method_ == RpcMethod::kResume ? MakeRequest<v1::ResumeRequest>(bytes, &num_bytes)
+                                                      : MakeRequest<v1::GenerateRequest>(bytes, &num_bytes);
   started_ = request_.get();
   // OnCancel may have come before.
-  if (context()->IsCancelled()) request_->Cancel();
+  if (context()->IsCancelled()) request_->Leave();
   if (status.ok()) {
     status = environment_->text_threads.RunInput(num_bytes, [call = shared_from_this()] {
       call->request_->Start(DeadlineMicros(*call->context(), *call->environment_->clock));
@@ -41,7 +50,7 @@ void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
 }
 
 void GenerateCall::OnCancel() {
-  if (ClientRequest* const request = started_) request->Cancel();
+  if (ClientRequest* const request = started_) request->Leave();
 }
 
 void GenerateCall::AddInitialMetadata() {
@@ -51,8 +60,23 @@ void GenerateCall::AddInitialMetadata() {
 
 void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
   AddInitialMetadata();
+  {
+    const MutexLock lock(&mutex_);
+    is_writing_ = true;
+  }
   write_ = ToBytes(*response);
   StartWrite(&write_);
+}
+
+void GenerateCall::OnWriteDone(bool ok) {
+  std::optional<grpc::Status> end;
+  {
+    const MutexLock lock(&mutex_);
+    is_writing_ = false;
+    end = end_;
+  }
+  if (end.has_value()) return Finish(*end);
+  request_->OnWritten(ok);
 }
 
 // The alarm does not keep the call alive, because the call owns the alarm.
@@ -66,12 +90,22 @@ void GenerateCall::LimitWrite() {
 
 void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
   const grpc::Status wire = ToGrpcStatus(status, context());
-  environment_->counts.Count(RpcMethod::kGenerate, status.code());
-  if (response == nullptr) return Finish(wire);
-  AddInitialMetadata();
-  LimitWrite();
-  write_ = ToBytes(*response);
-  StartWriteAndFinish(&write_, grpc::WriteOptions(), wire);
+  environment_->counts.Count(method_, status.code());
+  if (response != nullptr) {
+    AddInitialMetadata();
+    LimitWrite();
+    write_ = ToBytes(*response);
+    return StartWriteAndFinish(&write_, grpc::WriteOptions(), wire);
+  }
+  {
+    const MutexLock lock(&mutex_);
+    if (is_writing_) {
+      LimitWrite();
+      end_ = wire;
+      return;
+    }
+  }
+  Finish(wire);
 }
 
 }  // namespace quire

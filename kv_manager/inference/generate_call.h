@@ -5,12 +5,16 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "kv_manager/inference/call_canceller.h"
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_environment.h"
+#include "kv_manager/requests/rpc_counts.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/received_call.h"
@@ -18,12 +22,12 @@
 
 namespace quire {
 
-// One call of Generate: a ClientRequest that has the call to itself. The call owns itself until gRPC is done with it.
-// ClientRequest and gRPC call it from their threads; the writes are one at a time.
+// One call of Generate or Resume: a ClientRequest that has the call to itself. The call owns itself until gRPC is done
+// with it. ClientRequest and gRPC call it from their threads; the writes are one at a time.
 class GenerateCall : public ReceivedCall, public ResponseWriter, public std::enable_shared_from_this<GenerateCall> {
  public:
-  // Begins to receive the request.
-  static GenerateCall* New(RequestEnvironment* environment, grpc::CallbackServerContext* context);
+  // Begins to receive the request. `method` is kGenerate or kResume.
+  static GenerateCall* New(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
 
   // ResponseWriter.
   void WriteResponse(const v1::GenerateResponse* response) override;
@@ -31,7 +35,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
   // From gRPC.
-  void OnWriteDone(bool ok) override { request_->OnWritten(ok); }
+  void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override {
     canceller_.OnDone();
@@ -39,7 +43,11 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   }
 
  private:
-  GenerateCall(RequestEnvironment* environment, grpc::CallbackServerContext* context);
+  GenerateCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
+
+  // Makes request_ of a message, as far as it can be read. Sets how much text work it has.
+  template <typename Request>
+  absl::Status MakeRequest(const grpc::ByteBuffer& bytes, size_t* num_bytes);
 
   // Submits the request, or ends the call.
   void OnRequest(const grpc::ByteBuffer& request) override;
@@ -52,6 +60,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   void AddInitialMetadata();
 
   RequestEnvironment* const environment_;
+  const RpcMethod method_;
   CallCanceller canceller_;
   std::unique_ptr<ClientRequest> request_;         // Null until the request has been received.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
@@ -61,6 +70,11 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
   grpc::ByteBuffer write_;  // The response that is being written.
+
+  Mutex mutex_;
+  bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;
+  // The end of a call whose write is under way: it follows the write.
+  std::optional<grpc::Status> end_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

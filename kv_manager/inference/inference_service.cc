@@ -55,8 +55,11 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 
 InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
     : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving), environment_(environment) {
-  AddStream("Generate",
-            [environment](grpc::CallbackServerContext* context) { return GenerateCall::New(environment, context); });
+  for (const auto& [name, method] : {std::pair("Generate", RpcMethod::kGenerate), {"Resume", RpcMethod::kResume}}) {
+    AddStream(name, [environment, method = method](grpc::CallbackServerContext* context) {
+      return GenerateCall::New(environment, method, context);
+    });
+  }
   AddStream("GenerateBatch", [environment](grpc::CallbackServerContext* context) {
     return GenerateBatchCall::New(environment, context);
   });

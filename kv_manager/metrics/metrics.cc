@@ -196,6 +196,27 @@ void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
   }
 }
 
+void RenderDetached(const DetachedCounts& detached, MetricPage* page) {
+  page->Begin(MetricType::Gauge, "quire_detached_requests",
+              "Requests that go on without a client, which has left and may resume the stream");
+  page->Value(detached.running);
+  page->Begin(MetricType::Gauge, "quire_replayable_requests",
+              "Requests that have ended and whose stream can still be resumed");
+  page->Value(detached.ended);
+  page->Begin(MetricType::Gauge, "quire_replay_bytes", "Memory of all streams that can be resumed");
+  page->Value(detached.replay_bytes);
+  page->Begin(MetricType::Counter, "quire_resumed_streams_total", "Streams that another call has taken over");
+  page->Value(detached.resumed);
+  page->Begin(MetricType::Counter, "quire_detached_requests_ended_total",
+              "Requests without a client that were ended, by reason; grace: the client did not come back within "
+              "--detach-grace, limit: there were more than --max-detached-requests");
+  page->Value(detached.expired, {{"reason", "grace"}});
+  page->Value(detached.displaced, {{"reason", "limit"}});
+  page->Begin(MetricType::Counter, "quire_unresumable_streams_total",
+              "Streams that could no longer be resumed, because --max-replay-bytes was used up");
+  page->Value(detached.forgotten);
+}
+
 // The age of an event that has not happened yet is 0.
 double SecondsSince(int64_t time_us, int64_t now_us) {
   return Seconds(std::max<int64_t>(0, now_us - time_us));
@@ -303,7 +324,7 @@ void RenderProcess(const ManagerStatus& status, MetricPage* page) {
 }  // namespace
 
 std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
-                                        const MetricsOptions& options) {
+                                        const MetricsOptions& options, const DetachedCounts& detached) {
   MetricPage page;
   RenderBlockStates(status.workers, &page);
   RenderBlockUse(status.workers, &page);
@@ -312,6 +333,7 @@ std::vector<MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCo
   RenderRequestWork(status.totals, &page);
   RenderTenants(status, &page);
   RenderRpcs(rpcs, &page);
+  RenderDetached(detached, &page);
   RenderWorkers(status, &page);
   RenderPreemptions(status.workers, &page);
   RenderPrefixes(status.workers, &page);

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "kv_manager/engine/manager_engine.h"
+#include "kv_manager/requests/detached_counts.h"
+#include "kv_manager/requests/resumable_requests.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
@@ -14,25 +16,28 @@ struct MetricsOptions {
   bool has_vllm_names = true;  // Also renders the most used metrics under vLLM's names, see RenderVllmMetrics.
 };
 
-// Renders every metric of the manager from one status and the counts of calls. The metrics of one worker belong to one
-// moment: in each scrape its free and used blocks add up to its pool.
+// Renders every metric of the manager from one status, the counts of calls, and those of streams without a client. The
+// metrics of one worker belong to one moment: in each scrape its free and used blocks add up to its pool.
 std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
-                                                    const MetricsOptions& options = {});
+                                                    const MetricsOptions& options = {},
+                                                    const DetachedCounts& detached = {});
 
 // Renders the metrics whenever Prometheus scrapes. Thread-safe.
 class ManagerMetrics : public prometheus::Collectable {
  public:
-  // Both are borrowed.
-  ManagerMetrics(const ManagerEngine* engine, const RpcCounts* rpcs, const MetricsOptions& options = {})
-      : engine_(engine), rpcs_(rpcs), options_(options) {}
+  // All are borrowed.
+  ManagerMetrics(const ManagerEngine* engine, const RpcCounts* rpcs, const ResumableRequests* resumable,
+                 const MetricsOptions& options = {})
+      : engine_(engine), rpcs_(rpcs), resumable_(resumable), options_(options) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override {
-    return RenderMetrics(engine_->status(), *rpcs_, options_);
+    return RenderMetrics(engine_->status(), *rpcs_, options_, resumable_->counts());
   }
 
  private:
   const ManagerEngine* const engine_;
   const RpcCounts* const rpcs_;
+  const ResumableRequests* const resumable_;
   const MetricsOptions options_;
 };
 

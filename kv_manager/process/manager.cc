@@ -151,7 +151,7 @@ absl::Status Manager::ServeMetrics() {
   absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options_.metrics_listen);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
   metrics_ = *std::move(metrics);
-  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts,
+  metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts, &requests_.resumable,
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));

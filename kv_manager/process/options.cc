@@ -134,6 +134,17 @@ ABSL_FLAG(std::string, generation_config, "model",
           "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
 ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
           "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
+ABSL_FLAG(
+    int32_t, max_detached_requests, static_cast<int32_t>(quire::DetachOptions().max_detached),
+    "Largest number of requests whose client has left and may come back (on_disconnect in the API): those that go "
+    "on without it, and those that have ended and whose stream can still be resumed. When there are more, one of "
+    "the tenant with the most of them goes, rather one that has ended. 0: no request outlives its call.");
+ABSL_FLAG(int64_t, max_replay_bytes, quire::DetachOptions().max_replay_bytes,
+          "Memory for the streams that can be resumed, in bytes. A token takes about 50 bytes, and 8 more for each "
+          "logprob. When it is used up, further streams can no longer be resumed.");
+ABSL_FLAG(std::string, resume_key_file, "",
+          "File with a secret of at least 32 bytes, which seals resume tokens. Managers with the same file accept each "
+          "other's tokens. If empty, the manager draws a key when it starts, and accepts no token of an earlier one.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
           "Largest number of long texts that wait to be tokenized. Further ones are refused.");
 ABSL_FLAG(
@@ -154,6 +165,9 @@ ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "overloaded. This does not apply to unix sockets.");
 ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
           "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(absl::Duration, detach_grace, quire::DetachOptions().grace,
+          "How long a request whose client has left, and which is to outlive its call, waits for the client to resume "
+          "its stream before it ends. A stream that has ended can be resumed for the same time.");
 ABSL_FLAG(absl::Duration, receive_timeout, quire::ReceiveLimits().timeout,
           "How long the request of a call may take to arrive completely before the call ends with DEADLINE_EXCEEDED. "
           "The messages of GenerateBatch may take longer.");
@@ -277,6 +291,24 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<DetachOptions> MakeDetachOptions() {
+  QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_detached_requests, 0));
+  QUIRE_RETURN_IF_ERROR(
+      CheckFlagRange(FLAGS_max_replay_bytes.Name(), absl::GetFlag(FLAGS_max_replay_bytes), 0, int64_t{1} << 40));
+  DetachOptions options;
+  options.max_detached = absl::GetFlag(FLAGS_max_detached_requests);
+  options.max_replay_bytes = absl::GetFlag(FLAGS_max_replay_bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.grace, DurationFlag(FLAGS_detach_grace));
+  const std::string path = absl::GetFlag(FLAGS_resume_key_file);
+  if (path.empty()) return options;
+  const absl::StatusOr<std::string> secret = ReadFile(path);
+  if (!secret.ok()) return absl::InvalidArgumentError(absl::StrCat("--resume-key-file: ", secret.status().message()));
+  const absl::StatusOr<SealKey> key = SealKey::FromSecret(*secret);
+  if (!key.ok()) return absl::InvalidArgumentError(absl::StrCat("--resume-key-file: ", key.status().message()));
+  options.resume_key = *key;
+  return options;
+}
+
 absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_requests, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_batch_requests, 1));
@@ -304,6 +336,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.receive_limits.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   QUIRE_ASSIGN_OR_RETURN(options.receive_limits.timeout, DurationFlag(FLAGS_receive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.last_write_timeout, DurationFlag(FLAGS_last_write_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.detach, MakeDetachOptions());
   return options;
 }
 
@@ -400,10 +433,11 @@ const ProgramFlags& ManagerFlags() {
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
        {"Calls of clients:",
         {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes", "max_prompt_bytes",
-         "max_outbox_tokens", "max_waiting_texts", "text_threads"}},
+         "max_outbox_tokens", "max_detached_requests", "max_replay_bytes", "resume_key_file", "max_waiting_texts",
+         "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
-         "last_write_timeout", "drain_timeout"}},
+         "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights"}};

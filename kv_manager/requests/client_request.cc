@@ -1,5 +1,10 @@
 #include "kv_manager/requests/client_request.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <atomic>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -7,12 +12,34 @@
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/tenancy.h"
+#include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/stop_string_condition.h"
+#include "security/digest.h"
 
 namespace quire {
 namespace {
 
 constexpr int kMaxTokenizedAgain = 3;
+
+std::atomic<uint64_t> next_reader_id = 1;
+
+// Equal messages have equal digests, in this process.
+Sha256Digest DigestOf(const v1::GenerateRequest& request) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    request.SerializeToCodedStream(&out);
+  }
+  return Sha256(bytes);
+}
+
+absl::Status CheckResume(const v1::ResumeRequest& request) {
+  FieldErrors errors;
+  CheckUnknownFields(request, "", &errors);
+  return errors.empty() ? absl::OkStatus() : errors.ToStatus();
+}
 
 }  // namespace
 
@@ -24,25 +51,77 @@ ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Call
       caller_(std::move(caller)),
       span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
       request_(std::move(request)),
+      reader_id_(next_reader_id++),
       writer_(writer),
       run_later_(std::move(run_later)) {}
 
-void ClientRequest::Start(int64_t deadline_us) {
-  Request request;
-  if (absl::Status status = MakeStream(deadline_us, &request); !status.ok()) return writer_->EndCall(nullptr, status);
+ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
+                             const std::optional<TraceParent>& parent, v1::ResumeRequest request,
+                             ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
+    : environment_(environment),
+      caller_(std::move(caller)),
+      span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
+      resume_(std::move(request)),
+      reader_id_(next_reader_id++),
+      writer_(writer),
+      run_later_(std::move(run_later)) {}
 
-  const std::shared_ptr<TokenStream> stream = this->stream();
+bool ClientRequest::is_resumable() const {
+  return request_.on_disconnect() == v1::ON_DISCONNECT_DETACH && environment_->resumable.is_enabled();
+}
+
+void ClientRequest::Start(int64_t deadline_us) {
+  if (resume_.has_value()) return TakeOver(FindResumed());
+  if (!is_resumable() || request_.request_id().empty()) return StartNew(deadline_us);
+  const absl::StatusOr<std::shared_ptr<TokenStream>> same =
+      environment_->resumable.FindSame(IdentityOf(request_.request_id(), ""));
+  if (same.ok() && *same == nullptr) return StartNew(deadline_us);
+  TakeOver(same);
+}
+
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
+  QUIRE_RETURN_IF_ERROR(CheckResume(*resume_));
+  return environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
+}
+
+void ClientRequest::TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream) {
+  if (!stream.ok()) return writer_->EndCall(nullptr, stream.status());
+  {
+    const MutexLock lock(&mutex_);
+    registration_ = environment_->registry.AwaitReader();
+    stream_ = *stream;
+  }
+  const auto received =
+      resume_.has_value() ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
+  if (const absl::Status status = (*stream)->Attach(Reader(), received); !status.ok()) {
+    {
+      const MutexLock lock(&mutex_);
+      stream_ = nullptr;
+    }
+    return writer_->EndCall(nullptr, status);
+  }
+  if (const Leaving leaving = this->leaving(); leaving != Leaving::kStays) Leave(leaving == Leaving::kCancels);
+}
+
+void ClientRequest::StartNew(int64_t deadline_us) {
+  Request request;
+  const absl::StatusOr<std::shared_ptr<TokenStream>> made = MakeStream(deadline_us, &request);
+  if (!made.ok()) return writer_->EndCall(nullptr, made.status());
+  const std::shared_ptr<TokenStream>& stream = *made;
+  if (stream != this->stream()) return TakeOver(stream);
+
   const RequestId id = request.id;
   if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
     StopWaiting();  // A drain waits only for the readers of requests that the engine has taken.
+    environment_->resumable.Remove(id);
     stream->OnFailed(std::move(status));
   }
   // An Abort, or a client that left, may have ended the stream before the engine knew the request.
-  if (IsCancelled()) stream->Close();
+  if (const Leaving leaving = this->leaving(); leaving != Leaving::kStays) Leave(leaving == Leaving::kCancels);
   if (stream->has_ended()) environment_->engine->Cancel(id, FinishReason::kCancelled);
 }
 
-absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
   std::shared_ptr<const ServedModel> model = environment_->engine->model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
   const uint64_t drawn_seed = environment_->random.Next();
@@ -67,35 +146,66 @@ absl::Status ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
     valid->request.beam_stop =
         std::make_shared<StopStringCondition>(std::move(tokenizer), valid->request.prompt, valid->output);
   }
-  std::shared_ptr<TokenStream> stream = MakeTokenStream(name, *valid, model);
+  absl::StatusOr<std::shared_ptr<TokenStream>> stream =
+      is_resumable() ? MakeResumable(name, *valid, std::move(model)) : MakeSingle(name, *valid, std::move(model));
+  if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
   *request = std::move(valid->request);
+  return stream;
+}
+
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeSingle(const std::string& name,
+                                                                       const ValidRequest& valid,
+                                                                       std::shared_ptr<const ServedModel> model) {
+  std::shared_ptr<TokenStream> stream = MakeTokenStream(name, valid, std::move(model), /*keeper=*/nullptr);
   // The lock is held, because an Abort may make the stream write as soon as it is registered.
   const MutexLock lock(&mutex_);
-  absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> registration =
-      environment_->registry.Register(OwnerOf(caller_), name, stream, request->tenant);
-  if (absl::IsResourceExhausted(registration.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
-  if (!registration.ok()) return registration.status();
-  registration_ = *std::move(registration);
-  stream_ = std::move(stream);
-  return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(registration_,
+                         environment_->registry.Register(OwnerOf(caller_), name, stream, valid.request.tenant));
+  stream_ = stream;
+  return stream;
+}
+
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name,
+                                                                          const ValidRequest& valid,
+                                                                          std::shared_ptr<const ServedModel> model) {
+  const ResumableRequests::Identity identity = IdentityOf(name, valid.request.tenant);
+  const uint64_t nonce = environment_->random.Next();
+  const std::shared_ptr<TokenStream> made = MakeTokenStream(
+      name, valid, std::move(model), environment_->resumable.NewKeeper(identity, valid.request.id, nonce));
+  const MutexLock lock(&mutex_);  // As above, because another call may also take the stream over.
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
+                         environment_->resumable.Add(identity, nonce, made, &environment_->registry));
+  if (kept != made) return kept;
+  registration_ = environment_->registry.AwaitReader();
+  stream_ = made;
+  return made;
+}
+
+ResumableRequests::Identity ClientRequest::IdentityOf(const std::string& name, const std::string& tenant) const {
+  return {.owner = OwnerOf(caller_), .name = name, .tenant = tenant, .digest = DigestOf(request_)};
 }
 
 std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& name, const ValidRequest& valid,
-                                                            std::shared_ptr<const ServedModel> model) {
-  TokenStream::Environment environment{.engine = environment_->engine,
-                                       .run_later = run_later_,
-                                       .on_end = [this](const StreamEnd& /*end*/) { FreeName(); },
-                                       .max_outbox_tokens = environment_->options.max_outbox_tokens};
+                                                            std::shared_ptr<const ServedModel> model,
+                                                            std::shared_ptr<StreamKeeper> keeper) {
+  // A resumable stream may outlive this object, and its keeper frees the name.
+  const std::function<void()> free_name = keeper == nullptr ? std::function<void()>([this] { FreeName(); }) : [] {};
+  TokenStream::Environment environment{
+      .engine = environment_->engine,
+      .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
+      .on_end = [free_name](const StreamEnd& /*end*/) { free_name(); },
+      .max_outbox_tokens = environment_->options.max_outbox_tokens,
+      .keeper = std::move(keeper)};
   if (environment_->options.logs_requests) {
     const auto log = std::make_shared<RequestLog>(environment_->clock, name, valid.request.tenant, span_);
     environment.on_tokens = [log] { log->OnTokens(); };
-    environment.on_end = [this, log](const StreamEnd& end) {
+    environment.on_end = [free_name, log](const StreamEnd& end) {
       log->OnEnd(end);
-      FreeName();
+      free_name();
     };
   }
   return std::make_shared<TokenStream>(std::move(environment), valid.request.id,
-                                       ResponseSet(std::move(model), name, valid), writer_);
+                                       ResponseSet(std::move(model), name, valid), Reader());
 }
 
 void ClientRequest::FreeName() {
@@ -113,23 +223,24 @@ std::shared_ptr<TokenStream> ClientRequest::stream() {
   return stream_;
 }
 
-bool ClientRequest::IsCancelled() {
+ClientRequest::Leaving ClientRequest::leaving() {
   const MutexLock lock(&mutex_);
-  return is_cancelled_;
+  return leaving_;
 }
 
 void ClientRequest::OnWritten(bool ok) {
-  stream()->OnWritten(ok);
+  stream()->OnWritten(reader_id_, ok);
 }
 
-void ClientRequest::Cancel() {
+void ClientRequest::Leave(bool ends_request) {
   std::shared_ptr<TokenStream> stream;
   {
     const MutexLock lock(&mutex_);
-    is_cancelled_ = true;
+    leaving_ = ends_request ? Leaving::kCancels : Leaving::kLeaves;
     stream = stream_;
   }
-  if (stream != nullptr) stream->Close();
+  if (stream == nullptr) return;
+  stream->Close(reader_id_, ends_request);
 }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "base/trace_context.h"
 #include "kv_manager/requests/request_environment.h"
@@ -19,8 +20,9 @@
 
 namespace quire {
 
-// One request of a client, alone in its call or one of a batch: validates and submits it, and lets a TokenStream write
-// the responses. It lives until the client has read the last response, or never will. Thread-safe.
+// What a client asks of a stream, alone in its call or one of a batch: to start a request, which is validated and
+// submitted, or to resume one. A TokenStream writes the responses. It lives until the client has read the last
+// response, or never will. A resumable stream outlives it. Thread-safe.
 class ClientRequest {
  public:
   // `caller` is empty when callers need no token, `parent` when the caller sends no trace context. `environment` and
@@ -29,13 +31,20 @@ class ClientRequest {
   ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller, const std::optional<TraceParent>& parent,
                 v1::GenerateRequest request, ResponseWriter* writer,
                 std::function<void(std::function<void()>)> run_later);
+  // The same for a client that wants to resume a stream.
+  ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller, const std::optional<TraceParent>& parent,
+                v1::ResumeRequest request, ResponseWriter* writer,
+                std::function<void(std::function<void()>)> run_later);
 
-  // Validates and submits the request, or ends it by EndCall. May tokenize a long text. Called once, on any thread;
-  // this object must outlive the call.
+  // Validates and submits or resumes the request, or ends it by EndCall. May tokenize a long text. Called once, on any
+  // thread; this object must outlive the call. `deadline_us` is that of a new request.
   void Start(int64_t deadline_us);
 
-  // The client has left, or has cancelled the request: ends it, now or as soon as it has started.
-  void Cancel();
+  // The client has left: ends the request, now or as soon as it has started. A resumable one goes on.
+  void Leave() { Leave(/*ends_request=*/false); }
+
+  // The client has cancelled the request: ends it, even if it is resumable.
+  void Cancel() { Leave(/*ends_request=*/true); }
 
   // The write under way is over. `ok` is false when the client has left.
   void OnWritten(bool ok);
@@ -44,26 +53,46 @@ class ClientRequest {
   const TraceSpan& span() const { return span_; }
 
  private:
-  absl::Status MakeStream(int64_t deadline_us, Request* request);
+  // How the client wants the request to end before its time.
+  enum class Leaving { kStays, kLeaves, kCancels };
+
+  void StartNew(int64_t deadline_us);
+  // Takes the stream of a running request over, or ends the call.
+  void TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream);
+  absl::StatusOr<std::shared_ptr<TokenStream>> FindResumed();
+  // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
+  // `request` stays as it is.
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(int64_t deadline_us, Request* request);
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeSingle(const std::string& name, const ValidRequest& valid,
+                                                          std::shared_ptr<const ServedModel> model);
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, const ValidRequest& valid,
+                                                             std::shared_ptr<const ServedModel> model);
+  ResumableRequests::Identity IdentityOf(const std::string& name, const std::string& tenant) const;
   std::shared_ptr<TokenStream> MakeTokenStream(const std::string& name, const ValidRequest& valid,
-                                               std::shared_ptr<const ServedModel> model);
+                                               std::shared_ptr<const ServedModel> model,
+                                               std::shared_ptr<StreamKeeper> keeper);
+  bool is_resumable() const;
+  StreamReader Reader() { return {.writer = writer_, .run_later = run_later_, .id = reader_id_}; }
   void FreeName();
   void StopWaiting();
   std::shared_ptr<TokenStream> stream();
-  bool IsCancelled();
+  Leaving leaving();
+  void Leave(bool ends_request);
 
   RequestEnvironment* const environment_;
   const int64_t arrival_us_;  // Before the request is checked and its text is tokenized.
   const std::optional<Caller> caller_;
   const TraceSpan span_;
   const v1::GenerateRequest request_;
+  const std::optional<v1::ResumeRequest> resume_;  // Set: there is no `request_`.
+  const uint64_t reader_id_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
 
   Mutex mutex_;
   std::shared_ptr<TokenStream> stream_ QUIRE_GUARDED_BY(mutex_);  // Set once, before other threads can find it.
-  bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
-  // Set with stream_. While it exists, a drain waits for the client to read the end.
+  Leaving leaving_ QUIRE_GUARDED_BY(mutex_) = Leaving::kStays;
+  // Set before stream_. While it exists, a drain waits for the client to read the end.
   std::unique_ptr<RequestRegistry::Registration> registration_ QUIRE_GUARDED_BY(mutex_);
 };
 

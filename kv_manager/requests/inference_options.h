@@ -2,10 +2,13 @@
 #define QUIRE_KV_MANAGER_REQUESTS_INFERENCE_OPTIONS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "kv_manager/rpc/receive_watch.h"
+#include "security/seal_key.h"
 
 namespace quire {
 
@@ -17,14 +20,23 @@ struct RequestLimits {
   bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
 };
 
+// How long and how many requests go on without their clients.
+struct DetachOptions {
+  absl::Duration grace = absl::Seconds(30);  // For a client to come back, and for a stream that has ended.
+  size_t max_detached = 1024;                // Requests that wait for their clients, running or ended. 0: none does.
+  int64_t max_replay_bytes = 256 << 20;      // Memory for all streams that can be resumed.
+  std::optional<SealKey> resume_key = {};    // Seals resume tokens. Empty: a key that only this process has.
+};
+
 // The options of InferenceService. Their defaults are those of the command line.
 struct InferenceServiceOptions {
   RequestLimits limits;
   size_t max_requests = 4096;           // Calls of Generate and requests of GenerateBatch at the same time.
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
-  ReceiveLimits receive_limits = {};    // Of messages that are being received.
-  size_t max_outbox_tokens = 4096;      // How many tokens may wait for a slow reader before its request is ended.
+  DetachOptions detach = {};
+  ReceiveLimits receive_limits = {};  // Of messages that are being received.
+  size_t max_outbox_tokens = 4096;    // How many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // How many long texts may wait to be tokenized.

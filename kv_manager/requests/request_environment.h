@@ -6,6 +6,7 @@
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/requests/random_source.h"
 #include "kv_manager/requests/request_registry.h"
+#include "kv_manager/requests/resumable_requests.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "kv_manager/requests/text_threads.h"
 #include "kv_manager/rpc/receive_watch.h"
@@ -21,8 +22,12 @@ struct RequestEnvironment {
         clock(clock),
         options(options),
         registry(options.max_requests),
+        resumable(options.detach, clock),
         receiving(options.receive_limits, &SteadyClock()),
         text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
+
+  // Nothing that the engine tells later reaches a stream.
+  ~RequestEnvironment() { resumable.Stop(); }
 
   Engine* const engine;
   const Clock* const clock;  // The clock of Request::deadline_us.
@@ -30,6 +35,7 @@ struct RequestEnvironment {
   RpcCounts counts;
   RandomSource random;
   RequestRegistry registry;
+  ResumableRequests resumable;
   ReceiveWatch receiving;    // Of the messages of all calls.
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };

@@ -41,7 +41,13 @@ absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> RequestRegistry::
   streams_.emplace(Key(owner, name), std::move(stream));
   ++num_by_tenant_[tenant];
   ++num_awaited_;
-  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name), tenant));
+  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name), tenant, /*has_name=*/true));
+}
+
+std::unique_ptr<RequestRegistry::Registration> RequestRegistry::AwaitReader() {
+  const MutexLock lock(&mutex_);
+  ++num_awaited_;
+  return std::unique_ptr<Registration>(new Registration(this, {}, "", /*has_name=*/false));
 }
 
 bool RequestRegistry::HasPlaceFor(const std::string& tenant) const {

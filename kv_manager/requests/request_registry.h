@@ -45,13 +45,13 @@ class RequestRegistry {
     friend class RequestRegistry;
     using Key = std::pair<std::string, std::string>;  // Owner and name.
 
-    Registration(RequestRegistry* registry, Key key, std::string tenant)
-        : registry_(registry), key_(std::move(key)), tenant_(std::move(tenant)) {}
+    Registration(RequestRegistry* registry, Key key, std::string tenant, bool has_name)
+        : registry_(registry), key_(std::move(key)), tenant_(std::move(tenant)), has_name_(has_name) {}
 
     RequestRegistry* const registry_;
     const Key key_;
     const std::string tenant_;
-    bool has_name_ = true;    // Guarded by the mutex of the registry, like is_awaited_.
+    bool has_name_;           // Guarded by the mutex of the registry, like is_awaited_.
     bool is_awaited_ = true;  // WaitForReaders waits for it.
   };
 
@@ -67,6 +67,9 @@ class RequestRegistry {
   absl::StatusOr<std::unique_ptr<Registration>> Register(const std::string& owner, const std::string& name,
                                                          std::shared_ptr<TokenStream> stream,
                                                          const std::string& tenant = "");
+
+  // A registration without a name, of one more call for a request: WaitForReaders waits for its client.
+  std::unique_ptr<Registration> AwaitReader();
 
   // The caller's request of this name; an operator finds the request of any owner. NOT_FOUND when there is none,
   // FAILED_PRECONDITION when an operator's name fits the requests of several owners. `caller` is empty when callers

@@ -87,12 +87,19 @@ class GenerateValidator {
     ReadEcho();
     ReadSharing();
     ReadSamples(in_, &out_, &errors_);
+    CheckOnDisconnect();
     if (!errors_.empty()) return errors_.ToStatus();
     if (!precondition_.ok()) return precondition_;
     return std::move(out_);
   }
 
  private:
+  void CheckOnDisconnect() {
+    if (v1::OnDisconnect_IsValid(in_.on_disconnect())) return;
+    errors_.Add("on_disconnect", absl::StrCat("is ", static_cast<int>(in_.on_disconnect()),
+                                              ", must be ON_DISCONNECT_ABORT or ON_DISCONNECT_DETACH"));
+  }
+
   void ReadPrompt() {
     std::vector<TokenId>& prompt = out_.request.prompt;
     std::string field;

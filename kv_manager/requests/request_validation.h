@@ -65,6 +65,9 @@ EncodeOptions EncodeOptionsOf(const Request& request) {
 
 // How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes.
 size_t TextWork(const v1::GenerateRequest& request);
+inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
+  return 0;
+}
 
 // `drawn_seed` is used when the request has none. INVALID_ARGUMENT with every wrong field, as a BadRequest;
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none.

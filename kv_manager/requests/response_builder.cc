@@ -51,6 +51,7 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
   response_.add_token_ids(token.token);
   if (shows_logprobs_) SetLogprobs(*model_, token, response_.add_logprobs());
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
+  if (num_tokens_ <= num_skipped_) StartNextResponse();
   if (!stop.has_value()) return false;
   response_.set_stop(*std::move(stop));
   SetFinished(v1::FINISH_REASON_STOP);

@@ -24,6 +24,9 @@ class ResponseBuilder {
   // REQUIRES: !is_finished().
   bool AddToken(const ScoredToken& token);
 
+  // The client has the tokens before this position, and their text. Called before the first AddToken.
+  void SkipTo(int position) { num_skipped_ = position - prompt_tokens_; }
+
   // No token follows. REQUIRES: !is_finished(), and the reason is not kDeadline, which ends the call with a status.
   void Finish(FinishReason reason);
 
@@ -51,6 +54,7 @@ class ResponseBuilder {
   bool shows_logprobs_;
   std::vector<TokenId> named_stop_tokens_;  // Sorted.
   int num_tokens_ = 0;                      // Number of generated tokens.
+  int num_skipped_ = 0;                     // The first of them that the client has already.
   TokenId last_token_ = 0;                  // The latest of them.
   double logprob_sum_ = 0;
   bool is_finished_ = false;

@@ -35,8 +35,19 @@ ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string n
   samples_.assign(NumSequences(request.request), Sample{first});
   order_.resize(samples_.size());
   std::iota(order_.begin(), order_.end(), 0);
+  has_received_.resize(samples_.size());
   if (request.request.sampling.num_prompt_logprobs < 0) return;
   for (int i = 0; i < num_prompt_tokens_; ++i) prompt_logprobs_.Add();
+}
+
+// When the best samples are picked, each is sent in one response, so the client has all of a sample or nothing.
+void ResponseSet::SkipReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) {
+  for (const v1::ReceivedSample& sample : received) {
+    has_received_[sample.index()] = sample.has_finish();
+    if (picks_best() || static_cast<int>(sample.next_position()) <= num_prompt_tokens_) continue;
+    samples_[sample.index()].builder.SkipTo(static_cast<int>(sample.next_position()));
+    samples_[sample.index()].is_sent = true;
+  }
 }
 
 void ResponseSet::AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens) {
@@ -100,7 +111,7 @@ bool ResponseSet::MaySend(int sample_index) const {
 
 std::optional<int> ResponseSet::FindNext(int first) const {
   for (int index = first; index < static_cast<int>(order_.size()); ++index) {
-    if (MaySend(order_[index])) return index;
+    if (!has_received_[index] && MaySend(order_[index])) return index;
   }
   return std::nullopt;
 }
@@ -117,6 +128,7 @@ const v1::GenerateResponse* ResponseSet::Next() {
   response->set_request_id(name_);
   response->set_index(index);
   if (!std::exchange(sample.is_sent, true)) BeginSample(index, order_[index]);
+  if (!resume_token_.empty()) response->set_resume_token(std::exchange(resume_token_, ""));
   if (!is_last() || phase_ != Phase::kWhole) return response;
   v1::Usage* usage = response->mutable_usage();
   usage->set_prompt_tokens(num_prompt_tokens_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kv_manager/engine/served_model.h"
@@ -25,6 +26,13 @@ class ResponseSet {
  public:
   // `name` becomes GenerateResponse.request_id.
   ResponseSet(std::shared_ptr<const ServedModel> model, std::string name, const ValidRequest& request);
+
+  // The responses are for a client that has received this much already. Each index is below num_returned() and appears
+  // once. Called before everything else.
+  void SkipReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received);
+
+  // The first response gets this token.
+  void SetResumeToken(std::string token) { resume_token_ = std::move(token); }
 
   void SetCachedTokens(int num_tokens) { num_cached_tokens_ = num_tokens; }
 
@@ -59,6 +67,9 @@ class ResponseSet {
   // Why the samples have ended, each reason once: "stop", "stop,length".
   std::string finish_reasons() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
+  // The samples or hypotheses that the client gets. With fewer than there are samples, the best ones are picked.
+  int num_returned() const { return num_returned_; }
+  bool picks_best() const { return num_returned_ < num_samples(); }
   // The most tokens that one step can bring.
   int64_t max_step_tokens() const;
 
@@ -75,7 +86,6 @@ class ResponseSet {
     kBrokenOff,  // The request has ended before its samples.
   };
 
-  bool picks_best() const { return num_returned_ < num_samples(); }
   // The index in order_ of the next sample that may send, from `first` on.
   std::optional<int> FindNext(int first = 0) const;
   bool MaySend(int sample_index) const;
@@ -93,7 +103,9 @@ class ResponseSet {
   std::string prompt_text_;                                                   // The echo of the prompt.
   google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;  // Empty, or one entry per prompt token.
   std::vector<Sample> samples_;
-  std::vector<int> order_;  // Indices into samples_ by GenerateResponse.index.
+  std::vector<int> order_;          // Indices into samples_ by GenerateResponse.index.
+  std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.
+  std::string resume_token_;        // Until it is sent.
   Phase phase_ = Phase::kRunning;
 };
 

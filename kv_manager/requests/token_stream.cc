@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "base/status_reason.h"
+#include "kv_manager/rpc/rpc_status.h"
 
 namespace quire {
 namespace {
@@ -16,15 +18,47 @@ absl::Status SlowReader(size_t limit) {
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 
+absl::Status TakenOver() {
+  return WithReason(absl::AbortedError("another call has taken the stream of the request over"), "TAKEN_OVER");
+}
+
+absl::Status Left() {
+  return absl::CancelledError("the client has ended it");
+}
+
+absl::Status CannotWait() {
+  return absl::CancelledError("the client has left, and the request cannot wait for it");
+}
+
+absl::Status NoReplayMemory() {
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
+                                       "the memory for streams that can be resumed is used up (--max-replay-bytes)"),
+                                   "REPLAY_MEMORY"),
+                        /*delay_ms=*/1000);
+}
+
 }  // namespace
 
-TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, ResponseWriter* writer)
+absl::Status UnknownRequestError() {
+  return WithReason(absl::NotFoundError("resume_token: the request is not known, or not any more"), "REQUEST_UNKNOWN",
+                    {{"resubmit_ok", "true"}});
+}
+
+TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader)
     : environment_(std::move(environment)),
       id_(id),
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
-      writer_(writer),
+      num_returned_(responses.num_returned()),
+      picks_best_(responses.picks_best()),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
-      responses_(std::move(responses)) {}
+      is_resumable_(environment_.keeper != nullptr),
+      reader_(std::move(reader)),
+      responses_(std::move(responses)),
+      is_stopped_(responses_->num_samples()) {
+  if (environment_.keeper == nullptr) return;
+  record_.emplace(*responses_);
+  responses_->SetResumeToken(environment_.keeper->MakeResumeToken());
+}
 
 template <typename Add>
 bool TokenStream::Post(Add add) {
@@ -48,57 +82,70 @@ bool TokenStream::TakeNote() {
   return true;
 }
 
+bool TokenStream::TakeNote(Change change) {
+  changes_.push_back(std::move(change));
+  if (delivery_ != Delivery::kIdle && delivery_ != Delivery::kWriting) return false;
+  delivery_ = Delivery::kJob;
+  return true;
+}
+
 void TokenStream::ScheduleRun() {
-  environment_.run_later([self = shared_from_this()] { self->Run(); });
+  const auto& run_later = reader_.writer == nullptr ? environment_.run_later : reader_.run_later;
+  run_later([self = shared_from_this()] { self->Run(); });
 }
 
 void TokenStream::LimitWrites() {
-  if (!std::exchange(has_limited_writes_, true)) writer_->LimitWrite();
+  if (!std::exchange(has_limited_writes_, true)) reader_.writer->LimitWrite();
 }
 
 void TokenStream::OnStarted(int num_cached_tokens) {
-  Post([&](Outbox* outbox) { outbox->num_cached_tokens = num_cached_tokens; });
+  Post([&](StreamEvents* outbox) { outbox->num_cached_tokens = num_cached_tokens; });
 }
 
 void TokenStream::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
-  Post([&](Outbox* outbox) { outbox->prompt_logprobs.emplace_back(first_position, std::move(tokens)); });
+  Post([&](StreamEvents* outbox) { outbox->prompt_logprobs.emplace_back(first_position, std::move(tokens)); });
 }
 
 void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
-  bool is_full;
+  bool loses_request;
   bool needs_job;
   {
     const MutexLock lock(&mutex_);
     QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
     if (generation_ != Generation::kRunning) return;
     QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
-    is_full = outbox_.tokens.size() >= max_outbox_tokens_;
-    if (is_full) {
+    const bool is_full = outbox_.tokens.size() >= max_outbox_tokens_;
+    loses_request = is_full && !is_resumable_;
+    if (loses_request) {
       outbox_.end = SlowReader(max_outbox_tokens_);
     } else {
       outbox_.tokens.push_back({sample_index, std::move(token)});
     }
-    needs_job = TakeNote();
+    // A resumable stream goes on without a client that reads too slowly.
+    needs_job =
+        is_full && is_resumable_ && delivery_ == Delivery::kWriting
+            ? TakeNote({.reader = {}, .received = {}, .leaver = reader_.id, .status = SlowReader(max_outbox_tokens_)})
+            : TakeNote();
   }
   if (needs_job) ScheduleRun();
   // On another thread, because the engine is calling.
-  if (is_full)
+  if (loses_request)
     environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id, FinishReason::kCancelled); });
 }
 
 void TokenStream::OnFinished(const Finished& finished) {
-  Post([&](Outbox* outbox) {
+  Post([&](StreamEvents* outbox) {
     outbox->finished.push_back(finished);
     if (finished.ends_request) outbox->end = absl::OkStatus();
   });
 }
 
 void TokenStream::OnFailed(absl::Status status) {
-  Post([&](Outbox* outbox) { outbox->end = std::move(status); });
+  Post([&](StreamEvents* outbox) { outbox->end = std::move(status); });
 }
 
 bool TokenStream::Abort() {
-  const bool was_running = Post([](Outbox* outbox) { outbox->end = absl::OkStatus(); });
+  const bool was_running = Post([](StreamEvents* outbox) { outbox->end = absl::OkStatus(); });
   if (was_running) environment_.engine->Cancel(id_, FinishReason::kCancelled);
   return was_running;
 }
@@ -108,105 +155,289 @@ bool TokenStream::has_ended() const {
   return generation_ != Generation::kRunning;
 }
 
-void TokenStream::Close() {
+absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received) {
   bool needs_job;
   {
     const MutexLock lock(&mutex_);
-    generation_ = Generation::kClosed;
-    outbox_ = {};
-    needs_job = delivery_ == Delivery::kIdle;
-    if (needs_job) delivery_ = Delivery::kJob;
+    if (!is_resumable_ || generation_ == Generation::kClosed || delivery_ == Delivery::kOver) {
+      return UnknownRequestError();
+    }
+    QUIRE_RETURN_IF_ERROR(CheckReceived(received));
+    needs_job = TakeNote({.reader = std::move(reader),
+                          .received = std::move(received),
+                          .leaver = std::nullopt,
+                          .status = absl::OkStatus()});
+  }
+  if (needs_job) ScheduleRun();
+  return absl::OkStatus();
+}
+
+absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
+  FieldErrors errors;
+  std::vector<bool> is_named(num_returned_);
+  for (int i = 0; i < received.size(); ++i) {
+    const uint32_t index = received[i].index();
+    const std::string path = absl::StrCat("received[", i, "].");
+    if (index >= is_named.size()) {
+      errors.Add(path + "index", absl::StrCat("is ", index, ", the request returns ", num_returned_));
+      continue;
+    }
+    if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
+    is_named[index] = true;
+    // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
+    if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(next_positions_[index])) continue;
+    errors.Add(path + "next_position",
+               absl::StrCat("is ", received[i].next_position(), ", the next position is ", next_positions_[index]));
+  }
+  return errors.empty() ? absl::OkStatus() : errors.ToStatus();
+}
+
+void TokenStream::Close(uint64_t reader_id, bool ends_request) {
+  bool needs_job;
+  bool is_over;
+  {
+    const MutexLock lock(&mutex_);
+    const bool comes = std::any_of(changes_.begin(), changes_.end(),
+                                   [reader_id](const Change& change) { return change.reader.id == reader_id; });
+    if (reader_.id != reader_id && !comes) return;
+    is_over = ends_request || !is_resumable_;
+    needs_job =
+        is_over ? TakeClose(Left()) : TakeNote({.reader = {}, .received = {}, .leaver = reader_id, .status = Left()});
+  }
+  if (is_over) environment_.engine->Cancel(id_, FinishReason::kCancelled);
+  if (needs_job) ScheduleRun();
+}
+
+void TokenStream::Drop(absl::Status status) {
+  bool needs_job;
+  {
+    const MutexLock lock(&mutex_);
+    if (delivery_ == Delivery::kOver) return;
+    needs_job = TakeClose(std::move(status));
+    // The write under way need not end first, because the writer can end the call at any time.
+    if (delivery_ == Delivery::kWriting) {
+      delivery_ = Delivery::kJob;
+      needs_job = true;
+    }
   }
   environment_.engine->Cancel(id_, FinishReason::kCancelled);
   if (needs_job) ScheduleRun();
 }
 
-void TokenStream::OnWritten(bool ok) {
-  responses_.StartNext();
-  if (!ok) Close();
-  const bool has_more = status_.has_value() || responses_.has_next();
+bool TokenStream::TakeClose(absl::Status status) {
+  generation_ = Generation::kClosed;
+  drop_status_ = std::move(status);
+  outbox_ = {};
+  if (delivery_ != Delivery::kIdle) return false;
+  delivery_ = Delivery::kJob;
+  return true;
+}
+
+void TokenStream::OnWritten(uint64_t reader_id, bool ok) {
   {
     const MutexLock lock(&mutex_);
-    const bool is_idle = !has_more && outbox_.empty() && generation_ != Generation::kClosed;
-    delivery_ = is_idle ? Delivery::kIdle : Delivery::kJob;
-    if (is_idle) return;
+    if (reader_.id != reader_id) return;
+    if (delivery_ == Delivery::kHanding) handed_ = ok;
+    if (delivery_ != Delivery::kWriting) return;
+    delivery_ = Delivery::kJob;
   }
-  ScheduleRun();
+  responses_->StartNext();
+  if (!ok) Close(reader_id);
+  if (!BecomeIdle()) ScheduleRun();
 }
 
 void TokenStream::Run() {
   while (true) {
-    Outbox batch;
-    const bool reads = !status_.has_value() && !responses_.has_next();
-    bool is_closed;
+    if (MakeChanges()) return ScheduleRun();  // The next job runs where the new reader wants it.
+    StreamEvents batch;
+    const bool reads = !status_.has_value() && !responses_->has_next();
+    std::optional<absl::Status> drop_status;
     {
       const MutexLock lock(&mutex_);
       if (reads) batch = std::exchange(outbox_, {});
-      is_closed = generation_ == Generation::kClosed;
+      if (generation_ == Generation::kClosed) drop_status = drop_status_;
     }
-    if (is_closed) return EndCall(nullptr, absl::CancelledError("the client has ended it"));
-    if (reads) status_ = Read(batch);
-    const bool has_next = responses_.has_next();
-    if (status_.has_value() && (!has_next || responses_.is_last())) {
-      return EndCall(has_next ? responses_.Next() : nullptr, *status_);
+    if (drop_status.has_value()) return Abandon(*drop_status);
+    if (reads) status_ = ReadNext(std::move(batch));
+    const bool has_next = responses_->has_next();
+    if (!is_done() && status_.has_value() && (!has_next || responses_->is_last())) {
+      End(has_next ? responses_->Next() : nullptr, *status_);
+      if (!record_.has_value()) return;
+    } else if (has_next && reader_.writer != nullptr) {
+      if (!Write()) return;
+    } else if (has_next) {
+      responses_->StartNext();
     }
-    if (has_next) return Write();
     if (BecomeIdle()) return;
   }
 }
 
-void TokenStream::Write() {
+bool TokenStream::Write() {
   {
     const MutexLock lock(&mutex_);
-    delivery_ = Delivery::kWriting;
+    delivery_ = Delivery::kHanding;
+    handed_.reset();
     if (generation_ != Generation::kRunning) LimitWrites();
   }
-  writer_->WriteResponse(responses_.Next());
+  reader_.writer->WriteResponse(responses_->Next());
+  {
+    const MutexLock lock(&mutex_);
+    if (changes_.empty() && !handed_.has_value() && (!is_resumable_ || generation_ != Generation::kClosed)) {
+      delivery_ = Delivery::kWriting;
+      if (generation_ != Generation::kRunning) LimitWrites();
+      return false;
+    }
+    delivery_ = Delivery::kJob;
+    if (!handed_.has_value()) return true;
+  }
+  responses_->StartNext();
+  if (!*handed_) Close(reader_.id);
+  return true;
 }
 
 bool TokenStream::BecomeIdle() {
   const MutexLock lock(&mutex_);
-  if (!outbox_.empty() || generation_ == Generation::kClosed) return false;
+  if (!changes_.empty() || generation_ == Generation::kClosed) return false;
+  if (!is_done()) {
+    if (!outbox_.empty() || status_.has_value() || responses_->has_next()) return false;
+    if (record_.has_value() && !record_->is_read()) return false;
+  }
   delivery_ = Delivery::kIdle;
   return true;
 }
 
-void TokenStream::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
+bool TokenStream::MakeChanges() {
+  std::vector<Change> changes;
   {
     const MutexLock lock(&mutex_);
-    delivery_ = Delivery::kOver;
+    changes.swap(changes_);
   }
-  environment_.on_end(
-      {.finish_reason = status.ok() ? responses_.finish_reasons() : absl::StatusCodeToString(status.code()),
-       .prompt_tokens = responses_.num_prompt_tokens(),
-       .cached_tokens = responses_.num_cached_tokens(),
-       .output_tokens = responses_.num_output_tokens()});
-  writer_->EndCall(response, status);
+  bool is_attached = false;
+  for (Change& change : changes) {
+    if (!change.leaver.has_value()) {
+      Attach(std::move(change));
+      is_attached = true;
+    } else if (change.leaver == reader_.id) {
+      Detach(change.status);
+    }
+  }
+  return is_attached;
 }
 
-std::optional<absl::Status> TokenStream::Read(const Outbox& batch) {
+void TokenStream::Attach(Change change) {
+  if (!record_.has_value()) return change.reader.writer->EndCall(nullptr, UnknownRequestError());
+  if (const StreamReader old = ReplaceReader(std::move(change.reader)); old.writer != nullptr) {
+    old.writer->EndCall(nullptr, TakenOver());
+  }
+  status_.reset();
+  record_->Rewind();
+  responses_.emplace(record_->first());
+  responses_->SkipReceived(change.received);
+  responses_->SetResumeToken(environment_.keeper->MakeResumeToken());
+  environment_.keeper->OnAttached();
+}
+
+void TokenStream::Detach(const absl::Status& status) {
+  const StreamReader old = ReplaceReader({});
+  old.writer->EndCall(nullptr, status);
+  if (!record_.has_value() || !environment_.keeper->OnDetached()) GiveUp(CannotWait());
+}
+
+StreamReader TokenStream::ReplaceReader(StreamReader reader) {
+  const MutexLock lock(&mutex_);
+  has_limited_writes_ = false;
+  return std::exchange(reader_, std::move(reader));
+}
+
+void TokenStream::GiveUp(absl::Status status) {
+  {
+    const MutexLock lock(&mutex_);
+    TakeClose(std::move(status));
+  }
+  environment_.engine->Cancel(id_, FinishReason::kCancelled);
+}
+
+void TokenStream::End(const v1::GenerateResponse* response, const absl::Status& status) {
+  ReportEnd(status);
+  if (record_.has_value()) environment_.keeper->OnEnded(status.ok());
+  const StreamReader reader = ReplaceReader({});
+  std::vector<Change> too_late;
+  if (!record_.has_value()) {
+    const MutexLock lock(&mutex_);
+    delivery_ = Delivery::kOver;
+    too_late.swap(changes_);
+  }
+  if (reader.writer != nullptr) reader.writer->EndCall(response, status);
+  for (const Change& change : too_late) {
+    if (!change.leaver.has_value()) change.reader.writer->EndCall(nullptr, UnknownRequestError());
+  }
+}
+
+void TokenStream::Abandon(const absl::Status& status) {
+  if (environment_.keeper != nullptr) environment_.keeper->OnForgotten();
+  record_.reset();
+  End(nullptr, status);
+}
+
+void TokenStream::ReportEnd(const absl::Status& status) {
+  if (std::exchange(has_reported_end_, true)) return;
+  environment_.on_end(
+      {.finish_reason = status.ok() ? responses_->finish_reasons() : absl::StatusCodeToString(status.code()),
+       .prompt_tokens = responses_->num_prompt_tokens(),
+       .cached_tokens = responses_->num_cached_tokens(),
+       .output_tokens = responses_->num_output_tokens()});
+}
+
+std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch) {
+  if (record_.has_value() && !environment_.keeper->Grow(batch.num_bytes())) {
+    if (reader_.writer == nullptr || !record_->is_read()) {
+      GiveUp(NoReplayMemory());
+      return std::nullopt;
+    }
+    Forget();
+  }
+  if (!record_.has_value()) return Read(batch);
+  record_->Append(std::move(batch));
+  const std::optional<absl::Status> status = Read(record_->Read(max_outbox_tokens_));
+  if (status.has_value()) record_->SetEnd(*status);
+  return status;
+}
+
+void TokenStream::Forget() {
+  environment_.keeper->OnForgotten();
+  record_.reset();
+  const MutexLock lock(&mutex_);
+  is_resumable_ = false;
+}
+
+std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   if (!batch.tokens.empty() && environment_.on_tokens != nullptr) environment_.on_tokens();
-  if (batch.num_cached_tokens.has_value()) responses_.SetCachedTokens(*batch.num_cached_tokens);
+  if (batch.num_cached_tokens.has_value()) responses_->SetCachedTokens(*batch.num_cached_tokens);
   for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
-    responses_.AddPromptLogprobs(first_position, tokens);
+    responses_->AddPromptLogprobs(first_position, tokens);
   }
   std::vector<int> stopped;
   for (const auto& [sample_index, token] : batch.tokens) {
-    if (responses_.AddToken(sample_index, token)) stopped.push_back(sample_index);
+    if (responses_->AddToken(sample_index, token)) stopped.push_back(sample_index);
   }
-  for (const Finished& finished : batch.finished) responses_.FinishSample(finished);
+  for (const Finished& finished : batch.finished) responses_->FinishSample(finished);
 
   std::optional<absl::Status> status = batch.end;
   if (!status.has_value() && StopSamples(stopped)) status = absl::OkStatus();
-  if (status.has_value()) responses_.End(/*is_whole=*/status->ok());
+  if (status.has_value()) responses_->End(/*is_whole=*/status->ok());
   return status;
 }
 
 bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
-  if (!responses_.are_all_finished()) {
-    for (int sample_index : sample_indices) environment_.engine->CancelSample(id_, sample_index);
+  if (!responses_->are_all_finished()) {
+    for (int sample_index : sample_indices) {
+      if (is_stopped_[sample_index]) continue;  // Read again for another reader.
+      is_stopped_[sample_index] = true;
+      environment_.engine->CancelSample(id_, sample_index);
+    }
     return false;
   }
+  if (has_reported_end_) return true;
   {
     const MutexLock lock(&mutex_);
     if (generation_ == Generation::kRunning) generation_ = Generation::kEnded;

@@ -1,7 +1,10 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_TOKEN_STREAM_H_
 #define QUIRE_KV_MANAGER_REQUESTS_TOKEN_STREAM_H_
 
+#include <google/protobuf/repeated_field.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +17,7 @@
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/requests/response_set.h"
+#include "kv_manager/requests/stream_record.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -23,13 +27,14 @@ class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
 
-  // Starts to write. `response` stays as it is until TokenStream::OnWritten tells that the write is over.
+  // Starts to write. `response` is valid during the call. TokenStream::OnWritten tells that the write is over.
   virtual void WriteResponse(const v1::GenerateResponse* response) = 0;
   // Generation has ended: from now on the writer cancels the call when the client takes too long to read what is left,
   // so that a client that has stopped reading does not hold its call for ever. Called at most once. It must not call
   // the stream.
   virtual void LimitWrite() = 0;
-  // Writes `response` unless it is null, and ends the request. The stream does not use the writer again.
+  // Writes `response` unless it is null, and ends the call. The stream does not use the writer again. A write may still
+  // be under way when another call takes the stream over, or when the client has left; then `response` is null.
   virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
 };
 
@@ -40,6 +45,36 @@ struct StreamEnd {
   int cached_tokens;
   int output_tokens;  // The sum over all samples.
 };
+
+// The client of a stream: where its responses go.
+struct StreamReader {
+  ResponseWriter* writer = nullptr;                      // Borrowed until its EndCall. Null: there is no client.
+  std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
+  uint64_t id = 0;                                       // Of the call, for Close and OnWritten.
+};
+
+// Keeps a stream that outlives its calls, and decides for how long. Calls come from the jobs of the stream, one at a
+// time, without its mutex. Thread-safe.
+class StreamKeeper {
+ public:
+  virtual ~StreamKeeper() = default;
+
+  // A token with which a client can resume the stream.
+  virtual std::string MakeResumeToken() = 0;
+  // The record of the stream grows by this many bytes. Returns false when there is no memory for it.
+  virtual bool Grow(int64_t num_bytes) = 0;
+  // The record is gone: from now on the stream ends with its call, and the keeper hears nothing more of it.
+  virtual void OnForgotten() = 0;
+  // The stream has a client.
+  virtual void OnAttached() = 0;
+  // The client has left. Returns false when the stream cannot be kept without one, so that it must end.
+  virtual bool OnDetached() = 0;
+  // The request has ended, and its client, if there is one, has been told.
+  virtual void OnEnded(bool is_ok) = 0;
+};
+
+// The error of a call for a stream that is not kept.
+absl::Status UnknownRequestError();
 
 // Carries the tokens of one request from the step loop to one client:
 //
@@ -52,20 +87,25 @@ struct StreamEnd {
 //
 // A stop string ends its sample here, and the stream tells the engine. Samples end in any order. The engine learns
 // later that a stop string has ended a sample. Until then its events may still count this sample. The stream is over
-// when all samples have ended by its own account, or when the engine says so. Thread-safe.
+// when all samples have ended by its own account, or when the engine says so.
+//
+// With a StreamKeeper the stream is resumable: it goes on when its client leaves, and another call can take it over at
+// any time. It then keeps a StreamRecord, and the new reader gets responses that are made from the record in the same
+// way, without what it has already. Jobs make all changes of the reader, so no event comes between the record and what
+// follows. Without a reader, jobs still read the events, because they must find stop strings. Thread-safe.
 class TokenStream : public RequestSink, public std::enable_shared_from_this<TokenStream> {
  public:
   struct Environment {
     Engine* engine;                                        // Borrowed.
-    std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
+    std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread when there is no reader.
     // Called once, when the request is over, before its last response is written.
     std::function<void(const StreamEnd&)> on_end;
-    size_t max_outbox_tokens;                   // For all samples together; at least the tokens of one step.
-    std::function<void()> on_tokens = nullptr;  // If set: called on a text thread when tokens have come.
+    size_t max_outbox_tokens;                        // For all samples together; at least the tokens of one step.
+    std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
+    std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
   };
 
-  // `writer` lives until the call of its EndCall.
-  TokenStream(Environment environment, RequestId id, ResponseSet responses, ResponseWriter* writer);
+  TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
 
   // From the step loop.
   void OnStarted(int num_cached_tokens) override;
@@ -83,42 +123,45 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // Whether generation is over: it has finished, has failed, was aborted, or the client has left.
   bool has_ended() const;
 
-  // The client has left: ends generation and the call.
-  void Close();
+  // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
+  // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
+  // INVALID_ARGUMENT when `received` has what was not sent.
+  absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received);
+
+  // The client of this call has left, or wants to end the request. Ends the call, and generation, unless the stream is
+  // resumable and the client has left. Calls that have lost the stream to another one are ignored, here and in
+  // OnWritten.
+  void Close(uint64_t reader_id, bool ends_request = false);
+
+  // Ends generation, and the call if there is one with this status.
+  void Drop(absl::Status status);
 
   // The write under way is over. `ok` is false when the client has left.
-  void OnWritten(bool ok);
+  void OnWritten(uint64_t reader_id, bool ok);
 
  private:
   // Whether events still come from the engine.
   enum class Generation {
     kRunning,  // Events are put into the outbox.
     kEnded,    // Later events are dropped; the client still gets what the outbox has.
-    kClosed,   // The client has left: the outbox is dropped, too.
+    kClosed,   // The stream is over: the outbox is dropped, too.
   };
 
   // Which thread may use the members that no mutex guards.
   enum class Delivery {
-    kIdle,     // Nobody. The outbox is empty.
+    kIdle,     // Nobody. There is nothing to do.
     kJob,      // The job on a text thread, which is scheduled or runs.
+    kHanding,  // The job, which hands a response to the writer. OnWritten may come before the writer returns.
     kWriting,  // The writer has a response; then OnWritten.
-    kOver,     // Nobody: EndCall was called or is about to be.
+    kOver,     // Nobody, for ever.
   };
 
-  struct SampleToken {
-    int sample_index;
-    ScoredToken token;
-  };
-
-  // Events that wait for a job, to be read in the order of the members.
-  struct Outbox {
-    std::optional<int> num_cached_tokens;
-    std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
-    std::vector<SampleToken> tokens;                                        // At consecutive positions of each sample.
-    std::vector<Finished> finished;
-    std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
-
-    bool empty() const { return prompt_logprobs.empty() && tokens.empty() && finished.empty() && !end.has_value(); }
+  // A change of the reader.
+  struct Change {
+    StreamReader reader;                                              // The new one, unless `leaver` is set.
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // By the new one.
+    std::optional<uint64_t> leaver;                                   // The call that has lost its client.
+    absl::Status status;                                              // With which that call ends.
   };
 
   // Lets `add` put an event into the outbox, and makes sure that a job takes it out. Returns false when generation had
@@ -127,38 +170,76 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool Post(Add add);
   // An event was put into the outbox. Returns true when the caller must schedule a job.
   bool TakeNote() QUIRE_REQUIRES(mutex_);
+  // The same for a change. A write under way does not hold it up.
+  bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
+  // The same for the end of everything. The caller must tell the engine.
+  bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
+  absl::Status CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
+      QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
   // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
   // way.
   void Run();
-  // Writes the next response; the job is over.
-  void Write();
+  // Writes the next response. Returns true when the job goes on, because the write is over already, or because there is
+  // a change.
+  bool Write();
   // Returns false when there is something to do.
   bool BecomeIdle();
 
+  // Makes the changes of the reader that wait. Returns true when there is a new reader.
+  bool MakeChanges();
+  void Attach(Change change);
+  void Detach(const absl::Status& status);
+  // Returns the old one.
+  StreamReader ReplaceReader(StreamReader reader);
+  // The job ends generation; its next round ends everything else.
+  void GiveUp(absl::Status status);
+  // From now on the stream is not resumable.
+  void Forget();
+
+  // Adds a batch to the record, if there is one, and reads what comes next. Returns the status as Read does.
+  std::optional<absl::Status> ReadNext(StreamEvents batch);
   // Reads a batch of events into the responses. Returns the status of the call when the batch ends it.
-  std::optional<absl::Status> Read(const Outbox& batch);
+  std::optional<absl::Status> Read(const StreamEvents& batch);
   // Tells the engine which samples stop strings have ended. Returns true when no sample is left.
   bool StopSamples(const std::vector<int>& sample_indices);
-  void EndCall(const v1::GenerateResponse* response, const absl::Status& status);
+  // The request is over, and the reader has everything.
+  bool is_done() const { return has_reported_end_ && reader_.writer == nullptr; }
+  // The responses have come to their end.
+  void End(const v1::GenerateResponse* response, const absl::Status& status);
+  // Ends the stream for ever.
+  void Abandon(const absl::Status& status);
+  // The request is over: reports it, once.
+  void ReportEnd(const absl::Status& status);
   void LimitWrites() QUIRE_REQUIRES(mutex_);
 
   const Environment environment_;
   const RequestId id_;
   const size_t max_outbox_tokens_;
-  ResponseWriter* const writer_;  // Borrowed until EndCall.
+  const int num_returned_;
+  const bool picks_best_;
 
   mutable Mutex mutex_;
-  Outbox outbox_ QUIRE_GUARDED_BY(mutex_);
+  StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
+  std::vector<Change> changes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_resumable_ QUIRE_GUARDED_BY(mutex_);
+  absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
+  std::optional<bool> handed_ QUIRE_GUARDED_BY(mutex_);  // What OnWritten has told while a response was handed over.
+
+  // Changed by the one that delivery_ names, with the mutex held.
+  StreamReader reader_;
 
   // Used by the one that delivery_ names.
-  ResponseSet responses_;
-  std::optional<absl::Status> status_;  // The status of the call, once it is known.
+  std::optional<ResponseSet> responses_;  // Always set.
+  std::optional<StreamRecord> record_;    // Set while the stream is resumable.
+  std::optional<absl::Status> status_;    // The status of the call, once the responses have come to their end.
+  std::vector<bool> is_stopped_;          // [num_samples]: the engine was told that a stop string has ended the sample.
+  bool has_reported_end_ = false;
 };
 
 }  // namespace quire

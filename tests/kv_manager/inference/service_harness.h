@@ -64,6 +64,7 @@ class ServiceHarness {
 
   const RpcCounts& counts() const { return environment_.counts; }
   RequestRegistry& registry() { return environment_.registry; }
+  ResumableRequests& resumable() { return environment_.resumable; }
 
   FakeEngine engine;
   std::unique_ptr<v1::InferenceService::Stub> stub;

@@ -191,7 +191,8 @@ TEST(MetricsTest, EveryScrapeUnderLoadAddsUp) {
   engine.SetWorkers({"w"});
   while (!engine.status().is_ready) std::this_thread::yield();
   const RpcCounts rpcs;
-  const ManagerMetrics metrics(&engine, &rpcs);
+  const ResumableRequests resumable(DetachOptions{}, &SteadyClock());
+  const ManagerMetrics metrics(&engine, &rpcs, &resumable);
   std::atomic<bool> done{false};
   std::thread scraper([&] {
     while (!done) {

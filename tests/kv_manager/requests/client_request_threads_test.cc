@@ -62,7 +62,7 @@ class ThreadedClient : public ResponseWriter, public std::enable_shared_from_thi
   // Makes all later reads fail.
   void Leave() {
     has_left_ = true;
-    request().Cancel();
+    request().Leave();
   }
 
   absl::Status WaitForEnd() {

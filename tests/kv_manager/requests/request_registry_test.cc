@@ -32,7 +32,7 @@ std::shared_ptr<TokenStream> Stream(RequestId id) {
                                                                 .run_later = [](const std::function<void()>&) {},
                                                                 .on_end = [](const StreamEnd&) {},
                                                                 .max_outbox_tokens = 1},
-                                       id, ResponseSet(*model, "name", *valid), nullptr);
+                                       id, ResponseSet(*model, "name", *valid), StreamReader());
 }
 
 std::optional<Caller> Tenant(const std::string& tenant, bool is_admin = false) {

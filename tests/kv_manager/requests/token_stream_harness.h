@@ -20,6 +20,7 @@
 namespace quire {
 
 inline constexpr RequestId kStreamId{7};
+inline constexpr uint64_t kReaderId = 1;
 
 // Records what was cancelled.
 class CancelRecorder : public Engine {
@@ -87,14 +88,18 @@ class TokenStreamTest : public ::testing::Test {
     auto valid = ValidateGenerate(request_, *model_, RequestLimits(), /*drawn_seed=*/1);
     EXPECT_TRUE(valid.ok()) << valid.status();
     prompt_tokens_ = static_cast<int>(valid->request.prompt.size());
-    stream_ = std::make_shared<TokenStream>(
-        TokenStream::Environment{&engine_, [this](std::function<void()> job) { jobs_.push_back(std::move(job)); },
-                                 [this](const StreamEnd& end) {
-                                   ++num_ends_;
-                                   end_ = end;
-                                 },
-                                 max_outbox_tokens},
-        kStreamId, ResponseSet(model_, "name", *valid), &writer_);
+    const auto run_later = [this](std::function<void()> job) { jobs_.push_back(std::move(job)); };
+    stream_ = std::make_shared<TokenStream>(TokenStream::Environment{.engine = &engine_,
+                                                                     .run_later = run_later,
+                                                                     .on_end =
+                                                                         [this](const StreamEnd& end) {
+                                                                           ++num_ends_;
+                                                                           end_ = end;
+                                                                         },
+                                                                     .max_outbox_tokens = max_outbox_tokens,
+                                                                     .keeper = keeper_},
+                                            kStreamId, ResponseSet(model_, "name", *valid),
+                                            StreamReader{&writer_, run_later, kReaderId});
     num_tokens_.assign(std::max(valid->request.num_samples, valid->num_returned), 0);
     return stream_.get();
   }
@@ -109,7 +114,7 @@ class TokenStreamTest : public ::testing::Test {
 
   void CompleteWrite(bool ok = true) {
     writer_.is_writing = false;
-    stream_->OnWritten(ok);
+    stream_->OnWritten(kReaderId, ok);
   }
 
   void CompleteAllWrites() {
@@ -138,6 +143,7 @@ class TokenStreamTest : public ::testing::Test {
   CancelRecorder engine_;
   ManualWriter writer_;
   std::deque<std::function<void()>> jobs_;
+  std::shared_ptr<StreamKeeper> keeper_;  // Null: the stream is not resumable.
   std::shared_ptr<TokenStream> stream_;
   int prompt_tokens_ = 0;
   std::vector<int> num_tokens_;  // By sample.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/kv_manager/requests/fake_engine.h"
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 

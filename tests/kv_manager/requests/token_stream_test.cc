@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kv_manager/rpc/rpc_status.h"
+#include "tests/kv_manager/requests/fake_engine.h"
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
@@ -118,7 +119,7 @@ TEST_F(TokenStreamTest, ClientThatLeavesDuringAWriteEndsTheCallAfterIt) {
   MakeStream();
   Push("a");
   RunJobs();
-  stream_->Close();
+  stream_->Close(kReaderId);
   Push("b");
   RunJobs();
   EXPECT_THAT(engine_.cancelled, ElementsAre(kStreamId));
@@ -132,8 +133,8 @@ TEST_F(TokenStreamTest, ClientThatLeavesDuringAWriteEndsTheCallAfterIt) {
 
 TEST_F(TokenStreamTest, ClientThatLeavesWhileNothingGoesOnEndsTheCall) {
   MakeStream();
-  stream_->Close();
-  stream_->Close();
+  stream_->Close(kReaderId);
+  stream_->Close(kReaderId);
   RunJobs();
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(num_ends_, 1);
@@ -186,7 +187,10 @@ TEST_F(TokenStreamTest, TheEngineLearnsWhetherAStopStringOrTheClientEndedTheRequ
   MakeStream();
   Push("abXYcd");
   RunJobs();
-  stream_->Close();
+  writer_ = ManualWriter();
+  MakeStream();
+  stream_->Close(kReaderId);
+  RunJobs();
   EXPECT_THAT(engine_.reasons, ElementsAre(FinishReason::kStopToken, FinishReason::kCancelled));
 }
 

@@ -31,7 +31,7 @@ class ThreadedWriter : public ResponseWriter {
  public:
   void WriteResponse(const v1::GenerateResponse* response) override {
     Note(response);
-    network.Schedule([this] { stream->OnWritten(true); });
+    network.Schedule([this] { stream->OnWritten(kReaderId, true); });
   }
   void LimitWrite() override {}
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
@@ -65,10 +65,13 @@ TEST_F(TokenStreamTimingTest, ThreadsMayMeetInAnyOrder) {
     ThreadedWriter writer;
     std::atomic<int> num_ends = 0;
     ThreadPool output(2);
+    const auto run_later = [&](std::function<void()> job) { output.Schedule(std::move(job)); };
     writer.stream = std::make_shared<TokenStream>(
-        TokenStream::Environment{&engine, [&](std::function<void()> job) { output.Schedule(std::move(job)); },
-                                 [&](const StreamEnd&) { ++num_ends; }, kTokens},
-        kStreamId, ResponseSet(model_, "name", *valid), &writer);
+        TokenStream::Environment{.engine = &engine,
+                                 .run_later = run_later,
+                                 .on_end = [&](const StreamEnd&) { ++num_ends; },
+                                 .max_outbox_tokens = kTokens},
+        kStreamId, ResponseSet(model_, "name", *valid), StreamReader{&writer, run_later, kReaderId});
     std::thread step_loop([&] {
       for (int i = 0; i < kTokens; ++i) {
         ScoredToken token;
@@ -80,7 +83,7 @@ TEST_F(TokenStreamTimingTest, ThreadsMayMeetInAnyOrder) {
     bool was_aborted = false;
     std::thread other([&] {
       if (round % 3 == 1) was_aborted = writer.stream->Abort();
-      if (round % 3 == 2) writer.stream->Close();
+      if (round % 3 == 2) writer.stream->Close(kReaderId);
     });
     const absl::Status status = writer.end.get_future().get();
     step_loop.join();

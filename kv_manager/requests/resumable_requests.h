@@ -1,0 +1,135 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_RESUMABLE_REQUESTS_H_
+#define QUIRE_KV_MANAGER_REQUESTS_RESUMABLE_REQUESTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "kv_manager/requests/detached_counts.h"
+#include "kv_manager/requests/inference_options.h"
+#include "kv_manager/requests/request_registry.h"
+#include "kv_manager/requests/resume_token.h"
+#include "kv_manager/requests/token_stream.h"
+#include "security/digest.h"
+#include "security/seal_key.h"
+
+namespace quire {
+
+// The requests whose streams can be resumed: those that run, with or without a client, and those that have ended a
+// short time ago. A request without a client is kept until the grace has passed, and so is one that has ended. When too
+// many wait for their clients, one of the tenant with the most of them goes, rather one that has ended than one that
+// runs. Thread-safe. A thread ends what has expired.
+class ResumableRequests {
+ public:
+  // A request as its client names it.
+  struct Identity {
+    std::string owner;  // See OwnerOf.
+    std::string name;
+    std::string tenant;
+    Sha256Digest digest = {};  // Of the GenerateRequest.
+  };
+
+  // `clock` is borrowed. Without a key in the options, the key is drawn, and no other process accepts the tokens.
+  ResumableRequests(const DetachOptions& options, const Clock* clock);
+  ~ResumableRequests();  // Stops.
+  ResumableRequests(const ResumableRequests&) = delete;
+  ResumableRequests& operator=(const ResumableRequests&) = delete;
+
+  // Whether requests can be kept at all.
+  bool is_enabled() const { return options_.max_detached > 0; }
+
+  // The keeper of a new stream, which Add then makes known. `nonce` tells requests of one name apart.
+  std::shared_ptr<StreamKeeper> NewKeeper(const Identity& identity, RequestId id, uint64_t nonce);
+
+  // Keeps the stream, registers its name in `registry`, and returns the stream; on error, which is that of the
+  // registry, nothing has changed. When its owner has a request of this name, returns the stream of that request if the
+  // digests are equal, and ALREADY_EXISTS if they differ. A request that has ended gives its name to one with another
+  // digest, and one that has failed gives it to any.
+  absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
+                                                   std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
+  // What Add would return, null when it would keep the stream.
+  absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
+
+  // The stream of a resume token. Errors as for DecodeResumeToken, and NOT_FOUND when the stream is not kept.
+  absl::StatusOr<std::shared_ptr<TokenStream>> Find(const std::string& resume_token, const std::string& owner);
+
+  // The request never ran: it is not kept any more.
+  void Remove(RequestId id);
+
+  // The requests that run without a client.
+  absl::flat_hash_set<RequestId> Detached() const;
+  DetachedCounts counts() const;
+
+  // Ends what has expired.
+  void Check();
+
+  // Drops all streams. Later calls of their keepers change nothing.
+  void Stop();
+
+ private:
+  class Keeper;
+  using Key = std::pair<std::string, std::string>;  // Owner and name.
+
+  struct Entry {
+    RequestId id{0};
+    uint64_t nonce = 0;
+    std::string tenant;
+    Sha256Digest digest = {};
+    std::shared_ptr<TokenStream> stream;
+    std::unique_ptr<RequestRegistry::Registration> registration = nullptr;
+    int64_t num_bytes = 0;
+    int64_t expires_us = kNever;  // A time only while no client has the stream.
+    bool is_attached = true;
+    bool has_ended = false;
+    bool has_failed = false;
+  };
+  using Entries = absl::flat_hash_map<Key, Entry>;
+
+  // For the keepers.
+  std::string MakeToken(const Key& key, uint64_t nonce) const;
+  bool Grow(const Key& key, RequestId id, int64_t num_bytes);
+  void OnAttached(const Key& key, RequestId id);
+  bool OnDetached(const Key& key, RequestId id);
+  void OnEnded(const Key& key, RequestId id, bool is_ok);
+  void OnForgotten(const Key& key, RequestId id);
+
+  Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
+  absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
+  void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);
+  // Takes requests that wait for a client away until there are not too many.
+  void MakeRoom(std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
+  Entries::iterator FindVictim() QUIRE_REQUIRES(mutex_);
+  Entry Take(Entries::iterator it) QUIRE_REQUIRES(mutex_);
+  size_t num_waiting() const QUIRE_REQUIRES(mutex_) { return expiries_.size(); }
+  void Run();
+
+  const DetachOptions options_;
+  const Clock* const clock_;
+  const SealKey key_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Entries entries_ QUIRE_GUARDED_BY(mutex_);
+  std::set<std::pair<int64_t, Key>> expiries_ QUIRE_GUARDED_BY(mutex_);  // Of the entries that have an expiry.
+  int64_t replay_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
+  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);  // What only grows.
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_RESUMABLE_REQUESTS_H_

@@ -1,0 +1,69 @@
+#include "kv_manager/requests/resume_token.h"
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_reason.h"
+#include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/rpc_status.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kVersion = "1";
+// Owners and names have at most 128 bytes each.
+constexpr size_t kMaxTokenBytes = 1024;
+
+// The fields are separated by newlines, which neither owners nor names have.
+std::optional<ResumeToken> Parse(const std::string& message) {
+  const std::vector<std::string> fields = absl::StrSplit(message, '\n');
+  ResumeToken token;
+  if (fields.size() != 5 || fields[0] != kVersion || !absl::SimpleAtoi(fields[3], &token.nonce) ||
+      !absl::SimpleAtoi(fields[4], &token.expires_unix_sec)) {
+    return std::nullopt;
+  }
+  token.owner = fields[1];
+  token.name = fields[2];
+  return token;
+}
+
+// Without the text, because errors are logged.
+absl::Status NotAToken() {
+  FieldErrors errors;
+  errors.Add("resume_token", "is not a resume token");
+  return errors.ToStatus();
+}
+
+}  // namespace
+
+std::string EncodeResumeToken(const ResumeToken& token, const SealKey& key) {
+  return absl::WebSafeBase64Escape(key.Seal(
+      absl::StrCat(kVersion, "\n", token.owner, "\n", token.name, "\n", token.nonce, "\n", token.expires_unix_sec)));
+}
+
+absl::StatusOr<ResumeToken> DecodeResumeToken(absl::string_view text, const SealKey& key, const std::string& owner,
+                                              int64_t now_unix_sec) {
+  std::string sealed;
+  if (text.empty() || text.size() > kMaxTokenBytes || !absl::WebSafeBase64Unescape(text, &sealed)) {
+    return NotAToken();
+  }
+  const std::optional<std::string> message = key.Open(sealed);
+  const std::optional<ResumeToken> token = message.has_value() ? Parse(*message) : std::nullopt;
+  if (!token.has_value()) return UnknownRequestError();
+  if (token->owner != owner) {
+    return WithReason(absl::PermissionDeniedError("resume_token: it was made for another tenant"), "NOT_YOUR_TENANT");
+  }
+  if (token->expires_unix_sec <= now_unix_sec) {
+    return WithReason(absl::NotFoundError("resume_token: it has expired"), "RESUME_TOKEN_EXPIRED",
+                      {{"resubmit_ok", "false"}});
+  }
+  return *token;
+}
+
+}  // namespace quire

@@ -1,0 +1,79 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_STREAM_RECORD_H_
+#define QUIRE_KV_MANAGER_REQUESTS_STREAM_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kv_manager/requests/response_set.h"
+#include "scheduler/step_output.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// What the engine has told about one request, to be read in the order of the members. The order of events of different
+// samples does not matter. A value.
+struct StreamEvents {
+  struct SampleToken {
+    int sample_index;
+    ScoredToken token;
+  };
+
+  bool empty() const { return prompt_logprobs.empty() && tokens.empty() && finished.empty() && !end.has_value(); }
+
+  // Adds events that came later.
+  void Append(StreamEvents later);
+
+  // About how much memory the events use.
+  int64_t num_bytes() const;
+
+  std::optional<int> num_cached_tokens;
+  std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
+  std::vector<SampleToken> tokens;                                        // At consecutive positions of each sample.
+  std::vector<Finished> finished;
+  std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
+};
+
+// Everything that is needed to write the stream of a request again, for a client that has any part of it: the responses
+// before the first event, and all events until now. It does not matter whether the events were heard one by one or
+// rebuilt from the tokens of the request. Not thread-safe.
+class StreamRecord {
+ public:
+  // `first` has no event yet.
+  explicit StreamRecord(ResponseSet first) : first_(std::move(first)) {}
+
+  void Append(StreamEvents events) { events_.Append(std::move(events)); }
+
+  // The request has ended, unless an event has said so already: a stop string has ended its last sample.
+  void SetEnd(const absl::Status& status);
+
+  // The responses before the first event.
+  const ResponseSet& first() const { return first_; }
+
+  // The next events, with at most `max_tokens` tokens. What has no order among the samples comes with the last tokens.
+  StreamEvents Read(size_t max_tokens);
+  // Whether everything has been read.
+  bool is_read() const;
+  // Reads from the beginning again.
+  void Rewind() { next_ = {}; }
+
+ private:
+  // How much of each list has been read.
+  struct Position {
+    size_t prompt_logprobs = 0;
+    size_t tokens = 0;
+    size_t finished = 0;
+    bool end = false;
+  };
+
+  const ResponseSet first_;
+  StreamEvents events_;
+  Position next_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_STREAM_RECORD_H_

@@ -1,0 +1,114 @@
+"""Starts a manager and a worker, and compares what `quirectl generate` prints through a proxy that cuts the connection
+again and again with what it prints without the proxy. The argument is the folder of our programs."""
+
+import contextlib
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 120
+PROMPT = "Once upon a time"
+
+
+def start(stack, arguments, line):
+    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
+    the first group of the match."""
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stack.callback(process.stdout.close)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    printed = []
+    for text in process.stdout:
+        printed.append(text)
+        if found := re.search(line, text):
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return found.group(1)
+    raise AssertionError(f"{arguments[0]} has ended: {''.join(printed)}")
+
+
+class CuttingProxy:
+    """Forwards connections, and cuts each one when it has carried `num_bytes` from the server."""
+
+    def __init__(self, server, num_bytes):
+        self.server, self.num_bytes, self.num_cuts = server, num_bytes, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(self.server)
+                threading.Thread(target=self.forward, args=(client, server, None), daemon=True).start()
+                threading.Thread(target=self.forward, args=(server, client, self.num_bytes), daemon=True).start()
+
+    def forward(self, source, target, limit):
+        num_bytes = 0
+        with contextlib.suppress(OSError):
+            while data := source.recv(300):
+                target.sendall(data)
+                num_bytes += len(data)
+                if limit is not None and num_bytes > limit:
+                    self.num_cuts += 1
+                    break
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        target.close()
+
+
+class ResumeTest(unittest.TestCase):
+    def test_a_stream_through_a_connection_that_breaks_is_the_same(self):
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            start(
+                stack,
+                [BIN / "quire-worker", f"--model={ROOT / 'models/tales'}", f"--listen=unix:{folder}/worker"]
+                + ["--metrics-listen=", "--kv-bytes=64MiB"],
+                "(listening)",
+            )
+            manager = start(
+                stack,
+                [BIN / "quire-manager", f"--workers=unix:{folder}/worker", "--listen=127.0.0.1:0", "--metrics-listen="],
+                r"listening on (\S+)",
+            )
+            host, port = manager.rsplit(":", 1)
+            proxy = CuttingProxy((host, int(port)), num_bytes=1500)
+            stack.callback(proxy.listener.close)
+            for options in (
+                ["-t", "0", "-n", "150"],
+                ["-t", "0.8", "--seed", "7", "-n", "150"],
+                ["-t", "0.8", "--seed", "7", "-n", "80", "--samples", "4"],
+            ):
+                with self.subTest(options=options):
+                    whole = self.generate(manager, options)
+                    before = proxy.num_cuts
+                    self.assertEqual(self.generate(proxy.endpoint, options), whole)
+                    self.assertGreater(proxy.num_cuts - before, 1, "the connection was not cut")
+
+    def generate(self, endpoint, options):
+        for _ in range(TIMEOUT_S):
+            health = [BIN / "quirectl", "--endpoint", endpoint, "health", "readiness"]
+            if subprocess.run(health, capture_output=True, check=False).returncode == 0:
+                break
+        done = subprocess.run(
+            [BIN / "quirectl", "--endpoint", endpoint, "generate", PROMPT, *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

@@ -1,0 +1,206 @@
+#include "kv_manager/requests/resumable_requests.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_reason.h"
+#include "tests/kv_manager/requests/fake_engine.h"
+#include "tests/kv_manager/requests/token_stream_harness.h"
+#include "tests/kv_manager/requests/toy_model.h"
+
+namespace quire {
+namespace {
+
+TEST(ResumeTokenTest, OnlyTheHolderOfTheKeyMakesATokenAndOnlyItsOwnerUsesIt) {
+  const SealKey key = SealKey::FromSecret(std::string(32, 'k')).value();
+  const ResumeToken token{.owner = "acme", .name = "r1", .nonce = 7, .expires_unix_sec = 1000};
+  const std::string text = EncodeResumeToken(token, key);
+  EXPECT_EQ(DecodeResumeToken(text, SealKey::FromSecret(std::string(32, 'k')).value(), "acme", 999).value(), token);
+
+  const absl::Status foreign = DecodeResumeToken(text, key, "other", 999).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(foreign)) << foreign;
+  EXPECT_EQ(std::string(foreign.message()).find("r1"), std::string::npos);
+  const absl::Status expired = DecodeResumeToken(text, key, "acme", 1000).status();
+  EXPECT_EQ(ReasonOf(expired)->word, "RESUME_TOKEN_EXPIRED");
+  const absl::Status unknown = DecodeResumeToken(text, SealKey::Random(), "acme", 999).status();
+  EXPECT_EQ(ReasonOf(unknown)->word, "REQUEST_UNKNOWN");
+  EXPECT_EQ(ReasonOf(unknown)->metadata.at("resubmit_ok"), "true");
+  for (const std::string& wrong : {std::string(), std::string("%"), std::string(5000, 'a')}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeResumeToken(wrong, key, "acme", 0).status())) << wrong;
+  }
+}
+
+TEST(ResumeTokenTest, EveryChangeOfATokenIsFound) {
+  const SealKey key = SealKey::Random();
+  const std::string text = EncodeResumeToken({.owner = "a", .name = "r", .nonce = 1, .expires_unix_sec = 1000}, key);
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string changed = text;
+    changed[i] = changed[i] == 'A' ? 'B' : 'A';
+    const auto decoded = DecodeResumeToken(changed, key, "a", 0);
+    // The last letter has bits that mean nothing.
+    EXPECT_TRUE(!decoded.ok() || i + 1 == text.size() || text[i + 1] == '=') << i;
+  }
+}
+
+TEST(SealKeyTest, AShortSecretIsRefused) {
+  EXPECT_TRUE(absl::IsInvalidArgument(SealKey::FromSecret(std::string(31, 'k')).status()));
+}
+
+// A store on a clock that stands still, and streams that a test moves by hand.
+class ResumableRequestsTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kGraceUs = 1'000'000;
+
+  void Make(size_t max_detached, int64_t max_replay_bytes = 1 << 20) {
+    requests_ = std::make_unique<ResumableRequests>(
+        DetachOptions{
+            .grace = absl::Microseconds(kGraceUs), .max_detached = max_detached, .max_replay_bytes = max_replay_bytes},
+        &clock_);
+  }
+
+  struct One {
+    std::shared_ptr<TokenStream> stream;
+    std::shared_ptr<StreamKeeper> keeper;
+    ManualWriter writer = {};
+  };
+
+  ResumableRequests::Identity IdentityOf(const std::string& name, const std::string& tenant, uint8_t digest) {
+    return {.owner = tenant, .name = name, .tenant = tenant, .digest = {digest}};
+  }
+
+  // A stream whose jobs run at once, except while the test calls it.
+  std::shared_ptr<One> Add(const std::string& name, const std::string& tenant = "t", uint8_t digest = 1) {
+    auto one = std::make_shared<One>();
+    writers_.push_back(one);
+    v1::GenerateRequest request;
+    request.set_text("p");
+    const auto valid = ValidateGenerate(request, *model_, RequestLimits(), /*drawn_seed=*/1);
+    const RequestId id = registry_.NextId();
+    one->keeper = requests_->NewKeeper(IdentityOf(name, tenant, digest), id, Value(id));
+    const auto run_later = [](std::function<void()> job) { job(); };
+    one->stream =
+        std::make_shared<TokenStream>(TokenStream::Environment{.engine = &engine_,
+                                                               .run_later = run_later,
+                                                               .on_end = [](const StreamEnd&) {},
+                                                               .max_outbox_tokens = 100,
+                                                               .keeper = one->keeper},
+                                      id, ResponseSet(model_, name, *valid), StreamReader{&one->writer, run_later, 1});
+    last_ = requests_->Add(IdentityOf(name, tenant, digest), Value(id), one->stream, &registry_);
+    return one;
+  }
+
+  std::shared_ptr<ServedModel> model_ = ToyModel();
+  FakeEngine engine_{model_};
+  ManualClock clock_;
+  RequestRegistry registry_{100};
+  std::vector<std::shared_ptr<One>> writers_;  // They outlive the streams.
+  std::unique_ptr<ResumableRequests> requests_;
+  absl::StatusOr<std::shared_ptr<TokenStream>> last_;  // What Add returned.
+};
+
+TEST_F(ResumableRequestsTest, ARequestWithoutAClientEndsWhenTheGraceHasPassed) {
+  Make(10);
+  const auto one = Add("r");
+  const std::string token = one->keeper->MakeResumeToken();
+  one->stream->Close(1);
+  EXPECT_EQ(requests_->counts().running, 1);
+  EXPECT_TRUE(requests_->Detached().contains(one->stream->id()));
+  clock_.Advance(kGraceUs - 1);
+  requests_->Check();
+  EXPECT_FALSE(one->stream->has_ended());
+  EXPECT_TRUE(requests_->Find(token, "t").ok()) << "and the grace begins again";
+  clock_.Advance(kGraceUs - 1);
+  requests_->Check();
+  EXPECT_FALSE(one->stream->has_ended());
+  clock_.Advance(1);
+  requests_->Check();
+  EXPECT_TRUE(one->stream->has_ended());
+  EXPECT_EQ(requests_->counts().expired, 1);
+  EXPECT_EQ(requests_->counts().running, 0);
+  EXPECT_TRUE(absl::IsNotFound(requests_->Find(token, "t").status()));
+  EXPECT_TRUE(registry_.Names().empty()) << "its name is free";
+}
+
+TEST_F(ResumableRequestsTest, AStreamThatHasEndedIsKeptForTheGraceAndItsNameIsFree) {
+  Make(10);
+  const auto one = Add("r");
+  const std::string token = one->keeper->MakeResumeToken();
+  one->stream->OnFinished(LastSample(FinishReason::kLength));
+  EXPECT_EQ(one->writer.status, absl::OkStatus());
+  EXPECT_EQ(requests_->counts().ended, 1);
+  EXPECT_TRUE(registry_.Names().empty());
+  EXPECT_EQ(requests_->Find(token, "t").value(), one->stream);
+  clock_.Advance(kGraceUs);
+  requests_->Check();
+  EXPECT_TRUE(absl::IsNotFound(requests_->Find(token, "t").status()));
+  EXPECT_EQ(requests_->counts().ended, 0);
+  EXPECT_EQ(requests_->counts().expired, 0) << "that counts requests that were running";
+}
+
+TEST_F(ResumableRequestsTest, TheSameNameAndDigestIsTheSameRequest) {
+  Make(10);
+  const auto one = Add("r");
+  Add("r");
+  EXPECT_EQ(last_.value(), one->stream);
+  Add("r", "t", /*digest=*/2);
+  EXPECT_TRUE(absl::IsAlreadyExists(last_.status()));
+  Add("r", "another tenant", /*digest=*/2);
+  EXPECT_TRUE(last_.ok()) << "names belong to tenants";
+  one->stream->OnFinished(LastSample(FinishReason::kLength));
+  Add("r");
+  EXPECT_EQ(last_.value(), one->stream) << "it gives the answer again";
+  const auto two = Add("r", "t", /*digest=*/2);
+  EXPECT_EQ(last_.value(), two->stream) << "a request that has ended gives its name away";
+  two->stream->OnFailed(absl::UnavailableError("no"));
+  const auto three = Add("r", "t", /*digest=*/2);
+  EXPECT_EQ(last_.value(), three->stream) << "a request that has failed may be tried again";
+}
+
+TEST_F(ResumableRequestsTest, AnEndedStreamOfTheGreediestTenantGoesFirst) {
+  Make(4);
+  std::vector<std::shared_ptr<One>> all;
+  for (const char* tenant : {"small", "big", "big", "big"}) {
+    all.push_back(Add(absl::StrCat("r", all.size()), tenant));
+    all.back()->stream->OnFinished(LastSample(FinishReason::kLength));
+    clock_.Advance(1);
+  }
+  const auto running = Add("running", "small");
+  running->stream->Close(1);
+  EXPECT_FALSE(running->stream->has_ended());
+  EXPECT_TRUE(requests_->Find(all[0]->keeper->MakeResumeToken(), "small").ok());
+  EXPECT_FALSE(requests_->Find(all[1]->keeper->MakeResumeToken(), "big").ok());
+  EXPECT_TRUE(requests_->Find(all[2]->keeper->MakeResumeToken(), "big").ok());
+}
+
+TEST_F(ResumableRequestsTest, ARequestEndsWhenTooManyRunWithoutAClient) {
+  Make(2);
+  std::vector<std::shared_ptr<One>> all;
+  for (const char* tenant : {"small", "big", "big"}) {
+    all.push_back(Add(absl::StrCat("r", all.size()), tenant));
+    all.back()->stream->Close(1);
+    clock_.Advance(1);
+  }
+  EXPECT_FALSE(all[0]->stream->has_ended());
+  EXPECT_TRUE(all[1]->stream->has_ended());
+  EXPECT_FALSE(all[2]->stream->has_ended());
+  EXPECT_EQ(requests_->counts().displaced, 1);
+}
+
+TEST_F(ResumableRequestsTest, MemoryIsCountedAndGivenBack) {
+  Make(10, /*max_replay_bytes=*/100);
+  const auto one = Add("r");
+  EXPECT_TRUE(one->keeper->Grow(60));
+  EXPECT_FALSE(one->keeper->Grow(60));
+  EXPECT_EQ(requests_->counts().replay_bytes, 60);
+  one->keeper->OnForgotten();
+  EXPECT_EQ(requests_->counts().replay_bytes, 0);
+  EXPECT_EQ(requests_->counts().forgotten, 1);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,438 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "tests/kv_manager/requests/fake_engine.h"
+#include "tests/kv_manager/requests/token_stream_harness.h"
+#include "tests/kv_manager/requests/toy_tokenizer.h"
+
+// Tests streams that outlive their readers. Every test compares what all readers together have got with what one reader
+// gets that is never interrupted.
+
+namespace quire {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class CountingKeeper : public StreamKeeper {
+ public:
+  std::string MakeResumeToken() override { return absl::StrCat("token-", ++num_tokens); }
+  bool Grow(int64_t bytes) override {
+    if (num_bytes + bytes > max_bytes) return false;
+    num_bytes += bytes;
+    return true;
+  }
+  void OnForgotten() override { ++num_forgotten; }
+  void OnAttached() override { ++num_attached; }
+  bool OnDetached() override {
+    ++num_detached;
+    return keeps;
+  }
+  void OnEnded(bool is_ok) override { ends.push_back(is_ok); }
+
+  int num_tokens = 0;
+  int64_t num_bytes = 0;
+  int64_t max_bytes = 1 << 20;
+  bool keeps = true;
+  int num_forgotten = 0;
+  int num_attached = 0;
+  int num_detached = 0;
+  std::vector<bool> ends;
+};
+
+// What a client has of a stream, in one message for each index: joined texts, tokens and logprobs. The resume token of
+// each call is left out.
+class Received {
+ public:
+  void Add(const v1::GenerateResponse& response) {
+    v1::GenerateResponse& all = by_index_[response.index()];
+    if (all.token_ids_size() > 0 && response.token_ids_size() > 0) {
+      EXPECT_EQ(response.position(), all.position() + all.token_ids_size()) << "a token is lost or doubled";
+    }
+    const uint32_t position = all.token_ids_size() > 0 ? all.position() : response.position();
+    const std::string text = all.text_delta() + response.text_delta();
+    all.MergeFrom(response);
+    all.set_position(position);
+    all.set_text_delta(text);
+    all.clear_resume_token();
+  }
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> Samples() const {
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> samples;
+    for (const auto& [index, response] : by_index_) {
+      v1::ReceivedSample* const sample = samples.Add();
+      sample->set_index(index);
+      sample->set_next_position(response.position() + response.token_ids_size());
+      sample->set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+    }
+    return samples;
+  }
+  std::string Text() const {
+    std::string text;
+    for (const auto& [index, response] : by_index_) text += absl::StrCat(response.DebugString(), "\n");
+    return text;
+  }
+
+ private:
+  std::map<uint32_t, v1::GenerateResponse> by_index_;
+};
+
+class TokenStreamResumeTest : public TokenStreamTest {
+ protected:
+  using Event = std::function<void()>;
+
+  // A reader, with what it has to take over.
+  struct Client {
+    ManualWriter writer;
+    uint64_t id;
+    size_t num_read = 0;
+  };
+
+  TokenStream* MakeResumable(size_t max_outbox_tokens = 100) {
+    keeper_ = counting_ = std::make_shared<CountingKeeper>();
+    return MakeStream(max_outbox_tokens);
+  }
+
+  StreamReader ReaderOf(Client* client) {
+    return {&client->writer, [this](std::function<void()> job) { jobs_.push_back(std::move(job)); }, client->id};
+  }
+
+  // The script of a stream with every kind of event. Several tokens of one sample make one step.
+  std::vector<Event> Script(int num_samples, bool has_stop, FinishReason reason) {
+    std::vector<Event> script;
+    script.push_back([this] { stream_->OnStarted(1); });
+    if (request_.has_prompt_logprobs()) {
+      script.push_back([this] {
+        stream_->OnPromptLogprobs(1, {ScoredToken{ToyTokenizer::Byte('p'), -2.0f, 3, {{ToyTokenizer::Byte('q'), -1}}}});
+      });
+    }
+    // A character of two bytes, and what looks like the stop string "xyz" before it comes.
+    const std::string text = "ab\xc3\xa9xyxxy" + std::string(has_stop ? "z" : "!") + "cd";
+    for (size_t i = 0; i < text.size(); ++i) {
+      for (int sample = 0; sample < num_samples; ++sample) {
+        if (sample == 1 && i >= 4) continue;  // This one is shorter.
+        script.push_back(
+            [=, this] { PushLogprob(ToyTokenizer::Byte(text[i]), sample, -0.5f * static_cast<float>(i + sample)); });
+        if (sample == 1 && i == 3) script.push_back([=, this] { Finish(1, FinishReason::kLength); });
+      }
+    }
+    for (int sample = 0; sample < num_samples; ++sample) {
+      if (sample == 1) continue;
+      script.push_back([=, this] { Finish(sample, reason, sample == num_samples - 1 || num_samples == 2, -1.5f); });
+    }
+    return script;
+  }
+
+  void PushLogprob(TokenId token, int sample, float logprob) {
+    ScoredToken scored{token, logprob, 2, {}};
+    if (request_.logprobs() > 0) scored.top.push_back({ToyTokenizer::Byte('t'), -0.25f});
+    stream_->OnToken(sample, prompt_tokens_ + num_tokens_[sample]++, scored);
+  }
+
+  static void Read(ManualWriter* writer, size_t* num_read, Received* received) {
+    for (; *num_read < writer->responses.size(); ++*num_read) received->Add(writer->responses[*num_read]);
+  }
+
+  // Delivers everything to one reader.
+  std::string Undisturbed(const std::vector<Event>& script) {
+    keeper_ = nullptr;
+    MakeStream();
+    for (const Event& event : script) {
+      event();
+      CompleteAllWrites();
+    }
+    EXPECT_EQ(writer_.status, absl::OkStatus());
+    Received received;
+    size_t num_read = 0;
+    Read(&writer_, &num_read, &received);
+    writer_ = ManualWriter();
+    num_ends_ = 0;
+    return received.Text();
+  }
+
+  enum class Cut {
+    kLeft,        // The client has left, and a new call comes later.
+    kAway,        // The same, but some events come in between.
+    kTakenOver,   // A new call comes while the old one seems to be there.
+    kWriting,     // The same, while a response is being written that never arrives.
+    kWriteFailed  // The write of a response has failed.
+  };
+
+  // Interrupts the stream after `num_events` events. Returns what the readers have received together.
+  std::string Interrupted(const std::vector<Event>& script, size_t num_events, Cut cut) {
+    MakeResumable();
+    Received received;
+    size_t num_read = 0;
+    size_t next = 0;
+    for (; next < num_events; ++next) {
+      script[next]();
+      RunJobs();
+      if ((cut == Cut::kWriting || cut == Cut::kWriteFailed) && next + 1 == num_events && writer_.is_writing) break;
+      Read(&writer_, &num_read, &received);
+      CompleteAllWrites();
+      Read(&writer_, &num_read, &received);
+    }
+    if (next < num_events) ++next;  // Its response has not arrived.
+    Client second{.writer = {}, .id = 2};
+    const bool was_writing = writer_.is_writing;
+    writer_.is_writing = false;
+    if (cut == Cut::kWriteFailed && was_writing) {
+      stream_->OnWritten(kReaderId, false);
+    } else if (cut == Cut::kLeft || cut == Cut::kAway || cut == Cut::kWriteFailed) {
+      stream_->Close(kReaderId);
+    }
+    if (cut == Cut::kAway) {
+      for (int i = 0; i < 3 && next < script.size(); ++i, ++next) {
+        script[next]();
+        RunJobs();
+      }
+    }
+    EXPECT_EQ(stream_->Attach(ReaderOf(&second), received.Samples()), absl::OkStatus());
+    RunJobs();
+    if (was_writing) stream_->OnWritten(kReaderId, true);  // Comes too late to matter.
+    size_t num_second = 0;
+    const auto complete = [&] {
+      RunJobs();
+      while (second.writer.is_writing) {
+        second.writer.is_writing = false;
+        stream_->OnWritten(2, true);
+        RunJobs();
+      }
+      Read(&second.writer, &num_second, &received);
+    };
+    complete();
+    for (; next < script.size(); ++next) {
+      script[next]();
+      complete();
+    }
+    EXPECT_EQ(second.writer.status, absl::OkStatus());
+    EXPECT_TRUE(writer_.status.has_value()) << "the old call never ends";
+    EXPECT_EQ(num_ends_, 1);
+    EXPECT_EQ(counting_->num_attached, 1);
+    writer_ = ManualWriter();
+    num_ends_ = 0;
+    stream_->Drop(absl::CancelledError("the test is over"));
+    RunJobs();
+    return received.Text();
+  }
+
+  void TestAllCuts(int num_samples, bool has_stop, FinishReason reason = FinishReason::kLength) {
+    const std::vector<Event> script = Script(num_samples, has_stop, reason);
+    const std::string whole = Undisturbed(script);
+    EXPECT_THAT(whole, testing::HasSubstr("usage"));
+    for (const Cut cut : {Cut::kLeft, Cut::kAway, Cut::kTakenOver, Cut::kWriting, Cut::kWriteFailed}) {
+      for (size_t i = 0; i <= script.size(); ++i) {
+        ASSERT_EQ(Interrupted(script, i, cut), whole) << "cut " << static_cast<int>(cut) << " after " << i;
+      }
+    }
+  }
+
+  std::shared_ptr<CountingKeeper> counting_;
+};
+
+TEST_F(TokenStreamResumeTest, OneSampleIsJoinedAtEveryCut) {
+  TestAllCuts(1, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, AStopStringIsFoundAtEveryCut) {
+  request_.mutable_stopping()->add_stop("xyz");
+  TestAllCuts(1, /*has_stop=*/true);
+}
+
+TEST_F(TokenStreamResumeTest, TextThatIsHeldBackIsSentOnce) {
+  request_.mutable_stopping()->add_stop("xyz");
+  TestAllCuts(1, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, LogprobsAndTheEchoOfThePromptAreSentOnce) {
+  request_.set_logprobs(1);
+  request_.set_prompt_logprobs(1);
+  request_.set_echo(true);
+  TestAllCuts(1, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, FourSamplesThatEndAtDifferentTimes) {
+  request_.set_n(4);
+  request_.set_logprobs(0);
+  request_.mutable_stopping()->add_stop("xyz");
+  TestAllCuts(4, /*has_stop=*/true);
+}
+
+TEST_F(TokenStreamResumeTest, TheBestSamplesArePickedOnce) {
+  request_.set_n(2);
+  request_.set_best_of(4);
+  request_.set_logprobs(0);
+  TestAllCuts(4, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, HypothesesOfABeamSearch) {
+  request_.mutable_beam()->set_width(2);
+  request_.mutable_beam()->set_num_return_sequences(2);
+  TestAllCuts(2, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, EachCallGetsAResumeTokenInItsFirstResponse) {
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  Push("b");
+  CompleteAllWrites();
+  ASSERT_THAT(writer_.responses, SizeIs(2));
+  EXPECT_EQ(writer_.responses[0].resume_token(), "token-1");
+  EXPECT_EQ(writer_.responses[1].resume_token(), "");
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  EXPECT_EQ(writer_.status->code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ReasonOf(*writer_.status)->word, "TAKEN_OVER");
+  ASSERT_THAT(second.writer.responses, SizeIs(1));
+  EXPECT_EQ(second.writer.responses[0].resume_token(), "token-2");
+  EXPECT_EQ(second.writer.responses[0].text_delta(), "ab");
+  second.writer.is_writing = false;
+  stream_->Drop(absl::CancelledError("the test is over"));
+  RunJobs();
+}
+
+TEST_F(TokenStreamResumeTest, AStopStringEndsARequestWithoutAClient) {
+  request_.mutable_stopping()->add_stop("b");
+  MakeResumable();
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_EQ(writer_.status->code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(stream_->has_ended());
+  EXPECT_THAT(engine_.cancelled, IsEmpty());
+  Push("abc");
+  RunJobs();
+  EXPECT_TRUE(stream_->has_ended());
+  EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "the engine must not go on";
+  EXPECT_EQ(counting_->ends, std::vector<bool>{true});
+  EXPECT_EQ(num_ends_, 1);
+}
+
+TEST_F(TokenStreamResumeTest, AKeeperThatRefusesEndsTheRequest) {
+  MakeResumable();
+  counting_->keeps = false;
+  Push("a");
+  CompleteAllWrites();
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_TRUE(stream_->has_ended());
+  EXPECT_THAT(engine_.cancelled, SizeIs(1));
+  EXPECT_EQ(num_ends_, 1);
+  Client second{.writer = {}, .id = 2};
+  EXPECT_TRUE(absl::IsNotFound(stream_->Attach(ReaderOf(&second), {})));
+}
+
+TEST_F(TokenStreamResumeTest, AbortEndsARequestWithoutAClient) {
+  MakeResumable();
+  Push("ab");
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_TRUE(stream_->Abort());
+  RunJobs();
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  ASSERT_THAT(second.writer.responses, SizeIs(1));
+  EXPECT_EQ(second.writer.responses[0].text_delta(), "ab");
+  EXPECT_EQ(second.writer.responses[0].finish_reason(), v1::FINISH_REASON_ABORT);
+}
+
+TEST_F(TokenStreamResumeTest, AFailedRequestGivesItsTokensAndThenTheError) {
+  MakeResumable();
+  Push("ab");
+  stream_->Close(kReaderId);
+  RunJobs();
+  stream_->OnFailed(absl::DeadlineExceededError("too late"));
+  RunJobs();
+  EXPECT_EQ(counting_->ends, std::vector<bool>{false});
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  ASSERT_THAT(second.writer.responses, SizeIs(1));
+  EXPECT_EQ(second.writer.responses[0].text_delta(), "ab");
+  EXPECT_EQ(second.writer.status->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(TokenStreamResumeTest, ASlowReaderLosesItsCallAndNotTheRequest) {
+  MakeResumable(/*max_outbox_tokens=*/4);
+  Push("a");
+  RunJobs();
+  ASSERT_TRUE(writer_.is_writing);
+  Push("bcdef");
+  writer_.is_writing = false;  // It lets the call end, although the client has not read.
+  RunJobs();
+  EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(stream_->has_ended());
+  EXPECT_THAT(engine_.cancelled, IsEmpty());
+  stream_->OnFinished(LastSample(FinishReason::kLength));
+  RunJobs();
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  ASSERT_TRUE(second.writer.is_writing);
+  EXPECT_EQ(second.writer.responses[0].token_ids_size(), 4) << "a response has at most max_outbox_tokens";
+  second.writer.is_writing = false;
+  stream_->OnWritten(2, true);
+  RunJobs();
+  EXPECT_EQ(second.writer.text(), "abcdef");
+  EXPECT_EQ(second.writer.status, absl::OkStatus());
+}
+
+TEST_F(TokenStreamResumeTest, WithoutMemoryTheStreamGoesOnAndCannotBeResumed) {
+  MakeResumable();
+  counting_->max_bytes = 200;
+  for (const char c : std::string("abcdefgh")) {
+    Push(std::string(1, c));
+    CompleteAllWrites();
+  }
+  EXPECT_EQ(counting_->num_forgotten, 1);
+  EXPECT_FALSE(stream_->has_ended());
+  EXPECT_EQ(writer_.text(), "abcdefgh");
+  Client second{.writer = {}, .id = 2};
+  EXPECT_TRUE(absl::IsNotFound(stream_->Attach(ReaderOf(&second), {})));
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "from then on the client's leaving ends the request";
+}
+
+TEST_F(TokenStreamResumeTest, WithoutMemoryARequestWithoutAClientEnds) {
+  MakeResumable();
+  counting_->max_bytes = 200;
+  stream_->Close(kReaderId);
+  Push("abcdefgh");
+  RunJobs();
+  EXPECT_TRUE(stream_->has_ended());
+  EXPECT_THAT(engine_.cancelled, SizeIs(1));
+  EXPECT_EQ(num_ends_, 1);
+}
+
+TEST_F(TokenStreamResumeTest, AClientCannotHaveWhatWasNotSent) {
+  MakeResumable();
+  Push("ab");
+  CompleteAllWrites();
+  const auto attach = [&](uint32_t index, uint32_t next_position) {
+    Client second{.writer = {}, .id = 2};
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+    for (int i = 0; i < 1 + (next_position == 0 ? 1 : 0); ++i) {
+      received.Add()->set_index(index);
+      received[i].set_next_position(next_position);
+    }
+    return stream_->Attach(ReaderOf(&second), received);
+  };
+  for (const absl::Status& status : {attach(0, prompt_tokens_ + 3), attach(1, prompt_tokens_), attach(0, 0)}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  }
+  EXPECT_FALSE(writer_.status.has_value()) << "the old call goes on";
+}
+
+}  // namespace
+}  // namespace quire
