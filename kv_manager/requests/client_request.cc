@@ -59,6 +59,7 @@ ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Call
                              const std::optional<TraceParent>& parent, v1::ResumeRequest request,
                              ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
     : environment_(environment),
+      arrival_us_(environment->clock->NowMicros()),
       caller_(std::move(caller)),
       span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
       resume_(std::move(request)),
