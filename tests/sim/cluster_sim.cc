@@ -235,9 +235,13 @@ absl::Status ClusterSim::Finish() {
         has_happened = true;
         QUIRE_RETURN_IF_ERROR(RunRound(engine.get()));
       }
+      wake_us = std::min(wake_us, engine->wake_us());
+    }
+    // A round of one loop may have given a request to an earlier one.
+    for (const auto& engine : engines_) {
+      const bool is_gone = gone_.contains(engine.get());
       is_over &= is_gone ? engine->is_empty() : engine->is_idle();
       are_others_idle &= is_gone || engine->is_idle();
-      wake_us = std::min(wake_us, engine->wake_us());
     }
     if (is_over) return absl::OkStatus();
     num_idle_rounds = are_others_idle ? num_idle_rounds + 1 : 0;
