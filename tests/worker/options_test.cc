@@ -54,6 +54,12 @@ TEST(WorkerOptionsTest, AModelIsEnough) {
   EXPECT_EQ(options.swap_bytes, 0);
   EXPECT_FALSE(options.kv_type);
   EXPECT_FALSE(options.prefault);
+  EXPECT_EQ(options.orphan_hold, absl::Seconds(30));
+}
+
+TEST(WorkerOptionsTest, TheOrphanHoldMayBeSwitchedOff) {
+  EXPECT_EQ(OptionsOf({"--model=x", "--orphan-hold=0"}).orphan_hold, absl::ZeroDuration());
+  EXPECT_EQ(OptionsOf({"--model=x", "--orphan-hold=24h"}).orphan_hold, absl::Hours(24));
 }
 
 TEST(WorkerOptionsTest, DashesAndUnderscoresAreTheSame) {
@@ -152,6 +158,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
        "--kv-type is float32, with --device=simulated it must be auto"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
+      {{"--model=x", "--orphan-hold=-1s"}, "--orphan-hold is -1s, it must be 0 to 24h"},
+      {{"--model=x", "--orphan-hold=25h"}, "--orphan-hold is 25h, it must be 0 to 24h"},
       {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},
       {{"--model=x", "--listen=127.0.0.1:70000"}, "--listen is '127.0.0.1:70000', its port must be 0 .. 65535"},
       {{"--model=x", "--metrics-listen=a:b"}, "--metrics-listen is 'a:b', its port must be 0 .. 65535"},

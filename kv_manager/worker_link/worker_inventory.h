@@ -1,0 +1,73 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_WORKER_INVENTORY_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_WORKER_INVENTORY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "quire/v1/worker.pb.h"
+
+namespace quire {
+
+// What an earlier session has left on a worker. InventoryReader makes it: every number is in its range, and all columns
+// fit together. It does not follow that rows and labels agree with each other.
+struct WorkerInventory {
+  struct SwappedBlock {
+    int entry;      // An index in the block table.
+    BlockId block;  // A block of the host tier.
+
+    bool operator==(const SwappedBlock&) const = default;
+  };
+
+  struct Row {
+    RowId row{0};
+    SequenceId sequence{0};
+    std::optional<SequenceId> forked_from;
+    uint32_t sample_index = 0;
+    int prompt_length = 0;
+    std::vector<TokenId> tokens;
+    int num_computed = 0;  // At most the number of tokens, and at most what the block table has room for.
+    std::vector<BlockId> blocks;
+    std::vector<SwappedBlock> swapped;  // With rising entries.
+    std::string record;
+    std::optional<int> root;  // An index in `roots`.
+  };
+
+  struct Label {
+    BlockId block{0};           // A block of the pool, or of the host tier.
+    bool is_host = false;       // Whether it is one of the host tier.
+    std::optional<int> parent;  // The index of an earlier label, which is full and has the same root.
+    int root = 0;               // An index in `roots`.
+    std::vector<TokenId> tokens;
+  };
+
+  struct Slice {
+    RowId row{0};
+    SequenceId sequence{0};
+    int first_position = 0;
+    int num_tokens = 0;
+    bool samples = false;
+  };
+
+  // The answer of one step. The columns of `result` are not checked: DecodeStepResult does it, which must know what the
+  // sequences have asked for.
+  struct Result {
+    StepId step{0};
+    std::vector<Slice> slices;
+    v1::StepResult result;
+  };
+
+  uint64_t epoch = 0;   // The last session that has executed a step. 0: there is none.
+  StepId last_step{0};  // The last step of that session.
+  int num_left_out = 0;
+  std::vector<Result> results;  // At most two, oldest first. The last one is that of last_step.
+  std::vector<std::string> roots;
+  std::vector<Row> rows;      // With rising numbers.
+  std::vector<Label> labels;  // No block twice.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_WORKER_INVENTORY_H_
