@@ -105,8 +105,8 @@ TEST(WorkerOptionsTest, ASimulatedDeviceHasStepTimesFromAFileOrNone) {
   EXPECT_FALSE(options.gpu);
   EXPECT_EQ(options.simulation->step_times.step, std::chrono::milliseconds(10));
   EXPECT_EQ(options.simulation->mean_output_tokens, 0);
-  const WorkerOptions fast = OptionsOf(
-      {"--model=x", "--device=simulated", "--simulated-step-times=0", "--simulated-output-tokens=200"});
+  const WorkerOptions fast =
+      OptionsOf({"--model=x", "--device=simulated", "--simulated-step-times=0", "--simulated-output-tokens=200"});
   EXPECT_EQ(fast.simulation->step_times, simulated::StepTimes());
   EXPECT_EQ(fast.simulation->mean_output_tokens, 200);
 
