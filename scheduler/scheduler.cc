@@ -464,6 +464,7 @@ absl::Status Scheduler::Adopt(MovedRequest moved) {
   num_beam_searches_ += group->beam_search() != nullptr;
   suspects_.Add(group.get());
   groups_.emplace(group->id(), std::move(group));
+  if (!suspects_.empty()) SuspendCleared();
   return absl::OkStatus();
 }
 

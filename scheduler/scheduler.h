@@ -209,7 +209,7 @@ class Scheduler {
   // Advances a beam search by one token. REQUIRES: the candidates of all beams are there.
   void AdvanceBeams(SequenceGroup* group, StepOutput* output);
 
-  // A group that was cleared makes room for the other suspects.
+  // Running groups that are no suspects make room for those that are: a group was cleared, or a suspect has come.
   void SuspendCleared();
 
   // The sequence leaves its group. The group is removed with its last sequence.

@@ -135,6 +135,7 @@ TEST_F(FailoverTest, TheStreamsOfAWorkerThatNeverReturnsGoOnWithTheSameTokens) {
   workers_[0]->Kill();
   workers_[1]->Answer();
   ExpectRightTokens();
+  WaitFor([&] { return NumMoved() >= num_requests; }, "the moves to be counted");
   EXPECT_EQ(NumMoved(), num_requests) << "each request moves once, to the other worker";
   ExpectNothingLeft();
 }
@@ -220,7 +221,7 @@ TEST_F(FailoverTest, RequestsMoveAtTheLatestWhenTheGraceEnds) {
   workers_[0]->Kill();
   workers_[1]->Answer();
   ExpectRightTokens();
-  EXPECT_GT(NumMoved(), 0);
+  WaitFor([&] { return NumMoved() > 0; }, "the moves to be counted");
 }
 
 TEST_F(FailoverTest, AWorkerThatReturnsInAnotherGenerationGivesItsRequestsToItsOldOne) {
@@ -236,7 +237,7 @@ TEST_F(FailoverTest, AWorkerThatReturnsInAnotherGenerationGivesItsRequestsToItsO
   workers_[0]->Start(other);
   workers_[1]->Answer();
   ExpectRightTokens();
-  EXPECT_GT(NumMoved(), 0);
+  WaitFor([&] { return NumMoved() > 0; }, "the moves to be counted");
 }
 
 // The other worker holds its plans back, so no request of the first one ends before it moves.
@@ -255,7 +256,7 @@ TEST_F(FailoverTest, AWorkerThatIsToldToStopGivesItsRequestsAway) {
   for (const auto& sink : sinks_) EXPECT_LT(sink->tokens().size(), 30u);
   workers_[1]->Answer();
   ExpectRightTokens();
-  EXPECT_GT(NumMoved(), 0);
+  WaitFor([&] { return NumMoved() > 0; }, "the moves to be counted");
   EXPECT_EQ(engine_->status().totals.worker_losses, 0);
   ExpectNothingLeft();
 }
@@ -273,6 +274,7 @@ TEST_F(FailoverTest, AnOperatorMovesTheRequestsOfAWorker) {
         return NumRequests(0) == 0;
       },
       "the requests to move");
+  WaitFor([&] { return NumMoved() >= num_requests; }, "the moves to be counted");
   EXPECT_EQ(NumMoved(), num_requests);
   workers_[1]->Answer();
   ExpectRightTokens();
@@ -282,6 +284,7 @@ TEST_F(FailoverTest, AnOperatorMovesTheRequestsOfAWorker) {
   WaitFor([&] { return NumRunning(0) > 0; }, "the worker to get requests again");
   workers_[0]->Answer();
   ExpectRightTokens();
+  WaitFor([&] { return NumMoved() >= num_requests; }, "the moves to be counted");
   EXPECT_EQ(NumMoved(), num_requests) << "nothing moves after the drain";
 }
 
