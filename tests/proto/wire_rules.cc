@@ -107,8 +107,12 @@ class Linter {
     for (int i = 0; i < service.method_count(); ++i) {
       const MethodDescriptor& method = *service.method(i);
       CheckComment(method);
+      // A method that goes on with the stream of another one returns its responses.
+      const std::string response(method.output_type()->name());
+      const bool goes_on = absl::EndsWith(response, "Response") && method.server_streaming() &&
+                           service.FindMethodByName(response.substr(0, response.size() - 8)) != nullptr;
       if (method.input_type()->name() != method.name() + "Request" ||
-          method.output_type()->name() != method.name() + "Response") {
+          (response != method.name() + "Response" && !goes_on)) {
         Report(method.full_name(), absl::StrCat("is not ", method.name(), "(", method.name(), "Request) returns (",
                                                 method.name(), "Response)"));
       }
