@@ -104,10 +104,16 @@ TEST(ExactnessTest, AScarcePoolPreemptsAndChangesNoBit) {
   const std::vector<Generation> expected = RunAlone(reference.client(), num_requests);
   Cluster cluster({.model = BundledModel(),
                    .worker_flags = {"--block-size=16", TestsGpuBackend() ? "--num-blocks=7" : "--num-blocks=24"}});
-  ExpectSame(RunTogether(cluster.client(), num_requests), expected);
-  const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
-  ASSERT_TRUE(status.ok());
-  EXPECT_GT(status->workers(0).preemptions(), 0u) << "the pool was meant to be too small";
+  // Only requests that run at the same time take blocks from each other, and a busy machine may start them too late.
+  constexpr int kMaxRounds = 10;
+  uint64_t num_preemptions = 0;
+  for (int round = 0; round < kMaxRounds && num_preemptions == 0; ++round) {
+    ExpectSame(RunTogether(cluster.client(), num_requests), expected);
+    const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+    ASSERT_TRUE(status.ok());
+    num_preemptions = status->workers(0).preemptions();
+  }
+  EXPECT_GT(num_preemptions, 0u) << "the pool was meant to be too small";
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
