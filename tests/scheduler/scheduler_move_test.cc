@@ -258,6 +258,8 @@ TEST_F(SchedulerMoveTest, RecomputationLeavesAPartOfTheStepToOthers) {
     return request;
   };
   for (const bool has_newcomer : {true, false}) {
+    emitted_.clear();
+    finished_.clear();
     const std::unique_ptr<Host> old_host = NewHost(200, 4);
     const std::unique_ptr<Host> host = NewHost(200, 4);
     Submit(make(1), old_host.get());
