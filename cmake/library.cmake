@@ -28,11 +28,12 @@ if(QUIRE_SANITIZE)
     # The hash tables of newer Abseil are partly in its library, which distributions build without sanitizers. Headers
     # that know of the address sanitizer give the tables another layout, and poison memory that the library uses.
     if(absl_VERSION VERSION_GREATER_EQUAL 20230000)
-      add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-U__SANITIZE_ADDRESS__>)
+      set(first_header ${PROJECT_SOURCE_DIR}/cmake/abseil_without_sanitizer.h)
+      add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${first_header}>")
     endif()
   endif()
-  # With its three checks for null pointers, GCC does not take the address of a function for a constant. The newer Abseil
-  # of Debian 13 needs that it does. The address sanitizer still ends a program that reads or writes at null.
+  # With its three checks for null pointers, GCC does not take the address of a function for a constant. The newer
+  # Abseil of Debian 13 needs that it does. The address sanitizer still ends a program that reads or writes at null.
   if(QUIRE_SANITIZE MATCHES undefined)
     include(CheckCXXSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS "-std=c++20 -fsanitize=${QUIRE_SANITIZE}")

@@ -115,7 +115,9 @@ TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {
   cluster.worker(0).Signal(SIGKILL);
   const Ended run = Quirectl(cluster.endpoint(), {"generate", "Once", "-n", "5", "--timeout", "0.5"});
   EXPECT_EQ(run.exit_code, 3);
-  EXPECT_THAT(run.output, HasSubstr("or the request waited for a worker; `quirectl status` shows the workers"));
+  // The client notices the end of its time, or the manager does so a moment before.
+  EXPECT_THAT(run.output, AnyOf(HasSubstr("or the request waited for a worker; `quirectl status` shows the workers"),
+                                HasSubstr("the call's deadline passed before it could run")));
 }
 
 TEST_F(QuirectlTroubleTest, AFullDiskEndsTheCallAndExitsWithOne) {
