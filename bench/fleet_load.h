@@ -40,7 +40,7 @@ class FleetLoad {
   absl::Status first_error() const QUIRE_EXCLUDES(mutex_);
 
  private:
-  // What is known of a request. Owned by the reader of its stream after the request has started.
+  // This is known of a request. The reader of its stream owns it after the request has started.
   struct Request {
     uint64_t sum;  // Of its tokens so far.
     int position;  // Of its next token.

@@ -22,7 +22,7 @@ absl::Status CheckRows(const Request& request, const SchedulerOptions& options) 
   return absl::OkStatus();
 }
 
-// What the request asks for, for errors.
+// Describes for errors what the request asks for.
 std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManager& blocks) {
   const int num_rows = NumRows(request);
   return absl::StrCat(

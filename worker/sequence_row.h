@@ -62,7 +62,7 @@ class SequenceRow {
   const std::vector<std::pair<int, uint32_t>>& swapped_out() const { return swapped_out_; }
   // The name of the root of the prefix cache for the blocks of the row. Null if the manager has given none.
   const std::shared_ptr<const std::string>& cache_root() const { return cache_root_; }
-  // What the manager has stored with the row.
+  // Returns what the manager has stored with the row.
   const std::string& record() const { return *record_; }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }

@@ -24,7 +24,7 @@ uint64_t SumOfSlots(const uint64_t* pool, const uint32_t* table, int num_tokens,
   return sum;
 }
 
-// Whether the row's answer is the best token and nothing else.
+// Returns whether the row's answer is the best token and nothing else.
 bool IsPlainlyGreedy(const SamplingRow& row) {
   return row.temperature == 0 && row.num_top < 0 && row.given_token < 0 && row.num_candidates == 0 &&
          !cpu::ChangesLogits(row);

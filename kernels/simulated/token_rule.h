@@ -6,7 +6,7 @@
 
 namespace quire::simulated {
 
-// What a simulated device computes instead of a model. The slot of every token keeps a hash of the whole prefix up to
+// A simulated device computes this instead of a model. The slot of every token keeps a hash of the whole prefix up to
 // this token, and the logits after a token depend on the hashes in all slots of its context. So one wrong, stale or
 // missing block, and one lost, doubled or changed token, changes all logits that follow:
 //   sum(-1) = 0
@@ -54,7 +54,7 @@ class TokenRule {
     int32_t tokens[kNumCandidates];  // Different tokens. The first one is no end token.
   };
 
-  // Whether an end token is the best token.
+  // Returns whether an end token is the best token.
   bool Ends(uint64_t hash) const;
   int32_t FirstCandidate(uint64_t hash) const;
   Candidates Draw(uint64_t hash) const;

@@ -24,7 +24,7 @@ class InventoryReader {
 
   // Reads the next chunk. The chunks of a worker that lies need not end, so their bytes are limited.
   absl::Status Add(const v1::InventoryChunk& chunk);
-  // Whether the last chunk was read. Before that, an inventory is cut off.
+  // Returns whether the last chunk was read. Before that, an inventory is cut off.
   bool is_complete() const { return is_complete_; }
   // Returns the inventory. Call it once. REQUIRES: is_complete().
   WorkerInventory Take() { return std::move(inventory_); }

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// What an earlier session has left on a worker. InventoryReader makes it: every number is in its range, and all columns
+// An earlier session has left this on a worker. InventoryReader makes it: every number is in its range, and all columns
 // fit together. It does not follow that rows and labels agree with each other.
 struct WorkerInventory {
   struct SwappedBlock {

@@ -29,7 +29,7 @@ WorkerLimits Limits() {
           .num_host_blocks = 4};
 }
 
-// What the label of a place says: the tokens of the whole prefix, and its root.
+// The label of a place says this: the tokens of the whole prefix, and its root.
 struct Prefix {
   std::string root;
   std::vector<TokenId> tokens;
