@@ -40,6 +40,7 @@ bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle) {
 AdmissionControl::AdmissionControl(const SchedulerOptions& options, BlockManager* blocks, RunningSet* running,
                                    WaitingQueue* waiting)
     : batching_(options.batching),
+      keeps_rows_(options.keeps_rows),
       waiting_served_ratio_(options.waiting_served_ratio),
       blocks_(blocks),
       running_(running),
@@ -111,11 +112,22 @@ void AdmissionControl::Enter(SequenceGroup* group, const Decision& decision, Ste
   }
   running_->Add(group);
   for (int i = group->num_sequences(); i < group->num_rows(); ++i) group->AddSpareRow(running_->TakeRow());
-  for (const auto& sequence : group->sequences()) {
-    plan->starts.push_back({sequence->row(), sequence->id(), static_cast<uint32_t>(sequence->sample_index()),
-                            static_cast<int>(group->request().prompt.size()), sequence->tokens(),
-                            group->request().sampling});
-  }
+  for (const auto& sequence : group->sequences()) plan->starts.push_back(StartOf(*group, *sequence));
+}
+
+SequenceStart AdmissionControl::StartOf(const SequenceGroup& group, const Sequence& sequence) const {
+  const Request& request = group.request();
+  SequenceStart start{sequence.row(),
+                      sequence.id(),
+                      static_cast<uint32_t>(sequence.sample_index()),
+                      static_cast<int>(request.prompt.size()),
+                      sequence.tokens(),
+                      request.sampling};
+  if (!keeps_rows_) return start;
+  start.cache_root = {.is_private = request.bypass_prefix_cache, .salt = request.cache_salt};
+  start.record = request.record;
+  start.num_cached_tokens = group.progress().num_cached_tokens;
+  return start;
 }
 
 void AdmissionControl::SwapIn(SequenceGroup* group, StepPlan* plan) {

@@ -67,11 +67,13 @@ class AdmissionControl {
 
  private:
   int NumBlocksToEnter(const SequenceGroup& group) const;
+  SequenceStart StartOf(const SequenceGroup& group, const Sequence& sequence) const;
   // Both give the group's sequences their rows and tables, and set how many of their tokens are computed.
   void SwapIn(SequenceGroup* group, StepPlan* plan);
   void StartAgain(SequenceGroup* group, int num_cached_tokens, StepPlan* plan);
 
   const Batching batching_;
+  const bool keeps_rows_;
   const double waiting_served_ratio_;
   BlockManager* const blocks_;
   RunningSet* const running_;

@@ -2,10 +2,12 @@
 #define QUIRE_SCHEDULER_FREE_ROWS_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "base/check.h"
 #include "base/ids.h"
 
 namespace quire {
@@ -28,6 +30,14 @@ class FreeRows {
   void Return(RowId row) {
     rows_.push_back(row);
     std::push_heap(rows_.begin(), rows_.end(), std::greater<RowId>());
+  }
+
+  // Takes these rows. REQUIRES: they are free and differ.
+  void Take(const std::vector<RowId>& rows) {
+    const size_t num_left = rows_.size() - rows.size();
+    std::erase_if(rows_, [&](RowId row) { return std::find(rows.begin(), rows.end(), row) != rows.end(); });
+    QUIRE_CHECK_EQ(rows_.size(), num_left);
+    std::make_heap(rows_.begin(), rows_.end(), std::greater<RowId>());
   }
 
   int size() const { return static_cast<int>(rows_.size()); }

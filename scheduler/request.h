@@ -39,6 +39,10 @@ struct Request {
   std::string cache_salt;
   bool bypass_prefix_cache = false;  // The request neither uses cached prefixes nor adds any.
 
+  // The worker keeps this with the rows of the request, for the next manager. Null: the request ends with this one.
+  // The scheduler does not read it.
+  std::shared_ptr<const std::string> record = nullptr;
+
   int priority = 0;    // Under the priority policy the smallest value is served first.
   std::string tenant;  // Under the fair-share policy tenants get equal numbers of tokens, by weight.
   // Time of the caller's clock. It does not affect the order of service; it measures how long the request waits.

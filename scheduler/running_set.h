@@ -49,6 +49,8 @@ class RunningSet {
   int num_free_rows() const { return free_rows_.size(); }
   RowId TakeRow() { return free_rows_.Take(); }  // REQUIRES: num_free_rows() > 0.
 
+  void TakeRows(const std::vector<RowId>& rows) { free_rows_.Take(rows); }  // REQUIRES: they are free and differ.
+
   // Frees the row of one sequence, which leaves its group.
   void FreeRowOf(const Sequence& sequence);
   // Turns the row of one sequence, which leaves its group, into a spare row of that group.

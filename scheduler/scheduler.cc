@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/check.h"
+#include "base/num_blocks.h"
 #include "base/status.h"
 #include "scheduler/emission.h"
 #include "scheduler/request_size.h"
@@ -52,7 +53,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
       running_(options.max_sequences),
       waiting_(options, [this](const SequenceGroup& group) { return admission_.NumCachedTokens(group); }),
       admission_(options, blocks, &running_, &waiting_),
-      forks_(blocks, &running_) {
+      forks_(blocks, &running_),
+      rows_(options.max_sequences) {
   const absl::Status status = CheckSchedulerOptions(options);
   QUIRE_CHECK(status.ok()) << status;
 }
@@ -98,7 +100,7 @@ bool Scheduler::CancelSample(RequestId request, int sample_index) {
   if (group == nullptr || group->beam_search() != nullptr || group->num_to_fork() > 0) return false;
   for (const auto& sequence : group->sequences()) {
     if (sequence->sample_index() != sample_index) continue;
-    RemoveSequence(group, sequence.get());
+    RemoveSequence(group, sequence.get(), /*has_finished=*/false);
     return true;
   }
   return false;
@@ -197,6 +199,7 @@ void Scheduler::PlanTrial(PlanDraft* draft) {
 
 void Scheduler::Enter(SequenceGroup* group, const AdmissionControl::Decision& decision, PlanDraft* draft) {
   admission_.Enter(group, decision, &draft->plan);
+  for (const auto& sequence : group->sequences()) rows_.OnTaken(sequence->row(), RecordedAs(group->request()));
   for (const auto& sequence : group->sequences()) {
     if (group->KeepsWaiting(sequence.get())) continue;
     const int num_tokens = NumSliceTokens(*sequence, draft->BudgetOf(*sequence), options_.max_chunk_tokens);
@@ -259,8 +262,13 @@ void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
   Suspend(group, is_swapped);
 }
 
+std::optional<RequestId> Scheduler::RecordedAs(const Request& request) const {
+  return options_.keeps_rows && request.record != nullptr ? std::optional(request.id) : std::nullopt;
+}
+
 StepPlan Scheduler::Complete(PlanDraft draft) {
   StepPlan& plan = draft.plan;
+  plan.end_rows = rows_.TakeEnded();
   if (draft.slices.empty() && plan.empty()) return std::move(plan);
   PlanInFlight& in_flight = plans_in_flight_.Add(plan.step);
   in_flight.slices.reserve(draft.slices.size());
@@ -282,6 +290,7 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
       plan.slices.push_back(PlanSlice(slice.group, slice.group->sequences()[child].get(), 0, &in_flight));
     }
   }
+  for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
   next_step_ = StepId{Value(next_step_) + 1};
   return std::move(plan);
 }
@@ -378,7 +387,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
   if (auto reason = StopReason(group->request(), sequence->num_generated_tokens(), token)) {
     const bool is_last = group->num_sequences() == 1;
     output->finished.push_back({slice.request, sequence->sample_index(), *reason, /*ends_request=*/is_last});
-    RemoveSequence(group, sequence);
+    RemoveSequence(group, sequence, /*has_finished=*/true);
   }
 }
 
@@ -391,7 +400,7 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
   const std::vector<BeamSearch::Extension> extensions = search.Advance(candidates);
   if (search.is_done()) {
     EmitHypotheses(*group, output);
-    return Remove(group);
+    return Remove(group, /*has_finished=*/true);
   }
   EmitAgreedTokens(group, output);
   forks_.ReplaceBeams(group, extensions);
@@ -400,6 +409,7 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
 void Scheduler::AbandonAll() {
   plans_in_flight_.Clear();
   blocks_->OnStepsAbandoned();
+  rows_.Clear();
   next_step_ = StepId{1};
   for (SequenceGroup* group : running_.groups()) Suspend(group, /*keeps_blocks=*/false);
   running_.EraseSuspended();
@@ -436,6 +446,7 @@ MovedRequest Scheduler::Take(RequestId request) {
   QUIRE_CHECK_EQ(num_plans_in_flight(), 0) << request;
   SequenceGroup* const group = Find(request);
   QUIRE_CHECK(group != nullptr) << request;
+  rows_.End(request);
   if (group->is_running()) {
     Suspend(group, /*keeps_blocks=*/false);
     running_.EraseSuspended();
@@ -466,6 +477,89 @@ absl::Status Scheduler::Adopt(MovedRequest moved) {
   groups_.emplace(group->id(), std::move(group));
   if (!suspects_.empty()) SuspendCleared();
   return absl::OkStatus();
+}
+
+// The rows of the samples are taken first, so that no other request takes them as spare rows.
+std::vector<std::pair<RequestId, absl::Status>> Scheduler::Restore(std::vector<RestoredRequest> restored) {
+  QUIRE_CHECK(groups_.empty() && Value(next_step_) == 1) << groups_.size() << " requests are known";
+  std::vector<std::pair<RequestId, absl::Status>> refused;
+  std::vector<SequenceGroup*> running;
+  std::vector<RowId> taken;
+  for (RestoredRequest& request : restored) {
+    for (const RestoredRequest::Sample& sample : request.samples) {
+      forks_.SkipTo(sample.sequence);
+      taken.push_back(sample.row);
+      rows_.OnTaken(sample.row, request.request.id);
+    }
+    for (const RowId row : request.ended_rows) rows_.OnTaken(row, request.request.id);
+  }
+  running_.TakeRows(taken);
+  for (RestoredRequest& request : restored) {
+    std::unique_ptr<SequenceGroup> made = MakeGroup(&request);
+    SequenceGroup* const group = made.get();
+    groups_.emplace(group->id(), std::move(made));
+    num_beam_searches_ += group->beam_search() != nullptr;
+    if (request.samples.empty()) {
+      waiting_.Add(group);
+    } else {
+      running_.Add(group);
+      running.push_back(group);
+    }
+    const absl::Status status = CheckCanEverFit(group->request(), options_, *blocks_);
+    if (status.ok()) continue;
+    refused.emplace_back(group->id(), status);
+    std::erase(running, group);
+    Remove(group);
+  }
+  for (SequenceGroup* const group : running) Resume(group);
+  running_.EraseSuspended();
+  return refused;
+}
+
+std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
+  const ServiceRank rank = waiting_.RankOf(restored->request, num_adopted_++);
+  const SequenceId first = restored->samples.empty() ? forks_.NewSequenceId() : restored->samples[0].sequence;
+  auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
+  group->progress().has_started = true;
+  group->progress().num_cached_tokens = restored->num_cached_tokens;
+  if (restored->samples.empty()) {
+    group->sequences().front()->SetComputedBefore(restored->num_computed);
+    return group;
+  }
+  SequenceGroup::Sequences sequences;
+  for (RestoredRequest::Sample& sample : restored->samples) {
+    auto sequence = std::make_unique<Sequence>(sample.sequence, sample.sample_index, group->request().prompt,
+                                               group->request().max_tokens);
+    sequence->Restore(sample.row, std::move(sample.tokens), sample.num_stored, sample.num_computed);
+    sequences.push_back(std::move(sequence));
+  }
+  if (sequences.front()->num_generated_tokens() > 0) group->OnForked();
+  group->SetSequences(std::move(sequences));
+  return group;
+}
+
+void Scheduler::Resume(SequenceGroup* group) {
+  std::vector<BlockCopy> copies;
+  for (const auto& sequence : group->sequences()) {
+    // Blocks for the whole context, as admission takes them. A block that others share is copied by the plan that
+    // writes to it.
+    const int first_unstored =
+        NumBlocksFor(sequence->num_computed_tokens(), blocks_->block_size()) * blocks_->block_size();
+    const int num_tokens = std::max(first_unstored, sequence->num_known_tokens());
+    if (!blocks_->Allocate(sequence->id(), first_unstored, num_tokens, &copies)) {
+      return Suspend(group, /*keeps_blocks=*/false);
+    }
+  }
+  QUIRE_CHECK(copies.empty()) << group->id();
+  if (running_.num_free_rows() < group->num_rows() - group->num_sequences()) {
+    return Suspend(group, /*keeps_blocks=*/false);
+  }
+  for (int i = group->num_sequences(); i < group->num_rows(); ++i) group->AddSpareRow(running_.TakeRow());
+  for (const auto& sequence : group->sequences()) running_.SetOwner(sequence->row(), group, sequence.get());
+}
+
+void Scheduler::EndRows(absl::Span<const RowId> rows) {
+  for (const RowId row : rows) rows_.EndRow(row);
 }
 
 SchedulerCounts Scheduler::counts() const {
@@ -517,8 +611,8 @@ void Scheduler::SendTableAgain(RowId row, SequenceId sequence) {
   if (owner.sequence != nullptr && owner.id == sequence) owner.sequence->ForgetSentTable();
 }
 
-void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence) {
-  if (group->num_sequences() == 1) return Remove(group);
+void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence, bool has_finished) {
+  if (group->num_sequences() == 1) return Remove(group, has_finished);
   const SequenceId id = sequence->id();
   const int num_computed = sequence->num_computed_tokens();
   if (group->is_running()) {
@@ -549,7 +643,8 @@ void Scheduler::Suspend(SequenceGroup* group, bool keeps_blocks) {
   waiting_.Add(group);
 }
 
-void Scheduler::Remove(SequenceGroup* group) {
+void Scheduler::Remove(SequenceGroup* group, bool has_finished) {
+  if (!has_finished) rows_.End(group->id());
   if (group->is_running()) {
     running_.Remove(group);
   } else {

@@ -5,18 +5,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/ids.h"
 #include "scheduler/admission_control.h"
 #include "scheduler/block_manager.h"
 #include "scheduler/moved_request.h"
 #include "scheduler/plan_draft.h"
 #include "scheduler/plans_in_flight.h"
+#include "scheduler/recorded_rows.h"
 #include "scheduler/request.h"
+#include "scheduler/restored_request.h"
 #include "scheduler/running_set.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence_forks.h"
@@ -145,6 +149,14 @@ class Scheduler {
   // errors are those of Submit; then the request is gone.
   absl::Status Adopt(MovedRequest moved);
 
+  // Goes on with the requests of an earlier session of the same worker. Their samples stay in their rows, and later
+  // sequences get other ids than these. Requests that lack rows or blocks wait. Returns an error for each request that
+  // can never fit here. It is gone then. REQUIRES: no request is known and no plan was made; rows, ids of requests and
+  // ids of sequences differ; the block manager has the tables of the samples, with num_stored tokens each.
+  std::vector<std::pair<RequestId, absl::Status>> Restore(std::vector<RestoredRequest> restored);
+  // The next plan ends these rows of the earlier session. No sequence of this scheduler has them.
+  void EndRows(absl::Span<const RowId> rows);
+
   SchedulerCounts counts() const;
   const SchedulerOptions& options() const { return options_; }
 
@@ -188,6 +200,8 @@ class Scheduler {
   // recomputed, or to the others.
   void GrowChunks(PlanDraft* draft, bool are_recomputed);
   StepPlan Complete(PlanDraft draft);
+  // The id if another manager could find the request.
+  std::optional<RequestId> RecordedAs(const Request& request) const;
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.
   bool TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan);
@@ -213,12 +227,16 @@ class Scheduler {
   void SuspendCleared();
 
   // The sequence leaves its group. The group is removed with its last sequence.
-  void RemoveSequence(SequenceGroup* group, Sequence* sequence);
+  void RemoveSequence(SequenceGroup* group, Sequence* sequence, bool has_finished);
   // A running group gives up its rows and waits. Its blocks are freed, unless `keeps_blocks` says that they have moved
   // to the host tier. The caller then calls running_.EraseSuspended().
   void Suspend(SequenceGroup* group, bool keeps_blocks);
   // Frees everything that the group holds and destroys it.
-  void Remove(SequenceGroup* group);
+  // `has_finished`: it has come to its end, and the next manager may still tell the client so.
+  void Remove(SequenceGroup* group, bool has_finished = false);
+  std::unique_ptr<SequenceGroup> MakeGroup(RestoredRequest* restored);
+  // The group goes on where it is, or waits when rows or blocks are short.
+  void Resume(SequenceGroup* group);
   SequenceGroup* Find(RequestId request) const;  // Null when the request is not known.
 
   SchedulerOptions options_;  // Only the tenants change.
@@ -233,6 +251,7 @@ class Scheduler {
   SequenceForks forks_;
   PlansInFlight plans_in_flight_;
   Suspects suspects_;
+  RecordedRows rows_;  // Without options_.keeps_rows there are none.
 
   StepId next_step_{1};
   uint64_t next_submission_ = kFirstSubmission;

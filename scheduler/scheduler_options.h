@@ -39,7 +39,10 @@ struct SchedulerOptions {
   int max_waiting_requests = 1024;  // Submit refuses requests when this many wait.
   int max_context_tokens = 2048;    // Prompt and output tokens of one sequence.
   double watermark = 0.05;          // Share of the pool that admission leaves free, rounded up to whole blocks.
-  int max_plans_in_flight = 2;      // 1 or 2. With 2, the next plan is made before the last result is known.
+  // The worker keeps its rows after the end of a session, and shows them to the next manager. So the plans say which
+  // prefix cache the blocks of a sequence belong to, and which rows have ended.
+  bool keeps_rows = false;
+  int max_plans_in_flight = 2;  // 1 or 2. With 2, the next plan is made before the last result is known.
 };
 
 // The error INVALID_ARGUMENT names the first option that is out of range.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/num_blocks.h"
@@ -45,6 +46,15 @@ void Sequence::EnterRow(RowId row, int num_computed) {
   max_computed_ = std::max(max_computed_, num_computed);
   // Candidates that came while the sequence waited come again, unless all known tokens are still computed.
   if (num_computed < num_known_tokens()) candidates.reset();
+}
+
+void Sequence::Restore(RowId row, std::vector<TokenId> tokens, int num_stored, int num_computed) {
+  QUIRE_CHECK_LT(num_stored, static_cast<int>(tokens.size())) << id_;
+  tokens_ = std::move(tokens);
+  row_ = row;
+  num_computed_ = num_stored;
+  reached_ = num_stored;
+  SetComputedBefore(num_computed);
 }
 
 void Sequence::ForkRow(RowId row, RowId parent) {

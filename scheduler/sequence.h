@@ -29,6 +29,10 @@ class Sequence : public Pooled {
   // The sequence runs in `row` from here on. Its first `num_computed` tokens are already computed.
   void EnterRow(RowId row, int num_computed);
 
+  // The sequence runs in `row` since an earlier session. The row has these tokens, and the K and V of the first
+  // `num_stored` are stored. An earlier scheduler has computed `num_computed`. The next slice sends the whole table.
+  void Restore(RowId row, std::vector<TokenId> tokens, int num_stored, int num_computed);
+
   // The sequence runs in `row` from here on. The next plan makes that row a copy of row `parent`.
   void ForkRow(RowId row, RowId parent);
 
@@ -121,6 +125,9 @@ class Sequence : public Pooled {
   bool is_behind_loss() const { return lost_at_ > 0; }
 
   bool has_slices_in_flight() const { return num_slices_in_flight_ > 0; }
+  // The first `num_tokens` tokens were computed by another scheduler.
+  void SetComputedBefore(int num_tokens) { max_computed_ = std::max(max_computed_, num_tokens); }
+
   bool has_samples_in_flight() const { return num_samples_in_flight_ > 0; }
 
   // Set when this sequence shares blocks that another sequence of the group has yet to compute. This sequence gets no

@@ -1,6 +1,7 @@
 #ifndef QUIRE_SCHEDULER_SEQUENCE_FORKS_H_
 #define QUIRE_SCHEDULER_SEQUENCE_FORKS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,8 @@ class SequenceForks {
 
   // An id that no sequence of this scheduler has had.
   SequenceId NewSequenceId() { return SequenceId{++num_sequences_}; }
+  // The sequences of an earlier scheduler have ids up to this one.
+  void SkipTo(SequenceId last) { num_sequences_ = std::max(num_sequences_, Value(last)); }
 
   // The slice that ends the prompt has just been planned: adds the group's other samples, which draw from the logits of
   // that slice. `before` is the group's sequence as it was before the slice, because that is what the worker copies to

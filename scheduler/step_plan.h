@@ -2,6 +2,9 @@
 #define QUIRE_SCHEDULER_STEP_PLAN_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -25,6 +28,14 @@ struct BlockSwap {
   bool operator==(const BlockSwap&) const = default;
 };
 
+// The prefix cache that the blocks of a sequence belong to: that of a salt, or none.
+struct CacheRoot {
+  bool is_private;  // No other request uses the blocks.
+  std::string salt;
+
+  bool operator==(const CacheRoot&) const = default;
+};
+
 // A sequence takes a row. From here on the worker keeps the tokens, the block table and the sampling parameters of the
 // sequence there. The previous content of the row is forgotten.
 struct SequenceStart {
@@ -34,6 +45,10 @@ struct SequenceStart {
   int prompt_length;            // tokens[0 .. prompt_length) came from the caller. The rest was generated.
   std::vector<TokenId> tokens;  // All tokens that are known so far.
   SamplingParams sampling;
+  // The following are set when the worker keeps its rows after the end of a session, see SchedulerOptions::keeps_rows.
+  std::optional<CacheRoot> cache_root = std::nullopt;
+  std::shared_ptr<const std::string> record = nullptr;  // See Request.
+  int num_cached_tokens = 0;                            // The tokens of the prompt that the request found cached.
 
   bool operator==(const SequenceStart&) const = default;
 };
@@ -85,6 +100,7 @@ struct StepPlan {
   std::vector<BlockSwap> swap_outs;  // From the pool to the host tier.
   std::vector<BlockSwap> swap_ins;   // From the host tier to the pool.
   std::vector<BlockCopy> copies;     // No block is both a source and a destination.
+  std::vector<RowId> end_rows;       // Rows whose sequences no other manager may find. They end before the starts.
   std::vector<SequenceStart> starts;
   std::vector<SequenceFork> forks;  // Made in this order. No fork takes over a row that is the parent of a later one.
   std::vector<TokenAppend> appends;
@@ -97,7 +113,7 @@ struct StepPlan {
     return sum;
   }
   // Whether there is nothing to do. An empty plan is not sent.
-  bool empty() const { return slices.empty() && swap_outs.empty(); }
+  bool empty() const { return slices.empty() && swap_outs.empty() && end_rows.empty(); }
   bool operator==(const StepPlan&) const = default;
 };
 

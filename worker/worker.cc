@@ -256,6 +256,7 @@ void Worker::Serve() {
   SetReady(true);
   v1::DescribeResponse description =
       MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits());
+  description.set_orphan_hold_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(orphan_hold_)));
   loop_ = std::make_unique<SessionLoop>(
       executor_.get(), &stats_, binds_threads_, [this](bool is_refused) { SetReady(!is_refused); },
       OrphanHold{.duration = orphan_hold_, .layout_id = LayoutId(description)});

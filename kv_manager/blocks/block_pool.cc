@@ -38,6 +38,31 @@ BlockRef BlockPool::Take() {
   return BlockRef(this, block);
 }
 
+std::vector<BlockRef> BlockPool::TakeThese(absl::Span<const BlockId> blocks) {
+  std::vector<BlockRef> references;
+  references.reserve(blocks.size());
+  for (const BlockId block : blocks) {
+    State& state = states_[Value(block)];
+    QUIRE_CHECK_EQ(state.ref_count(), 0) << block;
+    state.num_owners = 1;
+    shown_[Value(block)] = BlockState::kUsed;
+    references.push_back(BlockRef(this, block));
+  }
+  RebuildFreeList();
+  return references;
+}
+
+void BlockPool::RebuildFreeList() {
+  num_free_ = 0;
+  first_free_ = kNone;
+  for (int i = num_blocks() - 1; i >= 0; --i) {
+    if (states_[i].ref_count() > 0) continue;
+    states_[i].next_free = first_free_;
+    first_free_ = i;
+    ++num_free_;
+  }
+}
+
 void BlockPool::AddReference(BlockId block) {
   const int num_owners = ++states_[Value(block)].num_owners;
   if (num_owners > 2) return;
@@ -106,8 +131,7 @@ BlockState BlockPool::StateOf(const State& state) {
 
 void BlockPool::Repair(absl::Span<const Recount> blocks) {
   QUIRE_CHECK_EQ(blocks.size(), states_.size());
-  num_free_ = num_evictable_ = num_shared_ = 0;
-  first_free_ = kNone;
+  num_evictable_ = num_shared_ = 0;
   for (int i = num_blocks() - 1; i >= 0; --i) {
     State& state = states_[i];
     state.num_owners = blocks[i].num_owners;
@@ -115,11 +139,8 @@ void BlockPool::Repair(absl::Span<const Recount> blocks) {
     if (state.num_owners > 1) ++num_shared_;
     if (state.num_owners == 0 && state.is_cached) OnEvictable(BlockId{static_cast<uint32_t>(i)});
     shown_[i] = StateOf(state);
-    if (state.ref_count() > 0) continue;
-    state.next_free = first_free_;
-    first_free_ = i;
-    ++num_free_;
   }
+  RebuildFreeList();
 }
 
 absl::Status BlockPool::CheckIntegrity() const {

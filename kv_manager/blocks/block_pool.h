@@ -58,6 +58,9 @@ class BlockPool {
 
   // Returns the first reference to a free block, or a reference to nothing when no block is free.
   BlockRef Take();
+  // Returns the first reference to each of these blocks, in this order. Rebuilds the free list, with the smallest id
+  // first. O(blocks). REQUIRES: the blocks are free and differ.
+  std::vector<BlockRef> TakeThese(absl::Span<const BlockId> blocks);
 
   int num_blocks() const { return static_cast<int>(states_.size()); }
   int num_free() const { return num_free_; }
@@ -114,6 +117,7 @@ class BlockPool {
   static BlockState StateOf(const State& state);
   void AddReference(BlockId block);
   void DropReference(BlockId block);
+  void RebuildFreeList();
   void OnEvictable(BlockId block);
 
   std::vector<State> states_;      // Indexed by block id.

@@ -173,7 +173,7 @@ std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<co
     const BlockId cached =
         tree_.Insert(holding.salt, parent, tokens.subspan(i * block_size(), block_size()), own, holding.published_in);
     if (cached == own.id()) {
-      TellIndex(holding, i, tokens.subspan(i * block_size(), block_size()));
+      TellIndex(holding.salt, parent, cached, tokens.subspan(i * block_size(), block_size()));
       continue;
     }
     // Forks share this block. To replace it here would use one block more, not one less. Publishing goes on when the
@@ -379,13 +379,59 @@ int PagedBlockManager::EvictCached(int max_blocks) {
   return num_evicted;
 }
 
-void PagedBlockManager::TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens) {
+void PagedBlockManager::TellIndex(absl::string_view salt, std::optional<BlockId> parent, BlockId block,
+                                  absl::Span<const TokenId> tokens) {
   if (options_.index == nullptr) return;
-  const absl::Span<const BlockId> table = holding.table.ids();
-  const PrefixHash before = block_index == 0 ? HashOfSalt(holding.salt) : hashes_[Value(table[block_index - 1])];
-  const BlockId block = table[block_index];
+  const PrefixHash before = parent.has_value() ? hashes_[Value(*parent)] : HashOfSalt(salt);
   hashes_[Value(block)] = ExtendPrefixHash(before, tokens);
   options_.index->Set(block, hashes_[Value(block)]);
+}
+
+void PagedBlockManager::Restore(const RestoredBlocks& restored) {
+  QUIRE_CHECK(holdings_.empty()) << holdings_.size() << " sequences have tables";
+  QUIRE_CHECK_EQ(tree_.num_blocks(), 0);
+  std::vector<BlockId> blocks;
+  for (const RestoredBlocks::Table& table : restored.tables) {
+    blocks.insert(blocks.end(), table.blocks.begin(), table.blocks.end());
+  }
+  if (options_.has_prefix_cache) {
+    for (const RestoredBlocks::CachedBlock& cached : restored.cached) blocks.push_back(cached.block);
+  }
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  absl::flat_hash_map<BlockId, BlockRef> references;
+  for (BlockRef& reference : pool_.TakeThese(blocks)) references.emplace(reference.id(), std::move(reference));
+  // The tables come first, so that a sequence holds its own blocks where the cache has two with equal contents.
+  for (const RestoredBlocks::Table& table : restored.tables) RestoreTable(table, references);
+  if (options_.has_prefix_cache) RestoreCache(restored.cached, references);
+}
+
+void PagedBlockManager::RestoreTable(const RestoredBlocks::Table& restored,
+                                     const absl::flat_hash_map<BlockId, BlockRef>& references) {
+  QUIRE_CHECK_EQ(static_cast<int>(restored.blocks.size()), NumBlocksFor(restored.num_stored, block_size()));
+  QUIRE_CHECK(!holdings_.contains(restored.sequence)) << restored.sequence << " has a table";
+  Holding& holding = HoldingOf(restored.sequence);
+  for (const BlockId block : restored.blocks) holding.table.Append(references.at(block).Share());
+  holding.num_tokens = restored.num_stored;
+  Count(holding);
+  if (!restored.salt.has_value() || !options_.has_prefix_cache) return;
+  holding.is_published = true;
+  holding.salt = *restored.salt;
+  holding.published_in = cache_step_;
+  promises_.Add(restored.sequence, holding.salt, restored.tokens);
+  Publish(restored.sequence, restored.tokens, restored.num_stored);
+}
+
+void PagedBlockManager::RestoreCache(absl::Span<const RestoredBlocks::CachedBlock> cached,
+                                     const absl::flat_hash_map<BlockId, BlockRef>& references) {
+  std::vector<BlockId> nodes;  // The block that the cache has for each entry.
+  nodes.reserve(cached.size());
+  for (const RestoredBlocks::CachedBlock& entry : cached) {
+    const std::optional<BlockId> parent =
+        entry.parent.has_value() ? std::optional<BlockId>(nodes[*entry.parent]) : std::nullopt;
+    nodes.push_back(tree_.Insert(*entry.salt, parent, entry.tokens, references.at(entry.block), cache_step_));
+    if (nodes.back() == entry.block) TellIndex(*entry.salt, parent, entry.block, entry.tokens);
+  }
 }
 
 void PagedBlockManager::CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies) {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/blocks/block_audit.h"
@@ -51,6 +52,27 @@ struct PagedBlockManagerOptions {
   PrefixIndex* index = nullptr;  // Is told which prefixes are cached. May be null. Outlives the block manager.
 };
 
+// What the blocks of a pool contain when another block manager has filled them. All of it was checked: tables and
+// cached blocks have the tokens that they are said to have.
+struct RestoredBlocks {
+  struct Table {
+    SequenceId sequence{0};
+    std::vector<BlockId> blocks;      // Of the first num_stored tokens.
+    int num_stored = 0;               // The tokens whose K and V are in the blocks.
+    std::vector<TokenId> tokens;      // All tokens of the sequence.
+    std::optional<std::string> salt;  // If set, the whole blocks of the sequence belong into the prefix cache.
+  };
+  struct CachedBlock {
+    BlockId block{0};
+    std::optional<int> parent;    // The index of an earlier entry with the same salt.
+    const std::string* salt;      // Borrowed.
+    std::vector<TokenId> tokens;  // As many as a block has.
+  };
+
+  std::vector<Table> tables;
+  std::vector<CachedBlock> cached;  // No block twice. They may have blocks of tables.
+};
+
 // Paged KV memory with copy-on-write, a prefix cache and a host tier. Tables, copies in flight, the cache and its pins
 // hold references to blocks, and a block returns to the pool with its last reference. A block with more than one owner
 // is never written: the writer gets a copy of its partial last block, and the last owner that is left writes in place.
@@ -87,6 +109,10 @@ class PagedBlockManager : public BlockManager {
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
   int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
+
+  // Takes the blocks over. A cached block whose content the cache has already is free, unless a table has it.
+  // REQUIRES: no sequence has a table, and the prefix cache is empty.
+  void Restore(const RestoredBlocks& restored);
 
   // Pins protect cached prefixes from eviction. They give way to sequences: when no other block is left, the step loop
   // ends pins one by one.
@@ -170,8 +196,13 @@ class PagedBlockManager : public BlockManager {
   // Takes a free block, or evicts one. REQUIRES: num_free_blocks() > 0.
   BlockRef Take();
   bool EvictOne();
-  // Entry `block_index` of the table, with these tokens, has entered the cache.
-  void TellIndex(const Holding& holding, int block_index, absl::Span<const TokenId> tokens);
+  // The block, with these tokens, has entered the cache behind `parent`.
+  void TellIndex(absl::string_view salt, std::optional<BlockId> parent, BlockId block,
+                 absl::Span<const TokenId> tokens);
+  // Give the references to the blocks to a table, and to the cache.
+  void RestoreTable(const RestoredBlocks::Table& restored, const absl::flat_hash_map<BlockId, BlockRef>& references);
+  void RestoreCache(absl::Span<const RestoredBlocks::CachedBlock> cached,
+                    const absl::flat_hash_map<BlockId, BlockRef>& references);
   // Gives entry `index` of the table a block of its own. With `keeps_tokens`, the content of the old block is copied.
   void CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies);
   // A recount of everything that this holds.

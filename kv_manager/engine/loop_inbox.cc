@@ -165,8 +165,13 @@ void LoopInbox::OnDescribed(uint64_t epoch, WorkerDescription description) {
   Post(WorkerDescribed{epoch, std::move(description)});
 }
 
-void LoopInbox::OnOpened(uint64_t epoch) {
-  Post(SessionOpened{epoch});
+void LoopInbox::AddRestored(RequestId request) {
+  const MutexLock lock(&mutex_);
+  cancellable_.insert(request);
+}
+
+void LoopInbox::OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) {
+  Post(SessionOpened{epoch, std::move(inventory)});
 }
 
 void LoopInbox::OnResult(uint64_t epoch, StepResult result, int64_t duration_us) {

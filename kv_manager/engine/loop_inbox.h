@@ -57,6 +57,7 @@ struct WorkerDescribed {
 };
 struct SessionOpened {
   uint64_t epoch;
+  std::unique_ptr<WorkerInventory> inventory = nullptr;  // What an earlier session has left. Null: nothing.
 };
 struct PlanAnswered {
   uint64_t epoch;
@@ -101,6 +102,8 @@ class LoopInbox : public WorkerClient::Listener {
   // its salt and prompt. There is no limit for these requests, because each of them was accepted before. REQUIRES:
   // Stop() was not called.
   void Adopt(MovingRequest moving, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
+  // The loop has a request that was not submitted here, but to another manager. Called by the loop.
+  void AddRestored(RequestId request) QUIRE_EXCLUDES(mutex_);
   // RESOURCE_EXHAUSTED when too many questions wait, UNAVAILABLE after Stop(); then `question` is never called.
   absl::Status Ask(LoopQuestion question) QUIRE_EXCLUDES(mutex_);
   // Sets whether the operator wants the worker to get no new requests. load() and status() show this at once, before
@@ -117,7 +120,7 @@ class LoopInbox : public WorkerClient::Listener {
 
   // WorkerClient::Listener. The WorkerClient calls these functions on its own threads.
   void OnDescribed(uint64_t epoch, WorkerDescription description) override;
-  void OnOpened(uint64_t epoch) override;
+  void OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) override;
   void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
   void OnDraining(uint64_t epoch) override;
   void OnLost(uint64_t epoch, absl::Status reason) override;

@@ -116,13 +116,17 @@ void ManagerEngine::AddWorker(const std::string& address) {
   if (HasWorker(address)) return;
   StepLoopOptions options = options_;
   options.address = address;
+  options.link.adopts = options.adopt_window_us > 0;
   options.tenants = &tenants_;
   options.quotas = &quotas_;
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
       .on_change = [this] { OnLoopChange(); },
       .move_request = [this, address](const MoveWish& wish,
-                                      TakeRequest take) { return MoveRequest(address, wish, take); }};
+                                      TakeRequest take) { return MoveRequest(address, wish, take); },
+      .restore_request = hooks_.restore_request == nullptr
+                             ? RestoreRequestHook()
+                             : [this](const RequestToRestore& request) { return RestoreRequest(request); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -195,6 +199,27 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   return is_replaced ? ModelReplacedError() : NoWorkerError();
 }
 
+// The request was accepted before, so it goes on even if its tenant has reached a limit.
+absl::StatusOr<RequestRestored> ManagerEngine::RestoreRequest(const RequestToRestore& request) {
+  RequestToRestore complete = request;
+  for (const std::shared_ptr<const ServedModel>& model : registry_.models()) {
+    if (model->generation == request.generation) complete.model = model;
+  }
+  if (complete.model == nullptr) return ModelReplacedError();
+  absl::StatusOr<RequestRestored> restored = hooks_.restore_request(complete);
+  if (!restored.ok()) return restored;
+  absl::StatusOr<std::unique_ptr<TenantQuotas::Ticket>> ticket = quotas_.Enter(restored->request.tenant);
+  if (ticket.ok()) restored->ticket = *std::move(ticket);
+  return restored;
+}
+
+bool ManagerEngine::IsRestoring() const {
+  if (clock_->NowMicros() >= started_us_ + options_.adopt_window_us) return false;
+  const MutexLock lock(&mutex_);
+  return workers_.empty() || std::any_of(workers_.begin(), workers_.end(),
+                                         [](const Worker& worker) { return !worker.loop->load().has_tried; });
+}
+
 MoveOutcome ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
   const Request& request = wish.request;
   {
@@ -219,8 +244,7 @@ MoveOutcome ManagerEngine::FindTargets(const std::string& from, const MoveWish& 
     // The load of `from` may be older than its loss.
     loads_.back().is_ready &= worker.address != from;
   }
-  return KeepTargets(ToPlace(wish.request, kWholePool), wish.num_tokens, wish.needs_room,
-                     absl::MakeSpan(loads_));
+  return KeepTargets(ToPlace(wish.request, kWholePool), wish.num_tokens, wish.needs_room, absl::MakeSpan(loads_));
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.

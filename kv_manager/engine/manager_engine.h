@@ -68,6 +68,8 @@ class ManagerEngine : public Engine {
     // The manager has become ready or stopped being ready. On any thread, one call at a time. Must not call the
     // engine.
     std::function<void(bool is_ready)> on_readiness;
+    // See StepLoopHooks. Called by the threads of the loops. Must not call the engine. May be empty.
+    RestoreRequestHook restore_request = nullptr;
   };
 
   static constexpr int kMaxTenantLabels = 32;
@@ -93,6 +95,10 @@ class ManagerEngine : public Engine {
   std::shared_ptr<const ServedModel> model() const override;
   // The models of all generations that have workers, the newest first.
   std::vector<std::shared_ptr<const ServedModel>> models() const { return registry_.models(); }
+
+  // Whether a worker may still have requests of an earlier manager, of which this one does not know yet: within
+  // options.adopt_window_us from the start, until all workers have opened their first session or could not be reached.
+  bool IsRestoring() const;
 
   // Refuses new requests from now on.
   void StartDrain();
@@ -134,6 +140,8 @@ class ManagerEngine : public Engine {
   // Sets loads_, where only the workers are ready that can take the request. kMoved: there is one. `hashes` may be
   // null.
   MoveOutcome FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  // The hook of the loops.
+  absl::StatusOr<RequestRestored> RestoreRequest(const RequestToRestore& request);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/moving_request.h"
+#include "kv_manager/engine/restore_request.h"
 #include "kv_manager/engine/tenant_labels.h"
 #include "kv_manager/engine/tenant_quotas.h"
 #include "kv_manager/engine/wait_forecast.h"
@@ -30,7 +31,10 @@ struct StepLoopOptions {
   int64_t failover_after_us = 0;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
-  int64_t max_step_us = 0;               // The target for the duration of a step, see StepBudget. 0: there is none.
+  // For so long after its start, a manager waits for workers that may have requests of an earlier one. 0: it adopts
+  // nothing.
+  int64_t adopt_window_us = 0;
+  int64_t max_step_us = 0;  // The target for the duration of a step, see StepBudget. 0: there is none.
   WaitLimits wait_limits;
   int max_inbox_requests = 1024;    // Requests that are submitted and not yet seen by the loop.
   int max_questions = 64;           // Questions that are asked and not yet answered.
@@ -48,6 +52,8 @@ struct StepLoopHooks {
   std::function<void()> on_change;
   // Empty: requests never move to another worker.
   MoveRequestHook move_request = nullptr;
+  // Empty: no request of an earlier manager is restored.
+  RestoreRequestHook restore_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
   // checks every call.
   std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;

@@ -1,14 +1,18 @@
 #include "kv_manager/engine/worker_session.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/log.h"
@@ -142,6 +146,8 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
 void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
+  has_tried_ = true;
+  if (event.inventory != nullptr) AdoptInventory(*event.inventory, now_us);
   last_step_us_ = now_us;
   has_logged_waiting_ = false;
   logged_reason_.clear();
@@ -150,6 +156,104 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
                    << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
                    << ", " << description_->max_sequences << " rows, " << description_->device << "; "
                    << Counted(live_->size(), "request") << " waited for it";
+}
+
+void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now_us) {
+  Scheduler* const scheduler = pool_->scheduler();
+  std::vector<MovedRequest> waiting = scheduler->TakeAll();  // They were placed here before the session was open.
+  const InventoryCheck check(inventory, description_->num_blocks, description_->block_size);
+  std::vector<const WorkerInventory::Row*> others;
+  std::vector<RowsOfRequest> found = FindRequests(inventory, &others);
+  std::vector<RowId> end_rows;
+  for (const WorkerInventory::Row* row : others) {
+    if (!row->record.empty()) end_rows.push_back(row->row);
+  }
+  RestoredBlocks blocks;
+  absl::flat_hash_set<BlockId> next_blocks;
+  std::vector<RestoredRequest> requests;
+  std::vector<std::pair<RequestId, std::function<bool()>>> streams;
+  int num_over = 0;
+  absl::Status refusal;
+  for (const RowsOfRequest& rows : found) {
+    const absl::Span<const TokenId> prompt = absl::MakeSpan(rows.first->tokens).first(rows.first->prompt_length);
+    absl::StatusOr<RequestRestored> restored =
+        hooks_->restore_request == nullptr
+            ? absl::UnimplementedError("this manager restores no requests")
+            : hooks_->restore_request({.record = rows.record.request, .prompt = prompt, .generation = generation_});
+    if (!restored.ok()) {
+      refusal = restored.status();
+      for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
+      continue;
+    }
+    const RequestId id = restored->request.id;
+    Revival revival = Revive(restored->request, rows.record.num_cached_tokens, rows, check);
+    std::function<bool()> has_ended = std::move(restored->has_ended);
+    LiveRequests::Entry entry = Tell(revival, *std::move(restored), now_us);
+    end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
+    if (revival.is_over) {
+      ++num_over;
+      continue;
+    }
+    live_->Adopt(id, std::move(entry));
+    inbox_->AddRestored(id);
+    streams.emplace_back(id, std::move(has_ended));
+    next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
+    std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
+    requests.push_back(std::move(revival.request));
+  }
+  for (const RestoredBlocks::Table& table : blocks.tables) {
+    for (const BlockId block : table.blocks) next_blocks.erase(block);
+  }
+  blocks.cached = check.CachedBlocks(next_blocks);
+  pool_->blocks()->Restore(blocks);
+  std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
+    return a.request.arrival_us < b.request.arrival_us;
+  });
+  for (const auto& [id, status] : scheduler->Restore(std::move(requests))) live_->Fail(id, status);
+  scheduler->EndRows(end_rows);
+  for (const auto& [id, has_ended] : streams) {
+    if (has_ended != nullptr && has_ended()) inbox_->Cancel(id, FinishReason::kCancelled);
+  }
+  for (MovedRequest& request : waiting) {
+    const RequestId id = request.id();
+    if (const absl::Status status = scheduler->Adopt(std::move(request)); !status.ok()) live_->Fail(id, status);
+  }
+  report_->stats()->restored_requests += static_cast<int64_t>(streams.size()) + num_over;
+  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
+                   << " of another manager: " << streams.size() << " go on, " << num_over << " had ended, "
+                   << found.size() - streams.size() - num_over << " were refused"
+                   << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
+                   << pool_->blocks()->num_cached_blocks() << " blocks are cached";
+}
+
+LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored restored, int64_t now_us) {
+  const Request& request = restored.request;
+  LiveRequests::Entry entry{.sink = std::move(restored.sink),
+                            .arrival_us = request.arrival_us,
+                            .deadline_us = request.deadline_us,
+                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                            .max_tokens = request.max_tokens,
+                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .start_us = now_us,
+                            .first_token_us = now_us,
+                            .last_token_us = std::vector<int64_t>(request.num_samples, now_us),
+                            .has_started = true,
+                            .ticket = std::move(restored.ticket)};
+  if (options_->tenants != nullptr) entry.tenant_slot = options_->tenants->SlotOf(request.tenant);
+  if (entry.ticket != nullptr) entry.ticket->OnStarted();
+  entry.sink->OnStarted(revival.request.num_cached_tokens);
+  size_t num_ended = 0;
+  for (const Revival::Sample& sample : revival.samples) {
+    int position = static_cast<int>(request.prompt.size());
+    for (const TokenId token : sample.generated) {
+      entry.sink->OnToken(sample.index, position++, ScoredToken{.token = token, .top = {}});
+    }
+    entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
+    if (!sample.end.has_value()) continue;
+    ++num_ended;
+    entry.sink->OnFinished({request.id, sample.index, *sample.end, num_ended == revival.samples.size()});
+  }
+  return entry;
 }
 
 void WorkerSession::OnDraining(const WorkerDraining& event) {
@@ -280,6 +384,7 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
 }
 
 void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {
+  has_tried_ = true;
   drain_ = Drain::kNone;
   is_fenced_ = false;
   next_move_us_ = 0;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
+#include "kv_manager/engine/revival.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/table_audit.h"
 #include "kv_manager/engine/worker_pool.h"
@@ -68,6 +69,8 @@ class WorkerSession {
   void Stop(int64_t now_us);
 
   bool is_ready() const { return link_.is_ready(); }
+  // Whether a session was opened, or an attempt has failed.
+  bool has_tried() const { return has_tried_; }
   // Whether the worker wants no new requests until the end of the session. Implies is_ready().
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
   // Returns whether the worker is ready, but has not answered a plan for longer than overdue_us.
@@ -101,6 +104,10 @@ class WorkerSession {
   // Says whether the requests in flight may be the reason why a session is lost.
   enum class Blame { kRequestsInFlight, kNobody };
 
+  // Goes on with what a session of another manager has left on the worker.
+  void AdoptInventory(const WorkerInventory& inventory, int64_t now_us);
+  // Tells the stream of a request what the request has become so far, and returns what the loop knows about it.
+  LiveRequests::Entry Tell(const Revival& revival, RequestRestored restored, int64_t now_us);
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
   // Gives all requests to other workers that these can take.
@@ -127,6 +134,7 @@ class WorkerSession {
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.
   Drain drain_ = Drain::kNone;
+  bool has_tried_ = false;
   bool is_migrating_ = false;
   bool is_fenced_ = false;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.

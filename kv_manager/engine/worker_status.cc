@@ -5,6 +5,7 @@ namespace quire {
 void StepLoopStats::Add(const StepLoopStats& other) {
   for (size_t i = 0; i < finished.size(); ++i) finished[i] += other.finished[i];
   displaced += other.displaced;
+  restored_requests += other.restored_requests;
   moved_requests += other.moved_requests;
   for (int64_t StepLoopStats::*count :
        {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,

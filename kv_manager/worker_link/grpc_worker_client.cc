@@ -8,11 +8,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "kv_manager/worker_link/inventory_reader.h"
 #include "kv_manager/worker_link/wire.h"
 #include "kv_manager/worker_link/worker_address.h"
 
@@ -101,8 +103,8 @@ struct GrpcWorkerClient::RefuseCall {
 // never more than the plans in flight. Deletes itself when gRPC is done with it.
 class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
  public:
-  Session(GrpcWorkerClient* client, uint64_t epoch, int vocab_size)
-      : client_(client), epoch_(epoch), vocab_size_(vocab_size) {}
+  Session(GrpcWorkerClient* client, uint64_t epoch, bool adopts, const WorkerDescription& worker)
+      : client_(client), epoch_(epoch), adopts_(adopts), vocab_size_(worker.vocab_size), reader_(worker) {}
 
   void Start() {
     client_->stub_->async()->Steps(&context_, this);
@@ -111,6 +113,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     const MutexLock lock(&mutex_);
     std::unique_ptr<v1::StepsRequest> request = NewRequest();
     request->mutable_open()->set_epoch(epoch_);
+    request->mutable_open()->set_adopt(adopts_);
     Write(std::move(request));
     StartCall();
   }
@@ -162,14 +165,34 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       client_->listener_->OnDraining(epoch_);
       return absl::OkStatus();
     }
-    if (is_open_ || !response.has_opened())
+    if (response.has_inventory() && is_reading_inventory_) return TakeInventory(response.inventory());
+    if (is_open_ || is_reading_inventory_ || !response.has_opened())
       return absl::InternalError("the worker sent an unexpected message in place of an answer");
     if (response.opened().epoch() != epoch_) {
       return absl::InternalError(
           absl::StrCat("the worker opened epoch ", response.opened().epoch(), " instead of epoch ", epoch_));
     }
+    if (response.opened().inventory_follows()) {
+      if (!adopts_) return absl::InternalError("the worker sends an inventory that nobody has asked for");
+      is_reading_inventory_ = true;
+      return absl::OkStatus();
+    }
     is_open_ = true;
-    client_->listener_->OnOpened(epoch_);
+    client_->listener_->OnOpened(epoch_, nullptr);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeInventory(const v1::InventoryChunk& chunk) {
+    QUIRE_RETURN_IF_ERROR(reader_.Add(chunk));
+    if (!reader_.is_complete()) return absl::OkStatus();
+    auto inventory = std::make_unique<WorkerInventory>(reader_.Take());
+    {
+      const MutexLock lock(&mutex_);
+      for (const WorkerInventory::Row& row : inventory->rows) encoder_.AdoptRow(row.row);
+    }
+    is_reading_inventory_ = false;
+    is_open_ = true;
+    client_->listener_->OnOpened(epoch_, std::move(inventory));
     return absl::OkStatus();
   }
 
@@ -204,11 +227,14 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
 
   GrpcWorkerClient* const client_;
   const uint64_t epoch_;
+  const bool adopts_;
   const int vocab_size_;
   grpc::ClientContext context_;
 
   // Used by gRPC's reading callbacks, one at a time.
   v1::StepsResponse response_;
+  InventoryReader reader_;
+  bool is_reading_inventory_ = false;
   bool is_open_ = false;
   absl::Status error_;  // What the worker did wrong.
 
@@ -259,7 +285,10 @@ void GrpcWorkerClient::OnDescribeDone(const DescribeCall& call, const grpc::Stat
     const MutexLock lock(&mutex_);
     if (describe_call_ == &call) {
       describe_call_ = nullptr;
-      if (description.ok()) vocab_size_ = description->vocab_size;
+      if (description.ok()) {
+        description_ = *description;
+        description_.tokenizer_files.clear();
+      }
     }
   }
   if (status.ok() && !description.ok()) Refuse(std::string(description.status().message()));
@@ -293,11 +322,11 @@ void GrpcWorkerClient::Refuse(const std::string& reason) {
   });
 }
 
-void GrpcWorkerClient::Open(uint64_t epoch) {
+void GrpcWorkerClient::Open(uint64_t epoch, bool adopts) {
   const MutexLock lock(&mutex_);
   QUIRE_CHECK(session_ == nullptr);
   pending_.Add();
-  session_ = new Session(this, epoch, vocab_size_);
+  session_ = new Session(this, epoch, adopts, description_);
   session_->Start();
 }
 

@@ -42,7 +42,7 @@ class GrpcWorkerClient : public WorkerClient {
 
   void SetListener(Listener* listener) override { listener_ = listener; }
   void Describe(uint64_t epoch) override;
-  void Open(uint64_t epoch) override;
+  void Open(uint64_t epoch, bool adopts) override;
   void Refuse(const std::string& reason) override;
   void Send(const StepPlan& plan) override;
   void Close() override;
@@ -78,8 +78,8 @@ class GrpcWorkerClient : public WorkerClient {
   bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;                 // The destructor was called.
   RefuseCall* refuse_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;      // Owned by gRPC until its callback.
   Session* session_ QUIRE_GUARDED_BY(mutex_) = nullptr;             // Owned by gRPC until OnDone.
-  // From the answer to the last Describe that was not given up.
-  int vocab_size_ QUIRE_GUARDED_BY(mutex_) = 0;
+  // The answer to the last Describe that was not given up, without the files of the tokenizer.
+  WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace quire

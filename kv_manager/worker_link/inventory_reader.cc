@@ -115,7 +115,6 @@ absl::Status InventoryReader::ReadResult(const v1::InventoryResult& in) {
                              .num_tokens = static_cast<int>(in.slice_num_tokens(i)),
                              .samples = in.slice_samples()[i] != 0});
   }
-  result.result = in.result();
   return absl::OkStatus();
 }
 

@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
+#include "kv_manager/worker_link/cache_root.h"
+#include "kv_manager/worker_link/row_record.h"
 
 namespace quire {
 namespace {
@@ -263,6 +265,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
   out->set_step(Value(plan.step));
   out->set_wants_tables(plan.wants_tables);
   EncodeMoves(plan, out);
+  for (const RowId row : plan.end_rows) out->add_end_rows(Value(row));
   for (const SequenceStart& start : plan.starts) EncodeStart(start, out->add_starts());
   for (const SequenceFork& fork : plan.forks) EncodeFork(fork, out);
   for (const TokenAppend& append : plan.appends) {
@@ -297,6 +300,12 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   out->set_prompt_length(start.prompt_length);
   CopyTokens(start.tokens, out->mutable_token_ids());
   EncodeSampling(start.sampling, out->mutable_sampling());
+  if (start.cache_root.has_value()) {
+    if (std::string root = NameOf(*start.cache_root); root.size() <= size_t{kMaxCacheRootBytes}) {
+      out->set_cache_root(std::move(root));
+    }
+  }
+  if (start.record != nullptr) out->set_record(RowRecordOf(start));
   Row& row = RowOf(start.row);
   row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}, start.sampling.num_candidates};
   if (row.num_prompt_logprobs < 0) return;
@@ -311,6 +320,10 @@ void PlanEncoder::EncodeFork(const SequenceFork& fork, v1::StepPlan* out) {
   Row& row = RowOf(fork.row);
   QUIRE_CHECK_LT(Value(fork.parent), rows_.size());
   row = rows_[Value(fork.parent)];
+}
+
+void PlanEncoder::AdoptRow(RowId row) {
+  RowOf(row) = {};
 }
 
 PlanEncoder::Row& PlanEncoder::RowOf(RowId id) {
@@ -376,6 +389,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   out.numerics_fingerprint = in.numerics_fingerprint();
   out.device = in.device();
   out.process_id = in.process_id();
+  out.keeps_rows = in.orphan_hold_ms() > 0;
   out.last_epoch = in.last_epoch();
   out.has_session = in.has_session();
   return out;

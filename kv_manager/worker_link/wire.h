@@ -41,6 +41,9 @@ class PlanEncoder {
   // Clears `out` first. A message that is used again keeps its memory, so that it needs no allocation.
   ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
 
+  // A sequence of an earlier session is in this row. It wants no logprobs and reports no candidates.
+  void AdoptRow(RowId row);
+
  private:
   struct Row {
     int num_logprobs = -1;

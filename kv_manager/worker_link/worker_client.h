@@ -2,10 +2,12 @@
 #define QUIRE_KV_MANAGER_WORKER_LINK_WORKER_CLIENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "kv_manager/worker_link/worker_description.h"
+#include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/step_plan.h"
 
 namespace quire {
@@ -21,8 +23,9 @@ class WorkerClient {
 
     // The answer to Describe.
     virtual void OnDescribed(uint64_t epoch, WorkerDescription description) = 0;
-    // The answer to Open. Plans may follow.
-    virtual void OnOpened(uint64_t epoch) = 0;
+    // The answer to Open. Plans may follow. `inventory` is what an earlier session has left, if the new one adopts it
+    // and there is something; otherwise null.
+    virtual void OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) = 0;
     // The answer to a plan. Answers come in the order of the plans, and each fits its plan. The worker was busy with
     // the plan for `duration_us`.
     virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
@@ -40,8 +43,8 @@ class WorkerClient {
   // Asks the worker for its constants.
   virtual void Describe(uint64_t epoch) = 0;
   // Opens the session of this epoch. REQUIRES: the worker has described itself in this attempt. `epoch` replaces the
-  // epoch of the attempt and is not smaller.
-  virtual void Open(uint64_t epoch) = 0;
+  // epoch of the attempt and is not smaller. With `adopts`, the session takes over what an earlier one has left.
+  virtual void Open(uint64_t epoch, bool adopts) = 0;
   // Tells the worker that this manager will not use it, and why. There is no answer.
   virtual void Refuse(const std::string& reason) = 0;
   // Sends a plan. Does nothing after a loss that the caller does not know of yet. REQUIRES: the session was opened.

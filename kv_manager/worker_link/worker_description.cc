@@ -14,6 +14,7 @@ SchedulerOptions NarrowedTo(const WorkerDescription& worker, SchedulerOptions op
   options.max_tokens_per_step = std::min(options.max_tokens_per_step, worker.max_tokens_per_step);
   options.max_chunk_tokens = std::min(options.max_chunk_tokens, options.max_tokens_per_step);
   options.max_context_tokens = std::min(options.max_context_tokens, worker.max_context_tokens);
+  options.keeps_rows = worker.keeps_rows;
   return options;
 }
 

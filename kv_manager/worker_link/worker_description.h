@@ -36,6 +36,7 @@ struct WorkerDescription {
   std::string numerics_fingerprint;
   std::string device;
   std::string process_id;    // Differs between processes. Empty: the worker does not tell it.
+  bool keeps_rows = false;   // Its rows and blocks stay for a time after the end of a session.
   uint64_t last_epoch = 0;   // The greatest epoch that it has seen.
   bool has_session = false;  // A session is open, perhaps with another manager.
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "quire/v1/worker.pb.h"
 
 namespace quire {
 
@@ -51,12 +50,10 @@ struct WorkerInventory {
     bool samples = false;
   };
 
-  // The answer of one step. The columns of `result` are not checked: DecodeStepResult does it, which must know what the
-  // sequences have asked for.
+  // What one step has computed. Its tokens are in the rows.
   struct Result {
     StepId step{0};
     std::vector<Slice> slices;
-    v1::StepResult result;
   };
 
   uint64_t epoch = 0;   // The last session that has executed a step. 0: there is none.

@@ -13,6 +13,7 @@ WorkerLink::WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerC
     : options_(options),
       client_(std::move(client)),
       epoch_(options.first_epoch - 1),
+      may_adopt_(options.adopts),
       backoff_us_(options.min_backoff_us),
       last_error_(absl::UnavailableError("not connected yet")) {}
 
@@ -55,7 +56,8 @@ void WorkerLink::OnDescribed(const WorkerDescription& worker) {
   state_ = State::kOpening;
   const bool was_replaced = has_been_ready_ && worker.has_session;
   if (!was_replaced) epoch_ = std::max(epoch_, worker.last_epoch + 1);
-  client_->Open(epoch_);
+  // An inventory that was wrong once is not asked for again.
+  client_->Open(epoch_, std::exchange(may_adopt_, false));
 }
 
 void WorkerLink::Refuse(const absl::Status& reason) {

@@ -14,6 +14,8 @@
 namespace quire {
 
 struct WorkerLinkOptions {
+  // The first session adopts what another manager has left on the worker, if its first attempt succeeds.
+  bool adopts = false;
   uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
   int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
@@ -79,6 +81,7 @@ class WorkerLink {
   State state_ = State::kWaiting;
   uint64_t epoch_;
   bool has_been_ready_ = false;
+  bool may_adopt_;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;

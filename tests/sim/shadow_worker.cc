@@ -1,11 +1,15 @@
 #include "tests/sim/shadow_worker.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kv_manager/worker_link/cache_root.h"
+#include "kv_manager/worker_link/row_record.h"
 
 namespace quire {
 namespace {
@@ -36,6 +40,10 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(Copy(plan.copies));
   for (std::optional<Row>& row : rows_) {
     if (row.has_value()) row->parent.reset();
+  }
+  for (const RowId row : plan.end_rows) {
+    if (Value(row) >= rows_.size()) return Broken("end of row ", Value(row), " of ", rows_.size());
+    rows_[Value(row)].reset();
   }
   for (const SequenceStart& start : plan.starts) QUIRE_RETURN_IF_ERROR(Start(start));
   for (const SequenceFork& fork : plan.forks) QUIRE_RETURN_IF_ERROR(Fork(fork));
@@ -162,7 +170,8 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
     }
     row.num_stored = slice.first_position;
   }
-  if (row.num_stored >= 0 && slice.first_position != row.num_stored) {
+  const bool goes_back = std::exchange(row.may_go_back, false) && slice.first_position < row.num_stored;
+  if (row.num_stored >= 0 && slice.first_position != row.num_stored && !goes_back) {
     return Broken("slice from ", slice.first_position, ", the row has stored ", row.num_stored);
   }
   const int end = slice.first_position + slice.num_tokens;
@@ -183,7 +192,8 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
     if (slot >= static_cast<int64_t>(slots_.size())) return Broken("slot ", slot, " of ", slots_.size());
     if (written_in_[slot] == step) return Broken("slot ", slot, " is stored twice in step ", Value(step));
     written_in_[slot] = step;
-    slots_[slot] = {row.tokens[position], row.prefix_hashes[position]};
+    slots_[slot] = {row.tokens[position], row.prefix_hashes[position],
+                    position == 0 ? kEmptyPrefix : row.prefix_hashes[position - 1], row.start.cache_root};
   }
   row.num_stored = end;
   return absl::OkStatus();
@@ -194,12 +204,75 @@ absl::Status ShadowWorker::Read(const SequenceSlice& slice) const {
   for (int position = 0; position < row.num_stored; ++position) {
     const int64_t slot = SlotOf(row, position);
     const Slot expected = {row.tokens[position], row.prefix_hashes[position]};
-    if (slots_[slot] != expected) {
+    if (!slots_[slot].HasSameTokens(expected)) {
       return Broken("sequence ", Value(row.start.sequence), " reads token ", slots_[slot].token, " for position ",
                     position, " from slot ", slot, ", its own is ", expected.token);
     }
   }
   return absl::OkStatus();
+}
+
+void ShadowWorker::BeginSession() {
+  last_step_ = StepId{0};
+  std::fill(written_in_.begin(), written_in_.end(), StepId{0});
+  for (std::optional<Row>& row : rows_) {
+    if (!row.has_value()) continue;
+    row->last_step = StepId{0};
+    row->may_go_back = true;
+  }
+}
+
+WorkerInventory ShadowWorker::MakeInventory() const {
+  WorkerInventory inventory;
+  inventory.last_step = last_step_;
+  const auto root_index = [&](const CacheRoot& root) {
+    const std::string name = NameOf(root);
+    const auto it = std::find(inventory.roots.begin(), inventory.roots.end(), name);
+    if (it == inventory.roots.end())
+      return static_cast<int>((inventory.roots.push_back(name), inventory.roots.size()) - 1);
+    return static_cast<int>(it - inventory.roots.begin());
+  };
+  for (uint32_t i = 0; i < rows_.size(); ++i) {
+    if (!rows_[i].has_value()) continue;
+    const Row& in = *rows_[i];
+    WorkerInventory::Row& out = inventory.rows.emplace_back();
+    out.row = RowId{i};
+    out.sequence = in.start.sequence;
+    out.sample_index = in.start.sample_index;
+    out.prompt_length = in.start.prompt_length;
+    out.tokens = in.tokens;
+    out.num_computed = std::max(0, in.num_stored);
+    out.blocks = in.table;
+    out.record = RowRecordOf(in.start);
+    if (in.start.cache_root.has_value()) out.root = root_index(*in.start.cache_root);
+  }
+  // Parents before children: a block gets its label as soon as the content before it has one.
+  std::map<std::pair<int, uint64_t>, int> full;  // The labels of full blocks, by root and hash.
+  std::vector<bool> has_label(num_blocks_);
+  for (bool has_new = true; has_new;) {
+    has_new = false;
+    for (int block = 0; block < num_blocks_; ++block) {
+      const Slot* const slots = &slots_[static_cast<size_t>(block) * block_size_];
+      if (has_label[block] || slots[0].token < 0 || !slots[0].root.has_value()) continue;
+      const int root = root_index(*slots[0].root);
+      const auto parent = full.find({root, slots[0].before});
+      if (slots[0].before != kEmptyPrefix && parent == full.end()) continue;
+      WorkerInventory::Label label;
+      label.block = BlockId{static_cast<uint32_t>(block)};
+      label.root = root;
+      if (parent != full.end()) label.parent = parent->second;
+      for (int i = 0; i < block_size_ && slots[i].root == slots[0].root; ++i) {
+        if (i > 0 && slots[i].before != slots[i - 1].prefix_hash) break;
+        label.tokens.push_back(slots[i].token);
+      }
+      has_label[block] = has_new = true;
+      if (static_cast<int>(label.tokens.size()) == block_size_) {
+        full.try_emplace({root, slots[block_size_ - 1].prefix_hash}, static_cast<int>(inventory.labels.size()));
+      }
+      inventory.labels.push_back(std::move(label));
+    }
+  }
+  return inventory;
 }
 
 absl::Status ShadowWorker::CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const {
@@ -208,7 +281,7 @@ absl::Status ShadowWorker::CheckSlots(absl::Span<const BlockId> table, absl::Spa
     prefix = ExtendPrefix(prefix, tokens[i]);
     const BlockId block = table[i / block_size_];
     const Slot& slot = slots_[static_cast<size_t>(Value(block)) * block_size_ + i % block_size_];
-    if (slot == Slot{tokens[i], prefix}) continue;
+    if (slot.HasSameTokens({tokens[i], prefix})) continue;
     return Broken("block ", Value(block), " holds token ", slot.token, " for position ", i, ", where ", tokens[i],
                   " is due or its prefix is another");
   }

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/step_plan.h"
 #include "tests/sim/shadow_model.h"
 
@@ -25,6 +26,11 @@ class ShadowWorker {
   // The error says which rule of step_plan.h the plan breaks, or which slot held what.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
 
+  // What a real worker would say about its rows and blocks. The roots of private caches have no salt.
+  WorkerInventory MakeInventory() const;
+  // Another session takes the rows over. Its first plan is step 1.
+  void BeginSession();
+
   // Checks that the slots of `table` hold `tokens`, the first tokens of a sequence. The error names the first wrong
   // slot.
   absl::Status CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const;
@@ -33,8 +39,11 @@ class ShadowWorker {
   struct Slot {
     TokenId token = -1;
     uint64_t prefix_hash = 0;  // The hash of all tokens up to and including this one.
+    // For labels:
+    uint64_t before = 0;  // The hash of the tokens before this one.
+    std::optional<CacheRoot> root = {};
 
-    bool operator==(const Slot&) const = default;
+    bool HasSameTokens(const Slot& other) const { return token == other.token && prefix_hash == other.prefix_hash; }
   };
   struct Row {
     SequenceStart start;
@@ -43,6 +52,7 @@ class ShadowWorker {
     std::vector<BlockId> table;
     int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
+    bool may_go_back = false;          // The next slice may begin at any position that is stored.
     std::optional<RowId> parent = {};  // Set if the row is forked in this step.
 
     void Append(TokenId token);

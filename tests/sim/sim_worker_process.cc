@@ -21,7 +21,7 @@ class SimWorkerProcess::Client : public WorkerClient {
 
   void SetListener(Listener* listener) override { process_->listener_ = listener; }
   void Describe(uint64_t epoch) override { process_->Describe(epoch); }
-  void Open(uint64_t epoch) override { process_->Open(epoch); }
+  void Open(uint64_t epoch, bool /*adopts*/) override { process_->Open(epoch); }
   void Refuse(const std::string& reason) override {
     process_->status_.Update(absl::InternalError(absl::StrCat("the worker was refused: ", reason)));
   }
@@ -72,7 +72,7 @@ void SimWorkerProcess::Open(uint64_t epoch) {
   greatest_epoch_ = epoch;
   session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
   plans_.clear();
-  Tell()->OnOpened(epoch);
+  Tell()->OnOpened(epoch, nullptr);
   if (closed_epoch_.has_value()) {
     Tell()->OnLost(*std::exchange(closed_epoch_, std::nullopt), absl::CancelledError("the call was cancelled"));
   }

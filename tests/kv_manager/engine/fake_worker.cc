@@ -52,13 +52,19 @@ class FakeWorker::Client : public WorkerClient {
     worker_->epoch_ = epoch;
     worker_->listener_->OnDescribed(epoch, worker_->description_);
   }
-  void Open(uint64_t epoch) override {
+  void Open(uint64_t epoch, bool adopts) override {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     worker_->epoch_ = epoch;
-    worker_->Restart();
+    std::unique_ptr<WorkerInventory> inventory;
+    if (adopts && worker_->description_.keeps_rows && worker_->shadow_.has_value()) {
+      inventory = std::make_unique<WorkerInventory>(worker_->shadow_->MakeInventory());
+      worker_->shadow_->BeginSession();
+    } else {
+      worker_->Restart();
+    }
     worker_->held_back_.clear();
-    worker_->listener_->OnOpened(epoch);
+    worker_->listener_->OnOpened(epoch, std::move(inventory));
   }
   void Refuse(const std::string& reason) override {
     const MutexLock lock(&worker_->mutex_);

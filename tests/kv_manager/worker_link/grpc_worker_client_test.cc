@@ -29,8 +29,11 @@ class Events : public WorkerClient::Listener {
   void OnDescribed(uint64_t epoch, WorkerDescription description) override {
     Set([&] { described_ = {epoch, std::move(description)}; });
   }
-  void OnOpened(uint64_t epoch) override {
-    Set([&] { opened_ = epoch; });
+  void OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) override {
+    Set([&] {
+      opened_ = epoch;
+      inventory_ = std::move(inventory);
+    });
   }
   void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override {
     EXPECT_EQ(epoch, 7u);
@@ -46,6 +49,7 @@ class Events : public WorkerClient::Listener {
 
   std::pair<uint64_t, WorkerDescription> Described() { return Take(&described_); }
   uint64_t Opened() { return Take(&opened_); }
+  const WorkerInventory* inventory() const { return inventory_.get(); }
   StepResult Result() { return Take(&result_); }
   uint64_t Draining() { return Take(&draining_); }
   std::pair<uint64_t, absl::Status> Lost() { return Take(&lost_); }
@@ -67,6 +71,7 @@ class Events : public WorkerClient::Listener {
   std::condition_variable changed_;
   std::optional<std::pair<uint64_t, WorkerDescription>> described_;
   std::optional<uint64_t> opened_;
+  std::unique_ptr<WorkerInventory> inventory_;
   std::optional<StepResult> result_;
   std::optional<uint64_t> draining_;
   std::optional<std::pair<uint64_t, absl::Status>> lost_;
@@ -149,7 +154,7 @@ class GrpcWorkerClientTest : public ::testing::Test {
   void Open() {
     client_->Describe(7);
     EXPECT_EQ(events_.Described().first, 7u);
-    client_->Open(7);
+    client_->Open(7, /*adopts=*/false);
     EXPECT_EQ(events_.Opened(), 7u);
   }
   static StepPlan Plan(uint64_t step) {
@@ -219,7 +224,7 @@ TEST_F(GrpcWorkerClientTest, ARefusedEpochIsALossWithTheWorkersWords) {
   worker_.refuse_epoch = true;
   client_->Describe(7);
   events_.Described();
-  client_->Open(7);
+  client_->Open(7, /*adopts=*/false);
   const absl::Status reason = events_.Lost().second;
   EXPECT_EQ(reason.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(reason.message(), "epoch 9 is served");

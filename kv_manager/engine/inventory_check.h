@@ -1,0 +1,66 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_INVENTORY_CHECK_H_
+#define QUIRE_KV_MANAGER_ENGINE_INVENTORY_CHECK_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/ids.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/worker_link/row_record.h"
+#include "kv_manager/worker_link/worker_inventory.h"
+
+namespace quire {
+
+// Says what of an inventory is true. The labels are what the worker has written into its blocks. A row's table is
+// checked against them: the K and V of a token are stored if the block where the table puts it has a label with this
+// token, under the root of the row, behind labels with all tokens before it. So it does not matter whether the block
+// was given to another sequence, or is shared. What does not agree is not stored, and is computed again. Borrows the
+// inventory.
+class InventoryCheck {
+ public:
+  InventoryCheck(const WorkerInventory& inventory, int num_blocks, int block_size);
+
+  // How many of the row's first tokens have their K and V in the blocks of the row's table.
+  int NumStored(const WorkerInventory::Row& row) const;
+
+  int block_size() const { return block_size_; }
+
+  // The full blocks of the pool with labels that belong into the prefix cache, parents before children. No two have the
+  // same content: the worker may have a content twice, and one block is enough. Those of `left_out` are not among them,
+  // and neither is what comes behind them. The salts are borrowed from here.
+  std::vector<RestoredBlocks::CachedBlock> CachedBlocks(const absl::flat_hash_set<BlockId>& left_out) const;
+
+ private:
+  static constexpr int kNone = -1;
+
+  bool IsLabelOf(const WorkerInventory::Label& label, int parent, const WorkerInventory::Row& row, int first_token,
+                 int num_tokens) const;
+
+  const WorkerInventory& inventory_;
+  const int block_size_;
+  // Labels with equal contents have equal numbers: that of the first label with this content. A content is the tokens
+  // of a label with all tokens before it, and the root. [num_labels]
+  std::vector<int> contents_;
+  std::vector<int> labels_;                        // The label of each block of the pool, or kNone. [num_blocks]
+  std::vector<std::optional<std::string>> salts_;  // Of each root. [num_roots]
+};
+
+// The rows of one request that a manager before this one has started, found by their record.
+struct RowsOfRequest {
+  RowRecord record;                               // Borrowed from the first row.
+  const WorkerInventory::Row* first = nullptr;    // Has the prompt that all rows have.
+  std::vector<const WorkerInventory::Row*> rows;  // One for each sample that has a row, by rising sample index.
+};
+
+// Finds out which rows belong together. Of two rows of one sample, one is left from before the request was preempted,
+// and the row with more tokens counts. Rows without a record, rows whose prompt differs from that of the first row with
+// their record, and rows that do not count are appended to `others`. Borrows the inventory.
+std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
+                                        std::vector<const WorkerInventory::Row*>* others);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_INVENTORY_CHECK_H_

@@ -1,0 +1,40 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_RESTORE_REQUEST_H_
+#define QUIRE_KV_MANAGER_ENGINE_RESTORE_REQUEST_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/ids.h"
+#include "kv_manager/engine/request_sink.h"
+#include "kv_manager/engine/served_model.h"
+#include "kv_manager/engine/tenant_quotas.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// What a worker has of a request that another manager has started.
+struct RequestToRestore {
+  absl::string_view record;  // Request::record.
+  absl::Span<const TokenId> prompt;
+  GenerationId generation{0};                          // Of the worker.
+  std::shared_ptr<const ServedModel> model = nullptr;  // Of this generation. The engine sets it.
+};
+
+// The request as it was submitted to the other manager, with an id of this one.
+struct RequestRestored {
+  Request request;
+  std::shared_ptr<RequestSink> sink;
+  // Whether its stream has ended meanwhile, so that nobody wants its tokens.
+  std::function<bool()> has_ended;
+  std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // May be null.
+};
+
+// Makes the request and its stream from the record. An error says why this manager does not go on with the request.
+using RestoreRequestHook = std::function<absl::StatusOr<RequestRestored>(const RequestToRestore&)>;
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_RESTORE_REQUEST_H_

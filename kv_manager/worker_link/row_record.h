@@ -1,0 +1,26 @@
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_ROW_RECORD_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_ROW_RECORD_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "scheduler/step_plan.h"
+
+namespace quire {
+
+// What SequenceStart.record of worker.proto has: the record of the request, and then what is known only when the
+// request starts. The worker gives it back with the row.
+struct RowRecord {
+  absl::string_view request;  // Request::record. Borrowed.
+  int num_cached_tokens = 0;  // See SequenceStart.
+};
+
+// Empty when the request has no record, or when the record is longer than a row may have.
+std::string RowRecordOf(const SequenceStart& start);
+// Nothing when RowRecordOf has not made these bytes. REQUIRES: `bytes` outlive the result.
+std::optional<RowRecord> ReadRowRecord(absl::string_view bytes);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_ROW_RECORD_H_

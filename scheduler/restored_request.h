@@ -1,0 +1,36 @@
+#ifndef QUIRE_SCHEDULER_RESTORED_REQUEST_H_
+#define QUIRE_SCHEDULER_RESTORED_REQUEST_H_
+
+#include <vector>
+
+#include "base/ids.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// A request that another scheduler has started, in an earlier session of the same worker. It is put together from what
+// the worker still has of it.
+struct RestoredRequest {
+  // A sample that has not ended. It is in a row of the worker, and the block manager has its table.
+  struct Sample {
+    SequenceId sequence{0};
+    int sample_index = 0;
+    RowId row{0};
+    std::vector<TokenId> tokens;  // The prompt and all generated tokens.
+    int num_stored = 0;           // The tokens whose K and V are in the blocks. Fewer than there are tokens.
+    int num_computed = 0;         // The tokens that the earlier scheduler has computed.
+  };
+
+  Request request;
+  int num_cached_tokens = 0;  // Tokens of the prompt that were in the prefix cache when the request first ran.
+  // Either one sequence that has generated nothing, or all samples that have not ended; or none: then the request
+  // begins again.
+  std::vector<Sample> samples;
+  std::vector<RowId> ended_rows;  // The rows of the samples that have ended.
+  // Only if there are no samples: the tokens that the earlier scheduler has computed, for the statistics.
+  int num_computed = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_RESTORED_REQUEST_H_
