@@ -77,6 +77,16 @@ std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
                                                                  std::move(interceptors));
 }
 
+// Whether the manager has just started and may still find the request on a worker.
+bool IsRestoring(const grpc::Status& status) {
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  if (!details.ParseFromString(status.error_details())) return false;
+  return std::any_of(details.details().begin(), details.details().end(), [&](const google::protobuf::Any& detail) {
+    return detail.Is<google::rpc::ErrorInfo>() && detail.UnpackTo(&info) && info.reason() == "RESTORING";
+  });
+}
+
 }  // namespace
 
 absl::Status FromRpcStatus(const google::rpc::Status& status) {
@@ -186,7 +196,7 @@ bool GenerateStream::MayResume(const grpc::Status& status) const {
     default:
       return false;
   }
-  if (!status.error_details().empty()) return false;
+  if (!status.error_details().empty() && !IsRestoring(status)) return false;
   if (!resume_token_.empty()) return true;
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
   return !request_.request_id().empty() &&

@@ -42,6 +42,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
   loop.failover_after_us = absl::ToInt64Microseconds(options.failover_after);
+  loop.adopt_window_us = absl::ToInt64Microseconds(options.adopt_window);
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
   loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
   // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second.
@@ -108,17 +109,21 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
 
 Manager::Manager(const ManagerOptions& options)
     : options_(options),
-      engine_(
-          MakeStepLoopOptions(options),
-          {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
-          &SteadyClock(), options.max_tenant_labels, Warnings(options)),
+      engine_(MakeStepLoopOptions(options),
+              {.make_client = WorkerClientMaker(options),
+               .on_readiness = [this](bool ready) { server_->SetReady(ready); },
+               .restore_request = [this](const RequestToRestore& found) { return restorer_.Restore(found); }},
+              &SteadyClock(), options.max_tenant_labels, Warnings(options)),
       requests_(&engine_, options.inference),
+      restorer_(&requests_),
       inference_(&requests_),
       admin_(&engine_, &requests_),
       status_page_({.engine = &engine_,
                     .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
-                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
+                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
+  requests_.is_restoring = [this] { return engine_.IsRestoring(); };
+}
 
 Manager::~Manager() {
   discovery_.reset();

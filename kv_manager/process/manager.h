@@ -11,6 +11,7 @@
 #include "kv_manager/inference/inference_service.h"
 #include "kv_manager/process/options.h"
 #include "kv_manager/requests/request_environment.h"
+#include "kv_manager/requests/request_restorer.h"
 #include "kv_manager/status_page/status_page.h"
 #include "kv_manager/worker_link/worker_discovery.h"
 #include "serving/grpc_server.h"
@@ -45,6 +46,7 @@ class Manager {
   ManagerEngine engine_;
   std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
   RequestEnvironment requests_;
+  const RequestRestorer restorer_;  // The engine calls it.
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
   std::unique_ptr<GrpcServer> server_;  // The engine tells it when workers are ready.

@@ -157,6 +157,11 @@ ABSL_FLAG(
     "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
     "numerics, at most 24h. 0: they move at once.");
 ABSL_FLAG(
+    absl::Duration, adopt_window, absl::Seconds(5),
+    "How long a manager that has started waits for workers which may still have requests of the manager before it. It "
+    "goes on with these requests and keeps the prefix cache, see --orphan-hold of the worker. Requests need "
+    "--resume-key-file. At most 24h. 0: the workers drop what they have.");
+ABSL_FLAG(
     absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
     "How long requests wait for a lost worker to return before they fail, if no other worker can go on with them.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
@@ -408,6 +413,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   if (absl::GetFlag(FLAGS_failover_after) != absl::ZeroDuration()) {
     QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationFlag(FLAGS_failover_after));
   }
+  if (absl::GetFlag(FLAGS_adopt_window) != absl::ZeroDuration()) {
+    QUIRE_ASSIGN_OR_RETURN(options.adopt_window, DurationFlag(FLAGS_adopt_window));
+  }
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
@@ -436,8 +444,8 @@ const ProgramFlags& ManagerFlags() {
          "max_outbox_tokens", "max_detached_requests", "max_replay_bytes", "resume_key_file", "max_waiting_texts",
          "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
-         "last_write_timeout", "detach_grace", "drain_timeout"}},
+        {"max_queue_wait", "step_timeout", "adopt_window", "worker_grace", "worker_keepalive_timeout",
+         "receive_timeout", "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights"}};

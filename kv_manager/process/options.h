@@ -48,6 +48,7 @@ struct ManagerOptions {
   int max_step_ms;  // 0: steps have no limit.
   absl::Duration step_timeout;
   absl::Duration failover_after;  // 0: at once.
+  absl::Duration adopt_window;    // 0: nothing is adopted.
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;
   absl::Duration drain_timeout;

@@ -7,8 +7,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "kv_manager/requests/request_log.h"
+#include "kv_manager/requests/request_record.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/tenancy.h"
@@ -20,6 +24,7 @@ namespace quire {
 namespace {
 
 constexpr int kMaxTokenizedAgain = 3;
+constexpr int64_t kRestoringRetryMs = 100;
 
 std::atomic<uint64_t> next_reader_id = 1;
 
@@ -33,6 +38,14 @@ Sha256Digest DigestOf(const v1::GenerateRequest& request) {
     request.SerializeToCodedStream(&out);
   }
   return Sha256(bytes);
+}
+
+absl::Status Restoring() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("the manager has just started, and still asks its workers for "
+                                        "the requests that they have"),
+                 "RESTORING"),
+      kRestoringRetryMs);
 }
 
 absl::Status CheckResume(const v1::ResumeRequest& request) {
@@ -74,15 +87,35 @@ bool ClientRequest::is_resumable() const {
 void ClientRequest::Start(int64_t deadline_us) {
   if (resume_.has_value()) return TakeOver(FindResumed());
   if (!is_resumable() || request_.request_id().empty()) return StartNew(deadline_us);
+  const bool may_come = environment_->is_restoring();
   const absl::StatusOr<std::shared_ptr<TokenStream>> same =
       environment_->resumable.FindSame(IdentityOf(request_.request_id(), ""));
-  if (same.ok() && *same == nullptr) return StartNew(deadline_us);
-  TakeOver(same);
+  if (!same.ok() || *same != nullptr) return TakeOver(same);
+  if (may_come) return writer_->EndCall(nullptr, Restoring());
+  StartNew(deadline_us);
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
   QUIRE_RETURN_IF_ERROR(CheckResume(*resume_));
-  return environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
+  const bool may_come = environment_->is_restoring();
+  absl::StatusOr<std::shared_ptr<TokenStream>> found =
+      environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
+  if (may_come && absl::IsNotFound(found.status())) return Restoring();
+  return found;
+}
+
+std::shared_ptr<const std::string> ClientRequest::MakeRecord(const ResumableRequests::Identity& identity,
+                                                             uint64_t nonce, const ValidRequest& valid) const {
+  const std::optional<SealKey>& key = environment_->options.detach.resume_key;
+  if (!key.has_value()) return nullptr;
+  const int64_t unix_minus_clock_us = absl::ToUnixMicros(absl::Now()) - environment_->clock->NowMicros();
+  RequestRecord record{.identity = identity,
+                       .nonce = nonce,
+                       .cache_salt = valid.request.cache_salt,
+                       .arrival_unix_us = arrival_us_ + unix_minus_clock_us,
+                       .request = WithoutPrompt(request_, valid)};
+  if (valid.request.deadline_us != kNever) record.deadline_unix_us = valid.request.deadline_us + unix_minus_clock_us;
+  return std::make_shared<const std::string>(EncodeRequestRecord(record, *key));
 }
 
 void ClientRequest::TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream) {
@@ -148,7 +181,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t d
         std::make_shared<StopStringCondition>(std::move(tokenizer), valid->request.prompt, valid->output);
   }
   absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      is_resumable() ? MakeResumable(name, *valid, std::move(model)) : MakeSingle(name, *valid, std::move(model));
+      is_resumable() ? MakeResumable(name, &*valid, std::move(model)) : MakeSingle(name, *valid, std::move(model));
   if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
   *request = std::move(valid->request);
   return stream;
@@ -166,13 +199,13 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeSingle(const std
   return stream;
 }
 
-absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name,
-                                                                          const ValidRequest& valid,
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name, ValidRequest* valid,
                                                                           std::shared_ptr<const ServedModel> model) {
-  const ResumableRequests::Identity identity = IdentityOf(name, valid.request.tenant);
+  const ResumableRequests::Identity identity = IdentityOf(name, valid->request.tenant);
   const uint64_t nonce = environment_->random.Next();
+  valid->request.record = MakeRecord(identity, nonce, *valid);
   const std::shared_ptr<TokenStream> made = MakeTokenStream(
-      name, valid, std::move(model), environment_->resumable.NewKeeper(identity, valid.request.id, nonce));
+      name, *valid, std::move(model), environment_->resumable.NewKeeper(identity, valid->request.id, nonce));
   const MutexLock lock(&mutex_);  // As above, because another call may also take the stream over.
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
                          environment_->resumable.Add(identity, nonce, made, &environment_->registry));

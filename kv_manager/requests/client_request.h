@@ -60,12 +60,15 @@ class ClientRequest {
   // Takes the stream of a running request over, or ends the call.
   void TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream);
   absl::StatusOr<std::shared_ptr<TokenStream>> FindResumed();
+  // What the next manager must know of the request.
+  std::shared_ptr<const std::string> MakeRecord(const ResumableRequests::Identity& identity, uint64_t nonce,
+                                                const ValidRequest& valid) const;
   // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
   // `request` stays as it is.
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(int64_t deadline_us, Request* request);
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeSingle(const std::string& name, const ValidRequest& valid,
                                                           std::shared_ptr<const ServedModel> model);
-  absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, const ValidRequest& valid,
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, ValidRequest* valid,
                                                              std::shared_ptr<const ServedModel> model);
   ResumableRequests::Identity IdentityOf(const std::string& name, const std::string& tenant) const;
   std::shared_ptr<TokenStream> MakeTokenStream(const std::string& name, const ValidRequest& valid,

@@ -1,6 +1,8 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
 #define QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
 
+#include <functional>
+
 #include "base/clock.h"
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/requests/inference_options.h"
@@ -36,7 +38,10 @@ struct RequestEnvironment {
   RandomSource random;
   RequestRegistry registry;
   ResumableRequests resumable;
-  ReceiveWatch receiving;    // Of the messages of all calls.
+  ReceiveWatch receiving;  // Of the messages of all calls.
+  // Whether workers may still have requests of an earlier manager, which are not restored yet. Set before the first
+  // call, and not changed then.
+  std::function<bool()> is_restoring = [] { return false; };
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };
 

@@ -113,6 +113,16 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Add(const Identi
   return stream;
 }
 
+absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce,
+                                        const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry) {
+  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<TokenStream> kept, Add(identity, nonce, stream, registry));
+  if (kept != stream) return absl::AlreadyExistsError("the request runs already");
+  if (!OnDetached(Key(identity.owner, identity.name), stream->id())) {
+    return absl::ResourceExhaustedError("too many requests have no client (--max-detached-requests)");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Find(const std::string& resume_token,
                                                                      const std::string& owner) {
   QUIRE_ASSIGN_OR_RETURN(const ResumeToken token,

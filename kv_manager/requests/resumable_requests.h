@@ -60,6 +60,10 @@ class ResumableRequests {
   // digest, and one that has failed gives it to any.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
+  // Keeps the stream of a request that another manager has started. Its client has the grace to come. Errors are those
+  // of Add, and ALREADY_EXISTS when a request of this name is kept.
+  absl::Status Restore(const Identity& identity, uint64_t nonce, const std::shared_ptr<TokenStream>& stream,
+                       RequestRegistry* registry);
   // What Add would return, null when it would keep the stream.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 

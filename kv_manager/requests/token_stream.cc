@@ -50,6 +50,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
       num_returned_(responses.num_returned()),
       picks_best_(responses.picks_best()),
+      promised_position_(responses.num_prompt_tokens() + environment_.num_promised_tokens),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
       is_resumable_(environment_.keeper != nullptr),
       reader_(std::move(reader)),
@@ -185,7 +186,8 @@ absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField
     if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
     is_named[index] = true;
     // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
-    if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(next_positions_[index])) continue;
+    const int limit = std::max(next_positions_[index], promised_position_);
+    if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(limit)) continue;
     errors.Add(path + "next_position",
                absl::StrCat("is ", received[i].next_position(), ", the next position is ", next_positions_[index]));
   }

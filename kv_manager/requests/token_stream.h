@@ -103,6 +103,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     size_t max_outbox_tokens;                        // For all samples together; at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
+    // An earlier manager may have sent so many tokens of each sample, which the engine is going to tell again.
+    int num_promised_tokens = 0;
   };
 
   TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
@@ -219,6 +221,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const size_t max_outbox_tokens_;
   const int num_returned_;
   const bool picks_best_;
+  const int promised_position_;  // See num_promised_tokens.
 
   mutable Mutex mutex_;
   StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.

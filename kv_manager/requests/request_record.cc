@@ -1,0 +1,94 @@
+#include "kv_manager/requests/request_record.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace quire {
+namespace {
+
+// No resume token begins so.
+constexpr absl::string_view kVersion = "record 1";
+constexpr char kNoDeadline[] = "never";
+constexpr size_t kNumFields = 10;
+
+std::string DigestText(const Sha256Digest& digest) {
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+bool ReadDigest(const std::string& text, Sha256Digest* digest) {
+  if (text.size() != 2 * digest->size() ||
+      !std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); })) {
+    return false;
+  }
+  const std::string bytes = absl::HexStringToBytes(text);
+  std::copy(bytes.begin(), bytes.end(), digest->begin());
+  return true;
+}
+
+}  // namespace
+
+v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const ValidRequest& valid) {
+  v1::GenerateRequest out = request;
+  if (valid.echo != Echo::kText) out.clear_text();
+  out.clear_token_ids();
+  if (valid.echo == Echo::kText) out.set_text(valid.prompt_text);
+  out.clear_tenant();
+  out.clear_cache_salt();
+  const SamplingParams& sampling = valid.request.sampling;
+  out.mutable_stopping()->set_max_tokens(valid.request.max_tokens);
+  v1::SamplingParams* const params = out.mutable_sampling();
+  params->set_repetition_penalty(sampling.repetition_penalty);
+  params->set_seed(sampling.seed);
+  if (request.has_beam()) return out;
+  params->set_temperature(sampling.temperature);
+  params->set_top_k(sampling.top_k);
+  params->set_top_p(sampling.top_p);
+  params->set_min_p(sampling.min_p);
+  return out;
+}
+
+// Fields that have no newline, and then the request.
+std::string EncodeRequestRecord(const RequestRecord& record, const SealKey& key) {
+  const std::vector<std::string> fields = {
+      std::string(kVersion),
+      record.identity.owner,
+      record.identity.name,
+      record.identity.tenant,
+      DigestText(record.identity.digest),
+      absl::StrCat(record.nonce),
+      absl::BytesToHexString(record.cache_salt),
+      absl::StrCat(record.arrival_unix_us),
+      record.deadline_unix_us.has_value() ? absl::StrCat(*record.deadline_unix_us) : kNoDeadline,
+      record.request.SerializeAsString()};
+  return key.Seal(absl::StrJoin(fields, "\n"));
+}
+
+std::optional<RequestRecord> DecodeRequestRecord(absl::string_view bytes, const SealKey& key) {
+  const std::optional<std::string> message = key.Open(bytes);
+  if (!message.has_value()) return std::nullopt;
+  const std::vector<std::string> fields = absl::StrSplit(*message, absl::MaxSplits('\n', kNumFields - 1));
+  RequestRecord record;
+  if (fields.size() != kNumFields || fields[0] != kVersion || !ReadDigest(fields[4], &record.identity.digest) ||
+      !absl::SimpleAtoi(fields[5], &record.nonce) || !absl::SimpleAtoi(fields[7], &record.arrival_unix_us) ||
+      !record.request.ParseFromString(fields[9])) {
+    return std::nullopt;
+  }
+  if (fields[8] != kNoDeadline) {
+    int64_t deadline_unix_us = 0;
+    if (!absl::SimpleAtoi(fields[8], &deadline_unix_us)) return std::nullopt;
+    record.deadline_unix_us = deadline_unix_us;
+  }
+  record.identity.owner = fields[1];
+  record.identity.name = fields[2];
+  record.identity.tenant = fields[3];
+  record.cache_salt = absl::HexStringToBytes(fields[6]);
+  return record;
+}
+
+}  // namespace quire

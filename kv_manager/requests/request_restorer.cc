@@ -1,0 +1,90 @@
+#include "kv_manager/requests/request_restorer.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "kv_manager/requests/request_log.h"
+#include "kv_manager/requests/request_record.h"
+#include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/response_set.h"
+#include "kv_manager/requests/token_stream.h"
+#include "kv_manager/text/stop_string_condition.h"
+
+namespace quire {
+namespace {
+
+// The message of the client, with the tokens that the worker has in place of the prompt.
+absl::StatusOr<ValidRequest> Validate(const RequestRecord& record, const RequestToRestore& found,
+                                      const RequestLimits& limits) {
+  v1::GenerateRequest request = record.request;
+  const std::string text = request.text();
+  const bool had_text = request.has_text();
+  request.mutable_token_ids()->mutable_ids()->Add(found.prompt.begin(), found.prompt.end());
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
+                         ValidateGenerate(request, *found.model, limits, record.request.sampling().seed()));
+  if (had_text) {
+    valid.echo = Echo::kText;
+    valid.prompt_text = text;
+  }
+  valid.request.tenant = record.identity.tenant;
+  valid.request.cache_salt = record.cache_salt;
+  return valid;
+}
+
+}  // namespace
+
+absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore& found) const {
+  const std::optional<SealKey>& key = environment_->options.detach.resume_key;
+  if (!key.has_value()) return absl::FailedPreconditionError("--resume-key-file is not set");
+  const std::optional<RequestRecord> record = DecodeRequestRecord(found.record, *key);
+  if (!record.has_value()) {
+    return absl::PermissionDeniedError("the record was made with another key or by another version");
+  }
+  if (!environment_->resumable.is_enabled()) {
+    return absl::FailedPreconditionError("--max-detached-requests is 0");
+  }
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid, Validate(*record, found, environment_->options.limits));
+  const int64_t now_us = environment_->clock->NowMicros();
+  const int64_t unix_us = absl::ToUnixMicros(absl::Now());
+  valid.request.id = environment_->registry.NextId();
+  valid.request.generation = found.generation;
+  valid.request.arrival_us = now_us - (unix_us - record->arrival_unix_us);
+  if (record->deadline_unix_us.has_value()) {
+    valid.request.deadline_us = now_us + (*record->deadline_unix_us - unix_us);
+  }
+  valid.request.record = std::make_shared<const std::string>(found.record);
+  if (valid.request.beam.has_value() && !valid.output.stop.empty()) {
+    std::shared_ptr<const Tokenizer> tokenizer(found.model, found.model->tokenizer.get());
+    valid.request.beam_stop =
+        std::make_shared<StopStringCondition>(std::move(tokenizer), valid.request.prompt, valid.output);
+  }
+  TokenStream::Environment stream_environment{
+      .engine = environment_->engine,
+      .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
+      .on_end = [](const StreamEnd& /*end*/) {},
+      .max_outbox_tokens = environment_->options.max_outbox_tokens,
+      .keeper = environment_->resumable.NewKeeper(record->identity, valid.request.id, record->nonce),
+      .num_promised_tokens = valid.request.max_tokens};
+  if (environment_->options.logs_requests) {
+    const TraceSpan span = StartSpan(
+        std::nullopt, {environment_->random.Next(), environment_->random.Next(), environment_->random.Next()});
+    const auto log =
+        std::make_shared<RequestLog>(environment_->clock, record->identity.name, record->identity.tenant, span);
+    stream_environment.on_tokens = [log] { log->OnTokens(); };
+    stream_environment.on_end = [log](const StreamEnd& end) { log->OnEnd(end); };
+  }
+  const auto stream =
+      std::make_shared<TokenStream>(std::move(stream_environment), valid.request.id,
+                                    ResponseSet(found.model, record->identity.name, valid), StreamReader());
+  QUIRE_RETURN_IF_ERROR(
+      environment_->resumable.Restore(record->identity, record->nonce, stream, &environment_->registry));
+  return RequestRestored{
+      .request = std::move(valid.request), .sink = stream, .has_ended = [stream] { return stream->has_ended(); }};
+}
+
+}  // namespace quire
