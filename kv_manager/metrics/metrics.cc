@@ -275,6 +275,9 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
     count("no_blocks", "recompute", stats.preemptions - stats.swap_outs);
     count("worker_lost", "recompute", stats.interruptions);
   }
+  page->Begin(MetricType::Counter, "quire_restored_requests_total",
+              "Requests of an earlier manager with which this one goes on, because the worker still had them");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.restored_requests; });
   page->Begin(MetricType::Counter, "quire_moved_requests_total",
               "Requests that went on with another worker, because this one was lost or drained");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });

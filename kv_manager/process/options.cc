@@ -436,6 +436,7 @@ const ProgramFlags& ManagerFlags() {
        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Lost workers and managers:", {"failover_after", "adopt_window"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
@@ -444,8 +445,8 @@ const ProgramFlags& ManagerFlags() {
          "max_outbox_tokens", "max_detached_requests", "max_replay_bytes", "resume_key_file", "max_waiting_texts",
          "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"max_queue_wait", "step_timeout", "adopt_window", "worker_grace", "worker_keepalive_timeout",
-         "receive_timeout", "last_write_timeout", "detach_grace", "drain_timeout"}},
+        {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
+         "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights"}};

@@ -1,6 +1,10 @@
 #include "tests/e2e/cluster.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -8,8 +12,11 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "gtest/gtest.h"
 #include "tests/test_paths.h"
@@ -28,20 +35,60 @@ Cluster::Cluster(const ClusterOptions& options) : options_(options) {
   QUIRE_CHECK(mkdtemp(directory) != nullptr);
   directory_ = directory;
   endpoint_ = absl::StrCat("unix:", directory_, "/manager.sock");
-  std::vector<std::string> addresses;
   for (int i = 0; i < options_.num_workers; ++i) {
     workers_.push_back(std::make_unique<Process>(WorkerCommand(i, options_.model)));
-    addresses.push_back(worker_endpoint(i));
   }
-  std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
-                                      absl::StrCat("--workers=", absl::StrJoin(addresses, ",")), "--metrics-listen="};
-  command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
-  manager_ = std::make_unique<Process>(command);
+  manager_ = std::make_unique<Process>(ManagerCommand());
   const std::string line = manager_->WaitForLine("listening on");
   QUIRE_CHECK(!line.empty()) << manager_->Output();
   endpoint_ = line.substr(line.find_last_of(' ') + 1);
   client_ = std::make_unique<Client>(client_options());
   QUIRE_CHECK(!options_.waits_for_workers || WaitUntilReady()) << manager_->Output() << workers_[0]->Output();
+}
+
+std::vector<std::string> Cluster::ManagerCommand() const {
+  std::vector<std::string> addresses;
+  for (int i = 0; i < options_.num_workers; ++i) addresses.push_back(worker_endpoint(i));
+  std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
+                                      absl::StrCat("--workers=", absl::StrJoin(addresses, ",")),
+                                      absl::StrCat("--metrics-listen=", options_.metrics_listen)};
+  command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
+  return command;
+}
+
+double Cluster::ReadMetric(const std::string& name) {
+  const std::string line = manager_->WaitForLine("metrics on port ");
+  int port = 0;
+  QUIRE_CHECK(absl::SimpleAtoi(line.substr(line.find_last_of(' ') + 1), &port)) << line;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  QUIRE_CHECK_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  QUIRE_CHECK_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string page;
+  char bytes[4096];
+  for (ssize_t count; (count = read(fd, bytes, sizeof(bytes))) > 0;) page.append(bytes, count);
+  close(fd);
+  double sum = 0;
+  bool is_there = false;
+  for (const absl::string_view text : absl::StrSplit(page, '\n')) {
+    const size_t end = text.find_first_of("{ ");
+    double value = 0;
+    if (text.substr(0, end) != name || !absl::SimpleAtod(text.substr(text.find_last_of(' ') + 1), &value)) continue;
+    sum += value;
+    is_there = true;
+  }
+  QUIRE_CHECK(is_there) << name << " is not in " << page;
+  return sum;
+}
+
+void Cluster::RestartManager() {
+  manager_ = std::make_unique<Process>(ManagerCommand());
+  QUIRE_CHECK(!manager_->WaitForLine("listening on").empty()) << manager_->Output();
+  client_ = std::make_unique<Client>(client_options());  // The old one notices late that its connection is gone.
 }
 
 Cluster::~Cluster() {

@@ -16,6 +16,7 @@ struct ClusterOptions {
   int num_workers = 1;
   std::vector<std::string> worker_flags = {};
   std::vector<std::string> manager_flags = {};
+  std::string metrics_listen = "";  // Of the manager. Empty: it serves no metrics.
   bool waits_for_workers = true;
   ClientOptions client = {};  // Options of the client. The endpoint is always the cluster's.
 };
@@ -38,6 +39,12 @@ class Cluster {
   // before or with another one.
   void RestartWorker(int i, const std::vector<std::string>& more_flags = {}, const std::string& model = "");
 
+  // Starts the manager again after its process has ended, at the same endpoint and with the same flags.
+  void RestartManager();
+
+  // Returns the sum of a metric of the manager over all labels. REQUIRES: metrics_listen is "127.0.0.1:0".
+  double ReadMetric(const std::string& name);
+
   // Polls GetStatus until all workers have joined. False when that takes over a minute.
   bool WaitUntilReady();
   // Polls GetStatus until no worker has used blocks, running or waiting requests. False when that takes over
@@ -46,6 +53,7 @@ class Cluster {
 
  private:
   std::vector<std::string> WorkerCommand(int i, const std::string& model) const;
+  std::vector<std::string> ManagerCommand() const;
 
   const ClusterOptions options_;
   std::string directory_;

@@ -1,0 +1,176 @@
+// The manager is killed and started again: its streams go on with what the workers have kept, with the same tokens.
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/security/certificates.h"
+
+namespace quire {
+namespace {
+
+constexpr int kTokensOfEach = 150;
+const char* const kStory = "Once upon a time there was a fox who lived in a small house at the end of the forest with";
+
+v1::GenerateRequest Seeded(int number) {
+  v1::GenerateRequest request = GreedyRequest(absl::StrCat(kStory, " ", number, " friends"), kTokensOfEach);
+  request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.mutable_sampling()->set_temperature(0.8);
+  request.mutable_sampling()->set_top_p(0.95);
+  request.mutable_sampling()->set_seed(number);
+  return request;
+}
+
+// Kinds of which the rows have everything: the next manager computes nothing again.
+std::vector<v1::GenerateRequest> AdoptedKinds() {
+  std::vector<v1::GenerateRequest> requests;
+  for (int number = 1; number <= 4; ++number) requests.push_back(Seeded(number));
+  requests.push_back(Seeded(5));
+  requests.back().set_n(3);
+  requests.push_back(Seeded(6));
+  requests.back().mutable_sampling()->set_repetition_penalty(1.3F);
+  requests.back().mutable_sampling()->set_presence_penalty(0.5F);
+  requests.push_back(Seeded(7));
+  requests.back().mutable_stopping()->add_stop("the end of all things");
+  requests.push_back(Seeded(8));
+  requests.back().set_echo(true);
+  requests.push_back(Seeded(9));
+  requests.back().set_bypass_prefix_cache(true);
+  requests.push_back(Seeded(10));
+  requests.back().set_cache_salt("salt\nwith a newline");
+  return requests;
+}
+
+// Kinds that the next manager computes again from the prompt on.
+std::vector<v1::GenerateRequest> RepeatedKinds() {
+  std::vector<v1::GenerateRequest> requests = {Seeded(20), Seeded(21), Seeded(22)};
+  requests[0].set_logprobs(2);
+  requests[0].set_prompt_logprobs(1);
+  requests[1].set_n(2);
+  requests[1].set_best_of(3);
+  requests[2].clear_sampling();
+  requests[2].mutable_beam()->set_width(3);
+  requests[2].mutable_beam()->set_num_return_sequences(2);
+  return requests;
+}
+
+void ExpectSame(const Generations& actual, const Generations& expected) {
+  EXPECT_EQ(actual.status, absl::OkStatus());
+  ASSERT_EQ(actual.samples.size(), expected.samples.size());
+  for (size_t i = 0; i < expected.samples.size(); ++i) {
+    EXPECT_EQ(actual.samples[i].token_ids, expected.samples[i].token_ids);
+    EXPECT_EQ(actual.samples[i].text, expected.samples[i].text);
+    EXPECT_EQ(actual.samples[i].logprobs, expected.samples[i].logprobs);  // Bit for bit.
+  }
+  EXPECT_EQ(actual.usage.completion_tokens(), expected.usage.completion_tokens());
+}
+
+class RestartTest : public ::testing::Test {
+ protected:
+  RestartTest() { std::ofstream(directory_ / "key") << std::string(40, 'k'); }
+
+  ClusterOptions Options(int num_workers = 1) const {
+    return {.model = BundledModel(),
+            .num_workers = num_workers,
+            .manager_flags = {absl::StrCat("--resume-key-file=", directory_ / "key")},
+            .metrics_listen = "127.0.0.1:0"};
+  }
+
+  // Runs the requests, kills the manager when all of them have begun, and starts it again.
+  static std::vector<Generations> RunAcrossARestart(Cluster* cluster,
+                                                    const std::vector<v1::GenerateRequest>& requests) {
+    std::vector<Generations> actual(requests.size());
+    std::vector<std::thread> clients;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      clients.emplace_back([&, i] {
+        Client client(cluster->client_options());
+        v1::GenerateRequest request = requests[i];
+        // With a name, a client can find its request before it has got a response.
+        request.set_request_id(absl::StrCat("story-", cluster->manager().pid(), "-", i));
+        actual[i] = GenerateAll(client, request);
+      });
+    }
+    const auto num_running = [&] {
+      size_t sum = 0;
+      const auto status = cluster->client().GetStatus();
+      for (const auto& worker : status->workers()) sum += worker.running_requests();
+      return sum;
+    };
+    while (num_running() < requests.size()) std::this_thread::yield();
+    cluster->manager().Signal(SIGKILL);
+    cluster->manager().Wait();
+    const absl::Time start = absl::Now();
+    cluster->RestartManager();
+    const std::string line = cluster->manager().WaitForLine("of another manager");
+    std::printf("%s after the restart: %s\n", absl::FormatDuration(absl::Now() - start).c_str(), line.c_str());
+    for (std::thread& client : clients) client.join();
+    return actual;
+  }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(RestartTest, StreamsGoOnAndNothingIsComputedAgain) {
+  Cluster cluster(Options());
+  const std::vector<v1::GenerateRequest> requests = AdoptedKinds();
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
+  const uint32_t num_cached = GenerateAll(cluster.client(), requests[0]).usage.cached_tokens();
+  EXPECT_GT(num_cached, 16u);
+  const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectSame(actual[i], expected[i]);
+  }
+  EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
+  EXPECT_EQ(GenerateAll(cluster.client(), requests[0]).usage.cached_tokens(), num_cached)
+      << "the prefix cache is as warm as before";
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+TEST_F(RestartTest, StreamsThatNeedMoreThanRowsAreRepeatedWithTheSameTokens) {
+  Cluster cluster(Options());
+  const std::vector<v1::GenerateRequest> requests = RepeatedKinds();
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
+  const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectSame(actual[i], expected[i]);
+  }
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+TEST_F(RestartTest, StreamsGoOnAgainAndAgain) {
+  Cluster cluster(Options(/*num_workers=*/2));
+  std::vector<v1::GenerateRequest> requests;
+  for (int number = 1; number <= 8; ++number) requests.push_back(Seeded(number));
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests);
+    for (size_t i = 0; i < requests.size(); ++i) ExpectSame(actual[i], expected[i]);
+    EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
+  }
+}
+
+TEST_F(RestartTest, RequestsOfClientsThatDoNotResumeEndWithTheManager) {
+  Cluster cluster(Options());
+  v1::GenerateRequest request = Seeded(1);
+  request.set_on_disconnect(v1::ON_DISCONNECT_ABORT);
+  EXPECT_EQ(RunAcrossARestart(&cluster, {request})[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
+}  // namespace
+}  // namespace quire
