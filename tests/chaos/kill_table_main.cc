@@ -224,6 +224,7 @@ class KillTable {
       Kill(round, position);
     }
     Print(absl::Now() - start);
+    const MutexLock lock(&mutex_);
     return is_good_;
   }
 
