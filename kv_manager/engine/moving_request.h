@@ -43,7 +43,7 @@ struct MoveWish {
   // The result borrows `group`.
   TargetNeeds needs() const {
     TargetNeeds needs{.accepts_delay = accepts_delay};
-    if (needs_room) needs.num_blocks = [this](int block_size) { return group.MaxBlocksToGoOn(block_size); };
+    if (needs_room) needs.num_blocks = [&group = group](int block_size) { return group.MaxBlocksToGoOn(block_size); };
     return needs;
   }
 };
