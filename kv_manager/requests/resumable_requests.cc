@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
   const auto it = entries_.find(Key(identity.owner, identity.name));
   if (it == entries_.end()) return nullptr;
   Entry& entry = it->second;
-  if (entry.has_failed) return nullptr;
+  if (entry.has_failed || entry.stream->is_closed()) return nullptr;
   if (entry.digest != identity.digest) {
     if (entry.has_ended) return nullptr;
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(identity.name),
@@ -120,11 +120,14 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Add(const Identi
     const MutexLock lock(&mutex_);
     QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> same, SameOrNull(identity));
     if (same != nullptr) return same;
+    const Key key(identity.owner, identity.name);
+    auto it = entries_.find(key);
+    // A stream that is about to end still has the name.
+    if (it != entries_.end() && it->second.stream->is_closed()) it->second.registration = nullptr;
     QUIRE_ASSIGN_OR_RETURN(auto registration,
                            registry->Register(identity.owner, identity.name, stream, identity.tenant));
     registration->StopWaiting();  // Each call has a registration of its own for this.
-    const Key key(identity.owner, identity.name);
-    if (const auto it = entries_.find(key); it != entries_.end()) old = Take(it);
+    if (it != entries_.end()) old = Take(it);
     const auto added = entries_.emplace(key, Entry{.id = stream->id(),
                                                    .nonce = nonce,
                                                    .tenant = identity.tenant,

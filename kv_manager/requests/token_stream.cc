@@ -166,6 +166,11 @@ bool TokenStream::has_ended() const {
   return generation_ != Generation::kRunning;
 }
 
+bool TokenStream::is_closed() const {
+  const MutexLock lock(&mutex_);
+  return generation_ == Generation::kClosed || delivery_ == Delivery::kOver;
+}
+
 absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
                                  absl::Status refusal) {
   bool needs_job;
@@ -238,8 +243,8 @@ void TokenStream::Drop(absl::Status status) {
 }
 
 bool TokenStream::TakeClose(absl::Status status) {
+  if (generation_ != Generation::kClosed) drop_status_ = std::move(status);
   generation_ = Generation::kClosed;
-  drop_status_ = std::move(status);
   outbox_ = {};
   if (delivery_ != Delivery::kIdle) return false;
   delivery_ = Delivery::kJob;

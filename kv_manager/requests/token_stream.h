@@ -133,6 +133,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // Whether generation is over: it has finished, has failed, was aborted, or the client has left.
   bool has_ended() const;
 
+  // Whether nobody can read the stream any more, or soon nobody can.
+  bool is_closed() const;
+
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
   // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
   // INVALID_ARGUMENT when `received` has what was not sent. The call ends with `refusal` when the stream stops being

@@ -452,6 +452,7 @@ TEST_F(TokenStreamResumeTest, ARequestThatNobodyCanFindEndsWithItsClient) {
 
 TEST_F(TokenStreamResumeTest, AJobThatReadsALongRecordLetsOthersRun) {
   MakeResumable(/*max_outbox_tokens=*/1 << 20);
+  counting_->max_bytes = 1 << 30;
   for (int i = 0; i < 10; ++i) {
     Push(std::string(3000, 'a'));
     CompleteAllWrites();
