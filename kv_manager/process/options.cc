@@ -431,6 +431,7 @@ const ProgramFlags& ManagerFlags() {
        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Lost workers:", {"failover_after"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
