@@ -132,16 +132,19 @@ ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits()
 ABSL_FLAG(std::string, generation_config, "model",
           "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
           "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
-ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
-          "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
+ABSL_FLAG(
+    int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
+    "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends; if "
+    "the request may outlive its call (on_disconnect in the API), only the call ends.");
 ABSL_FLAG(
     int32_t, max_detached_requests, static_cast<int32_t>(quire::DetachOptions().max_detached),
-    "Largest number of requests whose client has left and may come back (on_disconnect in the API): those that go "
-    "on without it, and those that have ended and whose stream can still be resumed. When there are more, one of "
-    "the tenant with the most of them goes, rather one that has ended. 0: no request outlives its call.");
+    "Largest number of requests that go on without their client, which has left and may come back (on_disconnect in "
+    "the API). As many that have ended keep their stream for their client. When there are more of either, the oldest "
+    "one of the tenant with the most of them goes. 0: no request outlives its call.");
 ABSL_FLAG(int64_t, max_replay_bytes, quire::DetachOptions().max_replay_bytes,
           "Memory for the streams that can be resumed, in bytes. A token takes about 50 bytes, and 8 more for each "
-          "logprob. When it is used up, further streams can no longer be resumed.");
+          "logprob. When it is used up, streams that have ended go first, and then further streams can no longer be "
+          "resumed. One eighth is for tenants that use less than an equal share.");
 ABSL_FLAG(std::string, resume_key_file, "",
           "File with a secret of at least 32 bytes, which seals resume tokens. Managers with the same file accept each "
           "other's tokens. If empty, the manager draws a key when it starts, and accepts no token of an earlier one.");
