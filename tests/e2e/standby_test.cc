@@ -139,6 +139,16 @@ TEST_F(StandbyTest, OneOfTwoManagersServesAndTheOtherNamesIt) {
   EXPECT_EQ(client(standby).GetModel().status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(StandbyTest, AWorkerOfALeaderRefusesAManagerThatWasNotElected) {
+  const int leader = AwaitLeader({0, 1});
+  ASSERT_NE(leader, -1);
+  Process stranger({Binary("quire-manager"), absl::StrCat("--listen=unix:", folder_, "/stranger.sock"),
+                    absl::StrCat("--workers=", WorkerAddress()), "--metrics-listen="});
+  EXPECT_NE(stranger.WaitForLine("term is 0, it must be at least the greatest one seen"), "") << stranger.Output();
+  EXPECT_EQ(Generate(client(leader), Request()).status, absl::OkStatus());
+  EXPECT_THAT(manager(leader).Output(), Not(HasSubstr(" lost in epoch ")));
+}
+
 TEST_F(StandbyTest, TheStandbyTakesOverSoonAfterTheLeaderIsKilled) {
   int leader = AwaitLeader({0, 1});
   ASSERT_NE(leader, -1);
