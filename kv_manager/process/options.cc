@@ -388,6 +388,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
+  QUIRE_ASSIGN_OR_RETURN(options.standby, ReadStandbyFlags(options.transport.is_insecure));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_RETURN_IF_ERROR(ReadTenants(&options));
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
@@ -430,6 +431,7 @@ const ProgramFlags& ManagerFlags() {
        TransportFlagGroup(),
        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
        {"Lost workers:", {"failover_after"}},
        {"Requests:",
@@ -444,7 +446,7 @@ const ProgramFlags& ManagerFlags() {
          "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
-      {"workers", "client_names", "admin_names", "tenant_weights"}};
+      {"workers", "client_names", "admin_names", "tenant_weights", "etcd"}};
   return *flags;
 }
 
