@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_ENGINE_MANAGER_ENGINE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -98,6 +100,8 @@ class ManagerEngine : public Engine {
 
   // Whether a worker may still have requests of an earlier manager, of which this one does not know yet: within
   // options.adopt_window_us from the start, until all workers have opened their first session or could not be reached.
+  // A manager that stands by calls StartAdoptWindow when it begins to lead, which counts as its start.
+  void StartAdoptWindow();
   bool IsRestoring() const;
 
   // Refuses new requests from now on.
@@ -136,10 +140,9 @@ class ManagerEngine : public Engine {
   // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
   absl::StatusOr<int> ChooseFor(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   // Gives a request of the worker `from` to another one, see MoveRequestHook.
-  MoveOutcome MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
-  // Sets loads_, where only the workers are ready that can take the request. kMoved: there is one. `hashes` may be
-  // null.
-  MoveOutcome FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  bool MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
+  // Looks for requests of the worker `from` that MoveRequest can give to another one, see FindMovableHook.
+  size_t FindMovable(const std::string& from, absl::Span<const MoveWish> wishes) const QUIRE_EXCLUDES(mutex_);
   // The hook of the loops.
   absl::StatusOr<RequestRestored> RestoreRequest(const RequestToRestore& request);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
@@ -153,6 +156,7 @@ class ManagerEngine : public Engine {
   const Hooks hooks_;
   const Clock* const clock_;
   const int64_t started_us_;
+  std::atomic<int64_t> adopts_until_us_;  // See IsRestoring.
   const std::vector<std::string> warnings_;
   ModelRegistry registry_;
   TenantLabels tenants_;

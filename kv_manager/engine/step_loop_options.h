@@ -52,6 +52,7 @@ struct StepLoopHooks {
   std::function<void()> on_change;
   // Empty: requests never move to another worker.
   MoveRequestHook move_request = nullptr;
+  FindMovableHook find_movable = nullptr;  // Empty if and only if move_request is.
   // Empty: no request of an earlier manager is restored.
   RestoreRequestHook restore_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that

@@ -278,8 +278,9 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_restored_requests_total",
               "Requests of an earlier manager with which this one goes on, because the worker still had them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.restored_requests; });
-  page->Begin(MetricType::Counter, "quire_moved_requests_total",
-              "Requests that went on with another worker, because this one was lost or drained");
+  page->Begin(
+      MetricType::Counter, "quire_moved_requests_total",
+      "Requests that went on with another worker, because this one was lost or drained, or could no longer serve them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");

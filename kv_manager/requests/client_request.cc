@@ -48,6 +48,17 @@ absl::Status Restoring() {
       kRestoringRetryMs);
 }
 
+absl::Status HasLeft() {
+  return absl::CancelledError("the client has left before the request began");
+}
+
+// For a call of Generate that has found a request which was about to end.
+absl::Status HasJustEnded() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("request_id: the request of this name has just ended"), "REQUEST_NOT_RUNNING"),
+      /*delay_ms=*/100);
+}
+
 absl::Status CheckResume(const v1::ResumeRequest& request) {
   FieldErrors errors;
   CheckUnknownFields(request, "", &errors);
@@ -85,14 +96,26 @@ bool ClientRequest::is_resumable() const {
 }
 
 void ClientRequest::Start(int64_t deadline_us) {
-  if (resume_.has_value()) return TakeOver(FindResumed());
-  if (!is_resumable() || request_.request_id().empty()) return StartNew(deadline_us);
+  if (resume_.has_value()) return Resume();
+  if (!is_resumable()) return StartNew(deadline_us);
+  identity_.owner = OwnerOf(caller_);
+  if (request_.request_id().empty()) return StartNew(deadline_us);
+  identity_.name = request_.request_id();
+  identity_.digest = DigestOf(request_);
   const bool may_come = environment_->is_restoring();
-  const absl::StatusOr<std::shared_ptr<TokenStream>> same =
-      environment_->resumable.FindSame(IdentityOf(request_.request_id(), ""));
-  if (!same.ok() || *same != nullptr) return TakeOver(same);
-  if (may_come) return writer_->EndCall(nullptr, Restoring());
-  StartNew(deadline_us);
+  const absl::StatusOr<std::shared_ptr<TokenStream>> same = environment_->resumable.FindSame(identity_);
+  if (!same.ok()) return EndCall(same.status());
+  if (*same == nullptr) return may_come ? EndCall(Restoring()) : StartNew(deadline_us);
+  const absl::Status status = TakeOver(*same);
+  if (absl::IsNotFound(status)) return StartNew(deadline_us);  // The request has ended in this moment.
+  if (!status.ok()) EndCall(status);
+}
+
+void ClientRequest::Resume() {
+  absl::StatusOr<std::shared_ptr<TokenStream>> stream = FindResumed();
+  absl::Status status = stream.status();
+  if (status.ok()) status = TakeOver(*stream);
+  if (!status.ok()) EndCall(status);
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
@@ -104,12 +127,11 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
   return found;
 }
 
-std::shared_ptr<const std::string> ClientRequest::MakeRecord(const ResumableRequests::Identity& identity,
-                                                             uint64_t nonce, const ValidRequest& valid) const {
+std::shared_ptr<const std::string> ClientRequest::MakeRecord(uint64_t nonce, const ValidRequest& valid) const {
   const std::optional<SealKey>& key = environment_->options.detach.resume_key;
   if (!key.has_value()) return nullptr;
   const int64_t unix_minus_clock_us = absl::ToUnixMicros(absl::Now()) - environment_->clock->NowMicros();
-  RequestRecord record{.identity = identity,
+  RequestRecord record{.identity = identity_,
                        .nonce = nonce,
                        .cache_salt = valid.request.cache_salt,
                        .arrival_unix_us = arrival_us_ + unix_minus_clock_us,
@@ -118,36 +140,45 @@ std::shared_ptr<const std::string> ClientRequest::MakeRecord(const ResumableRequ
   return std::make_shared<const std::string>(EncodeRequestRecord(record, *key));
 }
 
-void ClientRequest::TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream) {
-  if (!stream.ok()) return writer_->EndCall(nullptr, stream.status());
+absl::Status ClientRequest::TakeOver(const std::shared_ptr<TokenStream>& stream) {
   {
     const MutexLock lock(&mutex_);
     registration_ = environment_->registry.AwaitReader();
-    stream_ = *stream;
+    stream_ = stream;
   }
-  const auto received =
-      resume_.has_value() ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
-  if (const absl::Status status = (*stream)->Attach(Reader(), received); !status.ok()) {
-    {
-      const MutexLock lock(&mutex_);
-      stream_ = nullptr;
-    }
-    return writer_->EndCall(nullptr, status);
+  const bool resumes = resume_.has_value();
+  const auto received = resumes ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
+  const absl::Status status = stream->Attach(Reader(), received, resumes ? UnknownRequestError() : HasJustEnded());
+  if (!status.ok()) {
+    const MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    registration_ = nullptr;
+    return status;
   }
   if (const Leaving leaving = this->leaving(); leaving != Leaving::kStays) Leave(leaving == Leaving::kCancels);
+  return absl::OkStatus();
 }
 
 void ClientRequest::StartNew(int64_t deadline_us) {
+  if (leaving() != Leaving::kStays) return EndCall(HasLeft());
   Request request;
   const absl::StatusOr<std::shared_ptr<TokenStream>> made = MakeStream(deadline_us, &request);
-  if (!made.ok()) return writer_->EndCall(nullptr, made.status());
+  if (!made.ok()) return EndCall(made.status());
   const std::shared_ptr<TokenStream>& stream = *made;
-  if (stream != this->stream()) return TakeOver(stream);
+  if (stream != this->stream()) {
+    absl::Status status = TakeOver(stream);
+    if (absl::IsNotFound(status)) status = HasJustEnded();
+    if (!status.ok()) EndCall(status);
+    return;
+  }
 
   const RequestId id = request.id;
-  if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
+  // A client that has left before the request began does not get a request that outlives its call.
+  absl::Status status = HasLeft();
+  if (leaving() == Leaving::kStays) status = environment_->engine->Submit(std::move(request), stream);
+  if (!status.ok()) {
     StopWaiting();  // A drain waits only for the readers of requests that the engine has taken.
-    environment_->resumable.Remove(id);
+    if (is_resumable()) environment_->resumable.Remove(identity_, id);
     stream->OnFailed(std::move(status));
   }
   // An Abort, or a client that left, may have ended the stream before the engine knew the request.
@@ -201,22 +232,19 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeSingle(const std
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name, ValidRequest* valid,
                                                                           std::shared_ptr<const ServedModel> model) {
-  const ResumableRequests::Identity identity = IdentityOf(name, valid->request.tenant);
+  identity_.name = name;
+  identity_.tenant = valid->request.tenant;
   const uint64_t nonce = environment_->random.Next();
-  valid->request.record = MakeRecord(identity, nonce, *valid);
+  valid->request.record = MakeRecord(nonce, *valid);
   const std::shared_ptr<TokenStream> made = MakeTokenStream(
-      name, *valid, std::move(model), environment_->resumable.NewKeeper(identity, valid->request.id, nonce));
+      name, *valid, std::move(model), environment_->resumable.NewKeeper(identity_, valid->request.id, nonce));
   const MutexLock lock(&mutex_);  // As above, because another call may also take the stream over.
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
-                         environment_->resumable.Add(identity, nonce, made, &environment_->registry));
+                         environment_->resumable.Add(identity_, nonce, made, &environment_->registry));
   if (kept != made) return kept;
   registration_ = environment_->registry.AwaitReader();
   stream_ = made;
   return made;
-}
-
-ResumableRequests::Identity ClientRequest::IdentityOf(const std::string& name, const std::string& tenant) const {
-  return {.owner = OwnerOf(caller_), .name = name, .tenant = tenant, .digest = DigestOf(request_)};
 }
 
 std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& name, const ValidRequest& valid,
@@ -229,7 +257,8 @@ std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& n
       .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
       .on_end = [free_name](const StreamEnd& /*end*/) { free_name(); },
       .max_outbox_tokens = environment_->options.max_outbox_tokens,
-      .keeper = std::move(keeper)};
+      .keeper = std::move(keeper),
+      .has_known_name = !request_.request_id().empty()};
   if (environment_->options.logs_requests) {
     const auto log = std::make_shared<RequestLog>(environment_->clock, name, valid.request.tenant, span_);
     environment.on_tokens = [log] { log->OnTokens(); };

@@ -57,12 +57,13 @@ class ClientRequest {
   enum class Leaving { kStays, kLeaves, kCancels };
 
   void StartNew(int64_t deadline_us);
-  // Takes the stream of a running request over, or ends the call.
-  void TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream);
+  // Takes the stream of another call over. On error, nothing has changed: NOT_FOUND when the stream is not kept any
+  // more.
+  absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
+  void Resume();
   absl::StatusOr<std::shared_ptr<TokenStream>> FindResumed();
   // What the next manager must know of the request.
-  std::shared_ptr<const std::string> MakeRecord(const ResumableRequests::Identity& identity, uint64_t nonce,
-                                                const ValidRequest& valid) const;
+  std::shared_ptr<const std::string> MakeRecord(uint64_t nonce, const ValidRequest& valid) const;
   // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
   // `request` stays as it is.
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(int64_t deadline_us, Request* request);
@@ -70,12 +71,12 @@ class ClientRequest {
                                                           std::shared_ptr<const ServedModel> model);
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, ValidRequest* valid,
                                                              std::shared_ptr<const ServedModel> model);
-  ResumableRequests::Identity IdentityOf(const std::string& name, const std::string& tenant) const;
   std::shared_ptr<TokenStream> MakeTokenStream(const std::string& name, const ValidRequest& valid,
                                                std::shared_ptr<const ServedModel> model,
                                                std::shared_ptr<StreamKeeper> keeper);
   bool is_resumable() const;
   StreamReader Reader() { return {.writer = writer_, .run_later = run_later_, .id = reader_id_}; }
+  void EndCall(const absl::Status& status) { writer_->EndCall(nullptr, status); }
   void FreeName();
   void StopWaiting();
   std::shared_ptr<TokenStream> stream();
@@ -91,6 +92,7 @@ class ClientRequest {
   const uint64_t reader_id_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
+  ResumableRequests::Identity identity_;  // Of a new request that is resumable. Used by Start.
 
   Mutex mutex_;
   std::shared_ptr<TokenStream> stream_ QUIRE_GUARDED_BY(mutex_);  // Set once, before other threads can find it.

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// No resume token begins so.
+constexpr absl::string_view kPurpose = "request record";
 constexpr absl::string_view kVersion = "record 1";
 constexpr char kNoDeadline[] = "never";
 constexpr size_t kNumFields = 10;
@@ -66,11 +66,11 @@ std::string EncodeRequestRecord(const RequestRecord& record, const SealKey& key)
       absl::StrCat(record.arrival_unix_us),
       record.deadline_unix_us.has_value() ? absl::StrCat(*record.deadline_unix_us) : kNoDeadline,
       record.request.SerializeAsString()};
-  return key.Seal(absl::StrJoin(fields, "\n"));
+  return key.For(kPurpose).Seal(absl::StrJoin(fields, "\n"));
 }
 
 std::optional<RequestRecord> DecodeRequestRecord(absl::string_view bytes, const SealKey& key) {
-  const std::optional<std::string> message = key.Open(bytes);
+  const std::optional<std::string> message = key.For(kPurpose).Open(bytes);
   if (!message.has_value()) return std::nullopt;
   const std::vector<std::string> fields = absl::StrSplit(*message, absl::MaxSplits('\n', kNumFields - 1));
   RequestRecord record;

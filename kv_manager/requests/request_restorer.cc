@@ -1,5 +1,7 @@
 #include "kv_manager/requests/request_restorer.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -67,7 +69,10 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
       .engine = environment_->engine,
       .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
       .on_end = [](const StreamEnd& /*end*/) {},
-      .max_outbox_tokens = environment_->options.max_outbox_tokens,
+      // The engine tells all tokens that the samples have, in one go.
+      .max_outbox_tokens =
+          std::max(environment_->options.max_outbox_tokens,
+                   static_cast<size_t>(valid.request.max_tokens) * static_cast<size_t>(valid.request.num_samples)),
       .keeper = environment_->resumable.NewKeeper(record->identity, valid.request.id, record->nonce),
       .num_promised_tokens = valid.request.max_tokens};
   if (environment_->options.logs_requests) {

@@ -114,6 +114,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     std::unique_ptr<v1::StepsRequest> request = NewRequest();
     request->mutable_open()->set_epoch(epoch_);
     request->mutable_open()->set_adopt(adopts_);
+    request->mutable_open()->set_term(client_->options_.term);
     Write(std::move(request));
     StartCall();
   }
