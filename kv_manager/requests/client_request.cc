@@ -96,6 +96,8 @@ bool ClientRequest::is_resumable() const {
 }
 
 void ClientRequest::Start(int64_t deadline_us) {
+  // A dead call does not take a stream from a live one.
+  if (leaving() == Leaving::kLeaves) return EndCall(HasLeft());
   if (resume_.has_value()) return Resume();
   if (!is_resumable()) return StartNew(deadline_us);
   identity_.owner = OwnerOf(caller_);

@@ -59,6 +59,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
       is_resumable_(environment_.keeper != nullptr),
+      newest_reader_id_(reader.id),
       reader_(std::move(reader)),
       responses_(std::move(responses)),
       is_stopped_(responses_->num_samples()),
@@ -181,6 +182,9 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
       return UnknownRequestError();
     }
     QUIRE_RETURN_IF_ERROR(CheckReceived(received));
+    // An older call may come late, when its client has given it up.
+    if (reader.id < newest_reader_id_) return TakenOverError();
+    newest_reader_id_ = reader.id;
     needs_job = TakeNote({.reader = std::move(reader),
                           .received = std::move(received),
                           .leaver = std::nullopt,

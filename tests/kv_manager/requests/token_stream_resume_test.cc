@@ -351,6 +351,23 @@ TEST_F(TokenStreamResumeTest, AbortEndsARequestWithoutAClient) {
   EXPECT_EQ(counting_->ends, std::vector<bool>({false, false})) << "its name is free for another try";
 }
 
+TEST_F(TokenStreamResumeTest, AnOlderCallThatComesLateDoesNotTakeTheStream) {
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  Client newest{.writer = {}, .id = 3};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&newest), {}), absl::OkStatus());
+  Client late{.writer = {}, .id = 2};
+  EXPECT_TRUE(absl::IsAborted(stream_->Attach(ReaderOf(&late), {})));
+  RunJobs();
+  EXPECT_EQ(newest.writer.text(), "a");
+  newest.writer.is_writing = false;
+  stream_->OnWritten(3, true);
+  EXPECT_TRUE(absl::IsAborted(stream_->Attach(ReaderOf(&late), {})));
+  RunJobs();
+  EXPECT_FALSE(newest.writer.status.has_value());
+}
+
 TEST_F(TokenStreamResumeTest, AFailedRequestGivesItsTokensAndThenTheError) {
   MakeResumable();
   Push("ab");
