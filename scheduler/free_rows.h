@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -12,7 +13,8 @@
 
 namespace quire {
 
-// The rows of the worker that are free. The lowest row is taken first, so that the used rows stay close together.
+// The rows of the worker that are free. The lowest row is taken first, so that the used rows stay close together. Rows
+// that are kept for the next manager are taken last.
 class FreeRows {
  public:
   explicit FreeRows(int num_rows) {
@@ -21,6 +23,11 @@ class FreeRows {
 
   // REQUIRES: size() > 0.
   RowId Take() {
+    if (rows_.empty()) {
+      const RowId row = kept_.front();
+      kept_.pop_front();
+      return row;
+    }
     std::pop_heap(rows_.begin(), rows_.end(), std::greater<RowId>());
     const RowId row = rows_.back();
     rows_.pop_back();
@@ -32,7 +39,7 @@ class FreeRows {
     std::push_heap(rows_.begin(), rows_.end(), std::greater<RowId>());
   }
 
-  // Takes these rows. REQUIRES: they are free and differ.
+  // Takes these rows. REQUIRES: they are free, differ, and are not kept.
   void Take(const std::vector<RowId>& rows) {
     const size_t num_left = rows_.size() - rows.size();
     std::erase_if(rows_, [&](RowId row) { return std::find(rows.begin(), rows.end(), row) != rows.end(); });
@@ -40,10 +47,18 @@ class FreeRows {
     std::make_heap(rows_.begin(), rows_.end(), std::greater<RowId>());
   }
 
-  int size() const { return static_cast<int>(rows_.size()); }
+  // Takes these rows only when there are no others, the first one first. REQUIRES: they are free, differ, and are not
+  // kept yet.
+  void Keep(const std::vector<RowId>& rows) {
+    Take(rows);
+    kept_.insert(kept_.end(), rows.begin(), rows.end());
+  }
+
+  int size() const { return static_cast<int>(rows_.size() + kept_.size()); }
 
  private:
   std::vector<RowId> rows_;  // A heap with the lowest row on top.
+  std::deque<RowId> kept_;
 };
 
 }  // namespace quire

@@ -50,6 +50,7 @@ class RunningSet {
   RowId TakeRow() { return free_rows_.Take(); }  // REQUIRES: num_free_rows() > 0.
 
   void TakeRows(const std::vector<RowId>& rows) { free_rows_.Take(rows); }  // REQUIRES: they are free and differ.
+  void KeepRows(const std::vector<RowId>& rows) { free_rows_.Keep(rows); }  // See FreeRows::Keep.
 
   // Frees the row of one sequence, which leaves its group.
   void FreeRowOf(const Sequence& sequence);

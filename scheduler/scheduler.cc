@@ -494,6 +494,7 @@ std::vector<std::pair<RequestId, absl::Status>> Scheduler::Restore(std::vector<R
       rows_.OnTaken(sample.row, request.request.id);
     }
     for (const RowId row : request.ended_rows) rows_.OnTaken(row, request.request.id);
+    running_.KeepRows(request.ended_rows);
   }
   running_.TakeRows(taken);
   for (RestoredRequest& request : restored) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace quire {
 namespace {
 
@@ -82,6 +84,16 @@ TEST(RunningSetTest, RowHasAnOwnerUntilItsSequenceLeavesIt) {
   EXPECT_EQ(running.OwnerOf(sequence->row()).sequence, nullptr);
   EXPECT_EQ(running.num_free_rows(), 1);
   EXPECT_EQ(group.TakeSpareRow(), sequence->row());
+}
+
+TEST(RunningSetTest, KeptRowsAreTakenLastAndTheFirstOneFirst) {
+  RunningSet running(4);
+  running.KeepRows({RowId{2}, RowId{0}});
+  running.TakeRows({RowId{3}});
+  EXPECT_EQ(running.num_free_rows(), 3);
+  std::vector<RowId> taken;
+  while (running.num_free_rows() > 0) taken.push_back(running.TakeRow());
+  EXPECT_THAT(taken, ElementsAre(RowId{1}, RowId{2}, RowId{0}));
 }
 
 }  // namespace
