@@ -216,6 +216,7 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
     last_attempt_ = absl::Now() + kResumeTime;
     delay_ = kFirstDelay;
   }
+  if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
   if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) return true;
   // What has failed first says more than the attempts to connect again.
   const bool is_from_manager = status.ok() || !status.error_details().empty();

@@ -115,6 +115,8 @@ def resuming_stream(stub, request, metadata, timeout, resume_time):
                 raise
             if cut is None:
                 cut, delay, give_up = error, 0.1, min(end, time.monotonic() + resume_time)
+            if is_restoring(error):
+                delay = 0.1  # It takes no longer than the workers need to answer.
             if time.monotonic() + delay >= give_up:
                 raise cut from None
             time.sleep(delay)

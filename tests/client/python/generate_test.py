@@ -136,7 +136,8 @@ class StreamTest(unittest.TestCase):
         restoring = RpcError("UNAVAILABLE", "just started", [("grpc-status-details-bin", RESTORING)])
         stub = ScriptedStub(*[([], restoring)] * 9)
         with self.assertRaises(RpcError) as raised:
-            self.positions(stub, resume_time=0.3)
+            self.positions(stub, resume_time=0.45)
+        self.assertGreater(len(stub.calls), 3, "the delay does not grow")
         self.assertIs(raised.exception, restoring)
 
     def test_an_older_manager_gets_the_request_without_on_disconnect(self):
