@@ -1,0 +1,164 @@
+#include "kv_manager/requests/request_restorer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "kv_manager/requests/request_record.h"
+#include "tests/kv_manager/requests/fake_engine.h"
+#include "tests/kv_manager/requests/toy_model.h"
+
+namespace quire {
+namespace {
+
+constexpr TokenId kToken = 65;
+
+SealKey SecretKey(char letter = 'k') {
+  return SealKey::FromSecret(std::string(32, letter)).value();
+}
+
+class RequestRestorerTest : public ::testing::Test {
+ protected:
+  void Make(std::optional<SealKey> key = SecretKey(), size_t max_detached = 10, size_t max_outbox_tokens = 100) {
+    InferenceServiceOptions options;
+    options.detach.resume_key = key;
+    options.detach.max_detached = max_detached;
+    options.max_outbox_tokens = max_outbox_tokens;
+    environment_ = std::make_unique<RequestEnvironment>(&engine_, options, &clock_);
+  }
+
+  static RequestRecord Record() {
+    RequestRecord record{.identity = {.owner = "acme", .name = "r1", .tenant = "gold", .digest = {1}},
+                         .nonce = 5,
+                         .cache_salt = "gold\nsalt",
+                         .arrival_unix_us = absl::ToUnixMicros(absl::Now()),
+                         .deadline_unix_us = std::nullopt,
+                         .request = {}};
+    record.request.set_request_id("r1");
+    record.request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+    record.request.mutable_stopping()->set_max_tokens(60);
+    record.request.mutable_sampling()->set_seed(77);
+    return record;
+  }
+
+  absl::StatusOr<RequestRestored> Restore(const RequestRecord& record, const SealKey& key = SecretKey()) {
+    bytes_ = EncodeRequestRecord(record, key);
+    return RequestRestorer(environment_.get())
+        .Restore({.record = bytes_, .prompt = prompt_, .generation = GenerationId{3}, .model = model_});
+  }
+
+  std::shared_ptr<ServedModel> model_ = ToyModel();
+  FakeEngine engine_{model_};
+  ManualClock clock_;
+  std::unique_ptr<RequestEnvironment> environment_;
+  std::vector<TokenId> prompt_ = {1, 2, 3};
+  std::string bytes_;
+};
+
+TEST_F(RequestRestorerTest, TheRequestIsTheOldOneAndItsClientFindsTheStream) {
+  Make();
+  clock_.Advance(1'000'000'000);
+  RequestRecord record = Record();
+  record.arrival_unix_us -= 5'000'000;
+  record.deadline_unix_us = absl::ToUnixMicros(absl::Now()) + 20'000'000;
+  const auto restored = Restore(record);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  const Request& request = restored->request;
+  EXPECT_EQ(request.prompt, prompt_);
+  EXPECT_EQ(request.generation, GenerationId{3});
+  EXPECT_EQ(request.tenant, "gold");
+  EXPECT_EQ(request.cache_salt, "gold\nsalt");
+  EXPECT_EQ(request.max_tokens, 60);
+  EXPECT_EQ(request.sampling.seed, 77u);
+  EXPECT_EQ(*request.record, bytes_) << "the manager after this one needs it, too";
+  // The wall clock goes on meanwhile.
+  constexpr int64_t kMinuteUs = 60'000'000;
+  EXPECT_LE(request.arrival_us, clock_.NowMicros() - 5'000'000);
+  EXPECT_GE(request.arrival_us, clock_.NowMicros() - kMinuteUs);
+  EXPECT_LE(request.deadline_us, clock_.NowMicros() + 20'000'000);
+  EXPECT_GE(request.deadline_us, clock_.NowMicros() - kMinuteUs);
+
+  const auto found = environment_->resumable.FindSame(record.identity);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, restored->sink);
+  EXPECT_EQ(environment_->resumable.counts().running, 1) << "it waits for its client";
+  EXPECT_FALSE(restored->has_ended());
+}
+
+TEST_F(RequestRestorerTest, TheStreamEndsWhenItsClientDoesNotComeWithinTheGrace) {
+  Make();
+  const auto restored = Restore(Record());
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  clock_.Advance(absl::ToInt64Microseconds(DetachOptions().grace) + 1);
+  environment_->resumable.Check();
+  EXPECT_EQ(environment_->resumable.counts().running, 0);
+  EXPECT_TRUE(restored->has_ended());
+}
+
+TEST_F(RequestRestorerTest, ARequestIsRestoredOnce) {
+  Make();
+  ASSERT_TRUE(Restore(Record()).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(Restore(Record()).status()));
+}
+
+TEST_F(RequestRestorerTest, ARecordOfAnotherKeyIsNotTrusted) {
+  Make();
+  EXPECT_TRUE(absl::IsPermissionDenied(Restore(Record(), SecretKey('l')).status()));
+  EXPECT_EQ(environment_->resumable.counts().running, 0);
+}
+
+TEST_F(RequestRestorerTest, WithoutAKeyOrPlacesNothingIsRestored) {
+  Make(/*key=*/std::nullopt);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Restore(Record()).status()));
+  Make(SecretKey(), /*max_detached=*/0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Restore(Record()).status()));
+}
+
+TEST_F(RequestRestorerTest, ARecordThatDoesNotFitThePromptOfTheWorkerIsRefused) {
+  Make();
+  prompt_ = {model_->vocab_size};
+  EXPECT_TRUE(absl::IsInvalidArgument(Restore(Record()).status()));
+  prompt_ = std::vector<TokenId>(model_->max_context_tokens + 1, 1);
+  EXPECT_FALSE(Restore(Record()).ok());
+  EXPECT_EQ(environment_->resumable.counts().running, 0);
+}
+
+// The engine tells all tokens at once, and no text job may have run before the last one comes.
+TEST_F(RequestRestorerTest, TheStreamHasRoomForAllTokensThatTheWorkerHas) {
+  Make(SecretKey(), /*max_detached=*/10, /*max_outbox_tokens=*/5);
+  Mutex mutex;
+  CondVar changed;
+  bool is_held = true;
+  int num_jobs = environment_->options.num_text_threads;
+  for (int i = 0; i < environment_->options.num_text_threads; ++i) {
+    environment_->text_threads.RunOutput([&] {
+      const MutexLock lock(&mutex);
+      while (is_held) changed.Wait(&mutex);
+      --num_jobs;
+      changed.NotifyAll();
+    });
+  }
+  RequestRecord record = Record();
+  record.request.set_n(2);
+  const auto restored = Restore(record);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  restored->sink->OnStarted(0);
+  for (int position = 3; position < 63; ++position) {
+    for (int sample : {0, 1}) restored->sink->OnToken(sample, position, ScoredToken{.token = kToken, .top = {}});
+  }
+  EXPECT_FALSE(restored->has_ended());
+  const MutexLock lock(&mutex);
+  is_held = false;
+  changed.NotifyAll();
+  while (num_jobs > 0) changed.Wait(&mutex);
+}
+
+}  // namespace
+}  // namespace quire
