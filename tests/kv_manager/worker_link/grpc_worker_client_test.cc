@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
@@ -101,6 +102,13 @@ class ScriptedWorker : public v1::WorkerService::Service {
       if (request.has_open()) {
         if (refuse_epoch) return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "epoch 9 is served");
         response.mutable_opened()->set_epoch(request.open().epoch());
+        if (request.open().adopt() || sends_unwanted_inventory) {
+          response.mutable_opened()->set_inventory_follows(!inventory.empty());
+          for (v1::InventoryChunk& chunk : inventory) {
+            stream->Write(response);
+            *response.mutable_inventory() = chunk;
+          }
+        }
       } else {
         if (end_at_plan) return end_status;
         response.mutable_result()->set_step(request.plan().step());
@@ -133,7 +141,32 @@ class ScriptedWorker : public v1::WorkerService::Service {
   grpc::Status end_status;
   bool drains = false;
   bool answer_twice = false;
+  std::vector<v1::InventoryChunk> inventory;  // For a session that adopts.
+  bool sends_unwanted_inventory = false;
 };
+
+// Row 2 has a sequence with three tokens, of which two are computed.
+std::vector<v1::InventoryChunk> SmallInventory() {
+  std::vector<v1::InventoryChunk> chunks(2);
+  v1::InventoryHeader* const header = chunks[0].mutable_header();
+  header->set_epoch(6);
+  header->set_last_step(5);
+  header->set_num_blocks(16);
+  header->set_block_size(4);
+  header->set_max_sequences(8);
+  header->set_layout_id("/block-4");
+  header->set_num_rows(1);
+  v1::InventoryRow* const row = chunks[1].add_rows();
+  row->set_row(2);
+  row->set_sequence(40);
+  row->set_prompt_length(2);
+  for (const uint32_t token : {5, 6, 7}) row->add_token_ids(token);
+  row->set_computed_tokens(2);
+  row->add_blocks(9);
+  row->set_record("record");
+  chunks[1].set_is_last(true);
+  return chunks;
+}
 
 class GrpcWorkerClientTest : public ::testing::Test {
  protected:
@@ -228,6 +261,48 @@ TEST_F(GrpcWorkerClientTest, ARefusedEpochIsALossWithTheWorkersWords) {
   const absl::Status reason = events_.Lost().second;
   EXPECT_EQ(reason.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(reason.message(), "epoch 9 is served");
+}
+
+TEST_F(GrpcWorkerClientTest, ASessionThatAdoptsGetsTheInventoryAndUsesItsRows) {
+  worker_.inventory = SmallInventory();
+  client_->Describe(7);
+  events_.Described();
+  client_->Open(7, /*adopts=*/true);
+  EXPECT_EQ(events_.Opened(), 7u);
+  ASSERT_NE(events_.inventory(), nullptr);
+  ASSERT_EQ(events_.inventory()->rows.size(), 1u);
+  EXPECT_EQ(events_.inventory()->rows[0].record, "record");
+  StepPlan plan;
+  plan.step = StepId{1};
+  plan.slices.push_back({RowId{2}, 2, 1, 0, {BlockId{9}}, true});
+  client_->Send(plan);
+  EXPECT_EQ(events_.Result().slices.at(0).token.token, 3);
+}
+
+TEST_F(GrpcWorkerClientTest, ASessionThatAdoptsOpensWithoutAnInventoryWhenNothingIsLeft) {
+  client_->Describe(7);
+  events_.Described();
+  client_->Open(7, /*adopts=*/true);
+  EXPECT_EQ(events_.Opened(), 7u);
+  EXPECT_EQ(events_.inventory(), nullptr);
+}
+
+TEST_F(GrpcWorkerClientTest, AWrongInventoryEndsTheSession) {
+  worker_.inventory = SmallInventory();
+  worker_.inventory[1].mutable_rows(0)->set_row(8);
+  client_->Describe(7);
+  events_.Described();
+  client_->Open(7, /*adopts=*/true);
+  EXPECT_THAT(std::string(events_.Lost().second.message()), HasSubstr("row"));
+}
+
+TEST_F(GrpcWorkerClientTest, AnInventoryThatNobodyHasAskedForEndsTheSession) {
+  worker_.inventory = SmallInventory();
+  worker_.sends_unwanted_inventory = true;
+  client_->Describe(7);
+  events_.Described();
+  client_->Open(7, /*adopts=*/false);
+  EXPECT_EQ(events_.Lost().second.message(), "the worker sends an inventory that nobody has asked for");
 }
 
 TEST_F(GrpcWorkerClientTest, AWorkerThatEndsTheStreamIsLost) {

@@ -3,11 +3,15 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/worker_protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kv_manager/worker_link/cache_root.h"
+#include "kv_manager/worker_link/row_record.h"
 #include "tests/random.h"
 
 namespace quire {
@@ -87,6 +91,31 @@ StepPlan Read(const v1::StepPlan& in) {
     out.slices.push_back(std::move(slice));
   }
   return out;
+}
+
+TEST(WireTest, APlanCarriesWhatTheNextManagerNeeds) {
+  StepPlan plan;
+  plan.step = StepId{1};
+  plan.end_rows = {RowId{4}, RowId{6}};
+  for (const bool is_private : {false, true}) {
+    SequenceStart start{RowId{is_private}, SequenceId{1}, 0, 1, {1}, {}};
+    start.cache_root = CacheRoot{.is_private = is_private, .salt = "salt"};
+    start.record = std::make_shared<const std::string>("record");
+    start.num_cached_tokens = 16;
+    plan.starts.push_back(start);
+  }
+  plan.starts.push_back({RowId{2}, SequenceId{2}, 0, 1, {1}, {}});
+  plan.starts.push_back({RowId{3}, SequenceId{3}, 0, 1, {1}, {}});
+  plan.starts.back().cache_root = CacheRoot{.is_private = false, .salt = std::string(kMaxCacheRootBytes, 's')};
+  v1::StepPlan message;
+  PlanEncoder().Encode(plan, &message);
+  EXPECT_THAT(message.end_rows(), ElementsAre(4u, 6u));
+  EXPECT_EQ(message.starts(0).cache_root(), NameOf(*plan.starts[0].cache_root));
+  EXPECT_EQ(message.starts(1).cache_root(), NameOf(*plan.starts[1].cache_root));
+  EXPECT_EQ(message.starts(0).record(), RowRecordOf(plan.starts[0]));
+  EXPECT_FALSE(message.starts(2).has_cache_root());
+  EXPECT_TRUE(message.starts(2).record().empty());
+  EXPECT_FALSE(message.starts(3).has_cache_root()) << "it is too long";
 }
 
 std::vector<TokenId> RandomTokens(Random* random, int max) {

@@ -1,0 +1,54 @@
+#include "kv_manager/worker_link/row_record.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "base/worker_protocol.h"
+#include "kv_manager/worker_link/cache_root.h"
+
+namespace quire {
+namespace {
+
+SequenceStart StartWith(const std::string& record, int num_cached_tokens) {
+  SequenceStart start{};
+  start.record = std::make_shared<const std::string>(record);
+  start.num_cached_tokens = num_cached_tokens;
+  return start;
+}
+
+TEST(RowRecordTest, TheRecordAndTheNumberComeBack) {
+  for (const int number : {0, 1, 255, 256, 2147483647}) {
+    const std::string bytes = RowRecordOf(StartWith(std::string("a\0b", 3), number));
+    const std::optional<RowRecord> read = ReadRowRecord(bytes);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->request, std::string("a\0b", 3));
+    EXPECT_EQ(read->num_cached_tokens, number);
+  }
+}
+
+TEST(RowRecordTest, ARecordThatIsTooLongForARowIsLeftOut) {
+  const std::string longest(kMaxRecordBytes - 4, 'r');
+  EXPECT_EQ(RowRecordOf(StartWith(longest, 1)).size(), size_t{kMaxRecordBytes});
+  EXPECT_EQ(RowRecordOf(StartWith(longest + "r", 1)), "");
+  EXPECT_EQ(RowRecordOf(SequenceStart{}), "");
+}
+
+TEST(RowRecordTest, OtherBytesAreNoRecord) {
+  EXPECT_FALSE(ReadRowRecord("").has_value());
+  EXPECT_FALSE(ReadRowRecord("1234").has_value()) << "a number without a record";
+  EXPECT_FALSE(ReadRowRecord("record\xff\xff\xff\xff").has_value()) << "the number is too large";
+}
+
+TEST(CacheRootTest, OnlyTheNameOfASharedRootTellsItsSalt) {
+  const std::string salt("s\0\n", 3);
+  EXPECT_EQ(SaltOfRoot(NameOf({.is_private = false, .salt = salt})), salt);
+  EXPECT_EQ(SaltOfRoot(NameOf({.is_private = false, .salt = ""})), "");
+  EXPECT_EQ(SaltOfRoot(NameOf({.is_private = true, .salt = salt})), std::nullopt);
+  EXPECT_NE(NameOf({.is_private = true, .salt = salt}), NameOf({.is_private = false, .salt = salt}));
+  EXPECT_EQ(SaltOfRoot(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace quire
