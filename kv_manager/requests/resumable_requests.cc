@@ -322,7 +322,9 @@ ResumableRequests::Entry ResumableRequests::Take(Entries::iterator it) {
 absl::flat_hash_set<RequestId> ResumableRequests::Detached() const {
   absl::flat_hash_set<RequestId> detached;
   const MutexLock lock(&mutex_);
-  running_.ForEach([&](const Key& key) { detached.insert(entries_.find(key)->second.id); });
+  // The analysis of locks does not see that the lock is held while the lambda runs.
+  const Entries* const entries = &entries_;
+  running_.ForEach([&](const Key& key) { detached.insert(entries->find(key)->second.id); });
   return detached;
 }
 
