@@ -82,6 +82,8 @@ class StreamKeeper {
 absl::Status UnknownRequestError();
 // The error of a call that has lost its stream to another one.
 absl::Status TakenOverError();
+// The error of a request whose stream cannot be kept, because the memory for such streams is used up.
+absl::Status NoReplayMemoryError();
 
 // Carries the tokens of one request from the step loop to one client:
 //
@@ -218,8 +220,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   static void Refuse(const std::vector<Change>& attaches);
   // The job ends generation; its next round ends everything else.
   void GiveUp(absl::Status status);
-  // From now on the stream is not resumable.
-  void Forget();
+  // From now on the stream is not resumable. Returns false, and changes nothing, when a new reader waits for it.
+  bool StopResuming();
+  // Puts a batch before what has come since it was taken out of the outbox.
+  void PutBack(StreamEvents batch);
 
   // Adds a batch to the record, if there is one, and reads what comes next. Adds to `num_tokens` how many tokens of the
   // record it has read. Returns the status as Read does.
