@@ -70,7 +70,8 @@ class ManagerEngine : public Engine {
     // The manager has become ready or stopped being ready. On any thread, one call at a time. Must not call the
     // engine.
     std::function<void(bool is_ready)> on_readiness;
-    // See StepLoopHooks. Called by the threads of the loops. Must not call the engine. May be empty.
+    // See StepLoopHooks. Called by the threads of the loops. Of the functions of the engine, it may call only Cancel.
+    // May be empty.
     RestoreRequestHook restore_request = nullptr;
   };
 

@@ -176,7 +176,9 @@ Manager::Manager(const ManagerOptions& options)
                     .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
-  requests_.is_restoring = [this] { return engine_.IsRestoring(); };
+  // Without a key, no request can be restored.
+  const bool has_key = options.inference.detach.resume_key.has_value();
+  requests_.is_restoring = [this, has_key] { return has_key && engine_.IsRestoring(); };
   inference_.SetGate([this] { return CheckLeads(); });
 }
 

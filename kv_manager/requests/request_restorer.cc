@@ -86,8 +86,8 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
   const auto stream =
       std::make_shared<TokenStream>(std::move(stream_environment), valid.request.id,
                                     ResponseSet(found.model, record->identity.name, valid), StreamReader());
-  QUIRE_RETURN_IF_ERROR(
-      environment_->resumable.Restore(record->identity, record->nonce, stream, &environment_->registry));
+  QUIRE_RETURN_IF_ERROR(environment_->resumable.Restore(record->identity, record->nonce, record->arrival_unix_us,
+                                                        stream, &environment_->registry));
   return RequestRestored{
       .request = std::move(valid.request), .sink = stream, .has_ended = [stream] { return stream->has_ended(); }};
 }

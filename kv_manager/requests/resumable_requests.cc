@@ -152,11 +152,26 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
   return stream;
 }
 
-absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce,
+absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
                                         const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry) {
-  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<TokenStream> kept, Add(identity, nonce, stream, registry));
-  if (kept != stream) return absl::AlreadyExistsError("the request runs already");
-  if (!OnDetached(Key(identity.owner, identity.name), stream->id())) {
+  const Key key(identity.owner, identity.name);
+  std::vector<Entry> removed;
+  absl::Status status;
+  {
+    const MutexLock lock(&mutex_);
+    if (const auto it = entries_.find(key); it != entries_.end()) {
+      if (it->second.is_attached || it->second.arrival_unix_us >= arrival_unix_us) {
+        return absl::AlreadyExistsError("a request of this name that began later is known");
+      }
+      it->second.registration = nullptr;  // It gives the name to the new one.
+      removed.push_back(Take(it));
+    }
+    status = Insert(identity, nonce, stream, registry, &removed).status();
+    if (status.ok()) FindEntry(key, stream->id())->arrival_unix_us = arrival_unix_us;
+  }
+  for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
+  QUIRE_RETURN_IF_ERROR(status);
+  if (!OnDetached(key, stream->id())) {
     return absl::ResourceExhaustedError("too many requests have no client (--max-detached-requests)");
   }
   return absl::OkStatus();

@@ -62,10 +62,12 @@ class ResumableRequests {
   // to one with another digest, and one that has failed gives it to any.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
-  // Keeps the stream of a request that another manager has started. Its client has the grace to come. Errors are those
-  // of Add, and ALREADY_EXISTS when a request of this name is kept.
-  absl::Status Restore(const Identity& identity, uint64_t nonce, const std::shared_ptr<TokenStream>& stream,
-                       RequestRegistry* registry);
+  // Keeps the stream of a request that another manager has started. Its client has the grace to come. Workers may have
+  // several requests of one name, because they keep rows after the end: the one that has arrived last replaces the
+  // others, unless a client has come for one of them. Errors are those of Add, and ALREADY_EXISTS when another request
+  // has the name.
+  absl::Status Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
+                       const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry);
   // Returns the stream that Add would return instead of a new one, or null if it would keep the new one.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 
@@ -93,6 +95,7 @@ class ResumableRequests {
   struct Entry {
     RequestId id{0};
     uint64_t nonce = 0;
+    int64_t arrival_unix_us = kNever;  // Of a request of another manager. kNever: it is one of this manager.
     std::string tenant;
     Sha256Digest digest = {};
     std::shared_ptr<TokenStream> stream;

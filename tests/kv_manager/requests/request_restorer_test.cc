@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -104,8 +105,32 @@ TEST_F(RequestRestorerTest, TheStreamEndsWhenItsClientDoesNotComeWithinTheGrace)
 
 TEST_F(RequestRestorerTest, ARequestIsRestoredOnce) {
   Make();
-  ASSERT_TRUE(Restore(Record()).ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(Restore(Record()).status()));
+  const RequestRecord record = Record();
+  ASSERT_TRUE(Restore(record).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(Restore(record).status()));
+}
+
+// A worker keeps the rows of a request that has ended, and a client may use its name again.
+TEST_F(RequestRestorerTest, TheRequestThatBeganLastHasTheName) {
+  Make();
+  RequestRecord later = Record();
+  later.identity.digest = {2};
+  later.nonce = 6;
+  later.arrival_unix_us += 1;
+  const RequestRecord earlier = Record();
+  const auto first = Restore(earlier);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = Restore(later);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(first->has_ended());
+  EXPECT_FALSE(second->has_ended());
+  EXPECT_EQ(environment_->resumable.counts().running, 1);
+  EXPECT_TRUE(absl::IsAlreadyExists(Restore(earlier).status()));
+
+  second->sink->OnFinished(LastSample(FinishReason::kStopToken));
+  while (environment_->resumable.counts().ended == 0) std::this_thread::yield();
+  EXPECT_TRUE(absl::IsAlreadyExists(Restore(earlier).status()));
+  EXPECT_EQ(*environment_->resumable.FindSame(later.identity), second->sink);
 }
 
 TEST_F(RequestRestorerTest, ARecordOfAnotherKeyIsNotTrusted) {
