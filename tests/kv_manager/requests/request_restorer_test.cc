@@ -113,11 +113,11 @@ TEST_F(RequestRestorerTest, ARequestIsRestoredOnce) {
 // A worker keeps the rows of a request that has ended, and a client may use its name again.
 TEST_F(RequestRestorerTest, TheRequestThatBeganLastHasTheName) {
   Make();
-  RequestRecord later = Record();
+  const RequestRecord earlier = Record();
+  RequestRecord later = earlier;
   later.identity.digest = {2};
   later.nonce = 6;
   later.arrival_unix_us += 1;
-  const RequestRecord earlier = Record();
   const auto first = Restore(earlier);
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = Restore(later);

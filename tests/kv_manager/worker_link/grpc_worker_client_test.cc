@@ -150,7 +150,6 @@ std::vector<v1::InventoryChunk> SmallInventory() {
   std::vector<v1::InventoryChunk> chunks(2);
   v1::InventoryHeader* const header = chunks[0].mutable_header();
   header->set_epoch(6);
-  header->set_last_step(5);
   header->set_num_blocks(16);
   header->set_block_size(4);
   header->set_max_sequences(8);
