@@ -70,6 +70,7 @@ const std::vector<Room>& Rooms() {
       {"client/quirectl", {"client/commands", "client/library", "client/terminal"}},
       {"kv_manager/blocks", {}},
       {"kv_manager/tokenizer", {}},
+      {"kv_manager/jinja", {}},
       {"kv_manager/text", {"kv_manager/tokenizer"}},
       {"kv_manager/worker_link", {}},
       {"kv_manager/engine", {"kv_manager/blocks", "kv_manager/tokenizer", "kv_manager/worker_link"}},
