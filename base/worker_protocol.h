@@ -30,6 +30,8 @@ inline constexpr char kFailedSequence[] = "sequence";
 
 // The reason in the ErrorInfo of a session that ends because another one with a newer epoch was opened.
 inline constexpr char kSessionTakenOver[] = "SESSION_TAKEN_OVER";
+// The reason of the refusal when the term of the manager is over.
+inline constexpr char kStaleTerm[] = "STALE_TERM";
 
 }  // namespace quire
 

@@ -18,8 +18,13 @@ class MovedRequest {
   MovedRequest(MovedRequest&&) = default;
   MovedRequest& operator=(MovedRequest&&) = default;
 
+  // A request that no scheduler has seen.
+  explicit MovedRequest(Request request)
+      : group_(std::make_unique<SequenceGroup>(std::move(request), ServiceRank(), SequenceId{0})) {}
+
   RequestId id() const { return group_->id(); }
   const Request& request() const { return group_->request(); }
+  const SequenceGroup& group() const { return *group_; }
 
  private:
   friend class Scheduler;

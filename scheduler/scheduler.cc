@@ -163,17 +163,19 @@ void Scheduler::PlanWaiting(PlanDraft* draft) {
   waiting_.Visit([&](SequenceGroup* group) {
     using Verdict = AdmissionControl::Verdict;
     using Next = WaitingQueue::Next;
-    if (draft->budget > 0 && draft->BudgetOf(*group->sequences().front()) == 0) {
-      // Nobody overtakes the group, so what running prompts do not need is left over.
-      GrowChunks(draft, /*are_recomputed=*/false);
-      draft->recompute_budget = draft->budget;
-    }
     if (draft->budget == 0) return Next::kNone;
     // Smaller groups of the tenant must not overtake this one for ever.
     if (held.has_value() && !held->HasRoomFor(*group)) return Next::kOfOthers;
     const int64_t num_more_start_tokens = NumStartTokens(*group);
     if (num_start_tokens > 0 && num_start_tokens + num_more_start_tokens > kMaxStartTokens) return Next::kNone;
-    const AdmissionControl::Decision decision = admission_.Decide(group, next_step_);
+    AdmissionControl::Decision decision = admission_.Decide(group, next_step_);
+    if (decision.verdict == Verdict::kMayEnter && draft->BudgetOf(*group->sequences().front()) == 0) {
+      // Nobody overtakes the group, so what running prompts do not need is left over. They take blocks, too.
+      GrowChunks(draft, /*are_recomputed=*/false);
+      draft->recompute_budget = draft->budget;
+      if (draft->budget == 0) return Next::kNone;
+      decision = admission_.Decide(group, next_step_);
+    }
     // Nobody may overtake, or the first group would starve.
     if (decision.verdict == Verdict::kNoRoom) return Next::kNone;
     if (decision.verdict == Verdict::kWaitsForPrefix) {
@@ -453,12 +455,12 @@ MovedRequest Scheduler::Take(RequestId request) {
   return MovedRequest(std::move(groups_.extract(request).mapped()));
 }
 
-absl::Status Scheduler::Adopt(MovedRequest moved) {
-  std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
-  QUIRE_RETURN_IF_ERROR(CheckCanEverFit(group->request(), options_, *blocks_));
-  if (groups_.contains(group->id())) {
-    return absl::AlreadyExistsError(absl::StrCat("request ", Value(group->id()), " is already known"));
+absl::Status Scheduler::Adopt(MovedRequest&& moved) {
+  QUIRE_RETURN_IF_ERROR(CheckCanEverFit(moved.request(), options_, *blocks_));
+  if (groups_.contains(moved.id())) {
+    return absl::AlreadyExistsError(absl::StrCat("request ", Value(moved.id()), " is already known"));
   }
+  std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
   group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;

@@ -74,8 +74,9 @@ struct Displaced {
 // are known (see SequenceForks). What sequences shared before a preemption they share again afterwards, in whole
 // blocks.
 //
-// Tokens that were computed before, for a request that was preempted or has moved here, take at most 70 % of a plan,
-// unless nothing else needs the rest.
+// Tokens that were computed before, for a request that was preempted or has moved here, take at most 70 % of a plan, as
+// long as the other running requests need the rest, or requests that enter behind it. A waiting request that would get
+// nothing by this rule takes what the running ones leave, because nobody may overtake it.
 //
 // When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
 // there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
@@ -142,8 +143,8 @@ class Scheduler {
 
   // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
   // those that were adopted earlier. It may exceed max_waiting_requests and the tenant's share of the pool. The other
-  // errors are those of Submit; then the request is gone.
-  absl::Status Adopt(MovedRequest moved);
+  // errors are those of Submit; then `moved` is as before.
+  absl::Status Adopt(MovedRequest&& moved);
 
   SchedulerCounts counts() const;
   const SchedulerOptions& options() const { return options_; }

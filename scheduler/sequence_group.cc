@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/num_blocks.h"
+#include "scheduler/request_size.h"
 
 namespace quire {
 
@@ -63,6 +65,21 @@ int SequenceGroup::NumTokensLost() const {
     if (sequence->num_uncomputed_tokens() > 0) is_planned_to_the_end = false;
   }
   return is_planned_to_the_end && beam_search_ == nullptr ? 0 : sum;
+}
+
+int64_t SequenceGroup::MaxBlocksToGoOn(int block_size) const {
+  const int64_t num_shared = static_cast<int64_t>(request_.prompt.size()) / block_size;
+  int64_t num_blocks = num_shared + num_rows() - num_sequences();
+  for (const auto& sequence : sequences_) {
+    num_blocks += NumBlocksFor(sequence->num_known_tokens() + 1, block_size) - num_shared;
+  }
+  return std::min(num_blocks, MaxBlocks(request_, block_size));
+}
+
+int SequenceGroup::NumGeneratedTokens() const {
+  int sum = 0;
+  for (const auto& sequence : sequences_) sum += sequence->num_generated_tokens();
+  return sum;
 }
 
 bool SequenceGroup::has_slices_in_flight() const {

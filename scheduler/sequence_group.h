@@ -104,6 +104,12 @@ class SequenceGroup : public Pooled {
   // because they still count after a preemption.
   int NumTokensLost() const;
 
+  // The most blocks that the group takes in an empty pool to go on: those of its tokens and of the next one of each
+  // sequence. The sequences share the whole blocks of the prompt.
+  int64_t MaxBlocksToGoOn(int block_size) const;
+  // The tokens of all its sequences behind the prompt.
+  int NumGeneratedTokens() const;
+
   bool has_slices_in_flight() const;
 
   // The worker is lost while the group waits: nothing of it is computed any more, and its samples are one sequence

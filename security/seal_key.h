@@ -23,6 +23,9 @@ class SealKey {
   // The key of everybody who has the same secret. INVALID_ARGUMENT when it has fewer than kMinSecretBytes.
   static absl::StatusOr<SealKey> FromSecret(absl::string_view secret);
 
+  // A key for one purpose, which follows from this one. A message that was sealed for another purpose is not opened.
+  SealKey For(absl::string_view purpose) const { return SealKey(SealOf(purpose)); }
+
   // The message with its seal.
   std::string Seal(absl::string_view message) const;
 

@@ -19,7 +19,8 @@
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
 
-namespace quire::internal {
+namespace quire {
+namespace internal {
 namespace {
 
 constexpr int kMaxLibraryLinesPerSecond = 50;
@@ -102,9 +103,11 @@ void WaitForStop() {
   while (stop.wait_for(kHeapPeriod) == std::future_status::timeout) heap.TrimIfGrown();
 }
 
-void ExitAtOnce() {
+}  // namespace internal
+
+void ExitAtOnce(int code) {
   FlushLog();
-  std::_Exit(EXIT_SUCCESS);
+  std::_Exit(code);
 }
 
-}  // namespace quire::internal
+}  // namespace quire

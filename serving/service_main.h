@@ -29,11 +29,11 @@ void PrepareProcess(const LogOptions& log);
 // Returns when one of the two signals has arrived.
 void WaitForStop();
 
-// Ends the process without destructors, which would wait for threads that have nothing left to do. Waits for the last
-// lines of the log, for at most a second.
-[[noreturn]] void ExitAtOnce();
-
 }  // namespace internal
+
+// Ends the process without destructors, which would wait for threads that have nothing left to do. Waits for the last
+// lines of the log, for at most a second. Thread-safe.
+[[noreturn]] void ExitAtOnce(int code = EXIT_SUCCESS);
 
 // Runs a service process from its command line to SIGTERM or SIGINT. `Service` has
 //   static absl::StatusOr<std::unique_ptr<Service>> Start(const Options& options);
@@ -54,7 +54,7 @@ int RunService(const char* program, const absl::StatusOr<CommandLine<Options>>& 
   internal::PrintSummary((*service)->Summary());
   internal::WaitForStop();
   (*service)->Stop();
-  internal::ExitAtOnce();
+  ExitAtOnce();
 }
 
 }  // namespace quire

@@ -56,10 +56,18 @@ SessionLoop::~SessionLoop() {
   Stop();
 }
 
-absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts) {
+absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts, uint64_t term) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
+  if (term < last_term_) {
+    stats_->RecordStaleTerm();
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat("term is ", term, ", it must be at least the greatest one seen, ",
+                                                   last_term_, ": this worker belongs to a newer leader",
+                                                   term == 0 ? ", and this manager has no term" : "")),
+        kStaleTerm);
+  }
   const uint64_t now_ms = static_cast<uint64_t>(absl::ToUnixMillis(absl::Now()));
   if (epoch > now_ms + kMaxEpochLeadMs) {
     return absl::FailedPreconditionError(
@@ -73,6 +81,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
         current_ == nullptr ? "" : "; a session of that epoch has this worker, perhaps another manager's"));
   }
   last_epoch_ = epoch;
+  last_term_ = term;
   // A session that was never served has nothing to finish. The loop thread ends the one that is served after its step.
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));

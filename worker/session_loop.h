@@ -47,9 +47,9 @@ class SessionLoop {
   // Makes `session` the current one. The session before it ends with ABORTED once the steps that it has begun are done.
   // If `adopts` is true, its rows and labels stay, or those that the orphan hold has kept; otherwise the executor
   // forgets them. Then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater than every epoch
-  // seen or is more than a day ahead of the clock, and UNAVAILABLE while the worker drains or stops; `session` is not
-  // used then.
-  absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts = false);
+  // seen or is more than a day ahead of the clock, or when `term` is less than the greatest one seen (kStaleTerm), and
+  // UNAVAILABLE while the worker drains or stops; `session` is not used then.
+  absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts = false, uint64_t term = 0);
   // A manager says that it will not use this worker. The worker counts as refused until a session is opened. Does
   // nothing during a session.
   void Refuse(const std::string& reason);
@@ -118,6 +118,7 @@ class SessionLoop {
   // The session that plans are run for; null when there is none. Only the loop thread changes it.
   std::shared_ptr<StepSession> served_ QUIRE_GUARDED_BY(mutex_);
   uint64_t last_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t last_term_ QUIRE_GUARDED_BY(mutex_) = 0;  // The greatest one seen.
   uint64_t served_epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.

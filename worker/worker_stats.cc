@@ -24,6 +24,11 @@ void WorkerStats::RecordFailure() {
   ++totals_.failed_steps;
 }
 
+void WorkerStats::RecordStaleTerm() {
+  const MutexLock lock(&mutex_);
+  ++totals_.stale_terms;
+}
+
 void WorkerStats::SetSession(uint64_t epoch, bool is_open) {
   const MutexLock lock(&mutex_);
   if (is_open) ++totals_.sessions;

@@ -37,6 +37,7 @@ struct WorkerStatsSnapshot {
   double step_seconds = 0;
   std::array<int64_t, kStepSecondsBounds.size() + 1> step_seconds_counts{};  // Per bucket, not cumulative.
   int64_t sessions = 0;
+  int64_t stale_terms = 0;  // Sessions that were refused because their manager is no longer the leader.
   uint64_t epoch = 0;       // The epoch of the last session.
   bool is_open = false;     // A session is being served.
   bool is_refused = false;  // The manager will not use this worker.
@@ -48,6 +49,7 @@ class WorkerStats {
  public:
   void RecordStep(const StepCounts& counts);
   void RecordFailure();
+  void RecordStaleTerm();
   void SetSession(uint64_t epoch, bool is_open);
   void SetRefused(bool is_refused);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -13,6 +14,7 @@ namespace quire {
 namespace {
 
 constexpr uint32_t kDefaultMaxTokens = 128;
+constexpr absl::Duration kAbortTimeout = absl::Seconds(1);
 
 // Prints the token counts of the whole request. `last` is its last response.
 void PrintUsage(const v1::GenerateResponse& last, bool has_one_sample, absl::Duration duration) {
@@ -71,6 +73,7 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
   v1::GenerateResponse response;
   while (streamed.can_print && stream->Next(&response)) {
     if (format == OutputFormat::kJson) {
+      response.clear_resume_token();  // It does not belong into logs.
       PrintJson(response);
     } else {
       printer.Add(response);
@@ -92,6 +95,8 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
   if (!request.ok()) return ReportUsage(request.status().message());
   Interrupt interrupt;
+  // When the reader of standard output goes away, the request must be ended before the process.
+  std::signal(SIGPIPE, SIG_IGN);
   Client client(context.client);
   const absl::Time start = absl::Now();
   if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
@@ -99,7 +104,8 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
   // A request that outlives its call ends only by this.
   const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
-  if (was_cancelled && !options.no_resume) client.Abort(request->request_id()).IgnoreError();
+  if (was_cancelled && !options.no_resume) client.Abort(request->request_id(), kAbortTimeout).IgnoreError();
+  if (HasLostReader()) EndBySignal(SIGPIPE);
   if (!streamed.can_print) return kExitFailed;
   if (const int signal = interrupt.signal(); signal != 0) {
     FlushOutput();

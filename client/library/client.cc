@@ -18,12 +18,32 @@
 namespace quire {
 namespace {
 
-// Of a stream that resumes: how often it tries without progress, and how long it waits before each attempt.
-constexpr int kMaxAttempts = 8;
+// Of a stream that resumes: how long it tries without progress, and how long it waits before each attempt.
+constexpr absl::Duration kResumeTime = absl::Seconds(30);
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
-constexpr absl::Duration kLongestDelay = absl::Seconds(3);
+constexpr absl::Duration kLongestDelay = absl::Seconds(2);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
+
+// Whether gRPC or a proxy has ended the call. The manager's own errors have details.
+bool IsCut(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::UNKNOWN:
+      return status.error_details().empty();
+    default:
+      return false;
+  }
+}
+
+// Whether a manager has refused the request because it does not know this field.
+bool IsUnknownField(const grpc::Status& status, int field) {
+  return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT &&
+         absl::StrContains(status.error_message(), absl::StrCat("field number ", field, " of ")) &&
+         absl::StrContains(status.error_message(), " is not known to this server");
+}
 
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
@@ -65,6 +85,9 @@ std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
+  // A server that is started again is found soon.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kFirstDelay)));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kLongestDelay)));
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
@@ -149,7 +172,7 @@ void GenerateStream::Call() {
 }
 
 void GenerateStream::Note(const v1::GenerateResponse& response) {
-  num_attempts_ = 0;
+  cut_.reset();
   if (!response.resume_token().empty()) resume_token_ = response.resume_token();
   v1::ReceivedSample& sample = received_[response.index()];
   sample.set_index(response.index());
@@ -163,40 +186,44 @@ bool GenerateStream::Next(v1::GenerateResponse* response) {
       Note(*response);
       return true;
     }
-    const grpc::Status status = reader_->Finish();
-    if (!MayResume(status) || !WaitBeforeAttempt()) {
-      finished_ = FromGrpcStatus(status);
-      break;
-    }
+    if (!GoesOnAfter(reader_->Finish())) break;
     reader_ = nullptr;  // Before its context.
     Call();
   }
   return false;
 }
 
-// The manager's own errors have details. Without them, gRPC or a proxy between has ended the call.
-bool GenerateStream::MayResume(const grpc::Status& status) const {
-  if (request_.on_disconnect() != v1::ON_DISCONNECT_DETACH || num_attempts_ >= kMaxAttempts) return false;
-  switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::INTERNAL:
-    case grpc::StatusCode::UNKNOWN:
-      break;
-    default:
-      return false;
+bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
+  const bool is_detachable = request_.on_disconnect() == v1::ON_DISCONNECT_DETACH;
+  if (is_detachable && IsUnknownField(status, v1::GenerateRequest::kOnDisconnectFieldNumber)) {
+    request_.clear_on_disconnect();
+    return true;
   }
-  if (!status.error_details().empty()) return false;
+  const bool is_cut = IsCut(status);
+  if (is_cut && !cut_.has_value()) {
+    cut_ = FromGrpcStatus(status);
+    last_attempt_ = absl::Now() + kResumeTime;
+    delay_ = kFirstDelay;
+  }
+  if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) return true;
+  // What has failed first says more than the attempts to connect again.
+  const bool is_from_manager = status.ok() || !status.error_details().empty();
+  finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
+  return false;
+}
+
+bool GenerateStream::MayResume() const {
   if (!resume_token_.empty()) return true;
+  // A manager that lets no request outlive its call has sent responses without a token.
+  if (!received_.empty() || request_.request_id().empty()) return false;
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
-  return !request_.request_id().empty() &&
-         channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
+  return channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
 }
 
 bool GenerateStream::WaitBeforeAttempt() {
-  const absl::Duration delay = std::min(kFirstDelay * (1 << num_attempts_++), kLongestDelay);
-  const absl::Time end = absl::Now() + delay;
-  if (end >= deadline_) return false;
+  const absl::Time end = absl::Now() + delay_;
+  delay_ = std::min(2 * delay_, kLongestDelay);
+  if (end >= deadline_ || end > last_attempt_) return false;
   const MutexLock lock(&mutex_);
   while (!is_cancelled_ && absl::Now() < end) {
     cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - absl::Now()));
@@ -258,11 +285,12 @@ std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
 }
 
 template <typename Stub, typename Method, typename Request, typename Response>
-absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response) {
+absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response,
+                          absl::Duration timeout) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   grpc::ClientContext context;
-  SetTimeout(&context, options_.timeout);
+  SetTimeout(&context, std::min(timeout, options_.timeout));
   return FromGrpcStatus((stub->*method)(&context, request, response));
 }
 
@@ -285,11 +313,11 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   return response;
 }
 
-absl::Status Client::Abort(const std::string& request_id) {
+absl::Status Client::Abort(const std::string& request_id, absl::Duration timeout) {
   v1::AbortRequest request;
   request.set_request_id(request_id);
   v1::AbortResponse response;
-  return Call(inference_.get(), &v1::InferenceService::Stub::Abort, request, &response);
+  return Call(inference_.get(), &v1::InferenceService::Stub::Abort, request, &response, timeout);
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {

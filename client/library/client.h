@@ -35,9 +35,11 @@ bool IsConnectionError(const absl::Status& status);
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
 //
 // When on_disconnect of the request is ON_DISCONNECT_DETACH, the stream resumes by itself after its connection was
-// lost: Next returns every token once, as if nothing had happened. It tries again for about 12 seconds without
-// progress, and not after the timeout. A request without a request_id cannot be resumed before its first response.
-// Destruction and Cancel end only the call, and the request waits for --detach-grace; Client::Abort ends it at once.
+// lost: Next returns every token once, as if nothing had happened. It tries again for 30 seconds without progress, and
+// not after the timeout; then Finish returns how the connection was lost. A request without a request_id cannot be
+// resumed before its first response. Destruction and Cancel end only the call, and the request waits for
+// --detach-grace; Client::Abort ends it at once. A manager that is too old to know on_disconnect gets the request
+// without it, and then the stream does not resume.
 //
 // Not thread-safe, except that Cancel may be called from any thread.
 class GenerateStream {
@@ -58,18 +60,22 @@ class GenerateStream {
   // Starts a call that goes on where the stream is.
   void Call();
   void Note(const v1::GenerateResponse& response);
-  // Whether another call may go on after this end of a call.
-  bool MayResume(const grpc::Status& status) const;
+  // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
+  bool GoesOnAfter(const grpc::Status& status);
+  // Whether another call may go on after the connection was lost.
+  bool MayResume() const;
   // Returns false when the stream was cancelled, or when the time is up.
   bool WaitBeforeAttempt();
 
   v1::InferenceService::Stub* const stub_;
   grpc::Channel* const channel_;
-  const v1::GenerateRequest request_;
+  v1::GenerateRequest request_;
   const absl::Time deadline_;
   std::string resume_token_;                         // Empty until the first response.
   std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
-  int num_attempts_ = 0;                             // Since the last response.
+  std::optional<absl::Status> cut_;                  // How the connection was lost, until the next response.
+  absl::Time last_attempt_;                          // No attempt begins later, while cut_ is set.
+  absl::Duration delay_;                             // Before the next attempt.
   std::optional<absl::Status> finished_;             // Set without a call when the request cannot be sent.
 
   Mutex mutex_;
@@ -122,7 +128,8 @@ class Client {
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);
   absl::StatusOr<v1::GetModelResponse> GetModel();
-  absl::Status Abort(const std::string& request_id);
+  // `timeout` shortens that of the options.
+  absl::Status Abort(const std::string& request_id, absl::Duration timeout = absl::InfiniteDuration());
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
   absl::StatusOr<v1::ExplainWaitResponse> ExplainWait(const std::string& request_id);
   absl::StatusOr<v1::PinPrefixResponse> PinPrefix(const v1::PinPrefixRequest& request);
@@ -143,7 +150,8 @@ class Client {
 
  private:
   template <typename Stub, typename Method, typename Request, typename Response>
-  absl::Status Call(Stub* stub, Method method, const Request& request, Response* response);
+  absl::Status Call(Stub* stub, Method method, const Request& request, Response* response,
+                    absl::Duration timeout = absl::InfiniteDuration());
 
   const ClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;

@@ -2,6 +2,7 @@
 """Prints the text that a Quire manager generates for a prompt. Needs: pip install grpcio grpcio-tools protobuf"""
 
 import argparse
+import contextlib
 import ipaddress
 import os
 import pathlib
@@ -41,11 +42,14 @@ def read_arguments() -> argparse.Namespace:
 
 
 def connect(args: argparse.Namespace) -> "grpc.Channel":
+    # A manager that is started again is found soon.
+    options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
     if not args.tls_ca:
-        return grpc.insecure_channel(args.endpoint)
+        return grpc.insecure_channel(args.endpoint, options)
     files = [args.tls_ca, args.tls_key, args.tls_cert]
     credentials = grpc.ssl_channel_credentials(*[name and pathlib.Path(name).read_bytes() for name in files])
-    options = [("grpc.ssl_target_name_override", args.tls_name)] if args.tls_name else []
+    if args.tls_name:
+        options.append(("grpc.ssl_target_name_override", args.tls_name))
     return grpc.secure_channel(args.endpoint, credentials, options)
 
 
@@ -56,10 +60,28 @@ def is_cut(error: "grpc.RpcError") -> bool:
     return error.code() in codes and not has_details
 
 
-def stream(stub, request, metadata, timeout=60.0, max_attempts=8):
-    """Yields the responses of a request whose on_disconnect is DETACH, each token once, across lost connections."""
+def is_unknown_field(error: "grpc.RpcError", field: int) -> bool:
+    """Whether a manager has refused the request because it is too old to know this field."""
+    details = error.details() or ""
+    is_unknown = f"field number {field} of " in details and " is not known to this server" in details
+    return error.code() == grpc.StatusCode.INVALID_ARGUMENT and is_unknown
+
+
+def stream(stub, request, metadata, timeout=60.0, resume_time=30.0):
+    """Yields the responses of a request whose on_disconnect is DETACH, each token once, across lost connections. Tries
+    to resume for `resume_time` seconds without progress, and raises the first error then. When the caller stops, the
+    request ends as well."""
+    try:
+        yield from resuming_stream(stub, request, metadata, timeout, resume_time)
+    except (KeyboardInterrupt, GeneratorExit):
+        with contextlib.suppress(grpc.RpcError):
+            stub.Abort(inference.AbortRequest(request_id=request.request_id), timeout=1.0, metadata=metadata)
+        raise
+
+
+def resuming_stream(stub, request, metadata, timeout, resume_time):
     end = time.monotonic() + timeout
-    token, received, attempts = "", {}, 0
+    token, received, cut, give_up, delay = "", {}, None, 0.0, 0.0
     while True:
         left = end - time.monotonic()
         if token:
@@ -69,7 +91,7 @@ def stream(stub, request, metadata, timeout=60.0, max_attempts=8):
             call = stub.Generate(request, timeout=left, metadata=metadata)
         try:
             for response in call:
-                token, attempts = response.resume_token or token, 0
+                token, cut = response.resume_token or token, None
                 received[response.index] = inference.ReceivedSample(
                     index=response.index,
                     next_position=response.position + len(response.token_ids),
@@ -78,11 +100,17 @@ def stream(stub, request, metadata, timeout=60.0, max_attempts=8):
                 yield response
             return
         except grpc.RpcError as error:
-            delay = min(0.1 * 2**attempts, 3.0)
-            attempts += 1
-            if not token or not is_cut(error) or attempts > max_attempts or time.monotonic() + delay >= end:
+            if is_unknown_field(error, request.DESCRIPTOR.fields_by_name["on_disconnect"].number):
+                request.ClearField("on_disconnect")
+                continue
+            if not token or not is_cut(error):
                 raise
+            if cut is None:
+                cut, delay, give_up = error, 0.1, min(end, time.monotonic() + resume_time)
+            if time.monotonic() + delay >= give_up:
+                raise cut from None
             time.sleep(delay)
+            delay = min(2 * delay, 2.0)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -96,12 +124,16 @@ def main(args: argparse.Namespace) -> int:
         on_disconnect=inference.ON_DISCONNECT_DETACH,
     )
     with connect(args) as channel:
+        stub = services.InferenceServiceStub(channel)
         try:
-            for response in stream(services.InferenceServiceStub(channel), request, metadata):
-                print(response.text_delta, end="", flush=True)
+            with contextlib.closing(stream(stub, request, metadata)) as responses:
+                for response in responses:
+                    print(response.text_delta, end="", flush=True)
         except grpc.RpcError as error:
             print(f"{error.code().name}: {error.details()}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            return 130
     print()
     return 0
 

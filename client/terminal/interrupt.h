@@ -8,10 +8,10 @@
 
 namespace quire {
 
-// Ends a running call on Ctrl-C (SIGINT) or SIGTERM: the first signal cancels the call, a second one ends the process
-// at once. While nothing is watched the first one ends the process, too. There is one per process. Make it before any
-// other thread starts, because threads inherit the blocked signals. Its own thread waits for the signals, because a
-// signal handler may not call into gRPC.
+// Ends a running call on Ctrl-C (SIGINT), SIGTERM or, unless the caller ignores it, SIGHUP: the first signal cancels
+// the call, a second one ends the process at once. While nothing is watched the first one ends the process, too. There
+// is one per process. Make it before any other thread starts, because threads inherit the blocked signals. Its own
+// thread waits for the signals, because a signal handler may not call into gRPC.
 class Interrupt {
  public:
   Interrupt();

@@ -146,6 +146,10 @@ bool FlushOutput() {
   return false;
 }
 
+bool HasLostReader() {
+  return g_output_errno == EPIPE;
+}
+
 int EndOutput(int exit_code) {
   if (FlushOutput()) return exit_code;
   std::fprintf(stderr, "quirectl: cannot write to standard output: %s\n", std::strerror(g_output_errno));

@@ -6,6 +6,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
       libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
+      libcurl4-openssl-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
@@ -16,7 +17,7 @@ RUN cmake --preset release -DQUIRE_CUDA=OFF \
 FROM debian:12-slim
 # The libraries that the three programs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
+      libabsl20220623 libcurl4 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
     && rm -rf /var/lib/apt/lists/*
 COPY models/tales /usr/share/quire/models/tales

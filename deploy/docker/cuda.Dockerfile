@@ -16,6 +16,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
       libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
+      libcurl4-openssl-dev \
       cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA} libcublas-dev-${CUDA} \
     && rm -rf /var/lib/apt/lists/*
 ENV PATH=/usr/local/cuda/bin:/usr/bin:/bin
@@ -30,7 +31,7 @@ FROM nvidia
 ARG CUDA
 # The libraries that the three programs and the worker's library for GPUs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      libabsl20220623 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
+      libabsl20220623 libcurl4 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
       libcublas-${CUDA} \
     && rm -rf /var/lib/apt/lists/*

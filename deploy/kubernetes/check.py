@@ -24,7 +24,9 @@ except ImportError:
     yaml = None
 
 HERE = pathlib.Path(__file__).resolve().parent
-OVERLAYS = ["overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/insecure"]
+OVERLAYS = [
+    "overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/two-managers", "overlays/insecure"
+]
 # These are applied beside any of the overlays.
 ADDITIONS = ["certificates", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
 # Pods that people start and delete by hand. They are only rendered.
@@ -307,8 +309,52 @@ def check_managers(k8s, _programs):
         if component(workload) != "manager":
             continue
         replicas, strategy = workload["spec"].get("replicas", 1), workload["spec"].get("strategy", {}).get("type")
-        if replicas != 1 or strategy != "Recreate":
+        if stands_by(workload):
+            yield from check_standby(k8s, workload)
+        elif replicas != 1 or strategy != "Recreate":
             yield workload, f"{replicas} managers, strategy {strategy}: a second one would take the first one's workers"
+
+
+def stands_by(workload):
+    return any("--standby" in flags_of(container) for container in containers(workload))
+
+
+def check_standby(k8s, workload):
+    """The managers of which one leads."""
+    replicas = workload["spec"].get("replicas", 1)
+    if replicas < 2:
+        yield workload, f"{replicas} managers, so none stands by"
+    # Only the leader is ready, so a rollout must start new managers and stop old ones without waiting.
+    rolling = workload["spec"].get("strategy", {}).get("rollingUpdate", {})
+    if (rolling.get("maxSurge"), rolling.get("maxUnavailable")) != (replicas, replicas):
+        yield workload, f"the rollout {rolling} would wait for a manager that stands by to become ready"
+    for budget in k8s.of_kind("PodDisruptionBudget"):
+        if workload in k8s.selected(budget["spec"]["selector"]["matchLabels"]):
+            if budget["spec"].get("maxUnavailable") != replicas:
+                yield budget, "only the leader is ready, so its node could never be drained"
+    account = pod_spec(workload).get("serviceAccountName")
+    if k8s.named("ServiceAccount", account) is None:
+        yield workload, f"there is no ServiceAccount {account}"
+    for container in containers(workload):
+        flags = flags_of(container)
+        lease = flags.get("--lease-name")
+        if flags["--standby"] != "kubernetes" or k8s.named("Lease", lease) is None:
+            yield workload, f"--standby={flags['--standby']} with --lease-name={lease}: there is no such Lease"
+        if not any(may_write(k8s, role, account, lease) for role in k8s.of_kind("Role")):
+            yield workload, f"no Role lets {account} get and update the Lease {lease}, and nothing else"
+
+
+def may_write(k8s, role, account, lease):
+    """Whether the role lets the service account read and write the lease, and do nothing else."""
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [lease],
+              "verbs": ["get", "update"]}]
+    return role["rules"] == rules and any(
+        binding["roleRef"]["kind"] == "Role"
+        and binding["roleRef"]["name"] == role["metadata"]["name"]
+        and any(subject["kind"] == "ServiceAccount" and subject["name"] == account
+                and subject["namespace"] == role["metadata"]["namespace"] for subject in binding["subjects"])
+        for binding in k8s.of_kind("RoleBinding")
+    )
 
 
 def check_security(k8s, _programs):
@@ -319,7 +365,7 @@ def check_security(k8s, _programs):
             yield workload, "it may run as root"
         if security.get("seccompProfile", {}).get("type") != "RuntimeDefault":
             yield workload, "it has no seccomp profile"
-        if pod.get("automountServiceAccountToken", True):
+        if pod.get("automountServiceAccountToken", True) and not stands_by(workload):
             yield workload, "it gets a token of the cluster, which it does not need"
         for container in pod["containers"]:
             security = container.get("securityContext", {})

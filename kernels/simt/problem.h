@@ -3,16 +3,44 @@
 
 #include <cstdint>
 #include <map>
-#include <source_location>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+#include <version>
+
+#ifdef __cpp_lib_source_location
+#include <source_location>
+#endif
 
 namespace quire::simt {
 
 // A line of a kernel.
+#ifdef __cpp_lib_source_location
 using Place = std::source_location;
+#else
+// Clang 14 has no std::source_location, but the functions that it is made of.
+class Place {
+ public:
+  static constexpr Place current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE(),
+                                 unsigned column = __builtin_COLUMN()) {
+    Place place;
+    place.file_ = file;
+    place.line_ = line;
+    place.column_ = column;
+    return place;
+  }
+
+  constexpr const char* file_name() const { return file_; }
+  constexpr unsigned line() const { return line_; }
+  constexpr unsigned column() const { return column_; }
+
+ private:
+  const char* file_ = "";
+  unsigned line_ = 0;
+  unsigned column_ = 0;
+};
+#endif
 
 // "gemm.h:17"
 std::string ToString(const Place& place);

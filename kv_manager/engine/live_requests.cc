@@ -48,6 +48,7 @@ void LiveRequests::Insert(RequestId request, Entry entry) {
   if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
   entry.wanted_blocks = WantedBlocks(entry);
   wanted_blocks_ += entry.wanted_blocks;
+  num_rows_ += entry.num_rows;
   const bool is_new = entries_.emplace(request, std::move(entry)).second;
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
@@ -203,6 +204,7 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
   entries_.clear();
   deadlines_.clear();
   wanted_blocks_ = 0;
+  num_rows_ = 0;
   ended_.insert(ended_.end(), failed.begin(), failed.end());
   return failed;
 }
@@ -215,6 +217,7 @@ void LiveRequests::Remove(Entries::iterator it) {
 LiveRequests::Entry LiveRequests::Extract(Entries::iterator it) {
   if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
   StopWanting(&it->second);
+  num_rows_ -= it->second.num_rows;
   Entry entry = std::move(it->second);
   entries_.erase(it);
   return entry;

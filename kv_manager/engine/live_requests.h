@@ -33,8 +33,11 @@ class LiveRequests {
     int num_prompt_tokens = 0;
     int max_tokens = 0;
     int num_outputs = 1;  // Samples, or the hypotheses that a beam search returns.
+    int num_rows = 1;     // Samples, or beams.
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
+    // Of a beam search that moves: the tokens of its beams beyond those that it has emitted.
+    int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
@@ -88,11 +91,12 @@ class LiveRequests {
   int size() const { return static_cast<int>(entries_.size()); }
   // The sum over the requests that have not started here.
   int64_t wanted_blocks() const { return wanted_blocks_; }
-  // The tokens of the prompt and of all samples. REQUIRES for the second: the request is known.
+  // The rows of all requests.
+  int num_rows() const { return num_rows_; }
+  // The tokens of the prompt and of all samples or beams.
   static int NumTokens(const Entry& entry) {
-    return static_cast<int>(entry.num_prompt_tokens + entry.num_generated_tokens);
+    return static_cast<int>(entry.num_prompt_tokens + entry.num_generated_tokens) + entry.num_beam_tokens;
   }
-  int NumTokens(RequestId request) const { return NumTokens(entries_.at(request)); }
 
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
@@ -116,6 +120,7 @@ class LiveRequests {
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of the requests that have one.
   int block_size_ = 1;
   int64_t wanted_blocks_ = 0;
+  int num_rows_ = 0;
   std::vector<RequestId> ended_;
 };
 

@@ -1,5 +1,6 @@
 #include "kv_manager/engine/loop_inbox.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -54,6 +55,7 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
 void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
   submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // For these and the next token.
   ++num_submitted_;
+  submitted_rows_ += NumRows(request);
   const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
   if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
     submitted_tokens_ += WaitingQueue::kTokensPerGroup + num_tokens;
@@ -68,7 +70,7 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
   QUIRE_CHECK(!is_stopped_) << id;
   CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
   if (moving.wishes.is_cancellable) cancellable_.insert(id);
-  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live)});
+  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live), moving.was_refused});
   for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
   if (moving.wishes.cancelled.has_value()) events_.emplace_back(RequestCancelled{id, *moving.wishes.cancelled});
   changed_.NotifyOne();
@@ -76,10 +78,7 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
 
 MovingRequest::Wishes LoopInbox::Release(RequestId request) {
   MovingRequest::Wishes wishes;
-  const MutexLock lock(&mutex_);
-  wishes.is_cancellable = cancellable_.erase(request) > 0;
-  if (prefix_index_ != nullptr) prefix_index_->Forget(request);
-  std::erase_if(events_, [&](const LoopEvent& event) {
+  const auto take = [&](const LoopEvent& event) {
     if (const auto* cancelled = std::get_if<RequestCancelled>(&event)) {
       if (cancelled->request != request) return false;
       wishes.cancelled = cancelled->reason;
@@ -89,7 +88,14 @@ MovingRequest::Wishes LoopInbox::Release(RequestId request) {
     if (cancelled == nullptr || cancelled->request != request) return false;
     wishes.cancelled_samples.push_back(cancelled->sample_index);
     return true;
-  });
+  };
+  // These stay where they are. The loop does nothing about them when it comes to them, because it does not know the
+  // request any more. A sample that the loop has ended already is ended once more, which does nothing either.
+  if (taken_ != nullptr) std::for_each(taken_->begin(), taken_->end(), take);
+  const MutexLock lock(&mutex_);
+  wishes.is_cancellable = cancellable_.erase(request) > 0;
+  if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+  std::erase_if(events_, take);
   return wishes;
 }
 
@@ -141,6 +147,7 @@ WorkerLoad LoopInbox::load() const {
   WorkerLoad load = load_;
   load.is_drained_by_operator = is_drained_by_operator_;
   load.num_requests += num_submitted_;
+  load.num_rows += submitted_rows_;
   load.wanted_blocks += submitted_blocks_;
   load.forecast.waiting_tokens += submitted_tokens_;
   load.forecast.num_requests = load.num_requests;
@@ -207,13 +214,16 @@ bool LoopInbox::Wait(int64_t wake_us) {
 }
 
 void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) {
+  taken_ = events;
   const MutexLock lock(&mutex_);
   events->swap(events_);
   questions->swap(questions_);
   load_.num_requests += num_submitted_;
+  load_.num_rows += submitted_rows_;
   load_.wanted_blocks += submitted_blocks_;
   load_.forecast.waiting_tokens += submitted_tokens_;
   num_submitted_ = 0;
+  submitted_rows_ = 0;
   submitted_blocks_ = 0;
   submitted_tokens_ = 0;
 }

@@ -38,6 +38,7 @@ struct RequestSubmitted {
 struct RequestMoved {
   MovedRequest request;
   LiveRequests::Entry live;
+  bool was_refused;  // See MovingRequest.
 };
 struct RequestCancelled {
   RequestId request;
@@ -130,9 +131,10 @@ class LoopInbox : public WorkerClient::Listener {
   // Waits until there is something to take, the clock shows `wake_us` or Stop() is called. Returns false after Stop().
   bool Wait(int64_t wake_us) QUIRE_EXCLUDES(mutex_);
   // Moves the events and the questions out of the inbox. Both vectors must be empty. The submitted requests among the
-  // events count as load until the next Publish().
+  // events count as load until the next Publish(). `events` is borrowed until the next call: Release() reads it.
   void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
-  // Forgets a request of this loop, which goes on in another one.
+  // Forgets a request of this loop, which goes on in another one. The result has what its caller has cancelled and the
+  // loop has not handled: events that are in the inbox, or among those that the loop has taken.
   MovingRequest::Wishes Release(RequestId request) QUIRE_EXCLUDES(mutex_);
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
@@ -155,9 +157,11 @@ class LoopInbox : public WorkerClient::Listener {
 
   mutable Mutex mutex_;
   CondVar changed_;
+  const std::vector<LoopEvent>* taken_ = nullptr;  // What Take() has returned. For the loop's thread only.
   std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
   int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // Requests in events_.
+  int submitted_rows_ QUIRE_GUARDED_BY(mutex_) = 0;                      // The rows that these want.
   int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
   int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;                // What they count for in the waiting queue.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.

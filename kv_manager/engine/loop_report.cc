@@ -73,7 +73,8 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
                   .generation = session.generation(),
                   .is_overdue = session.IsOverdue(now_us),
                   .wanted_blocks = live.wanted_blocks(),
-                  .num_requests = live.size()};
+                  .num_requests = live.size(),
+                  .num_rows = live.num_rows()};
   if (session.pool() == nullptr) return load;
   load.block_size = status_.block_size;
   load.num_blocks = status_.blocks.total;
@@ -81,6 +82,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   load.max_sequences = session.description().max_sequences;
   load.forecast = wait_.Forecast();
   const Scheduler& scheduler = session.pool()->scheduler();
+  load.is_on_trial = scheduler.counts().suspects > 0;
   const SchedulingPolicy policy = scheduler.options().policy;
   const std::string* const tenant = scheduler.OnlyWaitingTenant();
   // The requests of one tenant are served by arrival.

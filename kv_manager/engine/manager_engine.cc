@@ -122,7 +122,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
       .on_change = [this] { OnLoopChange(); },
       .move_request = [this, address](const MoveWish& wish,
-                                      TakeRequest take) { return MoveRequest(address, wish, take); }};
+                                      TakeRequest take) { return MoveRequest(address, wish, take); },
+      .find_movable = [this, address](absl::Span<const MoveWish> wishes) { return FindMovable(address, wishes); }};
   workers_.push_back(
       {address, std::make_unique<StepLoop>(options, hooks_.make_client(address), std::move(hooks), clock_)});
   workers_.back().loop->Start();
@@ -195,32 +196,41 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   return is_replaced ? ModelReplacedError() : NoWorkerError();
 }
 
-MoveOutcome ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
-  const Request& request = wish.request;
-  {
-    const MutexLock lock(&mutex_);
-    if (const MoveOutcome found = FindTargets(from, wish, nullptr); found != MoveOutcome::kMoved) return found;
-  }
+bool ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
+  const Request& request = wish.request();
   PromptHashes hashes(request.cache_salt, request.prompt);  // As in Submit.
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
   const MutexLock lock(&mutex_);
-  if (const MoveOutcome found = FindTargets(from, wish, &hashes); found != MoveOutcome::kMoved) return found;
-  const std::optional<int> chosen = ChooseWorker(loads_, ToPlace(request, kWholePool));
-  // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
-  workers_[*chosen].loop->Adopt(take(), &hashes);
-  return MoveOutcome::kMoved;
-}
-
-MoveOutcome ManagerEngine::FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) {
-  if (is_stopped_) return MoveOutcome::kNoWorker;
+  if (is_stopped_) return false;
   loads_.clear();
   for (const Worker& worker : workers_) {
-    loads_.push_back(hashes == nullptr ? worker.loop->load() : worker.loop->load(wish.request, hashes));
+    loads_.push_back(worker.loop->load(request, &hashes));
     // The load of `from` may be older than its loss.
     loads_.back().is_ready &= worker.address != from;
   }
-  return KeepTargets(ToPlace(wish.request, kWholePool), wish.num_tokens, wish.needs_room,
-                     absl::MakeSpan(loads_));
+  const PlacementRequest placed = ToPlace(request, kWholePool);
+  if (!KeepTargets(placed, wish.needs(), absl::MakeSpan(loads_))) return false;
+  const std::optional<int> chosen = ChooseWorker(loads_, placed);
+  // The caller of Cancel holds the lock, too. So it finds the request in the one loop or in the other.
+  workers_[*chosen].loop->Adopt(take(), &hashes);
+  return true;
+}
+
+size_t ManagerEngine::FindMovable(const std::string& from, absl::Span<const MoveWish> wishes) const {
+  std::vector<WorkerLoad> loads;
+  {
+    const MutexLock lock(&mutex_);
+    for (const Worker& worker : workers_) {
+      if (worker.address != from) loads.push_back(worker.loop->load());
+    }
+  }
+  const auto can_move = [&](const MoveWish& wish) {
+    const PlacementRequest placed = ToPlace(wish.request(), kWholePool);
+    const TargetNeeds needs = wish.needs();
+    return std::any_of(loads.begin(), loads.end(),
+                       [&](const WorkerLoad& load) { return CanTakeOver(load, placed, needs); });
+  };
+  return std::find_if(wishes.begin(), wishes.end(), can_move) - wishes.begin();
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.

@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_ENGINE_MANAGER_ENGINE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -130,10 +132,9 @@ class ManagerEngine : public Engine {
   // for another ready worker that can hold it. When there is none, the error is that of the worker that came first.
   absl::StatusOr<int> ChooseFor(const Request& request, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
   // Gives a request of the worker `from` to another one, see MoveRequestHook.
-  MoveOutcome MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
-  // Sets loads_, where only the workers are ready that can take the request. kMoved: there is one. `hashes` may be
-  // null.
-  MoveOutcome FindTargets(const std::string& from, const MoveWish& wish, PromptHashes* hashes) QUIRE_REQUIRES(mutex_);
+  bool MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
+  // Looks for requests of the worker `from` that MoveRequest can give to another one, see FindMovableHook.
+  size_t FindMovable(const std::string& from, absl::Span<const MoveWish> wishes) const QUIRE_EXCLUDES(mutex_);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);

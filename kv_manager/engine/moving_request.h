@@ -1,16 +1,19 @@
 #ifndef QUIRE_KV_MANAGER_ENGINE_MOVING_REQUEST_H_
 #define QUIRE_KV_MANAGER_ENGINE_MOVING_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/placement.h"
 #include "scheduler/moved_request.h"
 #include "scheduler/request.h"
+#include "scheduler/sequence_group.h"
 
 namespace quire {
 
@@ -27,20 +30,33 @@ struct MovingRequest {
   MovedRequest request;
   LiveRequests::Entry live;
   Wishes wishes;
+  bool was_refused = false;  // The scheduler to which it was given has refused it.
 };
 
 // What a loop says about a request that it wants to give to another loop.
 struct MoveWish {
-  const Request& request;
-  int64_t num_tokens = 0;   // An upper bound of the tokens whose K and V the request needs to go on.
-  bool needs_room = false;  // Only a worker may take the request that has free rows and blocks for it now.
+  const SequenceGroup& group;
+  bool needs_room = false;     // Only a worker may take the request that has free rows and blocks for it now.
+  bool accepts_delay = false;  // See TargetNeeds.
+
+  const Request& request() const { return group.request(); }
+  // The result borrows `group`.
+  TargetNeeds needs() const {
+    TargetNeeds needs{.accepts_delay = accepts_delay};
+    if (needs_room) needs.num_blocks = [&group = group](int block_size) { return group.MaxBlocksToGoOn(block_size); };
+    return needs;
+  }
 };
+
+// Returns the index of the first of these requests for which there is another ready worker now, or their number. It
+// looks once at the loads of the workers, however many requests there are.
+using FindMovableHook = std::function<size_t(absl::Span<const MoveWish> wishes)>;
 
 // Takes a request out of its loop.
 using TakeRequest = absl::FunctionRef<MovingRequest()>;
-// Looks for another ready worker for a request. When there is one, calls `take` once and gives the request to the loop
-// of that worker.
-using MoveRequestHook = std::function<MoveOutcome(const MoveWish& wish, TakeRequest take)>;
+// Looks for another ready worker for a request. When there is one, calls `take` once, gives the request to the loop of
+// that worker, and returns true.
+using MoveRequestHook = std::function<bool(const MoveWish& wish, TakeRequest take)>;
 
 }  // namespace quire
 

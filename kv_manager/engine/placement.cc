@@ -14,12 +14,17 @@ int64_t PoolTokens(const WorkerLoad& worker) {
 
 double Load(const WorkerLoad& worker) {
   const double blocks = 1.0 - static_cast<double>(worker.num_free_blocks - worker.wanted_blocks) / worker.num_blocks;
-  const double rows = worker.max_sequences == 0 ? 0 : static_cast<double>(worker.num_requests) / worker.max_sequences;
+  const double rows = worker.max_sequences == 0 ? 0 : static_cast<double>(worker.num_rows) / worker.max_sequences;
   return std::max(blocks, rows);
 }
 
 bool MayGetRequests(const WorkerLoad& worker) {
   return !worker.is_drained_by_operator && (worker.is_ready || worker.may_return);
+}
+
+// Whether requests that are there do not get on now.
+bool IsDelayed(const WorkerLoad& worker) {
+  return worker.is_overdue || worker.is_on_trial;
 }
 
 bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& request) {
@@ -28,7 +33,7 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
   if (a_holds != b_holds) return a_holds;
   if (!a_holds) return PoolTokens(a) > PoolTokens(b);
   if (a.is_ready != b.is_ready) return a.is_ready;
-  if (a.is_overdue != b.is_overdue) return b.is_overdue;
+  if (IsDelayed(a) != IsDelayed(b)) return IsDelayed(b);
   const auto worth = [&](const WorkerLoad& worker) {
     return static_cast<double>(worker.num_cached_tokens) / std::max(request.num_prompt_tokens, 1) - Load(worker);
   };
@@ -38,9 +43,8 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
 }
 
 // Whether the request finds its rows and blocks free now.
-bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_tokens) {
-  if (worker.max_sequences != 0 && worker.num_requests + num_rows > worker.max_sequences) return false;
-  const int64_t num_blocks = (num_tokens + worker.block_size - 1) / worker.block_size;
+bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_blocks) {
+  if (worker.max_sequences != 0 && worker.num_rows + num_rows > worker.max_sequences) return false;
   return num_blocks <= worker.num_free_blocks - worker.wanted_blocks;
 }
 
@@ -60,17 +64,21 @@ std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const Plac
   return best;
 }
 
-MoveOutcome KeepTargets(const PlacementRequest& request, int64_t num_tokens, bool needs_room,
-                        absl::Span<WorkerLoad> workers) {
-  MoveOutcome outcome = MoveOutcome::kNoWorker;
+bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, const TargetNeeds& needs) {
+  if (!worker.is_ready || worker.is_drained_by_operator || worker.generation != request.generation) return false;
+  if (IsDelayed(worker) && !needs.accepts_delay) return false;
+  if (!CanHold(worker, request)) return false;
+  return needs.num_blocks == nullptr || HasRoom(worker, request.num_rows, needs.num_blocks(worker.block_size));
+}
+
+bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers) {
+  bool is_found = false;
   for (WorkerLoad& worker : workers) {
     worker.may_return = false;
-    worker.is_ready &= !worker.is_drained_by_operator && worker.generation == request.generation;
-    if (!worker.is_ready) continue;
-    worker.is_ready = CanHold(worker, request) && (!needs_room || HasRoom(worker, request.num_rows, num_tokens));
-    if (outcome != MoveOutcome::kMoved) outcome = worker.is_ready ? MoveOutcome::kMoved : MoveOutcome::kNoRoom;
+    worker.is_ready = CanTakeOver(worker, request, needs);
+    is_found |= worker.is_ready;
   }
-  return outcome;
+  return is_found;
 }
 
 }  // namespace quire

@@ -19,11 +19,13 @@ struct WorkerLoad {
   bool is_drained_by_operator = false;  // It gets no new requests.
   GenerationId generation{0};           // Of the worker's last session.
   bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
+  bool is_on_trial = false;             // It runs one suspect alone, and all other requests wait. See Scheduler.
   int block_size = 1;                   // Tokens per block.
   int num_blocks = 0;                   // Blocks of the pool.
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
   int num_requests = 0;        // Requests that were placed there and have not ended.
+  int num_rows = 0;            // The rows of these: one per sample or beam.
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
   WaitForecast forecast = {};  // Of a request that is placed there now.
@@ -46,7 +48,7 @@ bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 
 // Returns the index of the worker for the request. Workers that drain and workers of other generations are never
 // chosen. Among the workers whose pool can hold the request, those that are ready come first, then those that are
-// overdue, and then those that may return. Among equal ones the worker with the greatest value of
+// overdue or on trial, and then those that may return. Among equal ones the worker with the greatest value of
 //
 //   share of the prompt that it has cached - load
 //
@@ -57,17 +59,18 @@ bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 // generation is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
-// What comes of the wish to give a request to another worker.
-enum class MoveOutcome {
-  kMoved,
-  kNoRoom,    // Other workers are ready, but none of them can take this request.
-  kNoWorker,  // No other worker is ready that could take any request of this generation.
+// What a request that moves asks of its next worker, besides what it asks of every worker.
+struct TargetNeeds {
+  // The blocks with which it can go on. The worker must have them, and the rows, free now. Empty: it need not.
+  std::function<int64_t(int block_size)> num_blocks = nullptr;
+  bool accepts_delay = false;  // The worker may be overdue or on trial.
 };
 
-// From here on only those workers count as ready, and none as lost, that can take over a request with so many tokens.
-// With `needs_room` they must have free rows and blocks for it now. Returns kMoved if there is one.
-MoveOutcome KeepTargets(const PlacementRequest& request, int64_t num_tokens, bool needs_room,
-                        absl::Span<WorkerLoad> workers);
+// Returns whether the worker can take over the request.
+bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, const TargetNeeds& needs);
+// From here on only those workers count as ready, and none as lost, that can take over the request. Returns whether
+// there is one.
+bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers);
 
 }  // namespace quire
 

@@ -86,14 +86,13 @@ void StepLoop::Handle(RequestSubmitted event) {
 
 absl::Status StepLoop::Queue(RequestSubmitted* event) {
   StepLoopStats* const stats = report_.stats();
-  if (!session_.is_ready() && !session_.MayReturn(now_us_)) {
-    ++stats->refused_worker_lost;
-    return absl::UnavailableError("the worker that was chosen for the request is not connected");
-  }
   const Request& request = event->request;
-  if (request.generation != session_.generation()) {
+  const bool is_gone = !session_.is_ready() && !session_.MayReturn(now_us_);
+  if (is_gone || request.generation != session_.generation()) {
+    if (PassOn(event)) return absl::OkStatus();
     ++stats->refused_worker_lost;
-    return ModelReplacedError();
+    return is_gone ? absl::UnavailableError("the worker that was chosen for the request is not connected")
+                   : ModelReplacedError();
   }
   const RequestId id = request.id;
   Scheduler* const scheduler = session_.pool()->scheduler();
@@ -104,14 +103,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
     ++stats->refused_overloaded;
     return status;
   }
-  LiveRequests::Entry entry{.sink = event->sink,
-                            .arrival_us = request.arrival_us,
-                            .deadline_us = request.deadline_us,
-                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                            .max_tokens = request.max_tokens,
-                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
-                            .ticket = std::move(event->ticket)};
-  if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
+  LiveRequests::Entry entry = EntryOf(event);
   std::optional<Displaced> displaced;
   status = scheduler->Submit(std::move(event->request), &displaced);
   if (displaced.has_value()) OnDisplaced(*displaced);
@@ -123,23 +115,33 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   return absl::OkStatus();
 }
 
+LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
+  const Request& request = event->request;
+  LiveRequests::Entry entry{.sink = event->sink,
+                            .arrival_us = request.arrival_us,
+                            .deadline_us = request.deadline_us,
+                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                            .max_tokens = request.max_tokens,
+                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .num_rows = NumRows(request),
+                            .ticket = std::move(event->ticket)};
+  if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
+  return entry;
+}
+
 void StepLoop::Handle(RequestMoved event) {
   const RequestId id = event.request.id();
   absl::Status status;
   if (event.request.request().generation != session_.generation()) {
     // The worker was lost meanwhile and has come back in another generation.
-    const MoveWish wish{event.request.request(), LiveRequests::NumTokens(event.live) + 1};
-    const auto take = [&] {
-      return MovingRequest{std::move(event.request), std::move(event.live), inbox_.Release(id)};
-    };
-    if (hooks_.move_request(wish, take) == MoveOutcome::kMoved) {
-      ++report_.stats()->moved_requests;
-      return;
-    }
+    if (PassOn(&event)) return;
     status = ModelReplacedError();
   } else {
     status = session_.pool()->scheduler()->Adopt(std::move(event.request));
     if (!status.ok()) {
+      // The worker was lost meanwhile and has come back with a smaller pool. The next one may refuse the request for
+      // the same reason, so it moves on only once.
+      if (!std::exchange(event.was_refused, true) && PassOn(&event)) return;
       status = absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
                                                         "cannot go on with it: ",
                                                         status.message()));
@@ -147,6 +149,29 @@ void StepLoop::Handle(RequestMoved event) {
   }
   live_.Adopt(id, std::move(event.live));
   if (!status.ok()) live_.Fail(id, status);
+}
+
+bool StepLoop::PassOn(RequestMoved* event) {
+  if (hooks_.move_request == nullptr) return false;
+  const RequestId id = event->request.id();
+  const MoveWish wish{.group = event->request.group(), .accepts_delay = true};
+  const bool is_moved = hooks_.move_request(wish, [&] {
+    return MovingRequest{std::move(event->request), std::move(event->live), inbox_.Release(id), event->was_refused};
+  });
+  report_.stats()->moved_requests += is_moved;
+  return is_moved;
+}
+
+bool StepLoop::PassOn(RequestSubmitted* event) {
+  if (hooks_.move_request == nullptr) return false;
+  const RequestId id = event->request.id;
+  const SequenceGroup group(event->request, ServiceRank(), SequenceId{0});
+  const bool is_moved = hooks_.move_request({.group = group, .accepts_delay = true}, [&] {
+    live_.Add(id, EntryOf(event));
+    return MovingRequest{MovedRequest(std::move(event->request)), live_.Take(id), inbox_.Release(id)};
+  });
+  report_.stats()->moved_requests += is_moved;
+  return is_moved;
 }
 
 void StepLoop::OnDisplaced(const Displaced& displaced) {

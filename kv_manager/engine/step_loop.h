@@ -92,6 +92,11 @@ class StepLoop {
 
   // Hands the request to the scheduler. An error is the reason of the refusal.
   absl::Status Queue(RequestSubmitted* event);
+  LiveRequests::Entry EntryOf(RequestSubmitted* event) const;  // Takes the ticket.
+  // Gives a request that cannot go on here to another worker. Returns whether there is one. A request that has just
+  // been submitted moves as well; it is counted here before, like all requests of this loop.
+  bool PassOn(RequestMoved* event);
+  bool PassOn(RequestSubmitted* event);
   // A waiting request has given its place in a full queue to a request of another tenant.
   void OnDisplaced(const Displaced& displaced);
   // Counts a refusal for the tenant.

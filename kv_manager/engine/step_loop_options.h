@@ -48,6 +48,7 @@ struct StepLoopHooks {
   std::function<void()> on_change;
   // Empty: requests never move to another worker.
   MoveRequestHook move_request = nullptr;
+  FindMovableHook find_movable = nullptr;  // Empty if and only if move_request is.
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that
   // checks every call.
   std::function<std::unique_ptr<PagedBlockManager>(const PagedBlockManagerOptions&)> make_blocks = nullptr;

@@ -111,7 +111,7 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
 void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
   if (!is_same_generation) {
-    GiveRequestsAway(now_us);
+    GiveRequestsAway(now_us, /*is_last_chance=*/true);
     FailAll(ModelReplacedError());
   }
   const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
@@ -191,28 +191,48 @@ int64_t WorkerSession::movable_at_us() const {
 void WorkerSession::MoveRequests(int64_t now_us) {
   is_fenced_ = false;
   if (now_us < movable_at_us()) return;
-  is_fenced_ = link_.num_plans_in_flight() > 0;
-  if (is_fenced_) return;
-  GiveRequestsAway(now_us);
+  if (link_.num_plans_in_flight() > 0) {
+    // The pause until the plans in flight are answered is for nothing when no other worker can take any request.
+    const std::vector<MoveWish> wishes = Wishes(now_us, /*is_last_chance=*/false);
+    is_fenced_ = hooks_->find_movable(wishes) < wishes.size();
+    if (is_fenced_) return;
+  } else {
+    GiveRequestsAway(now_us, /*is_last_chance=*/false);
+  }
   next_move_us_ = now_us + (link_.is_ready() ? kMoveIntervalOfReadyUs : kMoveIntervalUs);
 }
 
-void WorkerSession::GiveRequestsAway(int64_t now_us) {
-  if (hooks_->move_request == nullptr) return;
-  Scheduler* const scheduler = pool_->scheduler();
-  // A request that may be the reason for a loss first waits for its own worker, so that it does not make other workers
-  // fail as well.
-  const bool may_suspects_move = !link_.is_ready() && now_us >= lost_since_us_ + options_->worker_grace_us / 2;
+std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, bool is_last_chance) const {
+  // While their own worker may soon go on with them, requests do not go where they would wait. A request that may be
+  // the reason for a loss first waits for its own worker anyway, so that it does not make other workers fail as well.
+  const bool has_waited = !link_.is_ready() && now_us >= lost_since_us_ + options_->worker_grace_us / 2;
+  const bool is_urgent = is_last_chance || has_waited;
+  std::vector<MoveWish> wishes;
   for (const RequestId id : live_->ByProgress()) {
-    const SequenceGroup* const group = scheduler->FindGroup(id);
+    const SequenceGroup* const group = pool_->scheduler()->FindGroup(id);
     // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
-    if (group == nullptr || (group->suspicion().is_suspect() && !may_suspects_move)) continue;
-    const MoveWish wish{group->request(), live_->NumTokens(id) + 1, /*needs_room=*/link_.is_ready()};
-    const MoveOutcome outcome = hooks_->move_request(wish, [&] {
-      return MovingRequest{scheduler->Take(id), live_->Take(id), inbox_->Release(id)};
-    });
-    if (outcome == MoveOutcome::kNoWorker) return;
-    report_->stats()->moved_requests += outcome == MoveOutcome::kMoved;
+    if (group == nullptr || (group->suspicion().is_suspect() && !is_urgent)) continue;
+    wishes.push_back({.group = *group, .needs_room = link_.is_ready(), .accepts_delay = is_urgent});
+  }
+  return wishes;
+}
+
+MovingRequest WorkerSession::Take(const SequenceGroup& group) {
+  const RequestId id = group.id();
+  LiveRequests::Entry live = live_->Take(id);
+  if (group.beam_search() != nullptr) {
+    live.num_beam_tokens = group.NumGeneratedTokens() - static_cast<int>(live.num_generated_tokens);
+  }
+  return {pool_->scheduler()->Take(id), std::move(live), inbox_->Release(id)};
+}
+
+void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
+  if (hooks_->move_request == nullptr) return;
+  const std::vector<MoveWish> wishes = Wishes(now_us, is_last_chance);
+  for (absl::Span<const MoveWish> left = wishes; !left.empty(); left.remove_prefix(1)) {
+    left.remove_prefix(hooks_->find_movable(left));
+    if (left.empty()) return;
+    report_->stats()->moved_requests += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
   }
 }
 

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
+#include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/table_audit.h"
 #include "kv_manager/engine/worker_pool.h"
@@ -103,8 +105,12 @@ class WorkerSession {
 
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
-  // Gives all requests to other workers that these can take.
-  void GiveRequestsAway(int64_t now_us);
+  // The requests that are to move, those with the most generated tokens first. With `is_last_chance` the others would
+  // fail, so that none stays.
+  std::vector<MoveWish> Wishes(int64_t now_us, bool is_last_chance) const;
+  // Gives all requests to other workers that these can take. REQUIRES: no plan is in flight.
+  void GiveRequestsAway(int64_t now_us, bool is_last_chance);
+  MovingRequest Take(const SequenceGroup& group);
   void AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us);
   void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
   // The scheduler gives up the session. The requests that are convicted fail.

@@ -38,13 +38,14 @@ struct StepLoopStats {
   int64_t cached_tokens = 0;        // The part of started_tokens that was in the prefix cache at that time.
   int64_t generated_tokens = 0;
   int64_t cow_copies = 0;
-  int64_t forks = 0;           // Sequences that began as a copy of another.
-  int64_t evictions = 0;       // Blocks that were evicted from the prefix cache.
-  int64_t worker_losses = 0;   // Sessions that ended, without those of workers that had drained.
-  int64_t interruptions = 0;   // Requests that were running when a session ended, and must be recomputed.
-  int64_t moved_requests = 0;  // Requests that went on with another worker, because this one was lost or drained.
-  int64_t preemptions = 0;     // Requests that were preempted because there were too few blocks.
-  int64_t swap_outs = 0;       // Preemptions that moved blocks to the host tier.
+  int64_t forks = 0;          // Sequences that began as a copy of another.
+  int64_t evictions = 0;      // Blocks that were evicted from the prefix cache.
+  int64_t worker_losses = 0;  // Sessions that ended, without those of workers that had drained.
+  int64_t interruptions = 0;  // Requests that were running when a session ended, and must be recomputed.
+  // Requests that went on with another worker, because this one was lost or drained, or could no longer serve them.
+  int64_t moved_requests = 0;
+  int64_t preemptions = 0;  // Requests that were preempted because there were too few blocks.
+  int64_t swap_outs = 0;    // Preemptions that moved blocks to the host tier.
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
   int64_t recomputed_tokens = 0;

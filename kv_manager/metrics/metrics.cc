@@ -275,8 +275,9 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
     count("no_blocks", "recompute", stats.preemptions - stats.swap_outs);
     count("worker_lost", "recompute", stats.interruptions);
   }
-  page->Begin(MetricType::Counter, "quire_moved_requests_total",
-              "Requests that went on with another worker, because this one was lost or drained");
+  page->Begin(
+      MetricType::Counter, "quire_moved_requests_total",
+      "Requests that went on with another worker, because this one was lost or drained, or could no longer serve them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");

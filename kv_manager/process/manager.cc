@@ -12,7 +12,10 @@
 #include "base/local_address.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kv_manager/leadership/fenced_worker_client.h"
+#include "kv_manager/metrics/leadership_metrics.h"
 #include "kv_manager/metrics/metrics.h"
+#include "kv_manager/process/standby.h"
 #include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/grpc_worker_client.h"
 #include "quire/v1/admin.grpc.pb.h"
@@ -21,6 +24,7 @@
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/service_main.h"
 #include "serving/watched_file_metrics.h"
 
 namespace quire {
@@ -49,13 +53,17 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   return loop;
 }
 
-auto WorkerClientMaker(const ManagerOptions& options) {
+// Makes clients of workers, which send the term.
+auto WorkerClientMaker(const ManagerOptions& options, const std::atomic<uint64_t>* term) {
   const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(options.worker_keepalive_timeout));
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.worker_tls.authority.empty()) credentials = TlsChannelCredentials(options.worker_tls);
-  return [timeout_ms, credentials, name = options.worker_name](const std::string& address) {
-    return std::make_unique<GrpcWorkerClient>(GrpcWorkerClientOptions{
-        .address = address, .credentials = credentials, .certificate_name = name, .keepalive_timeout_ms = timeout_ms});
+  return [timeout_ms, credentials, name = options.worker_name, term](const std::string& address) {
+    return std::make_unique<GrpcWorkerClient>(GrpcWorkerClientOptions{.address = address,
+                                                                      .credentials = credentials,
+                                                                      .certificate_name = name,
+                                                                      .keepalive_timeout_ms = timeout_ms,
+                                                                      .term = *term});
   };
 }
 
@@ -99,28 +107,76 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
     if (!tenants.ok()) return AboutFlag("--tenants", tenants.status());
     manager->tenants_ = *std::move(tenants);
   }
-  QUIRE_RETURN_IF_ERROR(manager->Listen());
-  manager->discovery_ = std::make_unique<WorkerDiscovery>(
-      options.workers, kDiscoveryInterval,
-      [engine](const std::vector<std::string>& addresses) { engine->SetWorkers(addresses); });
+  if (options.standby.keeper == LeaseKeeper::kNone) {
+    QUIRE_RETURN_IF_ERROR(manager->Listen());
+    manager->Lead(/*term=*/0);
+  } else {
+    QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.standby.etcd_tls, "--etcd-tls-"));
+    QUIRE_RETURN_IF_ERROR(manager->Listen());
+    manager->StandBy();
+  }
   return manager;
+}
+
+void Manager::StandBy() {
+  const auto exit = [](const absl::Status& reason) {
+    // Another manager may lead already, so this one must not do anything more. It comes back as a standby.
+    QUIRE_LOG(kError) << "this manager leads no longer and exits with code " << kExitLostLease << ": "
+                      << reason.message();
+    ExitAtOnce(kExitLostLease);
+  };
+  leadership_ = std::make_unique<Leadership>(
+      options_.standby.lease, MakeLeaseStore(options_.standby, server_->address()),
+      Leadership::Hooks{.on_elected = [this](uint64_t term) { Lead(term); }, .on_lost = exit});
+  election_ = leadership_.get();
+  QUIRE_LOG(kInfo) << "standing by until this manager gets the lease " << Named("lease", options_.standby.lease_name);
+  leadership_->Start();
+}
+
+absl::Status Manager::CheckLeads() const {
+  if (options_.standby.keeper == LeaseKeeper::kNone || term_ > 0) return absl::OkStatus();
+  return NotLeaderError(ElectionNow());
+}
+
+ElectionStatus Manager::ElectionNow() const {
+  const Leadership* const election = election_;
+  return election == nullptr ? ElectionStatus() : election->status();
+}
+
+std::unique_ptr<WorkerClient> Manager::Fenced(std::unique_ptr<WorkerClient> client) const {
+  if (leadership_ == nullptr) return client;
+  return std::make_unique<FencedWorkerClient>(std::move(client), [this] { return leadership_->MayLead(); });
+}
+
+void Manager::Lead(uint64_t term) {
+  if (term > 0) {
+    QUIRE_LOG(kInfo) << "this manager leads from now on: term " << Named("term", term);
+  }
+  term_ = term;
+  discovery_ = std::make_unique<WorkerDiscovery>(
+      options_.workers, kDiscoveryInterval,
+      [this](const std::vector<std::string>& addresses) { engine_.SetWorkers(addresses); });
 }
 
 Manager::Manager(const ManagerOptions& options)
     : options_(options),
-      engine_(
-          MakeStepLoopOptions(options),
-          {.make_client = WorkerClientMaker(options), .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
-          &SteadyClock(), options.max_tenant_labels, Warnings(options)),
+      engine_(MakeStepLoopOptions(options),
+              {.make_client = [this, make = WorkerClientMaker(options, &term_)](
+                                  const std::string& address) { return Fenced(make(address)); },
+               .on_readiness = [this](bool ready) { server_->SetReady(ready); }},
+              &SteadyClock(), options.max_tenant_labels, Warnings(options)),
       requests_(&engine_, options.inference),
       inference_(&requests_),
       admin_(&engine_, &requests_),
       status_page_({.engine = &engine_,
                     .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
-                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {}
+                    .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
+  inference_.SetGate([this] { return CheckLeads(); });
+}
 
 Manager::~Manager() {
+  if (leadership_ != nullptr) leadership_->Stop();
   discovery_.reset();
   engine_.Stop();
 }
@@ -160,6 +216,9 @@ absl::Status Manager::ServeMetrics() {
   if (options_.inference.tokens != nullptr) files.push_back(options_.inference.tokens->file());
   if (tenants_ != nullptr) files.push_back(tenants_.get());
   if (!files.empty()) metrics_->Add(std::make_shared<WatchedFileMetrics>(std::move(files)));
+  if (options_.standby.keeper != LeaseKeeper::kNone) {
+    metrics_->Add(std::make_shared<LeadershipMetrics>([this] { return ElectionNow(); }));
+  }
   metrics_->Add(std::make_shared<PortMetrics>([this] { return server_->Ports(); }));
   if (options_.status_page == StatusPageKind::kOff) return absl::OkStatus();
   metrics_->AddPage("/", [this](const HttpRequest&) { return status_page_.Page(); });
@@ -169,6 +228,7 @@ absl::Status Manager::ServeMetrics() {
 }
 
 void Manager::Stop() {
+  if (leadership_ != nullptr && term_ == 0) leadership_->Stop();
   engine_.StartDrain();
   QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
                    << " to finish";
@@ -176,6 +236,7 @@ void Manager::Stop() {
   const bool all_done = engine_.Drain(options_.drain_timeout) && requests_.registry.WaitForReaders(end - absl::Now());
   QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
   engine_.Stop();
+  if (leadership_ != nullptr) leadership_->Stop();  // The next leader takes over at once.
   server_->Shutdown(kShutdownTimeout);
 }
 

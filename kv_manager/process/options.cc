@@ -132,16 +132,19 @@ ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits()
 ABSL_FLAG(std::string, generation_config, "model",
           "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
           "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
-ABSL_FLAG(int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
-          "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends.");
+ABSL_FLAG(
+    int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
+    "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends; if "
+    "the request may outlive its call (on_disconnect in the API), only the call ends.");
 ABSL_FLAG(
     int32_t, max_detached_requests, static_cast<int32_t>(quire::DetachOptions().max_detached),
-    "Largest number of requests whose client has left and may come back (on_disconnect in the API): those that go "
-    "on without it, and those that have ended and whose stream can still be resumed. When there are more, one of "
-    "the tenant with the most of them goes, rather one that has ended. 0: no request outlives its call.");
+    "Largest number of requests that go on without their client, which has left and may come back (on_disconnect in "
+    "the API). As many that have ended keep their stream for their client. When there are more of either, the oldest "
+    "one of the tenant with the most of them goes. 0: no request outlives its call.");
 ABSL_FLAG(int64_t, max_replay_bytes, quire::DetachOptions().max_replay_bytes,
           "Memory for the streams that can be resumed, in bytes. A token takes about 50 bytes, and 8 more for each "
-          "logprob. When it is used up, further streams can no longer be resumed.");
+          "logprob. When it is used up, streams that have ended go first, and then further streams can no longer be "
+          "resumed. One eighth is for tenants that use less than an equal share.");
 ABSL_FLAG(std::string, resume_key_file, "",
           "File with a secret of at least 32 bytes, which seals resume tokens. Managers with the same file accept each "
           "other's tokens. If empty, the manager draws a key when it starts, and accepts no token of an earlier one.");
@@ -385,6 +388,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
+  QUIRE_ASSIGN_OR_RETURN(options.standby, ReadStandbyFlags(options.transport.is_insecure));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_RETURN_IF_ERROR(ReadTenants(&options));
   QUIRE_ASSIGN_OR_RETURN(options.inference, MakeInferenceOptions());
@@ -427,7 +431,9 @@ const ProgramFlags& ManagerFlags() {
        TransportFlagGroup(),
        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
+       StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Lost workers:", {"failover_after"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},
@@ -440,7 +446,7 @@ const ProgramFlags& ManagerFlags() {
          "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
-      {"workers", "client_names", "admin_names", "tenant_weights"}};
+      {"workers", "client_names", "admin_names", "tenant_weights", "etcd"}};
   return *flags;
 }
 

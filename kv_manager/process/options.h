@@ -10,6 +10,7 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "kv_manager/engine/wait_forecast.h"
+#include "kv_manager/process/standby_flags.h"
 #include "kv_manager/requests/inference_options.h"
 #include "scheduler/scheduler_options.h"
 #include "security/transport_flags.h"
@@ -37,6 +38,7 @@ struct ManagerOptions {
   std::string health_listen;   // Empty: only `listen` answers health checks.
   std::string metrics_listen;  // Empty: there are no metrics.
   int max_connections;         // At `listen`.
+  StandbyOptions standby;
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;
   WaitLimits wait_limits;

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 #include "kv_manager/requests/request_log.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/response_set.h"
@@ -33,6 +34,17 @@ Sha256Digest DigestOf(const v1::GenerateRequest& request) {
     request.SerializeToCodedStream(&out);
   }
   return Sha256(bytes);
+}
+
+absl::Status HasLeft() {
+  return absl::CancelledError("the client has left before the request began");
+}
+
+// For a call of Generate that has found a request which was about to end.
+absl::Status HasJustEnded() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("request_id: the request of this name has just ended"), "REQUEST_NOT_RUNNING"),
+      /*delay_ms=*/100);
 }
 
 absl::Status CheckResume(const v1::ResumeRequest& request) {
@@ -72,12 +84,25 @@ bool ClientRequest::is_resumable() const {
 }
 
 void ClientRequest::Start(int64_t deadline_us) {
-  if (resume_.has_value()) return TakeOver(FindResumed());
-  if (!is_resumable() || request_.request_id().empty()) return StartNew(deadline_us);
-  const absl::StatusOr<std::shared_ptr<TokenStream>> same =
-      environment_->resumable.FindSame(IdentityOf(request_.request_id(), ""));
-  if (same.ok() && *same == nullptr) return StartNew(deadline_us);
-  TakeOver(same);
+  if (resume_.has_value()) return Resume();
+  if (!is_resumable()) return StartNew(deadline_us);
+  identity_.owner = OwnerOf(caller_);
+  if (request_.request_id().empty()) return StartNew(deadline_us);
+  identity_.name = request_.request_id();
+  identity_.digest = DigestOf(request_);
+  const absl::StatusOr<std::shared_ptr<TokenStream>> same = environment_->resumable.FindSame(identity_);
+  if (!same.ok()) return EndCall(same.status());
+  if (*same == nullptr) return StartNew(deadline_us);
+  const absl::Status status = TakeOver(*same);
+  if (absl::IsNotFound(status)) return StartNew(deadline_us);  // The request has ended in this moment.
+  if (!status.ok()) EndCall(status);
+}
+
+void ClientRequest::Resume() {
+  absl::StatusOr<std::shared_ptr<TokenStream>> stream = FindResumed();
+  absl::Status status = stream.status();
+  if (status.ok()) status = TakeOver(*stream);
+  if (!status.ok()) EndCall(status);
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
@@ -85,36 +110,45 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
   return environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
 }
 
-void ClientRequest::TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream) {
-  if (!stream.ok()) return writer_->EndCall(nullptr, stream.status());
+absl::Status ClientRequest::TakeOver(const std::shared_ptr<TokenStream>& stream) {
   {
     const MutexLock lock(&mutex_);
     registration_ = environment_->registry.AwaitReader();
-    stream_ = *stream;
+    stream_ = stream;
   }
-  const auto received =
-      resume_.has_value() ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
-  if (const absl::Status status = (*stream)->Attach(Reader(), received); !status.ok()) {
-    {
-      const MutexLock lock(&mutex_);
-      stream_ = nullptr;
-    }
-    return writer_->EndCall(nullptr, status);
+  const bool resumes = resume_.has_value();
+  const auto received = resumes ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
+  const absl::Status status = stream->Attach(Reader(), received, resumes ? UnknownRequestError() : HasJustEnded());
+  if (!status.ok()) {
+    const MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    registration_ = nullptr;
+    return status;
   }
   if (const Leaving leaving = this->leaving(); leaving != Leaving::kStays) Leave(leaving == Leaving::kCancels);
+  return absl::OkStatus();
 }
 
 void ClientRequest::StartNew(int64_t deadline_us) {
+  if (leaving() != Leaving::kStays) return EndCall(HasLeft());
   Request request;
   const absl::StatusOr<std::shared_ptr<TokenStream>> made = MakeStream(deadline_us, &request);
-  if (!made.ok()) return writer_->EndCall(nullptr, made.status());
+  if (!made.ok()) return EndCall(made.status());
   const std::shared_ptr<TokenStream>& stream = *made;
-  if (stream != this->stream()) return TakeOver(stream);
+  if (stream != this->stream()) {
+    absl::Status status = TakeOver(stream);
+    if (absl::IsNotFound(status)) status = HasJustEnded();
+    if (!status.ok()) EndCall(status);
+    return;
+  }
 
   const RequestId id = request.id;
-  if (absl::Status status = environment_->engine->Submit(std::move(request), stream); !status.ok()) {
+  // A client that has left before the request began does not get a request that outlives its call.
+  absl::Status status = HasLeft();
+  if (leaving() == Leaving::kStays) status = environment_->engine->Submit(std::move(request), stream);
+  if (!status.ok()) {
     StopWaiting();  // A drain waits only for the readers of requests that the engine has taken.
-    environment_->resumable.Remove(id);
+    if (is_resumable()) environment_->resumable.Remove(identity_, id);
     stream->OnFailed(std::move(status));
   }
   // An Abort, or a client that left, may have ended the stream before the engine knew the request.
@@ -169,21 +203,18 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeSingle(const std
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name,
                                                                           const ValidRequest& valid,
                                                                           std::shared_ptr<const ServedModel> model) {
-  const ResumableRequests::Identity identity = IdentityOf(name, valid.request.tenant);
+  identity_.name = name;
+  identity_.tenant = valid.request.tenant;
   const uint64_t nonce = environment_->random.Next();
   const std::shared_ptr<TokenStream> made = MakeTokenStream(
-      name, valid, std::move(model), environment_->resumable.NewKeeper(identity, valid.request.id, nonce));
+      name, valid, std::move(model), environment_->resumable.NewKeeper(identity_, valid.request.id, nonce));
   const MutexLock lock(&mutex_);  // As above, because another call may also take the stream over.
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
-                         environment_->resumable.Add(identity, nonce, made, &environment_->registry));
+                         environment_->resumable.Add(identity_, nonce, made, &environment_->registry));
   if (kept != made) return kept;
   registration_ = environment_->registry.AwaitReader();
   stream_ = made;
   return made;
-}
-
-ResumableRequests::Identity ClientRequest::IdentityOf(const std::string& name, const std::string& tenant) const {
-  return {.owner = OwnerOf(caller_), .name = name, .tenant = tenant, .digest = DigestOf(request_)};
 }
 
 std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& name, const ValidRequest& valid,
@@ -196,7 +227,8 @@ std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& n
       .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
       .on_end = [free_name](const StreamEnd& /*end*/) { free_name(); },
       .max_outbox_tokens = environment_->options.max_outbox_tokens,
-      .keeper = std::move(keeper)};
+      .keeper = std::move(keeper),
+      .has_known_name = !request_.request_id().empty()};
   if (environment_->options.logs_requests) {
     const auto log = std::make_shared<RequestLog>(environment_->clock, name, valid.request.tenant, span_);
     environment.on_tokens = [log] { log->OnTokens(); };

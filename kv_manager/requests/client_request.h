@@ -57,8 +57,10 @@ class ClientRequest {
   enum class Leaving { kStays, kLeaves, kCancels };
 
   void StartNew(int64_t deadline_us);
-  // Takes the stream of a running request over, or ends the call.
-  void TakeOver(const absl::StatusOr<std::shared_ptr<TokenStream>>& stream);
+  // Takes the stream of another call over. On error, nothing has changed: NOT_FOUND when the stream is not kept any
+  // more.
+  absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
+  void Resume();
   absl::StatusOr<std::shared_ptr<TokenStream>> FindResumed();
   // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
   // `request` stays as it is.
@@ -67,12 +69,12 @@ class ClientRequest {
                                                           std::shared_ptr<const ServedModel> model);
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, const ValidRequest& valid,
                                                              std::shared_ptr<const ServedModel> model);
-  ResumableRequests::Identity IdentityOf(const std::string& name, const std::string& tenant) const;
   std::shared_ptr<TokenStream> MakeTokenStream(const std::string& name, const ValidRequest& valid,
                                                std::shared_ptr<const ServedModel> model,
                                                std::shared_ptr<StreamKeeper> keeper);
   bool is_resumable() const;
   StreamReader Reader() { return {.writer = writer_, .run_later = run_later_, .id = reader_id_}; }
+  void EndCall(const absl::Status& status) { writer_->EndCall(nullptr, status); }
   void FreeName();
   void StopWaiting();
   std::shared_ptr<TokenStream> stream();
@@ -88,6 +90,7 @@ class ClientRequest {
   const uint64_t reader_id_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
+  ResumableRequests::Identity identity_;  // Of a new request that is resumable. Used by Start.
 
   Mutex mutex_;
   std::shared_ptr<TokenStream> stream_ QUIRE_GUARDED_BY(mutex_);  // Set once, before other threads can find it.

@@ -158,6 +158,11 @@ std::string ResponseSet::finish_reasons() const {
   return reasons;
 }
 
+bool ResponseSet::is_aborted() const {
+  return std::any_of(samples_.begin(), samples_.end(),
+                     [](const Sample& sample) { return sample.builder.finish_reason() == v1::FINISH_REASON_ABORT; });
+}
+
 void ResponseSet::BeginSample(int index, int sample_index) {
   v1::GenerateResponse* response = samples_[sample_index].builder.mutable_response();
   if (!prompt_text_.empty()) response->mutable_text_delta()->insert(0, prompt_text_);
@@ -167,6 +172,12 @@ void ResponseSet::BeginSample(int index, int sample_index) {
 
 void ResponseSet::StartNext() {
   samples_[order_[*FindNext()]].builder.StartNextResponse();
+}
+
+int64_t ResponseSet::num_bytes() const {
+  const size_t num_bytes = sizeof(*this) + samples_.size() * (sizeof(Sample) + sizeof(int)) + prompt_text_.capacity() +
+                           prompt_logprobs_.SpaceUsedExcludingSelfLong();
+  return static_cast<int64_t>(num_bytes);
 }
 
 int64_t ResponseSet::max_step_tokens() const {

@@ -66,12 +66,16 @@ class ResponseSet {
   int num_output_tokens() const;
   // Why the samples have ended, each reason once: "stop", "stop,length".
   std::string finish_reasons() const;
+  // Whether a sample has ended because the request was aborted.
+  bool is_aborted() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
   // The samples or hypotheses that the client gets. With fewer than there are samples, the best ones are picked.
   int num_returned() const { return num_returned_; }
   bool picks_best() const { return num_returned_ < num_samples(); }
   // The most tokens that one step can bring.
   int64_t max_step_tokens() const;
+  // About how much memory the object uses.
+  int64_t num_bytes() const;
 
  private:
   struct Sample {

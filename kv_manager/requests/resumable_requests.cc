@@ -1,8 +1,6 @@
 #include "kv_manager/requests/resumable_requests.h"
 
-#include <algorithm>
 #include <chrono>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,6 +13,8 @@ namespace quire {
 namespace {
 
 constexpr int64_t kTokenLifetimeSec = 24 * 3600;
+// One part of so many of the memory is kept for tenants that have less than an equal share.
+constexpr int64_t kReservedPart = 8;
 
 }  // namespace
 
@@ -29,6 +29,7 @@ class ResumableRequests::Keeper : public StreamKeeper {
   void OnAttached() override { requests_->OnAttached(key_, id_); }
   bool OnDetached() override { return requests_->OnDetached(key_, id_); }
   void OnEnded(bool is_ok) override { requests_->OnEnded(key_, id_, is_ok); }
+  void OnClosed() override { requests_->OnClosed(key_, id_); }
 
  private:
   ResumableRequests* const requests_;
@@ -37,10 +38,30 @@ class ResumableRequests::Keeper : public StreamKeeper {
   const uint64_t nonce_;
 };
 
+void ResumableRequests::Waiting::Add(const std::string& tenant, int64_t expires_us, const Key& key) {
+  auto& keys = by_tenant_[tenant];
+  if (!keys.empty()) by_count_.erase({keys.size(), tenant});
+  keys.insert({expires_us, key});
+  by_count_.insert({keys.size(), tenant});
+  ++size_;
+}
+
+void ResumableRequests::Waiting::Remove(const std::string& tenant, int64_t expires_us, const Key& key) {
+  const auto it = by_tenant_.find(tenant);
+  by_count_.erase({it->second.size(), tenant});
+  it->second.erase({expires_us, key});
+  --size_;
+  if (it->second.empty()) {
+    by_tenant_.erase(it);
+  } else {
+    by_count_.insert({it->second.size(), tenant});
+  }
+}
+
 ResumableRequests::ResumableRequests(const DetachOptions& options, const Clock* clock)
     : options_(options),
       clock_(clock),
-      key_(options.resume_key.has_value() ? *options.resume_key : SealKey::Random()),
+      key_((options.resume_key.has_value() ? *options.resume_key : SealKey::Random()).For("resume token")),
       thread_([this] { Run(); }) {}
 
 ResumableRequests::~ResumableRequests() {
@@ -70,16 +91,18 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
   const auto it = entries_.find(Key(identity.owner, identity.name));
   if (it == entries_.end()) return nullptr;
   Entry& entry = it->second;
-  if (entry.has_failed) return nullptr;
+  if (entry.has_failed || entry.stream->is_closed()) return nullptr;
   if (entry.digest != identity.digest) {
     if (entry.has_ended) return nullptr;
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(identity.name),
                                                             " with other fields is running")),
                       "REQUEST_RUNNING");
   }
-  // The call has the grace to take the stream.
-  if (entry.expires_us != kNever) {
-    SetExpiry(it->first, &entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+  if (entry.is_forgotten) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: the request ", Quoted(identity.name),
+                                                            " is running, and there was no memory to keep its stream "
+                                                            "for another call (--max-replay-bytes)")),
+                      "REQUEST_RUNNING");
   }
   return entry.stream;
 }
@@ -97,17 +120,21 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Add(const Identi
     const MutexLock lock(&mutex_);
     QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> same, SameOrNull(identity));
     if (same != nullptr) return same;
+    const Key key(identity.owner, identity.name);
+    auto it = entries_.find(key);
+    // A stream that is about to end still has the name.
+    if (it != entries_.end() && it->second.stream->is_closed()) it->second.registration = nullptr;
     QUIRE_ASSIGN_OR_RETURN(auto registration,
                            registry->Register(identity.owner, identity.name, stream, identity.tenant));
     registration->StopWaiting();  // Each call has a registration of its own for this.
-    const Key key(identity.owner, identity.name);
-    if (const auto it = entries_.find(key); it != entries_.end()) old = Take(it);
-    entries_.emplace(key, Entry{.id = stream->id(),
-                                .nonce = nonce,
-                                .tenant = identity.tenant,
-                                .digest = identity.digest,
-                                .stream = stream,
-                                .registration = std::move(registration)});
+    if (it != entries_.end()) old = Take(it);
+    const auto added = entries_.emplace(key, Entry{.id = stream->id(),
+                                                   .nonce = nonce,
+                                                   .tenant = identity.tenant,
+                                                   .digest = identity.digest,
+                                                   .stream = stream,
+                                                   .registration = std::move(registration)});
+    AddBytes(&added.first->second, stream->num_first_bytes());
   }
   if (old.has_value()) old->stream->Drop(UnknownRequestError());
   return stream;
@@ -117,22 +144,20 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Find(const std::
                                                                      const std::string& owner) {
   QUIRE_ASSIGN_OR_RETURN(const ResumeToken token,
                          DecodeResumeToken(resume_token, key_, owner, absl::ToUnixSeconds(absl::Now())));
-  const MutexLock lock(&mutex_);
-  const auto it = entries_.find(Key(token.owner, token.name));
-  if (it == entries_.end() || it->second.nonce != token.nonce) return UnknownRequestError();
-  Entry& entry = it->second;
-  if (entry.expires_us != kNever) {
-    SetExpiry(it->first, &entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+  Entry lost;
+  {
+    const MutexLock lock(&mutex_);
+    const auto it = entries_.find(Key(token.owner, token.name));
+    if (it == entries_.end() || it->second.nonce != token.nonce) return UnknownRequestError();
+    if (!it->second.is_forgotten) return it->second.stream;
+    lost = Take(it);
   }
-  return entry.stream;
+  lost.stream->Drop(TakenOverError());
+  return UnknownRequestError();
 }
 
-void ResumableRequests::Remove(RequestId id) {
-  Entry removed;
-  const MutexLock lock(&mutex_);
-  const auto it =
-      std::find_if(entries_.begin(), entries_.end(), [id](const auto& entry) { return entry.second.id == id; });
-  if (it != entries_.end()) removed = Take(it);
+void ResumableRequests::Remove(const Identity& identity, RequestId id) {
+  OnClosed(Key(identity.owner, identity.name), id);
 }
 
 std::string ResumableRequests::MakeToken(const Key& key, uint64_t nonce) const {
@@ -149,29 +174,75 @@ ResumableRequests::Entry* ResumableRequests::FindEntry(const Key& key, RequestId
 }
 
 void ResumableRequests::SetExpiry(const Key& key, Entry* entry, int64_t expires_us) {
-  if (entry->expires_us != kNever) expiries_.erase({entry->expires_us, key});
+  if (entry->expires_us != kNever) {
+    expiries_.erase({entry->expires_us, key});
+    WaitingLike(*entry).Remove(entry->tenant, entry->expires_us, key);
+  }
   entry->expires_us = expires_us;
   if (expires_us == kNever) return;
   expiries_.insert({expires_us, key});
+  WaitingLike(*entry).Add(entry->tenant, expires_us, key);
   if (expiries_.begin()->second == key) changed_.NotifyAll();
 }
 
-bool ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes) {
-  const MutexLock lock(&mutex_);
-  Entry* const entry = FindEntry(key, id);
-  if (entry == nullptr) return true;  // The stream is about to be dropped.
-  if (replay_bytes_ + num_bytes > options_.max_replay_bytes) return false;
-  replay_bytes_ += num_bytes;
+void ResumableRequests::SetGrace(const Key& key, Entry* entry) {
+  SetExpiry(key, entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+}
+
+void ResumableRequests::AddBytes(Entry* entry, int64_t num_bytes) {
   entry->num_bytes += num_bytes;
+  replay_bytes_ += num_bytes;
+  int64_t& of_tenant = bytes_by_tenant_[entry->tenant];
+  of_tenant += num_bytes;
+  if (of_tenant == 0) bytes_by_tenant_.erase(entry->tenant);
+}
+
+bool ResumableRequests::HasMemory(const std::string& tenant, int64_t num_bytes) const {
+  const int64_t total = replay_bytes_ + num_bytes;
+  const int64_t unreserved = options_.max_replay_bytes - options_.max_replay_bytes / kReservedPart;
+  if (total > options_.max_replay_bytes) return false;
+  if (total <= unreserved) return true;
+  const auto it = bytes_by_tenant_.find(tenant);
+  const int64_t own = it == bytes_by_tenant_.end() ? 0 : it->second;
+  const auto num_tenants = static_cast<int64_t>(bytes_by_tenant_.size()) + (own == 0 ? 1 : 0);
+  return own + num_bytes <= unreserved / num_tenants;
+}
+
+bool ResumableRequests::MakeMemory(const std::string& tenant, int64_t num_bytes, std::vector<Entry>* removed) {
+  while (!HasMemory(tenant, num_bytes)) {
+    if (ended_.size() == 0) return false;
+    removed->push_back(Take(entries_.find(ended_.Has(tenant) ? ended_.VictimOf(tenant) : ended_.Victim())));
+  }
   return true;
 }
 
+bool ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes) {
+  std::vector<Entry> removed;
+  bool has_memory = true;
+  {
+    const MutexLock lock(&mutex_);
+    Entry* const entry = FindEntry(key, id);
+    if (entry == nullptr) return true;  // The stream is about to be dropped.
+    has_memory = MakeMemory(entry->tenant, num_bytes, &removed);
+    if (has_memory) AddBytes(entry, num_bytes);
+  }
+  for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
+  return has_memory;
+}
+
 void ResumableRequests::OnForgotten(const Key& key, RequestId id) {
-  Entry removed;
   const MutexLock lock(&mutex_);
-  if (FindEntry(key, id) == nullptr) return;
+  Entry* const entry = FindEntry(key, id);
+  if (entry == nullptr) return;
   ++counts_.forgotten;
-  removed = Take(entries_.find(key));
+  entry->is_forgotten = true;
+  AddBytes(entry, -entry->num_bytes);
+}
+
+void ResumableRequests::OnClosed(const Key& key, RequestId id) {
+  Entry removed;  // Ends after the lock.
+  const MutexLock lock(&mutex_);
+  if (FindEntry(key, id) != nullptr) removed = Take(entries_.find(key));
 }
 
 void ResumableRequests::OnAttached(const Key& key, RequestId id) {
@@ -191,7 +262,7 @@ bool ResumableRequests::OnDetached(const Key& key, RequestId id) {
     Entry* const entry = FindEntry(key, id);
     if (entry == nullptr) return false;
     entry->is_attached = false;
-    SetExpiry(key, entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+    SetGrace(key, entry);
     MakeRoom(&removed);
     is_kept = FindEntry(key, id) != nullptr;
   }
@@ -209,40 +280,27 @@ void ResumableRequests::OnEnded(const Key& key, RequestId id, bool is_ok) {
     Entry* const entry = FindEntry(key, id);
     if (entry == nullptr) return;
     registration = std::move(entry->registration);
+    SetExpiry(key, entry, kNever);  // As one that runs.
     entry->is_attached = false;
     entry->has_ended = true;
     entry->has_failed = !is_ok;
-    SetExpiry(key, entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+    SetGrace(key, entry);
     MakeRoom(&removed);
   }
   for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
 }
 
 void ResumableRequests::MakeRoom(std::vector<Entry>* removed) {
-  while (num_waiting() > options_.max_detached) {
-    const auto victim = FindVictim();
-    if (!victim->second.has_ended) ++counts_.displaced;
-    removed->push_back(Take(victim));
+  while (running_.size() > options_.max_detached) {
+    ++counts_.displaced;
+    removed->push_back(Take(entries_.find(running_.Victim())));
   }
-}
-
-ResumableRequests::Entries::iterator ResumableRequests::FindVictim() {
-  absl::flat_hash_map<std::string, size_t> num_by_tenant;
-  for (const auto& [expires_us, key] : expiries_) ++num_by_tenant[entries_.find(key)->second.tenant];
-  const auto rank = [&](const Entry& entry) {
-    return std::tuple(entry.has_ended, num_by_tenant[entry.tenant], -entry.expires_us);
-  };
-  auto victim = entries_.end();
-  for (const auto& [expires_us, key] : expiries_) {
-    const auto it = entries_.find(key);
-    if (victim == entries_.end() || rank(it->second) > rank(victim->second)) victim = it;
-  }
-  return victim;
+  while (ended_.size() > options_.max_detached) removed->push_back(Take(entries_.find(ended_.Victim())));
 }
 
 ResumableRequests::Entry ResumableRequests::Take(Entries::iterator it) {
   SetExpiry(it->first, &it->second, kNever);
-  replay_bytes_ -= it->second.num_bytes;
+  AddBytes(&it->second, -it->second.num_bytes);
   Entry entry = std::move(it->second);
   entries_.erase(it);
   return entry;
@@ -251,19 +309,15 @@ ResumableRequests::Entry ResumableRequests::Take(Entries::iterator it) {
 absl::flat_hash_set<RequestId> ResumableRequests::Detached() const {
   absl::flat_hash_set<RequestId> detached;
   const MutexLock lock(&mutex_);
-  for (const auto& [key, entry] : entries_) {
-    if (!entry.is_attached && !entry.has_ended) detached.insert(entry.id);
-  }
+  running_.ForEach([&](const Key& key) { detached.insert(entries_.find(key)->second.id); });
   return detached;
 }
 
 DetachedCounts ResumableRequests::counts() const {
   const MutexLock lock(&mutex_);
   DetachedCounts counts = counts_;
-  for (const auto& [key, entry] : entries_) {
-    counts.ended += entry.has_ended;
-    counts.running += !entry.is_attached && !entry.has_ended;
-  }
+  counts.ended = static_cast<int64_t>(ended_.size());
+  counts.running = static_cast<int64_t>(running_.size());
   counts.replay_bytes = replay_bytes_;
   return counts;
 }

@@ -30,8 +30,10 @@ namespace quire {
 
 // The requests whose streams can be resumed: those that run, with or without a client, and those that have ended a
 // short time ago. A request without a client is kept until the grace has passed, and so is one that has ended. When too
-// many wait for their clients, one of the tenant with the most of them goes, rather one that has ended than one that
-// runs. Thread-safe. A thread ends what has expired.
+// many run without their clients, the oldest one of the tenant with the most of them goes. Those that have ended are
+// counted apart, in the same way. They also go when a request that runs needs their memory, and those of its own tenant
+// go first. One eighth of the memory is for tenants that have less than an equal share. Thread-safe. A thread ends what
+// has expired.
 class ResumableRequests {
  public:
   // A request as its client names it.
@@ -63,11 +65,12 @@ class ResumableRequests {
   // What Add would return, null when it would keep the stream.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 
-  // The stream of a resume token. Errors as for DecodeResumeToken, and NOT_FOUND when the stream is not kept.
+  // The stream of a resume token. Errors as for DecodeResumeToken, and NOT_FOUND when the stream is not kept. Then the
+  // request does not run any more: one that has run on without a record ends, because its client has lost the call.
   absl::StatusOr<std::shared_ptr<TokenStream>> Find(const std::string& resume_token, const std::string& owner);
 
   // The request never ran: it is not kept any more.
-  void Remove(RequestId id);
+  void Remove(const Identity& identity, RequestId id);
 
   // The requests that run without a client.
   absl::flat_hash_set<RequestId> Detached() const;
@@ -95,8 +98,33 @@ class ResumableRequests {
     bool is_attached = true;
     bool has_ended = false;
     bool has_failed = false;
+    bool is_forgotten = false;  // The stream cannot be resumed. The entry keeps the name until the request is over.
   };
   using Entries = absl::flat_hash_map<Key, Entry>;
+
+  // Requests that wait for their clients, by tenant and by the time at which they expire.
+  class Waiting {
+   public:
+    void Add(const std::string& tenant, int64_t expires_us, const Key& key);
+    void Remove(const std::string& tenant, int64_t expires_us, const Key& key);
+    size_t size() const { return size_; }
+    // The one that expires first, of the tenant with the most. REQUIRES: size() > 0.
+    const Key& Victim() const { return VictimOf(by_count_.rbegin()->second); }
+    // The same of this tenant. REQUIRES: Has(tenant).
+    const Key& VictimOf(const std::string& tenant) const { return by_tenant_.find(tenant)->second.begin()->second; }
+    bool Has(const std::string& tenant) const { return by_tenant_.contains(tenant); }
+    template <typename Visit>
+    void ForEach(Visit visit) const {
+      for (const auto& [tenant, keys] : by_tenant_) {
+        for (const auto& [expires_us, key] : keys) visit(key);
+      }
+    }
+
+   private:
+    size_t size_ = 0;
+    absl::flat_hash_map<std::string, std::set<std::pair<int64_t, Key>>> by_tenant_;  // No set is empty.
+    std::set<std::pair<size_t, std::string>> by_count_;                              // The sizes of these sets.
+  };
 
   // For the keepers.
   std::string MakeToken(const Key& key, uint64_t nonce) const;
@@ -105,15 +133,21 @@ class ResumableRequests {
   bool OnDetached(const Key& key, RequestId id);
   void OnEnded(const Key& key, RequestId id, bool is_ok);
   void OnForgotten(const Key& key, RequestId id);
+  void OnClosed(const Key& key, RequestId id);
 
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);
+  void SetGrace(const Key& key, Entry* entry) QUIRE_REQUIRES(mutex_);
+  Waiting& WaitingLike(const Entry& entry) QUIRE_REQUIRES(mutex_) { return entry.has_ended ? ended_ : running_; }
   // Takes requests that wait for a client away until there are not too many.
   void MakeRoom(std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
-  Entries::iterator FindVictim() QUIRE_REQUIRES(mutex_);
+  // Takes requests that have ended away until there is memory for this tenant. Returns false when there is none.
+  bool MakeMemory(const std::string& tenant, int64_t num_bytes, std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
+  bool HasMemory(const std::string& tenant, int64_t num_bytes) const QUIRE_REQUIRES(mutex_);
+  // `num_bytes` may be negative.
+  void AddBytes(Entry* entry, int64_t num_bytes) QUIRE_REQUIRES(mutex_);
   Entry Take(Entries::iterator it) QUIRE_REQUIRES(mutex_);
-  size_t num_waiting() const QUIRE_REQUIRES(mutex_) { return expiries_.size(); }
   void Run();
 
   const DetachOptions options_;
@@ -124,8 +158,11 @@ class ResumableRequests {
   CondVar changed_;
   Entries entries_ QUIRE_GUARDED_BY(mutex_);
   std::set<std::pair<int64_t, Key>> expiries_ QUIRE_GUARDED_BY(mutex_);  // Of the entries that have an expiry.
+  Waiting running_ QUIRE_GUARDED_BY(mutex_);                             // Those of them that run,
+  Waiting ended_ QUIRE_GUARDED_BY(mutex_);                               // and those that have ended.
   int64_t replay_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
-  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);  // What only grows.
+  absl::flat_hash_map<std::string, int64_t> bytes_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // No zeros.
+  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // What only grows.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

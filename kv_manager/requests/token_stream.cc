@@ -11,15 +11,15 @@
 namespace quire {
 namespace {
 
-absl::Status SlowReader(size_t limit) {
-  return WithReason(absl::ResourceExhaustedError(absl::StrCat("the client reads too slowly: ", limit,
-                                                              " tokens wait for it, and the limit is ", limit,
-                                                              " (--max-outbox-tokens); the request is over")),
-                    "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
-}
+// A job reads at most about this many tokens before it lets others have the thread.
+constexpr size_t kMaxJobTokens = 4096;
 
-absl::Status TakenOver() {
-  return WithReason(absl::AbortedError("another call has taken the stream of the request over"), "TAKEN_OVER");
+absl::Status SlowReader(size_t num_waiting, size_t limit, bool ends_request) {
+  return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                        "the client reads too slowly: ", num_waiting, " tokens wait for it, and the limit is ", limit,
+                        " (--max-outbox-tokens); ",
+                        ends_request ? "the request is over" : "the request goes on, and Resume continues the stream")),
+                    "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 
 absl::Status Left() {
@@ -44,17 +44,24 @@ absl::Status UnknownRequestError() {
                     {{"resubmit_ok", "true"}});
 }
 
+absl::Status TakenOverError() {
+  return WithReason(absl::AbortedError("another call has taken the stream of the request over"), "TAKEN_OVER");
+}
+
 TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader)
     : environment_(std::move(environment)),
       id_(id),
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
       num_returned_(responses.num_returned()),
       picks_best_(responses.picks_best()),
+      // Twice: the record has a copy, and so has its reader.
+      num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
       is_resumable_(environment_.keeper != nullptr),
       reader_(std::move(reader)),
       responses_(std::move(responses)),
-      is_stopped_(responses_->num_samples()) {
+      is_stopped_(responses_->num_samples()),
+      is_reachable_(environment_.has_known_name) {
   if (environment_.keeper == nullptr) return;
   record_.emplace(*responses_);
   responses_->SetResumeToken(environment_.keeper->MakeResumeToken());
@@ -114,18 +121,22 @@ void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
     QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
     if (generation_ != Generation::kRunning) return;
     QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
-    const bool is_full = outbox_.tokens.size() >= max_outbox_tokens_;
-    loses_request = is_full && !is_resumable_;
+    const size_t num_waiting = outbox_.tokens.size();
+    const bool is_full = num_waiting >= max_outbox_tokens_;
+    // A resumable stream goes on without a client that reads too slowly. It gets more room for the time until a job has
+    // removed the client.
+    const bool loses_reader = is_full && is_resumable_ && delivery_ == Delivery::kWriting;
+    loses_request = is_full && (!is_resumable_ || num_waiting >= 2 * max_outbox_tokens_);
     if (loses_request) {
-      outbox_.end = SlowReader(max_outbox_tokens_);
+      outbox_.end = SlowReader(num_waiting, max_outbox_tokens_, /*ends_request=*/true);
     } else {
       outbox_.tokens.push_back({sample_index, std::move(token)});
     }
-    // A resumable stream goes on without a client that reads too slowly.
-    needs_job =
-        is_full && is_resumable_ && delivery_ == Delivery::kWriting
-            ? TakeNote({.reader = {}, .received = {}, .leaver = reader_.id, .status = SlowReader(max_outbox_tokens_)})
-            : TakeNote();
+    needs_job = loses_reader ? TakeNote({.reader = {},
+                                         .received = {},
+                                         .leaver = reader_.id,
+                                         .status = SlowReader(num_waiting, max_outbox_tokens_, loses_request)})
+                             : TakeNote();
   }
   if (needs_job) ScheduleRun();
   // On another thread, because the engine is calling.
@@ -155,7 +166,13 @@ bool TokenStream::has_ended() const {
   return generation_ != Generation::kRunning;
 }
 
-absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received) {
+bool TokenStream::is_closed() const {
+  const MutexLock lock(&mutex_);
+  return generation_ == Generation::kClosed || delivery_ == Delivery::kOver;
+}
+
+absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
+                                 absl::Status refusal) {
   bool needs_job;
   {
     const MutexLock lock(&mutex_);
@@ -166,7 +183,7 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
     needs_job = TakeNote({.reader = std::move(reader),
                           .received = std::move(received),
                           .leaver = std::nullopt,
-                          .status = absl::OkStatus()});
+                          .status = std::move(refusal)});
   }
   if (needs_job) ScheduleRun();
   return absl::OkStatus();
@@ -214,6 +231,7 @@ void TokenStream::Drop(absl::Status status) {
     const MutexLock lock(&mutex_);
     if (delivery_ == Delivery::kOver) return;
     needs_job = TakeClose(std::move(status));
+    is_dropped_ = true;
     // The write under way need not end first, because the writer can end the call at any time.
     if (delivery_ == Delivery::kWriting) {
       delivery_ = Delivery::kJob;
@@ -225,8 +243,8 @@ void TokenStream::Drop(absl::Status status) {
 }
 
 bool TokenStream::TakeClose(absl::Status status) {
+  if (generation_ != Generation::kClosed) drop_status_ = std::move(status);
   generation_ = Generation::kClosed;
-  drop_status_ = std::move(status);
   outbox_ = {};
   if (delivery_ != Delivery::kIdle) return false;
   delivery_ = Delivery::kJob;
@@ -236,62 +254,77 @@ bool TokenStream::TakeClose(absl::Status status) {
 void TokenStream::OnWritten(uint64_t reader_id, bool ok) {
   {
     const MutexLock lock(&mutex_);
-    if (reader_.id != reader_id) return;
-    if (delivery_ == Delivery::kHanding) handed_ = ok;
+    if (reader_.id != reader_id || !is_writing_) return;
+    written_ = ok;
     if (delivery_ != Delivery::kWriting) return;
     delivery_ = Delivery::kJob;
   }
-  responses_->StartNext();
-  if (!ok) Close(reader_id);
+  static_cast<void>(FinishWrite());
   if (!BecomeIdle()) ScheduleRun();
 }
 
 void TokenStream::Run() {
+  size_t num_tokens = 0;
   while (true) {
     if (MakeChanges()) return ScheduleRun();  // The next job runs where the new reader wants it.
+    if (!FinishWrite()) return;
     StreamEvents batch;
     const bool reads = !status_.has_value() && !responses_->has_next();
     std::optional<absl::Status> drop_status;
     {
       const MutexLock lock(&mutex_);
-      if (reads) batch = std::exchange(outbox_, {});
-      if (generation_ == Generation::kClosed) drop_status = drop_status_;
+      if (generation_ == Generation::kClosed) {
+        drop_status = drop_status_;
+      } else if (!changes_.empty()) {
+        continue;
+      } else if (reads) {
+        batch = std::exchange(outbox_, {});
+      }
     }
     if (drop_status.has_value()) return Abandon(*drop_status);
-    if (reads) status_ = ReadNext(std::move(batch));
-    const bool has_next = responses_->has_next();
+    if (reads) status_ = ReadNext(std::move(batch), &num_tokens);
+    const bool has_next = responses_.has_value() && responses_->has_next();
     if (!is_done() && status_.has_value() && (!has_next || responses_->is_last())) {
       End(has_next ? responses_->Next() : nullptr, *status_);
       if (!record_.has_value()) return;
     } else if (has_next && reader_.writer != nullptr) {
-      if (!Write()) return;
+      Write();
+      continue;
     } else if (has_next) {
       responses_->StartNext();
     }
     if (BecomeIdle()) return;
+    if (num_tokens >= kMaxJobTokens) return ScheduleRun();
   }
 }
 
-bool TokenStream::Write() {
+void TokenStream::Write() {
   {
     const MutexLock lock(&mutex_);
-    delivery_ = Delivery::kHanding;
-    handed_.reset();
+    is_writing_ = true;
     if (generation_ != Generation::kRunning) LimitWrites();
   }
+  is_reachable_ = true;
   reader_.writer->WriteResponse(responses_->Next());
+}
+
+bool TokenStream::FinishWrite() {
+  bool ok;
   {
     const MutexLock lock(&mutex_);
-    if (changes_.empty() && !handed_.has_value() && (!is_resumable_ || generation_ != Generation::kClosed)) {
+    if (!is_writing_) return true;
+    if (!written_.has_value()) {
+      if (!changes_.empty() || is_dropped_) return true;
       delivery_ = Delivery::kWriting;
       if (generation_ != Generation::kRunning) LimitWrites();
       return false;
     }
-    delivery_ = Delivery::kJob;
-    if (!handed_.has_value()) return true;
+    ok = *written_;
+    is_writing_ = false;
+    written_.reset();
   }
   responses_->StartNext();
-  if (!*handed_) Close(reader_.id);
+  if (!ok) Close(reader_.id);
   return true;
 }
 
@@ -307,45 +340,49 @@ bool TokenStream::BecomeIdle() {
 }
 
 bool TokenStream::MakeChanges() {
-  std::vector<Change> changes;
-  {
-    const MutexLock lock(&mutex_);
-    changes.swap(changes_);
-  }
   bool is_attached = false;
-  for (Change& change : changes) {
-    if (!change.leaver.has_value()) {
-      Attach(std::move(change));
-      is_attached = true;
-    } else if (change.leaver == reader_.id) {
-      Detach(change.status);
+  while (true) {
+    Change change;
+    StreamReader old;
+    {
+      // Under one lock, so that Close finds the reader of the change at every moment.
+      const MutexLock lock(&mutex_);
+      if (changes_.empty()) return is_attached;
+      change = std::move(changes_.front());
+      changes_.pop_front();
+      if (change.leaver.has_value() && change.leaver != reader_.id) continue;
+      old = ReplaceReader(std::move(change.reader));
+    }
+    is_attached = !change.leaver.has_value();
+    if (is_attached) {
+      StartReader(old, change.received);
+    } else {
+      EndReader(old, change.status);
     }
   }
-  return is_attached;
 }
 
-void TokenStream::Attach(Change change) {
-  if (!record_.has_value()) return change.reader.writer->EndCall(nullptr, UnknownRequestError());
-  if (const StreamReader old = ReplaceReader(std::move(change.reader)); old.writer != nullptr) {
-    old.writer->EndCall(nullptr, TakenOver());
-  }
+void TokenStream::StartReader(const StreamReader& old,
+                              const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) {
+  QUIRE_CHECK(record_.has_value());
+  if (old.writer != nullptr) old.writer->EndCall(nullptr, TakenOverError());
   status_.reset();
   record_->Rewind();
   responses_.emplace(record_->first());
-  responses_->SkipReceived(change.received);
+  responses_->SkipReceived(received);
   responses_->SetResumeToken(environment_.keeper->MakeResumeToken());
   environment_.keeper->OnAttached();
 }
 
-void TokenStream::Detach(const absl::Status& status) {
-  const StreamReader old = ReplaceReader({});
+void TokenStream::EndReader(const StreamReader& old, const absl::Status& status) {
   old.writer->EndCall(nullptr, status);
-  if (!record_.has_value() || !environment_.keeper->OnDetached()) GiveUp(CannotWait());
+  if (!record_.has_value() || !is_reachable_ || !environment_.keeper->OnDetached()) GiveUp(CannotWait());
 }
 
 StreamReader TokenStream::ReplaceReader(StreamReader reader) {
-  const MutexLock lock(&mutex_);
   has_limited_writes_ = false;
+  is_writing_ = false;
+  written_.reset();
   return std::exchange(reader_, std::move(reader));
 }
 
@@ -359,24 +396,45 @@ void TokenStream::GiveUp(absl::Status status) {
 
 void TokenStream::End(const v1::GenerateResponse* response, const absl::Status& status) {
   ReportEnd(status);
-  if (record_.has_value()) environment_.keeper->OnEnded(status.ok());
-  const StreamReader reader = ReplaceReader({});
-  std::vector<Change> too_late;
-  if (!record_.has_value()) {
+  if (record_.has_value()) {
+    environment_.keeper->OnEnded(status.ok() && !responses_->is_aborted());
+  } else if (environment_.keeper != nullptr) {
+    environment_.keeper->OnClosed();
+  }
+  StreamReader reader;
+  std::vector<Change> refused;
+  {
     const MutexLock lock(&mutex_);
-    delivery_ = Delivery::kOver;
-    too_late.swap(changes_);
+    reader = ReplaceReader({});
+    if (!record_.has_value()) {
+      delivery_ = Delivery::kOver;
+      refused = TakeAttaches();
+    }
   }
   if (reader.writer != nullptr) reader.writer->EndCall(response, status);
-  for (const Change& change : too_late) {
-    if (!change.leaver.has_value()) change.reader.writer->EndCall(nullptr, UnknownRequestError());
-  }
+  Refuse(refused);
+  if (record_.has_value()) responses_.reset();  // The next reader gets new ones.
 }
 
 void TokenStream::Abandon(const absl::Status& status) {
-  if (environment_.keeper != nullptr) environment_.keeper->OnForgotten();
   record_.reset();
   End(nullptr, status);
+}
+
+std::vector<TokenStream::Change> TokenStream::TakeAttaches() {
+  std::vector<Change> attaches;
+  for (Change& change : std::exchange(changes_, {})) {
+    if (change.leaver.has_value()) {
+      changes_.push_back(std::move(change));
+    } else {
+      attaches.push_back(std::move(change));
+    }
+  }
+  return attaches;
+}
+
+void TokenStream::Refuse(const std::vector<Change>& attaches) {
+  for (const Change& change : attaches) change.reader.writer->EndCall(nullptr, change.status);
 }
 
 void TokenStream::ReportEnd(const absl::Status& status) {
@@ -388,7 +446,7 @@ void TokenStream::ReportEnd(const absl::Status& status) {
        .output_tokens = responses_->num_output_tokens()});
 }
 
-std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch) {
+std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch, size_t* num_tokens) {
   if (record_.has_value() && !environment_.keeper->Grow(batch.num_bytes())) {
     if (reader_.writer == nullptr || !record_->is_read()) {
       GiveUp(NoReplayMemory());
@@ -398,16 +456,23 @@ std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch) {
   }
   if (!record_.has_value()) return Read(batch);
   record_->Append(std::move(batch));
-  const std::optional<absl::Status> status = Read(record_->Read(max_outbox_tokens_));
+  const StreamEvents next = record_->Read(std::min(max_outbox_tokens_, kMaxJobTokens));
+  *num_tokens += next.tokens.size();
+  const std::optional<absl::Status> status = Read(next);
   if (status.has_value()) record_->SetEnd(*status);
   return status;
 }
 
 void TokenStream::Forget() {
+  std::vector<Change> refused;
+  {
+    const MutexLock lock(&mutex_);
+    is_resumable_ = false;
+    refused = TakeAttaches();
+  }
   environment_.keeper->OnForgotten();
   record_.reset();
-  const MutexLock lock(&mutex_);
-  is_resumable_ = false;
+  Refuse(refused);
 }
 
 std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -63,18 +64,24 @@ class StreamKeeper {
   virtual std::string MakeResumeToken() = 0;
   // The record of the stream grows by this many bytes. Returns false when there is no memory for it.
   virtual bool Grow(int64_t num_bytes) = 0;
-  // The record is gone: from now on the stream ends with its call, and the keeper hears nothing more of it.
+  // There is no memory for the record, so it is gone: from now on the stream ends with its call. What follows is
+  // OnClosed.
   virtual void OnForgotten() = 0;
   // The stream has a client.
   virtual void OnAttached() = 0;
   // The client has left. Returns false when the stream cannot be kept without one, so that it must end.
   virtual bool OnDetached() = 0;
-  // The request has ended, and its client, if there is one, has been told.
+  // The request has ended, and its client, if there is one, is told next. The stream can still be resumed. `is_ok` is
+  // false when the request has failed or was aborted.
   virtual void OnEnded(bool is_ok) = 0;
+  // The stream is over for ever. Its client, if there is one, is told next. Nothing follows.
+  virtual void OnClosed() = 0;
 };
 
 // The error of a call for a stream that is not kept.
 absl::Status UnknownRequestError();
+// The error of a call that has lost its stream to another one.
+absl::Status TakenOverError();
 
 // Carries the tokens of one request from the step loop to one client:
 //
@@ -103,6 +110,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     size_t max_outbox_tokens;                        // For all samples together; at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
+    bool has_known_name = true;                      // The client can find the stream without a resume token.
   };
 
   TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
@@ -115,6 +123,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnFailed(absl::Status status) override;
 
   RequestId id() const { return id_; }
+  // About how much memory the responses before the first event use, if the stream is resumable.
+  int64_t num_first_bytes() const { return num_first_bytes_; }
 
   // Ends generation. The client gets the tokens that are there and FINISH_REASON_ABORT. Returns false when generation
   // had ended already.
@@ -123,10 +133,15 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // Whether generation is over: it has finished, has failed, was aborted, or the client has left.
   bool has_ended() const;
 
+  // Whether nobody can read the stream any more, or soon nobody can.
+  bool is_closed() const;
+
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
   // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
-  // INVALID_ARGUMENT when `received` has what was not sent.
-  absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received);
+  // INVALID_ARGUMENT when `received` has what was not sent. The call ends with `refusal` when the stream stops being
+  // kept before a job has made the change.
+  absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
+                      absl::Status refusal = UnknownRequestError());
 
   // The client of this call has left, or wants to end the request. Ends the call, and generation, unless the stream is
   // resumable and the client has left. Calls that have lost the stream to another one are ignored, here and in
@@ -151,8 +166,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   enum class Delivery {
     kIdle,     // Nobody. There is nothing to do.
     kJob,      // The job on a text thread, which is scheduled or runs.
-    kHanding,  // The job, which hands a response to the writer. OnWritten may come before the writer returns.
-    kWriting,  // The writer has a response; then OnWritten.
+    kWriting,  // OnWritten, when the writer has written its response.
     kOver,     // Nobody, for ever.
   };
 
@@ -161,7 +175,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     StreamReader reader;                                              // The new one, unless `leaver` is set.
     google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // By the new one.
     std::optional<uint64_t> leaver;                                   // The call that has lost its client.
-    absl::Status status;                                              // With which that call ends.
+    absl::Status status;  // With which that call ends, or the new one when it is refused.
   };
 
   // Lets `add` put an event into the outbox, and makes sure that a job takes it out. Returns false when generation had
@@ -181,25 +195,33 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
   // way.
   void Run();
-  // Writes the next response. Returns true when the job goes on, because the write is over already, or because there is
-  // a change.
-  bool Write();
+  // Hands the next response to the writer.
+  void Write();
+  // Goes on to the next response when a write is over. Returns false when OnWritten goes on instead, because a write is
+  // under way and nothing else is to do.
+  bool FinishWrite();
   // Returns false when there is something to do.
   bool BecomeIdle();
 
   // Makes the changes of the reader that wait. Returns true when there is a new reader.
   bool MakeChanges();
-  void Attach(Change change);
-  void Detach(const absl::Status& status);
-  // Returns the old one.
-  StreamReader ReplaceReader(StreamReader reader);
+  // There is a new reader instead of `old`.
+  void StartReader(const StreamReader& old, const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received);
+  // The call of `old` ends with `status`, and there is no reader any more.
+  void EndReader(const StreamReader& old, const absl::Status& status);
+  // Returns the old one, which may have a write under way.
+  StreamReader ReplaceReader(StreamReader reader) QUIRE_REQUIRES(mutex_);
+  // The new readers that wait.
+  std::vector<Change> TakeAttaches() QUIRE_REQUIRES(mutex_);
+  static void Refuse(const std::vector<Change>& attaches);
   // The job ends generation; its next round ends everything else.
   void GiveUp(absl::Status status);
   // From now on the stream is not resumable.
   void Forget();
 
-  // Adds a batch to the record, if there is one, and reads what comes next. Returns the status as Read does.
-  std::optional<absl::Status> ReadNext(StreamEvents batch);
+  // Adds a batch to the record, if there is one, and reads what comes next. Adds to `num_tokens` how many tokens of the
+  // record it has read. Returns the status as Read does.
+  std::optional<absl::Status> ReadNext(StreamEvents batch, size_t* num_tokens);
   // Reads a batch of events into the responses. Returns the status of the call when the batch ends it.
   std::optional<absl::Status> Read(const StreamEvents& batch);
   // Tells the engine which samples stop strings have ended. Returns true when no sample is left.
@@ -219,26 +241,30 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const size_t max_outbox_tokens_;
   const int num_returned_;
   const bool picks_best_;
+  const int64_t num_first_bytes_;
 
   mutable Mutex mutex_;
   StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
-  std::vector<Change> changes_ QUIRE_GUARDED_BY(mutex_);
+  std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_resumable_ QUIRE_GUARDED_BY(mutex_);
   absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
-  std::optional<bool> handed_ QUIRE_GUARDED_BY(mutex_);  // What OnWritten has told while a response was handed over.
+  bool is_dropped_ QUIRE_GUARDED_BY(mutex_) = false;      // The end does not wait for the write under way.
+  bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;      // The reader has a response, until FinishWrite.
+  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // What OnWritten has told about it.
 
   // Changed by the one that delivery_ names, with the mutex held.
   StreamReader reader_;
 
   // Used by the one that delivery_ names.
-  std::optional<ResponseSet> responses_;  // Always set.
+  std::optional<ResponseSet> responses_;  // Set, except between the end and another reader.
   std::optional<StreamRecord> record_;    // Set while the stream is resumable.
   std::optional<absl::Status> status_;    // The status of the call, once the responses have come to their end.
   std::vector<bool> is_stopped_;          // [num_samples]: the engine was told that a stop string has ended the sample.
+  bool is_reachable_;                     // The client can have a name or a token with which it finds the stream.
   bool has_reported_end_ = false;
 };
 

@@ -9,6 +9,18 @@
 #include "kv_manager/rpc/message_bytes.h"
 
 namespace quire {
+namespace {
+
+// A call that ends before its request is read.
+class RefusedCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit RefusedCall(const grpc::Status& status) { Finish(status); }
+
+  // From gRPC.
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
 
 std::optional<int64_t> ReceivedBytes(bool ok, const grpc::ByteBuffer& message) {
   return ok ? std::optional<int64_t>(message.Length()) : std::nullopt;
@@ -52,7 +64,11 @@ void ReceivingService::AddStream(absl::string_view method,
   using grpc::internal::RpcServiceMethod;
   names_.push_back(absl::StrCat("/", full_name_, "/", method));
   AddMethod(new RpcServiceMethod(names_.back().c_str(), RpcMethod::BIDI_STREAMING, nullptr));
-  MarkMethodCallback(num_methods_++, new CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(std::move(start)));
+  const auto start_if_open = [this, start = std::move(start)](grpc::CallbackServerContext* context) -> Reactor* {
+    const absl::Status open = gate_();
+    return open.ok() ? start(context) : new RefusedCall(ToGrpcStatus(open, context));
+  };
+  MarkMethodCallback(num_methods_++, new CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(start_if_open));
 }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -79,6 +80,11 @@ class UnaryCall final : public ReceivedCall {
 // A gRPC service that registers all its methods as bidirectional streams, see ReceivedCall. A derived class adds the
 // methods in its constructor.
 class ReceivingService : public grpc::Service {
+ public:
+  // Calls of all methods end at once with the error that `gate` returns; they go on if it is OK. `gate` may be called
+  // by several threads. Call this before the server starts.
+  void SetGate(std::function<absl::Status()> gate) { gate_ = std::move(gate); }
+
  protected:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
@@ -94,6 +100,7 @@ class ReceivingService : public grpc::Service {
  private:
   const std::string full_name_;
   ReceiveWatch* const watch_;
+  std::function<absl::Status()> gate_ = [] { return absl::OkStatus(); };
   int num_methods_ = 0;
   // gRPC keeps pointers to the names.
   std::deque<std::string> names_;

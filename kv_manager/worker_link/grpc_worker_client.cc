@@ -111,6 +111,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     const MutexLock lock(&mutex_);
     std::unique_ptr<v1::StepsRequest> request = NewRequest();
     request->mutable_open()->set_epoch(epoch_);
+    request->mutable_open()->set_term(client_->options_.term);
     Write(std::move(request));
     StartCall();
   }

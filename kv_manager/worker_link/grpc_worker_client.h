@@ -26,6 +26,7 @@ struct GrpcWorkerClientOptions {
   int keepalive_time_ms = 20'000;
   int keepalive_timeout_ms = 30'000;
   int describe_timeout_ms = 10'000;
+  uint64_t term = 0;  // Of this manager, see OpenSession. 0: it was not elected.
 };
 
 // The gRPC arguments of the connection. Pure.

@@ -148,6 +148,19 @@ def images():
         found[re.search(r"docker build .* -t (\S+)", path.read_text())[1]] = paths
     return found
 
+ROLE = ("Role", "quire-manager")
+# The same for the overlay with two managers.
+MISTAKES_OF_TWO_MANAGERS = [
+    (MANAGER, at("spec", "replicas", value=1), "1 managers, so none stands by"),
+    (MANAGER, at("spec", "strategy", "rollingUpdate", "maxUnavailable", value=1), "would wait"),
+    (("PodDisruptionBudget", "quire-manager"), at("spec", "maxUnavailable", value=1), "could never be drained"),
+    (MANAGER, at(*TEMPLATE, "serviceAccountName", value="default"), "no ServiceAccount default"),
+    (MANAGER, lambda thing: replace_arg(thing, "--lease-name=quire-manager", "--lease-name=other"), "no such Lease"),
+    (ROLE, at("rules", 0, "verbs", value=["get"]), "no Role lets quire-manager"),
+    (ROLE, at("rules", 0, "resourceNames", value=None), "and nothing else"),
+    (("RoleBinding", "quire-manager"), at("subjects", 0, "name", value="default"), "no Role lets quire-manager"),
+]
+
 
 class KubernetesTest(unittest.TestCase):
     @classmethod
@@ -245,6 +258,15 @@ class KubernetesTest(unittest.TestCase):
                 objects = copy.deepcopy(original)
                 plant(check.Kubernetes(objects).named(*where))
                 found = [what for found_kind, _, what in check.problems(objects, self.programs) if found_kind == kind]
+                self.assertTrue(any(words in what for what in found), found)
+
+    def test_every_planted_mistake_of_two_managers_is_found(self):
+        original = self.overlays["overlays/two-managers"]
+        for where, plant, words in MISTAKES_OF_TWO_MANAGERS:
+            with self.subTest(words):
+                objects = copy.deepcopy(original)
+                plant(check.Kubernetes(objects).named(*where))
+                found = [what for kind, _, what in check.problems(objects, self.programs) if kind == "managers"]
                 self.assertTrue(any(words in what for what in found), found)
 
     def test_the_rules_are_those_of_deploy_prometheus(self):

@@ -1,5 +1,6 @@
 // A worker is killed and does not come back: its requests go on with another worker, with the same tokens.
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -77,13 +78,9 @@ TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
         actual[i] = GenerateAll(client, requests[i]);
       });
     }
-    // The kill comes when the worker has requests and has made some steps.
+    // The kill comes when the worker has made some steps.
     const uint64_t first_step = cluster.client().GetStatus()->workers(round).steps();
-    const auto has_begun = [&] {
-      const auto status = cluster.client().GetStatus();
-      return status->workers(round).running_requests() > 0 && status->workers(round).steps() > first_step + 5;
-    };
-    while (!has_begun()) std::this_thread::yield();
+    while (cluster.client().GetStatus()->workers(round).steps() <= first_step + 5) std::this_thread::yield();
     cluster.worker(round).Signal(SIGKILL);
     for (std::thread& client : clients) client.join();
     for (size_t i = 0; i < requests.size(); ++i) ExpectSame(actual[i], expected[i]);
@@ -106,7 +103,10 @@ class MovingStreams {
   void StartOnFirstWorker() {
     ASSERT_TRUE(cluster_->client().Drain(cluster_->worker_endpoint(1)).ok());
     Start(&actual_);
-    while (cluster_->client().GetStatus()->workers(0).running_requests() < kStreams) std::this_thread::yield();
+    // On a busy machine a stream may have ended before the last one has begun.
+    while (num_done_ == 0 && cluster_->client().GetStatus()->workers(0).running_requests() < kStreams) {
+      std::this_thread::yield();
+    }
     ASSERT_TRUE(cluster_->client().Undrain(cluster_->worker_endpoint(1)).ok());
   }
 
@@ -117,12 +117,14 @@ class MovingStreams {
 
  private:
   void Start(std::vector<Generations>* results) {
+    num_done_ = 0;
     for (int i = 0; i < kStreams; ++i) {
       clients_.emplace_back([this, i, results] {
         v1::GenerateRequest request = Seeded(i);
         request.mutable_stopping()->set_max_tokens(kLong);
         Client client(cluster_->client_options());
         (*results)[i] = GenerateAll(client, request);
+        ++num_done_;
       });
     }
   }
@@ -136,12 +138,14 @@ class MovingStreams {
   std::vector<Generations> expected_;
   std::vector<Generations> actual_;
   std::vector<std::thread> clients_;
+  std::atomic<int> num_done_ = 0;
 };
 
 TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
   Cluster cluster({.model = BundledModel(), .num_workers = 2});
   MovingStreams streams(&cluster);
   {
+    const uint64_t first_step = cluster.client().GetStatus()->workers(1).steps();
     streams.StartOnFirstWorker();
     const absl::Time start = absl::Now();
     const auto left = [&] {
@@ -150,18 +154,19 @@ TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
     while (left() > 0) std::this_thread::yield();
     std::printf("%d streams have left after %s\n", MovingStreams::kStreams,
                 absl::FormatDuration(absl::Now() - start).c_str());
-    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
     streams.ExpectSameTokens();
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they went on with the other worker";
     ASSERT_TRUE(cluster.client().Undrain(cluster.worker_endpoint(0)).ok());
   }
   {
+    const uint64_t first_step = cluster.client().GetStatus()->workers(1).steps();
     streams.StartOnFirstWorker();
     const absl::Time start = absl::Now();
     cluster.worker(0).Signal(SIGTERM);
     EXPECT_EQ(cluster.worker(0).Wait(), 0);
     std::printf("the worker has ended after %s\n", absl::FormatDuration(absl::Now() - start).c_str());
-    EXPECT_GT(cluster.client().GetStatus()->workers(1).running_requests(), 0) << "they run on the other worker";
     streams.ExpectSameTokens();
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they went on with the other worker";
   }
 }
 

@@ -22,7 +22,7 @@ v1::WorkerStatus OnlyWorker(Client& client) {
 TEST(LifecycleTest, AKilledClientGivesItsBlocksBack) {
   Cluster cluster({.model = BundledModel()});
   Process client({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once upon a time", "-o", "json",
-                  "--max-tokens=900", "--ignore-eos"});
+                  "--max-tokens=900", "--ignore-eos", "--no-resume"});
   ASSERT_NE(client.WaitForLine("text_delta"), "") << client.Output();
   EXPECT_GT(OnlyWorker(cluster.client()).blocks().used(), 0u);
   client.Signal(SIGKILL);

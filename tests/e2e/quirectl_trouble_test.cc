@@ -14,6 +14,7 @@
 namespace quire {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -130,9 +131,12 @@ TEST_F(QuirectlTroubleTest, AFullDiskEndsTheCallAndExitsWithOne) {
   EXPECT_TRUE(cluster_->WaitUntilIdle());
 }
 
-TEST_F(QuirectlTroubleTest, AClosedPipeEndsTheCallInSilence) {
-  const Ended run = Shell("{ quirectl generate Once -n 900 --ignore-eos; echo rc=$? >&2; } | head -c 1 > /dev/null");
+TEST_F(QuirectlTroubleTest, AClosedPipeEndsTheRequestInSilence) {
+  const Ended run = Shell(
+      "{ quirectl generate Once -n 900 --ignore-eos --samples 8 --request-id pipe; echo rc=$? >&2; } | "
+      "head -c 1 > /dev/null");
   EXPECT_EQ(run.output, "rc=141\n");
+  EXPECT_EQ(Quirectl({"abort", "pipe"}).exit_code, 4) << "the request ends before quirectl does";
   EXPECT_TRUE(cluster_->WaitUntilIdle());
 }
 
@@ -143,6 +147,17 @@ TEST_F(QuirectlTroubleTest, ControlCEndsTheCallInSilenceAndFreesItsBlocks) {
   process.Signal(SIGINT);
   EXPECT_EQ(process.Wait(), 130);
   EXPECT_THAT(process.Output(), Not(HasSubstr("quirectl:")));
+  EXPECT_THAT(process.Output(), Not(ContainsRegex("resume_token\":\"[^\"]")));
+  EXPECT_TRUE(cluster_->WaitUntilIdle());
+}
+
+TEST_F(QuirectlTroubleTest, ATerminalThatClosesEndsTheRequest) {
+  Process process({Binary("quirectl"), "--endpoint", cluster_->endpoint(), "generate", "Once", "-o", "json",
+                   "--max-tokens=900", "--ignore-eos", "--samples=8", "--request-id=terminal"});
+  ASSERT_NE(process.WaitForLine("text_delta"), "") << process.Output();
+  process.Signal(SIGHUP);
+  EXPECT_EQ(process.Wait(), 129);
+  EXPECT_EQ(Quirectl({"abort", "terminal"}).exit_code, 4) << "the request ends before quirectl does";
   EXPECT_TRUE(cluster_->WaitUntilIdle());
 }
 
@@ -157,10 +172,11 @@ TEST(QuirectlLostWorkerTest, WhatCouldNotBeAskedExitsWithThree) {
   EXPECT_EQ(Quirectl(cluster.endpoint(), {"blocks"}).exit_code, 3);
 }
 
-TEST(QuirectlLostManagerTest, TheTextStaysAndOneLineFollows) {
+// The manager is killed while quirectl prints the text. The text stays, and one line follows it.
+void LoseTheManager(const std::string& option) {
   Cluster cluster({.model = BundledModel()});
   Process process({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once\nupon", "--echo",
-                   "--max-tokens=900", "--ignore-eos"});
+                   "--max-tokens=900", "--ignore-eos", option});
   ASSERT_NE(process.WaitForLine("Once"), "") << process.Output();
   cluster.manager().Signal(SIGKILL);
   EXPECT_EQ(process.Wait(), 5);
@@ -168,6 +184,14 @@ TEST(QuirectlLostManagerTest, TheTextStaysAndOneLineFollows) {
   EXPECT_THAT(process.Output(), HasSubstr("\nquirectl: the manager at " + cluster.endpoint() +
                                           " closed the connection before the answer was complete\n"));
   EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1);
+}
+
+TEST(QuirectlLostManagerTest, WithoutResumingTheErrorComesAtOnce) {
+  LoseTheManager("--no-resume");
+}
+
+TEST(QuirectlLostManagerTest, TheErrorSaysHowTheConnectionWasLost) {
+  LoseTheManager("--timeout=4");
 }
 
 }  // namespace

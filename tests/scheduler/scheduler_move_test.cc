@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -220,11 +221,11 @@ TEST_F(SchedulerMoveTest, RequestsLeaveASchedulerThatGoesOn) {
     SCOPED_TRACE(num_steps);
     emitted_.clear();
     finished_.clear();
-    Host old_host(24, 4, model_, options_, /*num_host_blocks=*/24);
+    Host old_host(18, 4, model_, options_, /*num_host_blocks=*/24);
     Host host(64, 4, model_, options_);
     for (const Request& request : requests) Submit(request, &old_host);
     RunAll(&old_host, num_steps);
-    for (const Request& request : {requests[1], requests[2], requests[3]}) {
+    for (const Request& request : requests) {
       const SequenceGroup* const group = old_host.scheduler.FindGroup(request.id);
       if (group == nullptr) continue;  // It has ended.
       num_running += group->is_running();
@@ -273,6 +274,55 @@ TEST_F(SchedulerMoveTest, RecomputationLeavesAPartOfTheStepToOthers) {
       EXPECT_THAT(tokens, ::testing::ElementsAre(100)) << "nobody else needs the rest";
     }
   }
+}
+
+// A request that may be overtaken does not give the share of recomputation to others.
+TEST_F(SchedulerMoveTest, ARequestThatWaitsForAPrefixLeavesTheStepToNewcomers) {
+  options_.max_tokens_per_step = 100;
+  options_.max_chunk_tokens = 70;
+  const std::unique_ptr<Host> old_host = NewHost(400, 4);
+  const std::unique_ptr<Host> host = NewHost(400, 4);
+  for (const uint64_t id : {1, 2}) Submit(MakeRequest(id, 300, 50), old_host.get());
+  RunAll(old_host.get(), 12);
+  const auto make_newcomer = [](uint64_t id) {
+    Request request = MakeRequest(id, 300, 50);
+    request.bypass_prefix_cache = true;
+    return request;
+  };
+  ASSERT_EQ(host->scheduler.Adopt(old_host->scheduler.Take(RequestId{1})), absl::OkStatus());
+  RunAll(host.get(), 1);
+  Submit(make_newcomer(3), host.get());
+  RunAll(host.get(), 1);
+  ASSERT_EQ(host->scheduler.Adopt(old_host->scheduler.Take(RequestId{2})), absl::OkStatus());
+  Submit(make_newcomer(4), host.get());
+  EXPECT_THAT(NextTokens(host.get()), ::testing::ElementsAre(70, 16, 14)) << "of requests 1, 3 and 4";
+}
+
+// A worker must have room for all beams, although the caller knows only the tokens that they have in common.
+TEST_F(SchedulerMoveTest, ARequestNeverTakesMoreBlocksThanItsLimitToGoOn) {
+  Request beams = MakeRequest(1, 6, 30);
+  beams.beam = BeamParams{.width = 4, .num_return = 3};
+  Request samples = MakeRequest(2, 9, 30);
+  samples.num_samples = 4;
+  int64_t most_of_all = 0;
+  for (const Request& request : {beams, samples, MakeRequest(3, 10, 30)}) {
+    for (int num_steps = 1; num_steps <= 30; ++num_steps) {
+      emitted_.clear();
+      finished_.clear();
+      const std::unique_ptr<Host> old_host = NewHost(100, 4);
+      Submit(request, old_host.get());
+      RunAll(old_host.get(), num_steps);
+      if (old_host->scheduler.FindGroup(request.id) == nullptr) continue;
+      MovedRequest moved = old_host->scheduler.Take(request.id);
+      const int64_t limit = moved.group().MaxBlocksToGoOn(4);
+      most_of_all = std::max(most_of_all, limit);
+      const std::unique_ptr<Host> host = NewHost(100, 4);
+      ASSERT_EQ(host->scheduler.Adopt(std::move(moved)), absl::OkStatus());
+      host->scheduler.Plan();
+      EXPECT_LE(host->blocks.counts().used, limit) << request.id << " after " << num_steps << " steps";
+    }
+  }
+  EXPECT_GE(most_of_all, 20) << "4 beams or samples of nearly 40 tokens";
 }
 
 TEST_F(SchedulerMoveTest, WhatCanNeverFitIsRefusedWithTheNumbers) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "kv_manager/metrics/leadership_metrics.h"
 #include "kv_manager/metrics/metrics.h"
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
@@ -91,8 +92,10 @@ std::string Reference() {
   const LoadProgress loading;
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
   return absl::StrCat(
-      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, about files that it reads again\n",
-      Table(FileMetrics()), "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
+      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, with --standby\n",
+      Table(LeadershipMetrics([] { return ElectionStatus(); }).Collect()),
+      "\n## The manager, about files that it reads again\n", Table(FileMetrics()),
+      "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
       Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker, also while it loads its model\n",
       Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
       Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",

@@ -33,7 +33,8 @@ ClusterSim::ClusterSim(const Scenario& scenario)
   for (const SimWorker& worker : scenario.workers) {
     engines_.push_back(std::make_unique<SimEngine>(
         worker, model_, &clock_,
-        [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); }));
+        [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); },
+        [this](SimEngine* from, absl::Span<const MoveWish> wishes) { return FindMovable(from, wishes); }));
   }
 }
 
@@ -134,40 +135,55 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   return engine->Submit(caller);
 }
 
-MoveOutcome ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
-  const PlacementRequest wanted = ToPlace(wish.request);
+size_t ClusterSim::FindMovable(const SimEngine* from, absl::Span<const MoveWish> wishes) const {
+  const auto can_move = [&](const MoveWish& wish) {
+    return std::any_of(engines_.begin(), engines_.end(), [&](const auto& engine) {
+      return engine.get() != from && CanTakeOver(engine->Load(), ToPlace(wish.request()), wish.needs());
+    });
+  };
+  return std::find_if(wishes.begin(), wishes.end(), can_move) - wishes.begin();
+}
+
+bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
+  const PlacementRequest wanted = ToPlace(wish.request());
   std::vector<WorkerLoad> loads;
   for (const auto& engine : engines_) {
-    const absl::StatusOr<WorkerLoad> load = engine->Load(wish.request);
+    const absl::StatusOr<WorkerLoad> load = engine->Load(wish.request());
     status_.Update(load.status());
-    if (!status_.ok()) return MoveOutcome::kNoWorker;
+    if (!status_.ok()) return false;
     loads.push_back(*load);
     loads.back().is_ready &= engine.get() != from;
   }
   const std::vector<WorkerLoad> before = loads;
-  const MoveOutcome outcome = KeepTargets(wanted, wish.num_tokens, wish.needs_room, absl::MakeSpan(loads));
-  if (outcome != MoveOutcome::kMoved) return outcome;
+  if (!KeepTargets(wanted, wish.needs(), absl::MakeSpan(loads))) return false;
   const absl::StatusOr<std::optional<int>> chosen = ChooseWorkerAudited(loads, wanted);
   status_.Update(chosen.status());
-  if (!status_.ok()) return MoveOutcome::kNoWorker;
+  if (!status_.ok()) return false;
   const WorkerLoad& target = before[**chosen];
   const int64_t num_free = target.num_free_blocks - target.wanted_blocks;
-  if (wish.needs_room && num_free * target.block_size < wish.num_tokens) {
-    status_.Update(Violation("a request of ", wish.num_tokens, " tokens moves to ", num_free, " free blocks"));
+  const int64_t num_needed = SimEngine::BlocksOf(wish.group, target.block_size);
+  if (wish.needs_room && num_free < num_needed) {
+    status_.Update(Violation("a request of ", num_needed, " blocks moves to ", num_free, " free blocks"));
   }
-  if (!HasOtherWorker(from, wish.request)) status_.Update(Violation("a request moves although no worker can take it"));
+  if (wish.needs_room && target.num_rows + NumRows(wish.request()) > target.max_sequences) {
+    status_.Update(Violation("a request of ", NumRows(wish.request()), " rows moves to ", target.num_rows, " of ",
+                             target.max_sequences, " rows"));
+  }
+  if (!HasOtherWorker(from, wish.request(), wish.accepts_delay))
+    status_.Update(Violation("a request moves although no worker can take it"));
   SimEngine* const to = engines_[**chosen].get();
-  const int id = static_cast<int>(Value(wish.request.id));
+  const int id = static_cast<int>(Value(wish.request().id));
   MovingRequest moving = take();
   to->Adopt(std::move(moving), from->Release(RequestId{static_cast<uint64_t>(id)}));
   placed_.at(id).engine = to;
-  return MoveOutcome::kMoved;
+  return true;
 }
 
-bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request) const {
+bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay) const {
   return std::any_of(engines_.begin(), engines_.end(), [&](const auto& engine) {
     const WorkerLoad load = engine->Load();
-    return engine.get() != from && load.is_ready && !load.is_drained_by_operator &&
+    const bool is_late = load.is_overdue || load.is_on_trial;
+    return engine.get() != from && load.is_ready && !load.is_drained_by_operator && (accepts_delay || !is_late) &&
            NumRows(request) <= load.max_sequences && MostBlocks(request, load.block_size) <= load.num_blocks;
   });
 }
@@ -178,7 +194,7 @@ absl::Status ClusterSim::RunRound(SimEngine* engine) {
   QUIRE_RETURN_IF_ERROR(status_);
   const int64_t now_us = clock_.NowMicros();
   for (const Request& request : engine->Orphans()) {
-    if (!HasOtherWorker(engine, request)) {
+    if (!HasOtherWorker(engine, request, /*accepts_delay=*/false)) {
       may_move_since_us_.erase(request.id);
       continue;
     }

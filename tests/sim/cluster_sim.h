@@ -39,10 +39,11 @@ class ClusterSim {
   absl::Status Submit(const SimRequest& request);
   absl::Status Probe(int request);
   // Gives a request to another engine, as the manager does, see SimEngine::MoveHook.
-  MoveOutcome Move(SimEngine* from, const MoveWish& wish, TakeRequest take);
+  bool Move(SimEngine* from, const MoveWish& wish, TakeRequest take);
+  size_t FindMovable(const SimEngine* from, absl::Span<const MoveWish> wishes) const;
   absl::Status RunRound(SimEngine* engine);
   // Whether another engine can hold the request now. Its worker is ready and gets requests.
-  bool HasOtherWorker(const SimEngine* from, const Request& request) const;
+  bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay) const;
   // The worker never returns, if another one is left that may.
   void LoseForEver(int worker);
   // Runs all loops, as their threads would, until all requests have ended.

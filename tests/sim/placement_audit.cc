@@ -21,20 +21,21 @@ absl::StatusOr<std::optional<int>> ChooseWorkerAudited(const std::vector<WorkerL
   };
   const auto worth = [&](const WorkerLoad& load) {
     const double free = static_cast<double>(load.num_free_blocks - load.wanted_blocks) / load.num_blocks;
-    const double free_rows = 1.0 - static_cast<double>(load.num_requests) / load.max_sequences;
+    const double free_rows = 1.0 - static_cast<double>(load.num_rows) / load.max_sequences;
     return static_cast<double>(load.num_cached_tokens) / request.num_prompt_tokens + std::min(free, free_rows);
   };
+  const auto is_delayed = [](const WorkerLoad& load) { return load.is_overdue || load.is_on_trial; };
   const WorkerLoad& ours = loads[*chosen];
   if (!is_candidate(ours)) return Violation("worker ", *chosen, " was chosen and takes no requests");
   // It can hold the request and the chosen one cannot, or it is ready and the chosen one is not, or the chosen one is
-  // overdue and it is not, or it has the greater worth.
+  // overdue or on trial and it is not, or it has the greater worth.
   for (const WorkerLoad& other : loads) {
     if (!is_candidate(other)) continue;
-    const bool is_better = holds(other) != holds(ours)           ? holds(other)
-                           : !holds(ours)                        ? false
-                           : other.is_ready != ours.is_ready     ? other.is_ready
-                           : other.is_overdue != ours.is_overdue ? ours.is_overdue
-                                                                 : worth(other) > worth(ours) + 1e-6;
+    const bool is_better = holds(other) != holds(ours)             ? holds(other)
+                           : !holds(ours)                          ? false
+                           : other.is_ready != ours.is_ready       ? other.is_ready
+                           : is_delayed(other) != is_delayed(ours) ? is_delayed(ours)
+                                                                   : worth(other) > worth(ours) + 1e-6;
     if (is_better) return Violation("worker ", *chosen, " was chosen, another is better");
   }
   return chosen;

@@ -284,7 +284,8 @@ absl::Status CheckScenario(const Scenario& scenario) {
     }
     const int max_argument = event.kind == SimEventKind::kReturn  ? 1 << 20
                              : event.kind == SimEventKind::kAudit ? static_cast<int>(SimAudit::kRepairWrongSequence)
-                                                                  : 1;
+                             : event.kind == SimEventKind::kSetDraining ? 2
+                                                                        : 1;
     if (!is_of_request && (event.argument < 0 || event.argument > max_argument)) {
       return absl::InvalidArgumentError(absl::StrCat("the argument ", event.argument, " is out of range"));
     }

@@ -19,11 +19,13 @@ constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
 }  // namespace
 
-SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move)
+SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move,
+                     FindHook find)
     : options_(worker),
       model_(model),
       clock_(clock),
       move_(std::move(move)),
+      find_(std::move(find)),
       oracle_(worker),
       process_(worker, model,
                {.on_message = [this] { has_news_ = true; },
@@ -45,9 +47,12 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       worker.LoopOptions(), process_.NewClient(),
       StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },
                     .on_change = [] {},
-                    .move_request =
-                        [this](const MoveWish& wish, TakeRequest take) {
-                          return move_ == nullptr ? MoveOutcome::kNoWorker : OnWish(wish, take);
+                    .move_request = [this](const MoveWish& wish,
+                                           TakeRequest take) { return move_ != nullptr && OnWish(wish, take); },
+                    .find_movable =
+                        [this](absl::Span<const MoveWish> wishes) {
+                          is_inbox_handled_ = true;
+                          return find_ == nullptr ? wishes.size() : find_(this, wishes);
                         },
                     .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
@@ -177,6 +182,7 @@ absl::Status SimEngine::RunRound() {
   has_news_ = false;
   was_plan_empty_ = false;
   num_tokens_of_wish_ = std::numeric_limits<int64_t>::max();
+  is_inbox_handled_ = false;
   has_changed_ |= next_deadline_us_ <= clock_->NowMicros();
   must_fail_.clear();
   num_taken_ = posted_.size();

@@ -40,18 +40,29 @@ class SimEngine : private AuditedBlocks::Observer {
  public:
   // Looks for another engine for a request of `from`, as StepLoopHooks::move_request does. When there is one, calls
   // `take`, then from->Release() and Adopt() of the other engine.
-  using MoveHook = std::function<MoveOutcome(SimEngine* from, const MoveWish& wish, TakeRequest take)>;
+  using MoveHook = std::function<bool(SimEngine* from, const MoveWish& wish, TakeRequest take)>;
+  // Says for which of these requests there is another engine now, as StepLoopHooks::find_movable does.
+  using FindHook = std::function<size_t(SimEngine* from, absl::Span<const MoveWish> wishes)>;
   // What the engine knows of a request that moves.
   struct Moving {
     std::shared_ptr<SimCaller> caller;
     bool is_start_checked = false;
     BlameOracle::Record record = {};
+    int num_beam_tokens = 0;  // Tokens of its beams that it has not emitted.
+    // What its caller has cancelled and the loop has not handled.
+    bool has_cancelled = false;
+    bool has_stopped = false;
+    std::vector<int> ended_samples = {};
   };
 
-  // `clock` is borrowed. Runs rounds until the worker has joined. Without `move`, no request leaves.
-  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move = nullptr);
+  // `clock` is borrowed. Runs rounds until the worker has joined. Without `move`
+  // and `find`, no request leaves.
+  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move = nullptr,
+            FindHook find = nullptr);
   ~SimEngine() override;
 
+  // The blocks that the group holds while it runs, or must get to run.
+  static int64_t BlocksOf(const SequenceGroup& group, int block_size);
   // Whether a request that has ended with this error was never in the loop's queue.
   static bool IsRefusal(const absl::Status& failure);
 
@@ -130,6 +141,7 @@ class SimEngine : private AuditedBlocks::Observer {
     bool is_start_checked = false;
     // The tokens that a request which had started had when it came here. -1: it has not come so.
     int64_t num_tokens_at_adoption = -1;
+    int num_beam_tokens = 0;  // See Moving.
   };
 
   // AuditedBlocks::Observer
@@ -137,7 +149,7 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
 
-  MoveOutcome OnWish(const MoveWish& wish, TakeRequest take);
+  bool OnWish(const MoveWish& wish, TakeRequest take);
   void OnAdoptionTaken(Moving moving);
   // Compares the cached tokens with which a request has started, when that is known.
   void CheckStart(Live* live);
@@ -157,6 +169,9 @@ class SimEngine : private AuditedBlocks::Observer {
   // The loop has taken the posted events out of its inbox and handled them. With `is_until_result` it has taken only
   // the events up to and including the first result.
   void TakePosted(bool is_until_result);
+  // The same up to the event with which this request has come.
+  void TakePostedUntil(RequestId request);
+  bool TakeOnePosted();  // Returns whether it is a result.
   void OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller);
   // The status with which the scheduler must answer the submission.
   absl::StatusCode ExpectedAdmission(const Request& request) const;
@@ -187,6 +202,7 @@ class SimEngine : private AuditedBlocks::Observer {
   const ShadowModel model_;
   const ManualClock* const clock_;
   const MoveHook move_;
+  const FindHook find_;
   LoopOracle oracle_;
   BlameOracle blame_;
   GenerationId generation_{0};       // Of the loop's current pool.
@@ -213,6 +229,9 @@ class SimEngine : private AuditedBlocks::Observer {
   SchedulerCounts before_plan_;
   std::map<RequestId, int64_t> blocks_of_;  // Before the plan, see PlanAudit::Check.
   int64_t num_tokens_of_wish_ = 0;          // Of the last request in this round that was to move.
+  int num_beam_tokens_of_wish_ = 0;         // See Moving.
+  bool is_inbox_handled_ = false;           // The current round has handled all events.
+  std::optional<RequestId> passed_on_;      // The request that leaves as soon as it has come.
   CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.

@@ -18,9 +18,10 @@ bool IsDisplacement(const absl::Status& failure) {
   return absl::IsResourceExhausted(failure) && absl::StrContains(failure.message(), "gave its place");
 }
 
-// The blocks that the group holds while it runs, or must get to run. Its sequences share the whole blocks of the
-// prompt.
-int64_t BlocksOf(const SequenceGroup& group, int block_size) {
+}  // namespace
+
+// The sequences share the whole blocks of the prompt.
+int64_t SimEngine::BlocksOf(const SequenceGroup& group, int block_size) {
   const Request& request = group.request();
   const int64_t num_shared = static_cast<int64_t>(request.prompt.size()) / block_size;
   int64_t num_own = group.num_rows() - group.num_sequences();  // For samples that are forked later.
@@ -30,8 +31,6 @@ int64_t BlocksOf(const SequenceGroup& group, int block_size) {
   }
   return std::min(num_shared + num_own, MostBlocks(request, block_size));
 }
-
-}  // namespace
 
 bool SimEngine::IsRefusal(const absl::Status& failure) {
   if (IsDisplacement(failure)) return false;
@@ -59,49 +58,73 @@ void SimEngine::PostWantedEnd(SimCaller* caller) {
 void SimEngine::TakePosted(bool is_until_result) {
   // What the last step has ended is known, and the events behind its result are not taken yet.
   Settle();
-  for (bool is_over = false; num_taken_ > 0 && !is_over; --num_taken_) {
-    Posted posted = std::move(posted_.front());
-    has_changed_ = true;
-    posted_.pop_front();
-    switch (posted.kind) {
-      case Posted::Kind::kSubmit:
-        OnSubmissionTaken(posted.caller);
-        break;
-      case Posted::Kind::kAdopt:
-        OnAdoptionTaken(std::move(posted.moving));
-        break;
-      case Posted::Kind::kCancel:
-        report_.cancelled += posted.caller->OnCancelTaken();
-        break;
-      case Posted::Kind::kStop:
-        posted.caller->OnCancelTaken();
-        break;
-      case Posted::Kind::kSampleEnd:
-        posted.caller->OnSampleEndTaken(posted.sample_index);
-        break;
-      case Posted::Kind::kResult:
-        is_over = is_until_result;
-        break;
-    }
+  while (num_taken_ > 0) {
+    if (TakeOnePosted() && is_until_result) return;
   }
 }
 
-// Requests move when the loop has handled the inbox and has not planned yet.
-MoveOutcome SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
-  TakePosted(/*is_until_result=*/false);
-  const RequestId id = wish.request.id;
+void SimEngine::TakePostedUntil(RequestId request) {
+  Settle();
+  for (bool is_over = false; num_taken_ > 0 && !is_over;) {
+    const Posted& next = posted_.front();
+    is_over = (next.kind == Posted::Kind::kSubmit && next.caller->request().id == request) ||
+              (next.kind == Posted::Kind::kAdopt && next.moving.caller->request().id == request);
+    TakeOnePosted();
+  }
+}
+
+bool SimEngine::TakeOnePosted() {
+  Posted posted = std::move(posted_.front());
+  has_changed_ = true;
+  posted_.pop_front();
+  --num_taken_;
+  switch (posted.kind) {
+    case Posted::Kind::kSubmit:
+      OnSubmissionTaken(posted.caller);
+      break;
+    case Posted::Kind::kAdopt:
+      OnAdoptionTaken(std::move(posted.moving));
+      break;
+    case Posted::Kind::kCancel:
+      report_.cancelled += posted.caller->OnCancelTaken();
+      break;
+    case Posted::Kind::kStop:
+      posted.caller->OnCancelTaken();
+      break;
+    case Posted::Kind::kSampleEnd:
+      posted.caller->OnSampleEndTaken(posted.sample_index);
+      break;
+    case Posted::Kind::kResult:
+      break;
+  }
+  return posted.kind == Posted::Kind::kResult;
+}
+
+// Requests move when the loop has handled the inbox and has not planned yet. A request that cannot go on here moves
+// before, when the loop handles the event with which it has come.
+bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
+  const RequestId id = wish.request().id;
+  if (is_inbox_handled_) {
+    TakePosted(/*is_until_result=*/false);
+  } else {
+    if (find_(this, absl::MakeConstSpan(&wish, 1)) > 0) return false;
+    passed_on_ = id;
+    TakePostedUntil(id);
+    passed_on_.reset();
+  }
   const auto live = callers_.find(id);
   if (live == callers_.end() || live->second.caller->has_ended()) {
     Complain("request ", Value(id), " is to move and does not live here");
-    return MoveOutcome::kNoWorker;
+    return false;
   }
   const int64_t num_tokens = live->second.caller->num_tokens();
+  num_beam_tokens_of_wish_ =
+      wish.request().beam.has_value() ? wish.group.NumGeneratedTokens() - static_cast<int>(num_tokens) : 0;
+  if (!is_inbox_handled_) return move_(this, wish, take);
   if (num_tokens > num_tokens_of_wish_) Complain("a request with more tokens moves later than one with less");
   num_tokens_of_wish_ = num_tokens;
-  if (wish.num_tokens != num_tokens + static_cast<int64_t>(wish.request.prompt.size()) + 1) {
-    Complain("request ", Value(id), " is to move with ", wish.num_tokens, " tokens");
-  }
   if (oracle_.is_session_open() && !wish.needs_room) Complain("a request may leave its worker for one without room");
+  if (wish.accepts_delay && !oracle_.MaySuspectsMove()) Complain("a request may leave its worker for one that is late");
   if (blame_.IsSuspect(id) && !oracle_.MaySuspectsMove()) Complain("a suspect is to move");
   return move_(this, wish, take);
 }
@@ -118,7 +141,19 @@ void SimEngine::CheckStart(Live* live) {
 SimEngine::Moving SimEngine::Release(RequestId request) {
   const auto it = callers_.find(request);
   CheckStart(&it->second);
-  Moving moving{it->second.caller, it->second.is_start_checked, blame_.Release(request)};
+  Moving moving{it->second.caller, it->second.is_start_checked, blame_.Release(request), num_beam_tokens_of_wish_};
+  for (size_t i = 0; i < posted_.size();) {
+    const Posted& posted = posted_[i];
+    if (posted.caller != moving.caller) {
+      ++i;
+      continue;
+    }
+    moving.has_cancelled |= posted.kind == Posted::Kind::kCancel;
+    moving.has_stopped |= posted.kind == Posted::Kind::kStop;
+    if (posted.kind == Posted::Kind::kSampleEnd) moving.ended_samples.push_back(posted.sample_index);
+    num_taken_ -= i < num_taken_;
+    posted_.erase(posted_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
   callers_.erase(it);
   audit_->OnEnded(request);
   has_changed_ = true;
@@ -136,7 +171,16 @@ void SimEngine::Adopt(MovingRequest request, Moving moving) {
   moved_.tokens -= moving.caller->num_tokens();
   moved_.cached_tokens -= moving.caller->num_cached_tokens();
   moved_.prompt_tokens -= static_cast<int64_t>(adopted.prompt.size());
+  const std::shared_ptr<SimCaller> caller = moving.caller;
+  const std::vector<int> ended_samples = std::move(moving.ended_samples);
+  const bool has_cancelled = moving.has_cancelled;
+  const bool has_stopped = moving.has_stopped;
   Post({.kind = Posted::Kind::kAdopt, .moving = std::move(moving)});
+  for (const int sample : ended_samples) {
+    Post({.kind = Posted::Kind::kSampleEnd, .caller = caller, .sample_index = sample});
+  }
+  if (has_cancelled) Post({.kind = Posted::Kind::kCancel, .caller = caller});
+  if (has_stopped) Post({.kind = Posted::Kind::kStop, .caller = caller});
 }
 
 void SimEngine::OnAdoptionTaken(Moving moving) {
@@ -146,15 +190,16 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   has_searched_ |= request.beam.has_value();
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
-  callers_.emplace(request.id,
-                   Live{moving.caller, moving.is_start_checked, caller.has_started() ? caller.num_tokens() : -1});
+  callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
+                                    caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens});
 }
 
 // A request that has not started wants blocks, and one that has come here and has got no token since.
 int64_t SimEngine::WantedBlocks(const Live& live) const {
   const SimCaller& caller = *live.caller;
   if (caller.has_started() && caller.num_tokens() != live.num_tokens_at_adoption) return 0;
-  return NumBlocksFor(static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + 1, options_.block_size);
+  const int num_tokens = static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + live.num_beam_tokens;
+  return NumBlocksFor(num_tokens + 1, options_.block_size);
 }
 
 std::vector<Request> SimEngine::Orphans() const {
@@ -219,7 +264,8 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
   if (is_overloaded && (request.deadline_us == kNever || num_live() == 0)) {
     Complain("request ", Value(request.id), " could have waited: ", failure.ToString());
   }
-  if (is_by_scheduler && !is_overloaded && found != expected && (is_queue_known || !is_of_queue)) {
+  const bool is_passed_on = passed_on_ == request.id;
+  if (!is_passed_on && is_by_scheduler && !is_overloaded && found != expected && (is_queue_known || !is_of_queue)) {
     Complain("submission of request ", Value(request.id), ": ", failure.ToString());
   }
   if (is_refused) {
@@ -229,16 +275,20 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
     ++report_.refused;
     return;
   }
-  if (request.generation != generation_) Complain("request ", Value(request.id), " has come to another generation");
-  if (const auto loser = ExpectedLoser(request.tenant); num_waiting_ >= options_.queue && loser.has_value()) {
+  if (!is_passed_on && request.generation != generation_)
+    Complain("request ", Value(request.id), " has come to another generation");
+  if (const auto loser = ExpectedLoser(request.tenant);
+      !is_passed_on && num_waiting_ >= options_.queue && loser.has_value()) {
     --waiting_by_tenant_[*loser];
     --new_by_tenant_[*loser];
     ++to_displace_[*loser];
     --num_waiting_;
   }
-  ++waiting_by_tenant_[request.tenant];
-  ++new_by_tenant_[request.tenant];
-  ++num_waiting_;
+  if (!is_passed_on) {
+    ++waiting_by_tenant_[request.tenant];
+    ++new_by_tenant_[request.tenant];
+    ++num_waiting_;
+  }
   ++report_.requests;
   report_.searches += request.beam.has_value();
   has_searched_ |= request.beam.has_value();

@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <iterator>
-#include <random>
-#include <string>
 #include <vector>
 
+#include "tests/fuzz/message_mutator.h"
+#include "tests/random.h"
 #include "tests/worker/inventory_reader.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
@@ -14,87 +12,11 @@
 namespace quire {
 namespace {
 
-// Changes plans at random, in their fields and in their bytes. The worker must answer or refuse every such plan and
-// never crash, and a new session must work afterwards. The sanitizers run this test.
-class PlanMutator {
- public:
-  explicit PlanMutator(uint32_t seed) : random_(seed) {}
-
-  v1::StepPlan Mutate(const v1::StepPlan& plan) {
-    v1::StepPlan mutated = plan;
-    const int num_mutations = 1 + Below(3);
-    for (int i = 0; i < num_mutations; ++i) {
-      if (Below(4) == 0) {
-        MutateBytes(&mutated);
-      } else {
-        MutateFields(&mutated);
-      }
-    }
-    return mutated;
-  }
-
-  uint32_t Below(uint32_t limit) { return random_() % limit; }
-
- private:
-  // Some numbers are near the limits and some are far above them.
-  uint32_t OddNumber() {
-    constexpr uint32_t kNumbers[] = {0,  1,  2,  3,   4,   5,   16,         63,         64,
-                                     65, 95, 96, 255, 256, 257, 0x7fffffff, 0x80000000, 0xffffffff};
-    return Below(2) == 0 ? kNumbers[Below(std::size(kNumbers))] : Below(70);
-  }
-
-  void MutateBytes(v1::StepPlan* plan) {
-    std::string bytes = plan->SerializeAsString();
-    if (bytes.empty()) return;
-    bytes[Below(bytes.size())] = static_cast<char>(Below(256));
-    v1::StepPlan parsed;
-    if (parsed.ParseFromString(bytes)) *plan = parsed;
-  }
-
-  void MutateFields(v1::StepPlan* plan) {
-    std::vector<google::protobuf::Message*> messages = {plan};
-    for (v1::SequenceStart& start : *plan->mutable_starts()) {
-      messages.push_back(&start);
-      messages.push_back(start.mutable_sampling());
-    }
-    google::protobuf::Message* message = messages[Below(messages.size())];
-    const auto* descriptor = message->GetDescriptor();
-    MutateField(message, descriptor->field(Below(descriptor->field_count())));
-  }
-
-  void MutateField(google::protobuf::Message* message, const google::protobuf::FieldDescriptor* field) {
-    using Field = google::protobuf::FieldDescriptor;
-    const google::protobuf::Reflection* reflection = message->GetReflection();
-    if (field->is_repeated()) {
-      const int size = reflection->FieldSize(*message, field);
-      const uint32_t action = Below(4);
-      if (action == 0 && size > 0) return reflection->RemoveLast(message, field);
-      if (action == 1 && size > 1) return reflection->SwapElements(message, field, Below(size), Below(size));
-      if (field->cpp_type() == Field::CPPTYPE_UINT32) {
-        if (action == 2 || size == 0) return reflection->AddUInt32(message, field, OddNumber());
-        return reflection->SetRepeatedUInt32(message, field, Below(size), OddNumber());
-      }
-      if (field->cpp_type() == Field::CPPTYPE_FLOAT) return reflection->AddFloat(message, field, OddFloat());
-      return;
-    }
-    if (field->cpp_type() == Field::CPPTYPE_UINT32) return reflection->SetUInt32(message, field, OddNumber());
-    if (field->cpp_type() == Field::CPPTYPE_FLOAT) return reflection->SetFloat(message, field, OddFloat());
-    if (field->cpp_type() == Field::CPPTYPE_STRING) {
-      std::string samples = reflection->GetString(*message, field);
-      samples.resize(Below(5), static_cast<char>(Below(3)));
-      reflection->SetString(message, field, samples);
-    }
-  }
-
-  float OddFloat() {
-    const uint32_t bits = Below(2) == 0 ? random_() : 0x3f800000u;
-    float value;
-    std::memcpy(&value, &bits, sizeof(value));
-    return value;
-  }
-
-  std::mt19937 random_;
-};
+v1::StepPlan Mutated(v1::StepPlan plan, Random* random) {
+  MessageMutator mutator(random);
+  for (int i = random->Between(1, 3); i > 0; --i) mutator.Mutate(&plan);
+  return plan;
+}
 
 // A session that uses every feature: prefill, chunks, a copy, swaps, forks, appends, logprobs, penalties, bad words,
 // roots of the prefix cache, records and ends.
@@ -152,6 +74,8 @@ std::vector<v1::StepPlan> GoodSession() {
           .plan()};
 }
 
+// Changes plans at random, in their fields and in their bytes. The worker must answer or refuse every such plan and
+// never crash, and a new session must work afterwards. The sanitizers run this test.
 TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
   constexpr uint32_t kNumSessions = 3000;
   TestWorker worker({.num_host_blocks = 64, .max_logit_rows = 3});
@@ -159,12 +83,12 @@ TEST(PlanMutationTest, NoPlanCrashesTheWorker) {
   const std::vector<v1::StepPlan> good = GoodSession();
   int num_refused = 0;
   for (uint32_t seed = 1; seed <= kNumSessions; ++seed) {
-    PlanMutator mutator(seed);
+    Random random(seed);
     worker.executor().Reset();
-    const size_t spoiled = mutator.Below(good.size());
+    const size_t spoiled = random.Below(static_cast<int>(good.size()));
     bool is_refused = false;
     for (size_t i = 0; i < good.size(); ++i) {
-      const auto result = worker.Run(i == spoiled ? mutator.Mutate(good[i]) : good[i]);
+      const auto result = worker.Run(i == spoiled ? Mutated(good[i], &random) : good[i]);
       if (result.ok()) continue;
       ASSERT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << "seed " << seed << result.status();
       ASSERT_FALSE(result.status().message().empty()) << "seed " << seed;

@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/recorded_session.h"
 #include "tests/worker/test_worker.h"
@@ -94,6 +96,26 @@ TEST_F(SessionLoopTest, AnEpochFarAheadOfTheClockIsRefusedAndTheWorkerStaysUsabl
   EXPECT_EQ(loop_.last_epoch(), 0u);
   EXPECT_FALSE(loop_.has_session());
   OpenSession(now_ms + 23 * kHourMs)->Await(1);
+}
+
+TEST_F(SessionLoopTest, AManagerWhoseTermIsOverIsRefusedWhateverItsEpoch) {
+  const auto open = [&](uint64_t epoch, uint64_t term) {
+    return loop_.Open(std::make_shared<RecordedSession>(), epoch, /*adopts=*/false, term);
+  };
+  EXPECT_EQ(open(1, 0), absl::OkStatus());
+  EXPECT_EQ(open(2, 7), absl::OkStatus());
+  for (const uint64_t old_term : {uint64_t{0}, uint64_t{6}}) {
+    const absl::Status status = open(9, old_term);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("term is ", old_term, ", it must be at least the greatest one seen, 7")));
+    EXPECT_EQ(ReasonOf(status)->word, kStaleTerm);
+  }
+  EXPECT_EQ(loop_.last_epoch(), 2u);
+  EXPECT_EQ(stats_.Snapshot().stale_terms, 2);
+  EXPECT_EQ(open(3, 7), absl::OkStatus()) << "the same leader connects again";
+  EXPECT_EQ(open(4, 8), absl::OkStatus());
+  EXPECT_FALSE(open(5, 7).ok());
 }
 
 TEST_F(SessionLoopTest, ARefusedWorkerIsRefusedUntilASessionIsOpened) {

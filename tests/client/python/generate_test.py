@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import sys
+import types
 import unittest
 from unittest import mock
 
@@ -27,6 +28,113 @@ def error_of(*arguments, token=""):
             assert end.code == 2
             return output.getvalue().strip().split("generate.py: error: ")[-1]
     return None
+
+
+class RpcError(Exception):
+    """An error as gRPC raises it."""
+
+    def __init__(self, code, details="", trailing=()):
+        super().__init__(details)
+        self.code, self.details, self.trailing_metadata = lambda: code, lambda: details, lambda: trailing
+
+
+class ScriptedStub:
+    """Answers each call with the next step of its script: responses, and an error that may follow them."""
+
+    def __init__(self, *script):
+        self.script, self.calls = list(script), []
+
+    def answer(self, *call):
+        self.calls.append(call)
+        responses, error = self.script.pop(0)
+        yield from responses
+        if error is not None:
+            raise error
+
+    def Generate(self, request, timeout, metadata):
+        return self.answer("Generate", request.on_disconnect)
+
+    def Resume(self, request, timeout, metadata):
+        return self.answer("Resume", request.resume_token, [r.next_position for r in request.received])
+
+    def Abort(self, request, timeout, metadata):
+        self.calls.append(("Abort", request.request_id))
+
+
+class Request:
+    """The part of a GenerateRequest that resuming needs."""
+
+    request_id, on_disconnect = "r", 2
+    DESCRIPTOR = types.SimpleNamespace(fields_by_name={"on_disconnect": types.SimpleNamespace(number=19)})
+
+    def ClearField(self, name):
+        setattr(self, name, 0)
+
+
+def response(position, token=""):
+    return types.SimpleNamespace(index=0, position=position, token_ids=[1], finish_reason=0, resume_token=token)
+
+
+CUT = RpcError("UNAVAILABLE", "Socket closed")
+
+
+class StreamTest(unittest.TestCase):
+    def setUp(self):
+        codes = types.SimpleNamespace(UNAVAILABLE="UNAVAILABLE", CANCELLED="CANCELLED", INTERNAL="INTERNAL",
+                                      UNKNOWN="UNKNOWN", INVALID_ARGUMENT="INVALID_ARGUMENT")
+        fakes = {"grpc": types.SimpleNamespace(RpcError=RpcError, StatusCode=codes),
+                 "common": types.SimpleNamespace(FINISH_REASON_UNSPECIFIED=0),
+                 "inference": types.SimpleNamespace(ResumeRequest=types.SimpleNamespace,
+                                                    ReceivedSample=types.SimpleNamespace,
+                                                    AbortRequest=types.SimpleNamespace)}
+        for name, fake in fakes.items():
+            patch = mock.patch.object(generate, name, fake, create=True)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def positions(self, stub, **options):
+        return [r.position for r in generate.stream(stub, Request(), [], **options)]
+
+    def test_a_call_that_was_cut_goes_on_with_what_is_missing(self):
+        stub = ScriptedStub(([response(5, "one")], CUT), ([response(6, "two")], CUT), ([response(7)], None))
+        self.assertEqual(self.positions(stub), [5, 6, 7])
+        self.assertEqual(stub.calls, [("Generate", 2), ("Resume", "one", [6]), ("Resume", "two", [7])])
+
+    def test_without_a_token_nothing_is_sent_again(self):
+        stub = ScriptedStub(([response(5)], CUT))
+        with self.assertRaises(RpcError):
+            self.positions(stub)
+        self.assertEqual(stub.calls, [("Generate", 2)])
+
+    def test_the_first_error_is_raised_in_the_end(self):
+        stub = ScriptedStub(([response(5, "one")], CUT), *[([], RpcError("UNAVAILABLE", "refused"))] * 9)
+        with self.assertRaises(RpcError) as raised:
+            self.positions(stub, resume_time=0.3)
+        self.assertIs(raised.exception, CUT)
+
+    def test_an_error_of_the_manager_is_raised(self):
+        error = RpcError("UNAVAILABLE", "no worker", [("grpc-status-details-bin", b"x")])
+        stub = ScriptedStub(([response(5, "one")], CUT), ([], error))
+        with self.assertRaises(RpcError) as raised:
+            self.positions(stub)
+        self.assertIs(raised.exception, error)
+
+    def test_an_older_manager_gets_the_request_without_on_disconnect(self):
+        error = RpcError("INVALID_ARGUMENT",
+                         "19: field number 19 of quire.v1.GenerateRequest is not known to this server")
+        stub = ScriptedStub(([], error), ([response(5)], None))
+        self.assertEqual(self.positions(stub), [5])
+        self.assertEqual(stub.calls, [("Generate", 2), ("Generate", 0)])
+
+    def test_a_caller_that_stops_ends_the_request(self):
+        stub = ScriptedStub(([response(5, "one"), response(6)], None))
+        with contextlib.closing(generate.stream(stub, Request(), [])) as responses:
+            next(responses)
+        self.assertEqual(stub.calls[-1], ("Abort", "r"))
+        stub = ScriptedStub(([response(5, "one")], KeyboardInterrupt()))
+        with self.assertRaises(KeyboardInterrupt):
+            self.positions(stub)
+        self.assertEqual(stub.calls[-1], ("Abort", "r"))
 
 
 class GenerateTest(unittest.TestCase):

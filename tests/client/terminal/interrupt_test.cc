@@ -71,6 +71,36 @@ TEST_F(InterruptDeathTest, TheSecondSignalEndsTheProcessAtOnce) {
   EXPECT_EXIT(InterruptCall(endpoint_, 2), testing::KilledBySignal(SIGINT), "");
 }
 
+TEST_F(InterruptDeathTest, AClosedTerminalIsASignal) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_DFL);
+        Interrupt interrupt;
+        Mutex mutex;
+        bool is_cancelled = false;
+        interrupt.Watch([&] {
+          const MutexLock lock(&mutex);
+          is_cancelled = true;
+        });
+        kill(getpid(), SIGHUP);
+        while (interrupt.signal() == 0) std::this_thread::yield();
+        _exit(interrupt.signal() == SIGHUP && is_cancelled ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(InterruptDeathTest, AClosedTerminalDoesNotMatterUnderNohup) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        Interrupt interrupt;
+        kill(getpid(), SIGHUP);
+        kill(getpid(), SIGTERM);
+        while (true) pause();
+      },
+      testing::KilledBySignal(SIGTERM), "");
+}
+
 TEST_F(InterruptDeathTest, WithoutACallTheFirstSignalEndsTheProcess) {
   EXPECT_EXIT(
       {

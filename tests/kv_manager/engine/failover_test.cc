@@ -33,6 +33,7 @@ StepLoopOptions Options() {
   options.scheduler.max_plans_in_flight = 2;
   options.link.min_backoff_us = 1000;
   options.link.max_backoff_us = 10'000;
+  options.overdue_us = 600 * kSecond;  // A worker that a test holds back still takes requests over.
   return options;
 }
 
@@ -357,23 +358,51 @@ TEST_F(FailoverTest, ACancelledRequestIsNeverLeftBehind) {
   }
 }
 
-// A loop to which another one gives a request.
+// A loop to which another one gives requests, and which may give its own away.
 class AdoptingLoopTest : public StepLoopTest {
  protected:
+  // The loop has the hooks of a manager with other workers.
+  void JoinOthers(StepLoopOptions options = Options()) {
+    loop_ = std::make_unique<StepLoop>(
+        options, worker_.NewClient(),
+        StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return admission_; },
+                      .on_change = [] {},
+                      .move_request =
+                          [this](const MoveWish& wish, TakeRequest take) {
+                            if (!accepts_) return false;
+                            has_accepted_delay_ = wish.accepts_delay;
+                            has_needed_room_ = wish.needs_room;
+                            moved_.push_back(take());
+                            return true;
+                          },
+                      .find_movable =
+                          [this](absl::Span<const MoveWish> wishes) {
+                            has_accepted_delay_ = !wishes.empty() && wishes[0].accepts_delay;
+                            num_wishes_ = static_cast<int>(wishes.size());
+                            return accepts_ ? 0 : wishes.size();
+                          }},
+        &clock_);
+    Run();
+    ASSERT_TRUE(loop_->status()->is_ready);
+  }
+
   // The request has left a scheduler in which it has not run.
-  MovingRequest Moving(const Request& request, std::shared_ptr<RequestSink> sink) {
-    EXPECT_EQ(scheduler_.Submit(request), absl::OkStatus());
-    return {scheduler_.Take(request.id),
+  static MovingRequest Moving(const Request& request, std::shared_ptr<RequestSink> sink) {
+    return {MovedRequest(request),
             {.sink = std::move(sink), .num_prompt_tokens = static_cast<int>(request.prompt.size())},
             {.is_cancellable = true}};
   }
-  void Adopt(const Request& request, std::shared_ptr<RequestSink> sink) {
-    PromptHashes hashes(request.cache_salt, request.prompt);
-    loop_->Adopt(Moving(request, std::move(sink)), &hashes);
+  void Adopt(MovingRequest moving) {
+    PromptHashes hashes(moving.request.request().cache_salt, moving.request.request().prompt);
+    loop_->Adopt(std::move(moving), &hashes);
   }
+  void Adopt(const Request& request, std::shared_ptr<RequestSink> sink) { Adopt(Moving(request, std::move(sink))); }
 
-  PagedBlockManager blocks_{{.num_blocks = 16, .block_size = 4}};
-  Scheduler scheduler_{{}, &blocks_};
+  bool accepts_ = true;  // Whether other workers take requests.
+  std::vector<MovingRequest> moved_;
+  bool has_accepted_delay_ = false;  // The last wish.
+  bool has_needed_room_ = false;
+  int num_wishes_ = 0;
 };
 
 TEST_F(AdoptingLoopTest, ARequestOnItsWayEndsWithTheLoop) {
@@ -399,34 +428,159 @@ TEST_F(AdoptingLoopTest, ARequestOnItsWayCountsAsLoadUntilItRuns) {
 }
 
 TEST_F(AdoptingLoopTest, ARequestThatComesToAnotherGenerationMovesOn) {
-  int num_wishes = 0;
-  std::unique_ptr<MovingRequest> passed_on;
-  loop_ =
-      std::make_unique<StepLoop>(Options(), worker_.NewClient(),
-                                 StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{2}; },
-                                               .on_change = [] {},
-                                               .move_request =
-                                                   [&](const MoveWish&, TakeRequest take) {
-                                                     if (++num_wishes > 1) return MoveOutcome::kNoWorker;
-                                                     passed_on = std::make_unique<MovingRequest>(take());
-                                                     return MoveOutcome::kMoved;
-                                                   }},
-                                 &clock_);
-  Run();
+  admission_ = GenerationId{2};
+  JoinOthers();
   const auto moved = std::make_shared<RecordingSink>();
   const auto stranded = std::make_shared<RecordingSink>();
   for (const auto& sink : {moved, stranded}) {
     Request request = MakeRequest(6, 4);
     request.generation = GenerationId{1};
     Adopt(request, sink);
+    Run();
+    accepts_ = false;
   }
-  Run();
-  ASSERT_NE(passed_on, nullptr);
-  EXPECT_TRUE(passed_on->wishes.is_cancellable);
-  EXPECT_EQ(passed_on->live.sink, moved);
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_TRUE(moved_[0].wishes.is_cancellable);
+  EXPECT_EQ(moved_[0].live.sink, moved);
   EXPECT_EQ(moved->failure(), absl::OkStatus());
   EXPECT_EQ(stranded->failure().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(loop_->load().num_requests, 0);
+}
+
+// The loop takes the request and its cancels together.
+TEST_F(AdoptingLoopTest, ACancelThatComesWithARequestGoesAlongWithIt) {
+  admission_ = GenerationId{2};
+  JoinOthers();
+  Request request = MakeRequest(6, 4);
+  request.generation = GenerationId{1};
+  Adopt(request, std::make_shared<RecordingSink>());
+  loop_->CancelSample(request.id, 0);
+  loop_->Cancel(request.id, FinishReason::kStopToken);
+  Run();
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_FALSE(moved_[0].wishes.is_cancellable);
+  EXPECT_EQ(moved_[0].wishes.cancelled, FinishReason::kStopToken);
+  EXPECT_EQ(moved_[0].wishes.cancelled_samples, std::vector<int>{0});
+}
+
+// It was placed here before the worker came back with another model.
+TEST_F(AdoptingLoopTest, ASubmittedRequestOfAnotherGenerationMoves) {
+  admission_ = GenerationId{2};
+  JoinOthers();
+  Request request = MakeRequest(6, 4);
+  request.generation = GenerationId{1};
+  const auto sink = Submit(request);
+  loop_->Cancel(request.id);
+  Run();
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_EQ(moved_[0].request.id(), request.id);
+  EXPECT_EQ(moved_[0].live.num_prompt_tokens, 6);
+  EXPECT_EQ(moved_[0].wishes.cancelled, FinishReason::kCancelled);
+  EXPECT_EQ(sink->failure(), absl::OkStatus());
+  EXPECT_EQ(loop_->status()->stats.prompt_tokens, 6) << "it is counted once, where it came";
+  EXPECT_EQ(loop_->status()->stats.moved_requests, 1);
+  EXPECT_EQ(loop_->load().num_requests, 0);
+  accepts_ = false;
+  request.id = RequestId{77};
+  EXPECT_EQ(Submit(request)->failure(), absl::OkStatus());
+  Run();
+  EXPECT_EQ(loop_->status()->stats.refused_worker_lost, 1);
+}
+
+// The worker was lost and has come back with a smaller pool before the request was here.
+TEST_F(AdoptingLoopTest, ARequestThatTheSchedulerRefusesMovesOnOnce) {
+  JoinOthers();
+  const auto moved = std::make_shared<RecordingSink>();
+  const auto stranded = std::make_shared<RecordingSink>();
+  Request request = MakeRequest(8, 40);
+  request.num_samples = 4;  // 42 blocks; the pool has 16.
+  Adopt(request, moved);
+  Run();
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_EQ(moved->failure(), absl::OkStatus());
+  EXPECT_TRUE(moved_[0].was_refused);
+  EXPECT_EQ(moved_[0].request.request().prompt.size(), 8u);
+  MovingRequest again = Moving(request, stranded);
+  again.was_refused = true;
+  Adopt(std::move(again));
+  Run();
+  EXPECT_EQ(moved_.size(), 1u);
+  EXPECT_EQ(stranded->failure().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(loop_->load().num_requests, 0);
+}
+
+TEST_F(AdoptingLoopTest, ADrainThatCanMoveNothingDoesNotHoldUpPlans) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_plans_in_flight = 2;
+  JoinOthers(options);
+  accepts_ = false;
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 1));
+  Run();
+  ASSERT_EQ(loop_->status()->num_plans_in_flight, 1) << "the first plan has the last token";
+  loop_->SetDrainedByOperator(true, /*migrates=*/true);
+  Submit(MakeRequest(6, 40));
+  Run();
+  EXPECT_EQ(num_wishes_, 2);
+  EXPECT_EQ(loop_->status()->num_plans_in_flight, 2) << "the second plan was sent before the first was answered";
+  accepts_ = true;
+  Advance(kSecond);
+  EXPECT_TRUE(moved_.empty()) << "plans are in flight";
+  worker_.AnswerOnce();
+  Run();
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_EQ(moved_[0].live.num_generated_tokens, 1);
+  EXPECT_TRUE(has_needed_room_);
+  EXPECT_FALSE(has_accepted_delay_);
+}
+
+TEST_F(AdoptingLoopTest, RequestsOfALostWorkerAcceptDelayAfterHalfOfTheGrace) {
+  JoinOthers();
+  accepts_ = false;
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 4));
+  Run();
+  worker_.Kill();
+  Run();
+  EXPECT_EQ(num_wishes_, 1);
+  EXPECT_FALSE(has_accepted_delay_);
+  Advance(Options().worker_grace_us / 2 - 1);
+  EXPECT_FALSE(has_accepted_delay_);
+  Advance(1);
+  EXPECT_FALSE(has_accepted_delay_) << "the next attempt is due in 100 ms";
+  Advance(kSecond / 10);
+  EXPECT_TRUE(has_accepted_delay_);
+}
+
+// It must not wait for a worker that cannot go on with it any more.
+TEST_F(AdoptingLoopTest, ASuspectMovesWhenItsWorkerComesBackInAnotherGeneration) {
+  admission_ = GenerationId{1};
+  JoinOthers();
+  worker_.HoldBack();
+  Request request = MakeRequest(6, 4);
+  request.generation = GenerationId{1};
+  const auto sink = Submit(request);
+  accepts_ = false;
+  for (int i = 0; i < 2; ++i) {
+    Run();
+    ASSERT_EQ(loop_->status()->num_plans_in_flight, 1);
+    worker_.Kill();
+    Run();
+    worker_.Start(SmallWorker());
+    worker_.HoldBack();
+    Advance(kSecond);
+  }
+  EXPECT_TRUE(loop_->load().is_on_trial);
+  accepts_ = true;
+  worker_.Kill();
+  Run();
+  EXPECT_TRUE(moved_.empty()) << "a suspect waits for its own worker";
+  admission_ = GenerationId{2};
+  worker_.Start(SmallWorker());
+  Advance(kSecond);
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_TRUE(has_accepted_delay_);
+  EXPECT_EQ(sink->failure(), absl::OkStatus());
 }
 
 }  // namespace

@@ -74,6 +74,30 @@ TEST_F(LoopInboxTest, CancelOfASampleIsIgnoredAfterItsRequestHasEndedOrWasCancel
   EXPECT_EQ(Take().size(), 0u);
 }
 
+TEST_F(LoopInboxTest, ARequestThatLeavesTakesItsCancelsAlongWhetherTheLoopHasTakenThemOrNot) {
+  Submit(1);
+  Submit(2);
+  inbox_.CancelSample(RequestId{1}, 3);
+  inbox_.CancelSample(RequestId{2}, 4);
+  std::vector<LoopEvent> events;
+  std::vector<LoopQuestion> questions;
+  inbox_.Take(&events, &questions);
+  inbox_.CancelSample(RequestId{1}, 5);
+  MovingRequest::Wishes wishes = inbox_.Release(RequestId{1});
+  EXPECT_TRUE(wishes.is_cancellable);
+  EXPECT_EQ(wishes.cancelled, std::nullopt);
+  EXPECT_EQ(wishes.cancelled_samples, (std::vector<int>{3, 5}));
+  events.clear();
+  inbox_.Cancel(RequestId{2}, FinishReason::kStopToken);
+  inbox_.Take(&events, &questions);
+  wishes = inbox_.Release(RequestId{2});
+  EXPECT_FALSE(wishes.is_cancellable);
+  EXPECT_EQ(wishes.cancelled, FinishReason::kStopToken);
+  events.clear();
+  inbox_.Take(&events, &questions);
+  EXPECT_TRUE(events.empty());
+}
+
 TEST_F(LoopInboxTest, ASubmittedRequestIsLoadFromTheCallToTheNextPublish) {
   Publish({});
   Submit(1);

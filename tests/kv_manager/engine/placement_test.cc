@@ -106,8 +106,52 @@ TEST(PlacementTest, AWholeCachedPromptIsWorthAWholeWorker) {
   EXPECT_EQ(Choose({Ready(100), cached}), 0) << "0.8 of the prompt against 0.9 of the blocks";
 }
 
+TEST(PlacementTest, AWorkerOnTrialGetsRequestsOnlyWhenNoOtherIsReady) {
+  WorkerLoad on_trial = Ready(100);
+  on_trial.is_on_trial = true;
+  EXPECT_EQ(Choose({on_trial}), 0);
+  EXPECT_EQ(Choose({on_trial, Ready(1, 7, 9)}), 1);
+  EXPECT_EQ(Choose({Lost(Ready(100), true), on_trial}), 1);
+}
+
+TEST(PlacementTest, AMovingRequestTakesItsRowsAndBlocksOrNone) {
+  const PlacementRequest request{.num_prompt_tokens = 8, .num_rows = 4, .max_blocks = [](int) { return 100; }};
+  const TargetNeeds needs{.num_blocks = [](int block_size) { return 80 / block_size; }};
+  WorkerLoad worker = Ready(30, /*wanted_blocks=*/10, /*num_requests=*/2);
+  worker.max_sequences = 10;
+  worker.num_rows = 6;
+  EXPECT_TRUE(CanTakeOver(worker, request, needs)) << "20 of 20 blocks and 4 of 4 rows";
+  worker.num_rows = 7;
+  EXPECT_FALSE(CanTakeOver(worker, request, needs)) << "two requests can have 7 rows";
+  EXPECT_TRUE(CanTakeOver(worker, request, {})) << "it may wait there";
+  worker.num_rows = 6;
+  worker.num_free_blocks = 29;
+  EXPECT_FALSE(CanTakeOver(worker, request, needs));
+  EXPECT_TRUE(CanTakeOver(worker, request, {}));
+  worker.max_sequences = 3;
+  EXPECT_FALSE(CanTakeOver(worker, request, {})) << "it could never run";
+}
+
+TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) {
+  const PlacementRequest request{.max_blocks = [](int) { return 1; }};
+  WorkerLoad overdue = Ready(100);
+  overdue.is_overdue = true;
+  WorkerLoad on_trial = Ready(100);
+  on_trial.is_on_trial = true;
+  for (const WorkerLoad& worker : {overdue, on_trial}) {
+    EXPECT_FALSE(CanTakeOver(worker, request, {}));
+    EXPECT_TRUE(CanTakeOver(worker, request, {.accepts_delay = true}));
+  }
+  WorkerLoad drained = Ready(100);
+  drained.is_drained_by_operator = true;
+  for (const WorkerLoad& worker : {drained, Lost(Ready(100), true)}) {
+    EXPECT_FALSE(CanTakeOver(worker, request, {.accepts_delay = true}));
+  }
+}
+
 TEST(PlacementTest, RowsCountWhenTheyAreScarcerThanBlocks) {
-  WorkerLoad busy = Ready(100, 0, 8);
+  WorkerLoad busy = Ready(100, 0, 4);
+  busy.num_rows = 8;
   busy.max_sequences = 10;
   EXPECT_EQ(Choose({busy, Ready(50)}), 1);
 }

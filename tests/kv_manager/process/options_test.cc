@@ -65,6 +65,38 @@ TEST(OptionsTest, DashesUnderscoresAndBothFormsAreTaken) {
   EXPECT_EQ(options->metrics_listen, "");
 }
 
+TEST(OptionsTest, AManagerStandsByOnlyIfItIsToldTo) {
+  EXPECT_EQ(Parse({})->standby.keeper, LeaseKeeper::kNone);
+  const absl::StatusOr<ManagerOptions> etcd = Parse({"--standby=etcd", "--etcd=127.0.0.1:1,[::1]:2"});
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  EXPECT_EQ(etcd->standby.keeper, LeaseKeeper::kEtcd);
+  EXPECT_EQ(etcd->standby.lease, absl::Seconds(4));
+  EXPECT_EQ(etcd->standby.lease_name, "quire-manager");
+  EXPECT_THAT(etcd->standby.etcd, ElementsAre("127.0.0.1:1", "[::1]:2"));
+  const absl::StatusOr<ManagerOptions> kubernetes =
+      Parse({"--standby=kubernetes", "--kubernetes-api=https://10.0.0.1:443/", "--lease-name=a.b-2"});
+  ASSERT_TRUE(kubernetes.ok()) << kubernetes.status();
+  EXPECT_EQ(kubernetes->standby.kubernetes_api, "https://10.0.0.1:443");
+  EXPECT_TRUE(Parse({"--standby=kubernetes", "--kubernetes-api=http://127.0.0.1:8001"}).ok());
+}
+
+TEST(OptionsTest, WrongFlagsOfAStandbyNameTheValueAndTheLimit) {
+  EXPECT_EQ(Error({"--standby=yes"}), "--standby is 'yes', it must be one of off, etcd, kubernetes");
+  for (const char* lease : {"--lease-duration=1s", "--lease-duration=61s", "--lease-duration=2500ms"}) {
+    EXPECT_THAT(Error({"--standby=etcd", lease}), HasSubstr("it must be whole seconds in 2s .. 1m"));
+  }
+  EXPECT_THAT(Error({"--standby=etcd", "--lease-name=A/b"}), HasSubstr("--lease-name is 'A/b', it must have small"));
+  EXPECT_EQ(Error({"--standby=etcd", "--etcd=127.0.0.1:1,"}), "--etcd has '', it must be host:port");
+  EXPECT_EQ(Error({"--standby=etcd", "--etcd=etcd:2379"}),
+            "--etcd has 'etcd:2379', which is reached over a network: give --etcd-tls-ca, or --insecure");
+  EXPECT_THAT(Error({"--standby=etcd", "--etcd-tls-key=k"}), HasSubstr("--etcd-tls-ca is missing"));
+  // The token of the service account does not travel in plain text.
+  for (const char* api : {"--kubernetes-api=http://10.0.0.1:80", "--kubernetes-api=http://127.0.0.1.evil:80",
+                          "--kubernetes-api=10.0.0.1:443"}) {
+    EXPECT_THAT(Error({"--standby=kubernetes", api}), HasSubstr("it must be https://host:port"));
+  }
+}
+
 TEST(OptionsTest, ThePolicySaysWhoIsServedFirst) {
   using Policy = SchedulingPolicy;
   EXPECT_EQ(Parse({})->scheduler.policy, Policy::kFairShare);

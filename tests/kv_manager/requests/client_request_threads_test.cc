@@ -154,6 +154,107 @@ TEST(ClientRequestThreadsTest, TheSameWithTheTextJobsOfABatch) {
   RunManyRequests(/*in_one_queue=*/true);
 }
 
+v1::GenerateRequest DetachedRequest() {
+  v1::GenerateRequest request = SampledRequest("r", 2);
+  request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  request.mutable_sampling()->set_seed(5);
+  return request;
+}
+
+// Calls take the stream of one request from each other and leave, at any moment. The last one gets everything.
+void RunManyReaders(bool in_one_queue, int round) {
+  FakeEngine engine(ToyModel());
+  InferenceServiceOptions options;
+  options.num_text_threads = 3;
+  JobQueue jobs;
+  RequestEnvironment environment(&engine, options);
+  ThreadPool readers(2);
+  const auto new_client = [&] {
+    return ThreadedClient::New(&environment, &readers, DetachedRequest(), in_one_queue ? &jobs : nullptr);
+  };
+  std::vector<std::shared_ptr<ThreadedClient>> clients;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(new_client());
+    threads.emplace_back([client = clients.back()] { client->request().Start(int64_t{1} << 60); });
+    if (i % 3 == 0) continue;
+    threads.emplace_back([client = clients.back(), seed = 100 * round + i] {
+      std::minstd_rand random(seed + 1);
+      for (uint32_t n = random() % 200; n > 0; --n) std::this_thread::yield();
+      client->Leave();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  clients.push_back(new_client());
+  clients.back()->request().Start(int64_t{1} << 60);
+  for (const auto& client : clients) {
+    const absl::Status status = client->WaitForEnd();
+    const bool is_last = client == clients.back();
+    EXPECT_TRUE(status.ok() || (!is_last && (absl::IsCancelled(status) || absl::IsAborted(status)))) << status;
+    if (!status.ok()) continue;
+    EXPECT_EQ(client->num_tokens(), 2 * kMaxTokens);
+    EXPECT_TRUE(client->has_usage());
+  }
+  EXPECT_EQ(engine.requests().size(), 1u);
+  clients.clear();
+  EXPECT_TRUE(environment.registry.WaitForReaders(absl::Seconds(60))) << "jobs may still hold a client";
+}
+
+TEST(ClientRequestThreadsTest, CallsTakeAStreamFromEachOther) {
+  for (int round = 0; round < 10; ++round) RunManyReaders(/*in_one_queue=*/false, round);
+}
+
+TEST(ClientRequestThreadsTest, CallsOfABatchTakeAStreamFromEachOther) {
+  for (int round = 0; round < 10; ++round) RunManyReaders(/*in_one_queue=*/true, round);
+}
+
+TEST(ClientRequestTest, AClientThatLeavesBeforeTheStartGetsNoRequest) {
+  FakeEngine engine(ToyModel());
+  RequestEnvironment environment(&engine, InferenceServiceOptions());
+  ThreadPool readers(1);
+  const auto client = ThreadedClient::New(&environment, &readers, DetachedRequest(), nullptr);
+  client->Leave();
+  client->request().Start(int64_t{1} << 60);
+  EXPECT_TRUE(absl::IsCancelled(client->WaitForEnd()));
+  EXPECT_TRUE(engine.requests().empty());
+  EXPECT_TRUE(environment.registry.Names().empty());
+}
+
+TEST(ClientRequestTest, AClientThatLeavesWhileItsTextIsTokenizedGetsNoRequest) {
+  FakeEngine engine(ToyModel());
+  RequestEnvironment environment(&engine, InferenceServiceOptions());
+  ThreadPool readers(1);
+  const auto client = ThreadedClient::New(&environment, &readers, DetachedRequest(), nullptr);
+  engine.model_now = [&] {
+    client->Leave();
+    return ToyModel();
+  };
+  client->request().Start(int64_t{1} << 60);
+  EXPECT_TRUE(absl::IsCancelled(client->WaitForEnd()));
+  EXPECT_TRUE(engine.requests().empty());
+  EXPECT_TRUE(environment.registry.Names().empty());
+}
+
+TEST(ClientRequestTest, ARequestThatIsAboutToEndDoesNotHoldUpANewOneOfItsName) {
+  FakeEngine engine(ToyModel());
+  engine.Hold();
+  RequestEnvironment environment(&engine, InferenceServiceOptions());
+  ThreadPool readers(1);
+  JobQueue jobs;
+  ASSERT_TRUE(jobs.Add([] {}));  // From now on nothing runs the jobs of the first client.
+  const auto first = ThreadedClient::New(&environment, &readers, DetachedRequest(), &jobs);
+  first->request().Start(int64_t{1} << 60);
+  first->request().Cancel();
+  const auto second = ThreadedClient::New(&environment, &readers, DetachedRequest(), nullptr);
+  second->request().Start(int64_t{1} << 60);
+  EXPECT_EQ(engine.requests().size(), 2u);
+  engine.Step(kMaxTokens + 2);
+  EXPECT_TRUE(second->WaitForEnd().ok());
+  EXPECT_EQ(second->num_tokens(), 2 * kMaxTokens);
+  jobs.Run();
+  EXPECT_TRUE(absl::IsCancelled(first->WaitForEnd()));
+}
+
 TEST(ClientRequestTest, TheTimeInWhichATextIsTokenizedCountsForItsRequest) {
   FakeEngine engine(ToyModel());
   ManualClock clock;

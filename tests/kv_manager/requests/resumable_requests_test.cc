@@ -47,6 +47,13 @@ TEST(ResumeTokenTest, EveryChangeOfATokenIsFound) {
   }
 }
 
+TEST(SealKeyTest, AMessageForAnotherPurposeIsNotOpened) {
+  const SealKey key = SealKey::Random();
+  EXPECT_EQ(key.For("a").Open(key.For("a").Seal("message")), "message");
+  EXPECT_EQ(key.For("a").Open(key.For("b").Seal("message")), std::nullopt);
+  EXPECT_EQ(key.For("a").Open(key.Seal("message")), std::nullopt);
+}
+
 TEST(SealKeyTest, AShortSecretIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(SealKey::FromSecret(std::string(31, 'k')).status()));
 }
@@ -113,10 +120,7 @@ TEST_F(ResumableRequestsTest, ARequestWithoutAClientEndsWhenTheGraceHasPassed) {
   clock_.Advance(kGraceUs - 1);
   requests_->Check();
   EXPECT_FALSE(one->stream->has_ended());
-  EXPECT_TRUE(requests_->Find(token, "t").ok()) << "and the grace begins again";
-  clock_.Advance(kGraceUs - 1);
-  requests_->Check();
-  EXPECT_FALSE(one->stream->has_ended());
+  EXPECT_TRUE(requests_->Find(token, "t").ok()) << "but only a call that takes the stream keeps it";
   clock_.Advance(1);
   requests_->Check();
   EXPECT_TRUE(one->stream->has_ended());
@@ -161,20 +165,21 @@ TEST_F(ResumableRequestsTest, TheSameNameAndDigestIsTheSameRequest) {
   EXPECT_EQ(last_.value(), three->stream) << "a request that has failed may be tried again";
 }
 
-TEST_F(ResumableRequestsTest, AnEndedStreamOfTheGreediestTenantGoesFirst) {
-  Make(4);
+TEST_F(ResumableRequestsTest, WhenTooManyHaveEndedTheOldestOfTheGreediestTenantGoes) {
+  Make(3);
   std::vector<std::shared_ptr<One>> all;
   for (const char* tenant : {"small", "big", "big", "big"}) {
     all.push_back(Add(absl::StrCat("r", all.size()), tenant));
     all.back()->stream->OnFinished(LastSample(FinishReason::kLength));
     clock_.Advance(1);
   }
-  const auto running = Add("running", "small");
-  running->stream->Close(1);
-  EXPECT_FALSE(running->stream->has_ended());
   EXPECT_TRUE(requests_->Find(all[0]->keeper->MakeResumeToken(), "small").ok());
   EXPECT_FALSE(requests_->Find(all[1]->keeper->MakeResumeToken(), "big").ok());
   EXPECT_TRUE(requests_->Find(all[2]->keeper->MakeResumeToken(), "big").ok());
+  const auto running = Add("running", "big");
+  running->stream->Close(1);
+  EXPECT_FALSE(running->stream->has_ended());
+  EXPECT_TRUE(requests_->Find(all[0]->keeper->MakeResumeToken(), "small").ok()) << "those that run are counted apart";
 }
 
 TEST_F(ResumableRequestsTest, ARequestEndsWhenTooManyRunWithoutAClient) {
@@ -192,14 +197,72 @@ TEST_F(ResumableRequestsTest, ARequestEndsWhenTooManyRunWithoutAClient) {
 }
 
 TEST_F(ResumableRequestsTest, MemoryIsCountedAndGivenBack) {
-  Make(10, /*max_replay_bytes=*/100);
+  Make(10, /*max_replay_bytes=*/1'000'000);
   const auto one = Add("r");
-  EXPECT_TRUE(one->keeper->Grow(60));
-  EXPECT_FALSE(one->keeper->Grow(60));
-  EXPECT_EQ(requests_->counts().replay_bytes, 60);
+  const int64_t num_first = requests_->counts().replay_bytes;
+  EXPECT_GT(num_first, 0) << "what the record has before the first token";
+  EXPECT_TRUE(one->keeper->Grow(600'000));
+  EXPECT_FALSE(one->keeper->Grow(600'000));
+  EXPECT_EQ(requests_->counts().replay_bytes, num_first + 600'000);
   one->keeper->OnForgotten();
   EXPECT_EQ(requests_->counts().replay_bytes, 0);
   EXPECT_EQ(requests_->counts().forgotten, 1);
+}
+
+TEST_F(ResumableRequestsTest, ARequestThatIsForgottenKeepsItsNameUntilItIsOver) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  const auto one = Add("r");
+  const std::string token = one->keeper->MakeResumeToken();
+  one->keeper->OnForgotten();
+  EXPECT_EQ(registry_.Names().size(), 1u) << "Abort finds it";
+  Add("r");
+  EXPECT_TRUE(absl::IsAlreadyExists(last_.status())) << last_.status();
+  const absl::Status found = requests_->Find(token, "t").status();
+  EXPECT_TRUE(absl::IsNotFound(found)) << found;
+  EXPECT_TRUE(one->stream->has_ended()) << "its client has lost the call, and may start again";
+  EXPECT_EQ(one->writer.status->code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(registry_.Names().empty());
+  const auto two = Add("r");
+  EXPECT_EQ(last_.value(), two->stream);
+  two->stream->Close(1, /*ends_request=*/true);
+  EXPECT_TRUE(registry_.Names().empty());
+  EXPECT_EQ(requests_->counts().forgotten, 1) << "that does not count requests that were cancelled";
+}
+
+TEST_F(ResumableRequestsTest, AnAbortedRequestGivesItsNameAway) {
+  Make(10);
+  const auto one = Add("r");
+  EXPECT_TRUE(one->stream->Abort());
+  EXPECT_TRUE(requests_->Find(one->keeper->MakeResumeToken(), "t").ok()) << "its client can still get the rest";
+  const auto two = Add("r");
+  EXPECT_EQ(last_.value(), two->stream);
+}
+
+TEST_F(ResumableRequestsTest, StreamsThatHaveEndedMakeRoomForThoseThatRun) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  std::vector<std::shared_ptr<One>> all;
+  for (const char* tenant : {"a", "b", "b"}) {
+    all.push_back(Add(absl::StrCat("r", all.size()), tenant));
+    EXPECT_TRUE(all.back()->keeper->Grow(200'000));
+    all.back()->stream->OnFinished(LastSample(FinishReason::kLength));
+    clock_.Advance(1);
+  }
+  const auto running = Add("running", "a");
+  EXPECT_TRUE(running->keeper->Grow(400'000));
+  EXPECT_FALSE(requests_->Find(all[0]->keeper->MakeResumeToken(), "a").ok()) << "those of its own tenant go first";
+  EXPECT_TRUE(requests_->Find(all[1]->keeper->MakeResumeToken(), "b").ok());
+  EXPECT_TRUE(running->keeper->Grow(200'000));
+  EXPECT_FALSE(requests_->Find(all[1]->keeper->MakeResumeToken(), "b").ok());
+  EXPECT_TRUE(requests_->Find(all[2]->keeper->MakeResumeToken(), "b").ok());
+}
+
+TEST_F(ResumableRequestsTest, OneTenantCannotTakeAllMemory) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  const auto greedy = Add("r", "greedy");
+  EXPECT_TRUE(greedy->keeper->Grow(800'000));
+  EXPECT_FALSE(greedy->keeper->Grow(100'000)) << "one eighth is kept for others";
+  const auto other = Add("r", "other");
+  EXPECT_TRUE(other->keeper->Grow(100'000));
 }
 
 }  // namespace

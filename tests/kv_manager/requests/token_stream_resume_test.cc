@@ -27,6 +27,7 @@ class CountingKeeper : public StreamKeeper {
  public:
   std::string MakeResumeToken() override { return absl::StrCat("token-", ++num_tokens); }
   bool Grow(int64_t bytes) override {
+    if (on_grow != nullptr) on_grow();
     if (num_bytes + bytes > max_bytes) return false;
     num_bytes += bytes;
     return true;
@@ -38,6 +39,7 @@ class CountingKeeper : public StreamKeeper {
     return keeps;
   }
   void OnEnded(bool is_ok) override { ends.push_back(is_ok); }
+  void OnClosed() override { ++num_closed; }
 
   int num_tokens = 0;
   int64_t num_bytes = 0;
@@ -46,7 +48,9 @@ class CountingKeeper : public StreamKeeper {
   int num_forgotten = 0;
   int num_attached = 0;
   int num_detached = 0;
+  int num_closed = 0;
   std::vector<bool> ends;
+  std::function<void()> on_grow;
 };
 
 // What a client has of a stream, in one message for each index: joined texts, tokens and logprobs. The resume token of
@@ -344,6 +348,7 @@ TEST_F(TokenStreamResumeTest, AbortEndsARequestWithoutAClient) {
   ASSERT_THAT(second.writer.responses, SizeIs(1));
   EXPECT_EQ(second.writer.responses[0].text_delta(), "ab");
   EXPECT_EQ(second.writer.responses[0].finish_reason(), v1::FINISH_REASON_ABORT);
+  EXPECT_EQ(counting_->ends, std::vector<bool>({false, false})) << "its name is free for another try";
 }
 
 TEST_F(TokenStreamResumeTest, AFailedRequestGivesItsTokensAndThenTheError) {
@@ -371,6 +376,7 @@ TEST_F(TokenStreamResumeTest, ASlowReaderLosesItsCallAndNotTheRequest) {
   writer_.is_writing = false;  // It lets the call end, although the client has not read.
   RunJobs();
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(writer_.status->message(), testing::HasSubstr("the request goes on"));
   EXPECT_FALSE(stream_->has_ended());
   EXPECT_THAT(engine_.cancelled, IsEmpty());
   stream_->OnFinished(LastSample(FinishReason::kLength));
@@ -402,6 +408,80 @@ TEST_F(TokenStreamResumeTest, WithoutMemoryTheStreamGoesOnAndCannotBeResumed) {
   stream_->Close(kReaderId);
   RunJobs();
   EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "from then on the client's leaving ends the request";
+}
+
+TEST_F(TokenStreamResumeTest, ACallThatComesWhenTheRecordIsForgottenIsRefused) {
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  counting_->max_bytes = 0;
+  Client second{.writer = {}, .id = 2};
+  counting_->on_grow = [&] { EXPECT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus()); };
+  Push("b");
+  RunJobs();
+  ASSERT_TRUE(writer_.is_writing);
+  ASSERT_TRUE(second.writer.status.has_value());
+  EXPECT_TRUE(absl::IsNotFound(*second.writer.status));
+  stream_->Close(2);
+  EXPECT_FALSE(stream_->has_ended()) << "a call that never had the stream cannot end it";
+  counting_->on_grow = nullptr;
+  CompleteAllWrites();
+  Push("c");
+  CompleteAllWrites();
+  EXPECT_EQ(writer_.text(), "abc") << "each response is written once";
+  stream_->OnFinished(LastSample(FinishReason::kLength));
+  RunJobs();
+  EXPECT_EQ(writer_.status, absl::OkStatus());
+  EXPECT_EQ(counting_->num_closed, 1);
+}
+
+TEST_F(TokenStreamResumeTest, ARequestThatNobodyCanFindEndsWithItsClient) {
+  has_known_name_ = false;
+  MakeResumable();
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_TRUE(stream_->has_ended()) << "the client has neither a name nor a token";
+  writer_ = ManualWriter();
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  stream_->Close(kReaderId);
+  RunJobs();
+  EXPECT_FALSE(stream_->has_ended());
+}
+
+TEST_F(TokenStreamResumeTest, AJobThatReadsALongRecordLetsOthersRun) {
+  MakeResumable(/*max_outbox_tokens=*/1 << 20);
+  counting_->max_bytes = 1 << 30;
+  for (int i = 0; i < 10; ++i) {
+    Push(std::string(3000, 'a'));
+    CompleteAllWrites();
+  }
+  Client second{.writer = {}, .id = 2};
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+  received.Add()->set_next_position(prompt_tokens_ + 30'000);
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), received), absl::OkStatus());
+  int num_jobs = 0;
+  for (; !jobs_.empty(); ++num_jobs) {
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    job();
+  }
+  EXPECT_GE(num_jobs, 30'000 / 4096);
+  Push("b");
+  RunJobs();
+  EXPECT_EQ(second.writer.text(), "b");
+  second.writer.is_writing = false;
+  stream_->OnWritten(2, true);
+}
+
+TEST_F(TokenStreamResumeTest, LateJobsDoNotLetTheOutboxGrowWithoutEnd) {
+  MakeResumable(/*max_outbox_tokens=*/4);
+  Push("abcdefghijklmnop");  // No job runs meanwhile.
+  EXPECT_TRUE(stream_->has_ended());
+  CompleteAllWrites();
+  EXPECT_EQ(writer_.text(), "abcdefgh");
+  EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(TokenStreamResumeTest, WithoutMemoryARequestWithoutAClientEnds) {

@@ -1,0 +1,59 @@
+#include "kv_manager/leadership/leadership.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+
+namespace quire {
+
+Leadership::Leadership(absl::Duration lease, std::unique_ptr<LeaseStore> store, Hooks hooks, const Clock* clock)
+    : lease_(lease), store_(std::move(store)), hooks_(std::move(hooks)), election_(lease, store_.get(), clock) {}
+
+Leadership::~Leadership() {
+  Stop();
+}
+
+void Leadership::Start() {
+  const MutexLock lock(&join_mutex_);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Leadership::Stop() {
+  {
+    const MutexLock lock(&mutex_);
+    is_stopping_ = true;
+  }
+  stopping_.NotifyAll();
+  const MutexLock lock(&join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Leadership::Run() {
+  while (true) {
+    const Election::State before = election_.state();
+    const absl::Duration wait = election_.Round();
+    const Election::State now = election_.state();
+    if (now == Election::State::kOver) return hooks_.on_lost(election_.end());
+    if (now != before) hooks_.on_elected(election_.status().term);
+    if (!WaitFor(wait)) break;
+  }
+  if (!MayLead()) return;
+  const absl::Status released = store_->Release(lease_ / 3);
+  if (released.ok()) {
+    QUIRE_LOG(kInfo) << "gave the lease back";
+  } else {
+    QUIRE_LOG(kWarning) << "cannot give the lease back, so it ends by itself: " << released.message();
+  }
+}
+
+bool Leadership::WaitFor(absl::Duration time) {
+  const auto end = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(time);
+  const MutexLock lock(&mutex_);
+  while (!is_stopping_) {
+    if (!stopping_.WaitUntil(&mutex_, end)) break;
+  }
+  return !is_stopping_;
+}
+
+}  // namespace quire

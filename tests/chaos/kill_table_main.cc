@@ -1,0 +1,393 @@
+// Kills workers in the middle of streams, at each position of the output. See README.md.
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/flags.h"
+#include "base/mutex.h"
+#include "tests/e2e/cluster.h"
+
+ABSL_FLAG(std::string, device, "simulated", "The device of the workers: simulated or cpu.");
+ABSL_FLAG(int32_t, rounds, 147, "Number of kills. They are spread over the positions 0 .. 63.");
+ABSL_FLAG(std::string, step, "4ms", "Time of a step of the simulated workers.");
+
+namespace quire {
+namespace {
+
+constexpr int kNumPositions = 64;
+constexpr int kMaxTokens = 96;
+constexpr int kNumPrompts = 4;  // The rounds take turns with these.
+constexpr absl::Duration kMaxGap = absl::Seconds(3);
+constexpr absl::Duration kTimeout = absl::Minutes(2);
+
+// The first kind is the clock: the kill comes when it has so many tokens.
+constexpr const char* kKinds[] = {"greedy", "seeded top-p",           "n = 4",          "best_of 4",
+                                  "beam 4", "penalties, stop string", "prompt logprobs"};
+constexpr int kNumKinds = std::size(kKinds);
+constexpr int kGreedy = 0;
+constexpr int kBestOf = 3;
+constexpr int kBeam = 4;
+constexpr int kStopString = 5;
+
+const ProgramFlags& Flags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-kill-table",
+      "Starts a manager and two workers. In each round, streams of seven kinds run on one worker. It is killed when "
+      "the "
+      "greedy stream has received a certain number of tokens, and it does not come back before all streams have ended. "
+      "Every output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a "
+      "request fails, or 1 % of the streams pause for more than 3 s.",
+      "--rounds 147",
+      {{"Run", {"device", "rounds", "step"}}}};
+  return *flags;
+}
+
+// Request `kind` with prompt `number`. `stop` is its stop string; empty: it has none.
+v1::GenerateRequest MakeRequest(int kind, int number, const std::string& stop) {
+  v1::GenerateRequest request = GreedyRequest(
+      absl::StrCat("Once upon a time there was a fox with ", number + 2, " friends and ", kind), kMaxTokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  v1::SamplingParams* const sampling = request.mutable_sampling();
+  if (kind != kBeam) sampling->set_seed(static_cast<uint64_t>(100 * number + kind));  // The response repeats it.
+  if (kind != kGreedy && kind != kBeam) {
+    sampling->set_temperature(0.8f);
+    sampling->set_top_p(0.95f);
+  }
+  if (kind == 2) request.set_n(4);
+  if (kind == kBestOf) {
+    request.set_n(2);
+    request.set_best_of(4);
+  }
+  if (kind == kBeam) {
+    request.mutable_beam()->set_width(4);
+    request.mutable_beam()->set_num_return_sequences(4);
+  }
+  if (kind == kStopString) {
+    sampling->set_repetition_penalty(1.2f);
+    sampling->set_presence_penalty(0.4f);
+    sampling->set_frequency_penalty(0.2f);
+    if (!stop.empty()) request.mutable_stopping()->add_stop(stop);
+  }
+  if (kind == 6) {
+    request.set_logprobs(2);
+    request.set_prompt_logprobs(2);
+  }
+  return request;
+}
+
+// One call of Generate: what came, and when.
+class Stream {
+ public:
+  // `on_token` gets the number of tokens of sample 0 after each response that has some.
+  using OnToken = std::function<void(int num_tokens)>;
+
+  void Run(Client* client, const v1::GenerateRequest& request, const OnToken& on_token) {
+    const std::unique_ptr<GenerateStream> call = client->Generate(request, kTimeout);
+    v1::GenerateResponse response;
+    while (call->Next(&response)) {
+      if (response.token_ids_size() > 0) arrivals_.push_back(absl::Now());
+      Take(response);
+      if (response.index() == 0 && response.token_ids_size() > 0) {
+        num_tokens_ += response.token_ids_size();
+        on_token(num_tokens_);
+      }
+    }
+    status_ = call->Finish();
+    is_over_ = true;
+  }
+
+  // While it runs, and later:
+  int num_tokens() const { return num_tokens_; }
+  bool is_over() const { return is_over_; }
+
+  // When it is over:
+  const absl::Status& status() const { return status_; }
+  const std::string& text() const { return samples_.at(0).text; }
+  // Everything that its caller has received, except what says how it was computed.
+  std::string Bytes() const {
+    std::string bytes;
+    for (const Sample& sample : samples_) {
+      absl::StrAppend(&bytes, sample.merged.SerializeAsString(), "\n", sample.text, "\n", sample.num_gaps, "\n");
+    }
+    return bytes;
+  }
+  // The longest time without a token that ends after `start`.
+  absl::Duration GapAfter(absl::Time start) const {
+    absl::Duration longest;
+    absl::Time last = start;
+    for (const absl::Time arrival : arrivals_) {
+      if (arrival <= start) last = arrival;
+    }
+    for (const absl::Time arrival : arrivals_) {
+      if (arrival <= start) continue;
+      longest = std::max(longest, arrival - last);
+      last = arrival;
+    }
+    return longest;
+  }
+
+ private:
+  struct Sample {
+    std::string text;
+    v1::GenerateResponse merged;  // Without the text.
+    int num_gaps = 0;             // Responses that do not begin where the one before has ended.
+  };
+
+  void Take(const v1::GenerateResponse& response) {
+    if (samples_.size() <= response.index()) samples_.resize(response.index() + 1);
+    Sample& sample = samples_[response.index()];
+    sample.text += response.text_delta();
+    const uint32_t first = sample.merged.position();
+    const bool is_first = sample.merged.token_ids_size() == 0;
+    const uint32_t next = first + static_cast<uint32_t>(sample.merged.token_ids_size());
+    if (!is_first && response.token_ids_size() > 0) sample.num_gaps += response.position() != next;
+    sample.merged.MergeFrom(response);
+    if (!is_first) sample.merged.set_position(first);
+    sample.merged.clear_text_delta();
+    sample.merged.clear_request_id();
+    if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
+  }
+
+  std::vector<Sample> samples_;
+  std::vector<absl::Time> arrivals_;
+  absl::Status status_;
+  std::atomic<int> num_tokens_ = 0;
+  std::atomic<bool> is_over_ = false;
+};
+
+// What is known of the streams of one kind.
+struct Row {
+  int num_streams = 0;  // Those that were running when their worker was killed.
+  int num_equal = 0;
+  std::set<int> positions;  // How many tokens they had received then.
+  std::vector<absl::Duration> gaps;
+};
+
+std::string Seconds(absl::Duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", absl::ToDoubleSeconds(duration));
+  return text;
+}
+
+std::string Percentile(std::vector<absl::Duration> values, double percent) {
+  if (values.empty()) return "-";
+  std::sort(values.begin(), values.end());
+  return Seconds(values[std::min(values.size() - 1, static_cast<size_t>(percent / 100 * values.size()))]);
+}
+
+// A file with the step times of the simulated workers. The destructor removes it.
+class StepTimes {
+ public:
+  StepTimes() {
+    char path[] = "/tmp/quire-kill-table.XXXXXX";
+    const int fd = mkstemp(path);
+    QUIRE_CHECK_GE(fd, 0);
+    close(fd);
+    path_ = path;
+    std::ofstream(path_) << "step: " << absl::GetFlag(FLAGS_step) << "\nprefill_token: 100us\n";
+  }
+  ~StepTimes() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class KillTable {
+ public:
+  // Returns whether nothing was wrong.
+  bool Run() {
+    const int num_rounds = absl::GetFlag(FLAGS_rounds);
+    for (int number = 0; number < std::min(kNumPrompts, num_rounds); ++number) Learn(number);
+    const absl::Time start = absl::Now();
+    for (int round = 0; round < num_rounds; ++round) {
+      const int position = num_rounds < kNumPositions ? round * kNumPositions / num_rounds : round % kNumPositions;
+      Kill(round, position);
+    }
+    Print(absl::Now() - start);
+    const MutexLock lock(&mutex_);
+    return is_good_;
+  }
+
+ private:
+  std::vector<std::string> WorkerFlags() const {
+    if (absl::GetFlag(FLAGS_device) == "cpu") return {"--num-blocks=1000"};
+    return {"--device=simulated", "--num-blocks=1000", "--simulated-step-times=" + step_times_.path()};
+  }
+
+  Client* client() { return &cluster_.client(); }
+
+  // The outputs without a loss.
+  void Learn(int number) {
+    std::vector<std::string> stops(kNumKinds);
+    // Something that occurs late.
+    const std::string text = RunAll(number, stops)[kStopString]->text();
+    stops[kStopString] = text.substr(text.size() * 9 / 10, 8);
+    for (const auto& stream : RunAll(number, stops)) expected_[number].push_back(stream->Bytes());
+    stops_[number] = stops;
+  }
+
+  std::vector<std::unique_ptr<Stream>> RunAll(int number, const std::vector<std::string>& stops) {
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::thread> threads;
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      Stream* const stream = streams.emplace_back(std::make_unique<Stream>()).get();
+      threads.emplace_back([=, this] { stream->Run(client(), MakeRequest(kind, number, stops[kind]), [](int) {}); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& stream : streams) QUIRE_CHECK(stream->status().ok()) << stream->status();
+    return streams;
+  }
+
+  // All streams run on one worker, which is killed when the first stream has received `position` tokens.
+  void Kill(int round, int position) {
+    const int victim = round % 2;
+    const int number = round % kNumPrompts;
+    QUIRE_CHECK(client()->Drain(cluster_.worker_endpoint(1 - victim)).ok());
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::thread> threads;
+    {
+      const MutexLock lock(&mutex_);
+      is_armed_ = false;
+      is_killed_ = false;
+    }
+    for (int kind = 0; kind < kNumKinds; ++kind) streams.push_back(std::make_unique<Stream>());
+    const auto kill_at = [&](int num_tokens) {
+      const MutexLock lock(&mutex_);
+      if (!is_armed_ || is_killed_ || num_tokens < position) return;
+      is_killed_ = true;
+      killed_at_ = absl::Now();
+      for (int kind = 0; kind < kNumKinds; ++kind) {
+        received_[kind] = streams[kind]->is_over() ? -1 : streams[kind]->num_tokens();
+      }
+      cluster_.worker(victim).Signal(SIGKILL);
+    };
+    // No step ends before all streams have begun.
+    cluster_.worker(victim).Signal(SIGSTOP);
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      threads.emplace_back([&, kind] {
+        streams[kind]->Run(client(), MakeRequest(kind, number, stops_[number][kind]), [&](int num_tokens) {
+          if (kind == kGreedy) kill_at(num_tokens);
+        });
+      });
+    }
+    AwaitRequests(victim);
+    QUIRE_CHECK(client()->Undrain(cluster_.worker_endpoint(1 - victim)).ok());
+    {
+      const MutexLock lock(&mutex_);
+      is_armed_ = true;
+    }
+    kill_at(streams[kGreedy]->num_tokens());
+    cluster_.worker(victim).Signal(SIGCONT);
+    for (std::thread& thread : threads) thread.join();
+    for (int kind = 0; kind < kNumKinds; ++kind) Compare(kind, number, position, *streams[kind]);
+    cluster_.worker(victim).Wait();
+    cluster_.RestartWorker(victim);
+    QUIRE_CHECK(cluster_.WaitUntilReady());
+  }
+
+  void AwaitRequests(int worker) {
+    const absl::Time deadline = absl::Now() + kTimeout;
+    for (;;) {
+      const absl::StatusOr<v1::GetStatusResponse> status = client()->GetStatus();
+      QUIRE_CHECK(status.ok()) << status.status();
+      const v1::WorkerStatus& state = status->workers(worker);
+      if (state.running_requests() + state.waiting_requests() == kNumKinds) return;
+      QUIRE_CHECK(absl::Now() < deadline) << "the streams have not begun";
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+  void Compare(int kind, int number, int position, const Stream& stream) {
+    const MutexLock lock(&mutex_);
+    const bool is_equal = stream.status().ok() && stream.Bytes() == expected_[number][kind];
+    if (!is_equal) {
+      is_good_ = false;
+      std::printf("FAILED: %s, killed at position %d: %s\n", kKinds[kind], position,
+                  stream.status().ToString().c_str());
+    }
+    if (!is_killed_ || received_[kind] < 0) return;  // It had ended before.
+    Row& row = rows_[kind];
+    ++row.num_streams;
+    row.num_equal += is_equal;
+    row.positions.insert(received_[kind]);
+    // These hold tokens back: best_of until the end, and beams until they agree.
+    if (kind != kBestOf && kind != kBeam) row.gaps.push_back(stream.GapAfter(killed_at_));
+  }
+
+  void Print(absl::Duration duration) {
+    const MutexLock lock(&mutex_);
+    std::printf("| kind | streams | equal | tokens received at the kill | gap p50, s | gap p99, s | longest, s |\n");
+    std::printf("|---|---:|---:|---|---:|---:|---:|\n");
+    Row all;
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      PrintRow(kKinds[kind], rows_[kind]);
+      all.num_streams += rows_[kind].num_streams;
+      all.num_equal += rows_[kind].num_equal;
+      all.positions.insert(rows_[kind].positions.begin(), rows_[kind].positions.end());
+      all.gaps.insert(all.gaps.end(), rows_[kind].gaps.begin(), rows_[kind].gaps.end());
+    }
+    PrintRow("all", all);
+    std::printf("\n%d kills in %.0f s\n", absl::GetFlag(FLAGS_rounds), absl::ToDoubleSeconds(duration));
+    const auto num_late = std::count_if(all.gaps.begin(), all.gaps.end(), [](auto gap) { return gap > kMaxGap; });
+    if (num_late * 100 > static_cast<int>(all.gaps.size())) is_good_ = false;
+    if (all.num_streams == 0) is_good_ = false;
+  }
+
+  static void PrintRow(const char* name, const Row& row) {
+    if (row.positions.empty()) return std::printf("| %s | 0 |\n", name), void();
+    std::printf("| %s | %d | %d | %zu different numbers, %d .. %d | %s | %s | %s |\n", name, row.num_streams,
+                row.num_equal, row.positions.size(), *row.positions.begin(), *row.positions.rbegin(),
+                Percentile(row.gaps, 50).c_str(), Percentile(row.gaps, 99).c_str(), Percentile(row.gaps, 100).c_str());
+  }
+
+  const StepTimes step_times_;
+  std::vector<std::string> expected_[kNumPrompts];  // By kind.
+  std::vector<std::string> stops_[kNumPrompts];
+  Cluster cluster_{{.model = BundledModel(), .num_workers = 2, .worker_flags = WorkerFlags()}};
+  Mutex mutex_;
+  bool is_armed_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_killed_ QUIRE_GUARDED_BY(mutex_) = false;
+  absl::Time killed_at_ QUIRE_GUARDED_BY(mutex_);
+  int received_[kNumKinds] QUIRE_GUARDED_BY(mutex_) = {};  // -1: the stream had ended.
+  Row rows_[kNumKinds] QUIRE_GUARDED_BY(mutex_);
+  bool is_good_ QUIRE_GUARDED_BY(mutex_) = true;
+};
+
+int RunKillTable(int argc, const char* const* argv) {
+  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
+  if (!text.ok() || text->has_value()) {
+    std::fprintf(text.ok() ? stdout : stderr, "%s\n",
+                 text.ok() ? (*text)->c_str() : std::string(text.status().message()).c_str());
+    return text.ok() ? 0 : 2;
+  }
+  const bool is_good = KillTable().Run();
+  std::printf("%s\n", is_good ? "passed" : "failed");
+  return is_good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quire
+
+int main(int argc, char** argv) {
+  return quire::RunKillTable(argc, argv);
+}

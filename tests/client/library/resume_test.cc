@@ -1,0 +1,221 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/mutex.h"
+#include "client/library/client.h"
+
+// Tests how a GenerateStream goes on after its call has ended, with a service that follows a script.
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+using Writer = grpc::ServerWriter<v1::GenerateResponse>;
+
+grpc::Status Cut(const std::string& message = "Socket closed") {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, message);
+}
+
+v1::GenerateResponse Response(uint32_t position, const std::string& text, const std::string& resume_token = "") {
+  v1::GenerateResponse response;
+  response.set_position(position);
+  response.add_token_ids(position);
+  response.set_text_delta(text);
+  response.set_resume_token(resume_token);
+  return response;
+}
+
+// Answers each call with the next step of its script, and the last step again and again.
+class ScriptedService : public v1::InferenceService::Service {
+ public:
+  using OnGenerate = std::function<grpc::Status(const v1::GenerateRequest&, Writer*)>;
+  using OnResume = std::function<grpc::Status(const v1::ResumeRequest&, Writer*)>;
+
+  grpc::Status Generate(grpc::ServerContext*, const v1::GenerateRequest* request, Writer* writer) override {
+    OnGenerate step;
+    {
+      const MutexLock lock(&mutex);
+      step = generate.at(std::min(generates.size(), generate.size() - 1));
+      generates.push_back(*request);
+    }
+    return step(*request, writer);
+  }
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeRequest* request, Writer* writer) override {
+    OnResume step;
+    {
+      const MutexLock lock(&mutex);
+      step = resume.at(std::min(resumes.size(), resume.size() - 1));
+      resumes.push_back(*request);
+    }
+    return step(*request, writer);
+  }
+
+  std::vector<OnGenerate> generate;
+  std::vector<OnResume> resume;
+  Mutex mutex;
+  std::vector<v1::GenerateRequest> generates;  // The calls that have come.
+  std::vector<v1::ResumeRequest> resumes;
+};
+
+class GenerateStreamTest : public testing::Test {
+ protected:
+  GenerateStreamTest() {
+    char directory[] = "/tmp/quire-resume.XXXXXX";
+    QUIRE_CHECK(mkdtemp(directory) != nullptr);
+    directory_ = directory;
+    Start();
+    client_ = std::make_unique<Client>(ClientOptions{.endpoint = endpoint()});
+    request_.set_request_id("r");
+    request_.set_text("p");
+    request_.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  }
+  ~GenerateStreamTest() override {
+    if (server_ != nullptr) server_->Shutdown();
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::string endpoint() const { return "unix:" + directory_ + "/socket"; }
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(endpoint(), grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+
+  // Reads to the end. The texts of the responses are in texts_.
+  absl::Status ReadAll(absl::Duration timeout = absl::Seconds(60)) {
+    const auto stream = client_->Generate(request_, timeout);
+    v1::GenerateResponse response;
+    while (stream->Next(&response)) texts_.push_back(response.text_delta());
+    return stream->Finish();
+  }
+
+  std::string directory_;
+  ScriptedService service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Client> client_;
+  v1::GenerateRequest request_;
+  std::vector<std::string> texts_;
+};
+
+TEST_F(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    return Cut();
+  }};
+  service_.resume = {[](const auto&, Writer*) { return Cut(); },
+                     [](const auto&, Writer* writer) {
+                       writer->Write(Response(6, "b", "token-2"));
+                       return Cut();
+                     },
+                     [](const auto&, Writer* writer) {
+                       writer->Write(Response(7, "c", "token-3"));
+                       return grpc::Status::OK;
+                     }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  EXPECT_THAT(texts_, ElementsAre("a", "b", "c"));
+  ASSERT_THAT(service_.resumes, SizeIs(3));
+  EXPECT_EQ(service_.resumes[1].resume_token(), "token-1");
+  EXPECT_EQ(service_.resumes[1].received(0).next_position(), 6u);
+  EXPECT_EQ(service_.resumes[2].resume_token(), "token-2");
+  EXPECT_EQ(service_.resumes[2].received(0).next_position(), 7u);
+}
+
+TEST_F(GenerateStreamTest, ARequestThatCannotBeResumedIsNotSentAgainAfterItsFirstResponse) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a"));  // Without a token: the manager lets no request outlive its call.
+    return Cut();
+  }};
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(texts_, ElementsAre("a"));
+  EXPECT_THAT(service_.generates, SizeIs(1));
+}
+
+TEST_F(GenerateStreamTest, AManagerThatDoesNotKnowOnDisconnectGetsTheRequestWithoutIt) {
+  service_.generate = {[](const v1::GenerateRequest& request, Writer* writer) {
+    if (request.on_disconnect() != v1::ON_DISCONNECT_UNSPECIFIED) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                          "19: field number 19 of quire.v1.GenerateRequest is not known to this server", "details");
+    }
+    writer->Write(Response(5, "a"));
+    return grpc::Status::OK;
+  }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  EXPECT_THAT(texts_, ElementsAre("a"));
+  EXPECT_THAT(service_.generates, SizeIs(2));
+}
+
+TEST_F(GenerateStreamTest, OtherUnknownFieldsAreAnError) {
+  service_.generate = {[](const auto&, Writer*) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                        "18: field number 18 of quire.v1.GenerateRequest is not known to this server", "details");
+  }};
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(service_.generates, SizeIs(1));
+}
+
+TEST_F(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    return Cut("first");
+  }};
+  service_.resume = {[](const auto&, Writer*) { return Cut("later"); }};
+  const absl::Status status = ReadAll(absl::Seconds(2));
+  EXPECT_EQ(status.message(), "first");
+  EXPECT_FALSE(service_.resumes.empty());
+}
+
+TEST_F(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    return Cut("first");
+  }};
+  service_.resume = {
+      [](const auto&, Writer*) { return grpc::Status(grpc::StatusCode::NOT_FOUND, "not known", "details"); }};
+  EXPECT_EQ(ReadAll().message(), "not known");
+  EXPECT_THAT(service_.resumes, SizeIs(1));
+}
+
+TEST_F(GenerateStreamTest, TheStreamGoesOnWithAServerThatWasStartedAgain) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    return Cut();
+  }};
+  service_.resume = {[](const auto&, Writer* writer) {
+    writer->Write(Response(6, "b", "token-2"));
+    return grpc::Status::OK;
+  }};
+  const auto stream = client_->Generate(request_, absl::Seconds(60));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Next(&response));
+  server_->Shutdown();
+  server_ = nullptr;
+  // Several attempts fail before the server is back.
+  std::thread restart([this] {
+    absl::SleepFor(absl::Seconds(1));
+    Start();
+  });
+  EXPECT_TRUE(stream->Next(&response));
+  EXPECT_EQ(response.text_delta(), "b");
+  EXPECT_FALSE(stream->Next(&response));
+  EXPECT_EQ(stream->Finish(), absl::OkStatus());
+  restart.join();
+}
+
+}  // namespace
+}  // namespace quire
