@@ -6,14 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_range.h"
+
 namespace quire::jinja {
 
-// The bytes [begin, end) of a text.
-struct Range {
-  size_t begin = 0;
-  size_t end = 0;
-  friend bool operator==(const Range&, const Range&) = default;
-};
+using Range = ByteRange;
 
 // A string that remembers which of its bytes come from a user. Every operation on strings keeps the marks, so that the
 // text of a user is still marked in the rendered prompt. The bytes are valid UTF-8.
