@@ -101,13 +101,19 @@ class HfTokenizer : public Tokenizer {
   // Encodes a word so that no control token comes out of it. The vocabulary itself may have the pieces of control
   // tokens, and then the model finds them in ordinary text. Such a piece is encoded in two parts.
   absl::Status EncodeWithoutControl(std::string_view word, std::vector<TokenId>* tokens) const {
-    std::vector<TokenId> found;
-    QUIRE_RETURN_IF_ERROR(parts_.model->Encode(word, &found));
+    const auto begin = static_cast<ptrdiff_t>(tokens->size());
+    QUIRE_RETURN_IF_ERROR(parts_.model->Encode(word, tokens));
+    const auto is_control = [this](TokenId token) {
+      return token != parts_.model->unk() && parts_.added.IsControl(token);
+    };
+    if (std::none_of(tokens->begin() + begin, tokens->end(), is_control)) return absl::OkStatus();
+    const std::vector<TokenId> found(tokens->begin() + begin, tokens->end());
+    tokens->resize(begin);
     for (const TokenId token : found) {
       const std::string_view piece = parts_.model->vocabulary().piece(token);
       const size_t first = piece.empty() ? 0 : Utf8Length(piece.front());
       const bool is_character = first >= piece.size();
-      if (token == parts_.model->unk() || !parts_.added.IsControl(token) || (is_character && !IsSpecial(token))) {
+      if (!is_control(token) || (is_character && !IsSpecial(token))) {
         tokens->push_back(token);
         continue;
       }
