@@ -155,6 +155,7 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
 void WorkerSession::OnDraining(const WorkerDraining& event) {
   if (!link_.is_current(event.epoch)) return;
   if (drain_ == Drain::kNone) drain_ = Drain::kAnnounced;
+  next_move_us_ = 0;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " drains; it still has " << live_->size()
                    << " requests to finish";
 }

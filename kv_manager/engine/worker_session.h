@@ -51,7 +51,10 @@ class WorkerSession {
   // workers.
   void MoveRequests(int64_t now_us);
   // Whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
-  void SetMigrating(bool is_migrating) { is_migrating_ = is_migrating; }
+  void SetMigrating(bool is_migrating) {
+    is_migrating_ = is_migrating;
+    next_move_us_ = 0;
+  }
   // Whether requests wait for the end of the plans in flight to move. No plan may be made meanwhile.
   bool is_fenced() const { return is_fenced_; }
   // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the

@@ -64,6 +64,8 @@ absl::Duration Election::Lead() {
   Note(renewed);
   if (absl::IsAborted(renewed)) return End(renewed);
   if (renewed.ok()) {
+    // Plans may have been held back since then, so an answer that took too long ends the leadership as well.
+    if (!MayLead()) return End(absl::DeadlineExceededError("the answer to the renewal of the lease came too late"));
     Extend(started_us);
     return absl::Microseconds(lease_us_ / kRenewalPart);
   }

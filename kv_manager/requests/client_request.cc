@@ -84,6 +84,8 @@ bool ClientRequest::is_resumable() const {
 }
 
 void ClientRequest::Start(int64_t deadline_us) {
+  // A dead call does not take a stream from a live one.
+  if (leaving() == Leaving::kLeaves) return EndCall(HasLeft());
   if (resume_.has_value()) return Resume();
   if (!is_resumable()) return StartNew(deadline_us);
   identity_.owner = OwnerOf(caller_);
@@ -182,7 +184,11 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t d
         std::make_shared<StopStringCondition>(std::move(tokenizer), valid->request.prompt, valid->output);
   }
   absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      is_resumable() ? MakeResumable(name, *valid, std::move(model)) : MakeSingle(name, *valid, std::move(model));
+      is_resumable() ? MakeResumable(name, *valid, model) : MakeSingle(name, *valid, model);
+  // Like a stream for which there is no memory later, it goes on as an ordinary one.
+  if (const auto reason = ReasonOf(stream.status()); reason.has_value() && reason->word == "REPLAY_MEMORY") {
+    stream = MakeSingle(name, *valid, std::move(model));
+  }
   if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
   *request = std::move(valid->request);
   return stream;

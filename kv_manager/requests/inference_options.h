@@ -23,9 +23,11 @@ struct RequestLimits {
 // How long and how many requests go on without their clients.
 struct DetachOptions {
   absl::Duration grace = absl::Seconds(30);  // For a client to come back, and for a stream that has ended.
-  size_t max_detached = 1024;                // Requests that wait for their clients, running or ended. 0: none does.
-  int64_t max_replay_bytes = 256 << 20;      // Memory for all streams that can be resumed.
-  std::optional<SealKey> resume_key = {};    // Seals resume tokens. Empty: a key that only this process has.
+  // Limit for the requests that run without their clients, and again for those that have ended and wait for them. 0: no
+  // request outlives its call.
+  size_t max_detached = 1024;
+  int64_t max_replay_bytes = 256 << 20;    // Memory for all streams that can be resumed.
+  std::optional<SealKey> resume_key = {};  // Seals resume tokens. Empty: a key that only this process has.
 };
 
 // The options of InferenceService. Their defaults are those of the command line.

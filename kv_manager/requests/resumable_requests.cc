@@ -115,28 +115,40 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::FindSame(const I
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Add(const Identity& identity, uint64_t nonce,
                                                                     std::shared_ptr<TokenStream> stream,
                                                                     RequestRegistry* registry) {
-  std::optional<Entry> old;
+  std::vector<Entry> removed;
+  absl::StatusOr<std::shared_ptr<TokenStream>> kept;
   {
     const MutexLock lock(&mutex_);
-    QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> same, SameOrNull(identity));
-    if (same != nullptr) return same;
-    const Key key(identity.owner, identity.name);
-    auto it = entries_.find(key);
-    // A stream that is about to end still has the name.
-    if (it != entries_.end() && it->second.stream->is_closed()) it->second.registration = nullptr;
-    QUIRE_ASSIGN_OR_RETURN(auto registration,
-                           registry->Register(identity.owner, identity.name, stream, identity.tenant));
-    registration->StopWaiting();  // Each call has a registration of its own for this.
-    if (it != entries_.end()) old = Take(it);
-    const auto added = entries_.emplace(key, Entry{.id = stream->id(),
-                                                   .nonce = nonce,
-                                                   .tenant = identity.tenant,
-                                                   .digest = identity.digest,
-                                                   .stream = stream,
-                                                   .registration = std::move(registration)});
-    AddBytes(&added.first->second, stream->num_first_bytes());
+    kept = Insert(identity, nonce, std::move(stream), registry, &removed);
   }
-  if (old.has_value()) old->stream->Drop(UnknownRequestError());
+  for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
+  return kept;
+}
+
+absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Identity& identity, uint64_t nonce,
+                                                                       std::shared_ptr<TokenStream> stream,
+                                                                       RequestRegistry* registry,
+                                                                       std::vector<Entry>* removed) {
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> same, SameOrNull(identity));
+  if (same != nullptr) return same;
+  if (!MakeMemory(identity.tenant, stream->num_first_bytes(), removed)) {
+    ++counts_.forgotten;
+    return NoReplayMemoryError();
+  }
+  const Key key(identity.owner, identity.name);
+  auto it = entries_.find(key);
+  // A stream that is about to end still has the name.
+  if (it != entries_.end() && it->second.stream->is_closed()) it->second.registration = nullptr;
+  QUIRE_ASSIGN_OR_RETURN(auto registration, registry->Register(identity.owner, identity.name, stream, identity.tenant));
+  registration->StopWaiting();  // Each call has a registration of its own for this.
+  if (it != entries_.end()) removed->push_back(Take(it));
+  const auto added = entries_.emplace(key, Entry{.id = stream->id(),
+                                                 .nonce = nonce,
+                                                 .tenant = identity.tenant,
+                                                 .digest = identity.digest,
+                                                 .stream = stream,
+                                                 .registration = std::move(registration)});
+  AddBytes(&added.first->second, stream->num_first_bytes());
   return stream;
 }
 
@@ -217,6 +229,7 @@ bool ResumableRequests::MakeMemory(const std::string& tenant, int64_t num_bytes,
 }
 
 bool ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes) {
+  if (num_bytes == 0) return true;  // Even when others have left less memory than the stream has already.
   std::vector<Entry> removed;
   bool has_memory = true;
   {
@@ -309,7 +322,9 @@ ResumableRequests::Entry ResumableRequests::Take(Entries::iterator it) {
 absl::flat_hash_set<RequestId> ResumableRequests::Detached() const {
   absl::flat_hash_set<RequestId> detached;
   const MutexLock lock(&mutex_);
-  running_.ForEach([&](const Key& key) { detached.insert(entries_.find(key)->second.id); });
+  // The analysis of locks does not see that the lock is held while the lambda runs.
+  const Entries* const entries = &entries_;
+  running_.ForEach([&](const Key& key) { detached.insert(entries->find(key)->second.id); });
   return detached;
 }
 

@@ -56,13 +56,13 @@ class ResumableRequests {
   // The keeper of a new stream, which Add then makes known. `nonce` tells requests of one name apart.
   std::shared_ptr<StreamKeeper> NewKeeper(const Identity& identity, RequestId id, uint64_t nonce);
 
-  // Keeps the stream, registers its name in `registry`, and returns the stream; on error, which is that of the
-  // registry, nothing has changed. When its owner has a request of this name, returns the stream of that request if the
-  // digests are equal, and ALREADY_EXISTS if they differ. A request that has ended gives its name to one with another
-  // digest, and one that has failed gives it to any.
+  // Keeps the stream, registers its name in `registry`, and returns the stream. On error, which is that of the registry
+  // or NoReplayMemoryError, the stream is not kept. When its owner has a request of this name, returns the stream of
+  // that request if the digests are equal, and ALREADY_EXISTS if they differ. A request that has ended gives its name
+  // to one with another digest, and one that has failed gives it to any.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
-  // What Add would return, null when it would keep the stream.
+  // Returns the stream that Add would return instead of a new one, or null if it would keep the new one.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 
   // The stream of a resume token. Errors as for DecodeResumeToken, and NOT_FOUND when the stream is not kept. Then the
@@ -126,7 +126,7 @@ class ResumableRequests {
     std::set<std::pair<size_t, std::string>> by_count_;                              // The sizes of these sets.
   };
 
-  // For the keepers.
+  // The keepers of the streams call these.
   std::string MakeToken(const Key& key, uint64_t nonce) const;
   bool Grow(const Key& key, RequestId id, int64_t num_bytes);
   void OnAttached(const Key& key, RequestId id);
@@ -135,6 +135,10 @@ class ResumableRequests {
   void OnForgotten(const Key& key, RequestId id);
   void OnClosed(const Key& key, RequestId id);
 
+  // Add, except that the caller drops the streams of `removed` without the lock.
+  absl::StatusOr<std::shared_ptr<TokenStream>> Insert(const Identity& identity, uint64_t nonce,
+                                                      std::shared_ptr<TokenStream> stream, RequestRegistry* registry,
+                                                      std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);

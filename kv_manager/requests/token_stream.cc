@@ -30,13 +30,6 @@ absl::Status CannotWait() {
   return absl::CancelledError("the client has left, and the request cannot wait for it");
 }
 
-absl::Status NoReplayMemory() {
-  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
-                                       "the memory for streams that can be resumed is used up (--max-replay-bytes)"),
-                                   "REPLAY_MEMORY"),
-                        /*delay_ms=*/1000);
-}
-
 }  // namespace
 
 absl::Status UnknownRequestError() {
@@ -46,6 +39,13 @@ absl::Status UnknownRequestError() {
 
 absl::Status TakenOverError() {
   return WithReason(absl::AbortedError("another call has taken the stream of the request over"), "TAKEN_OVER");
+}
+
+absl::Status NoReplayMemoryError() {
+  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
+                                       "the memory for streams that can be resumed is used up (--max-replay-bytes)"),
+                                   "REPLAY_MEMORY"),
+                        /*delay_ms=*/1000);
 }
 
 TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader)
@@ -58,6 +58,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
       next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
       is_resumable_(environment_.keeper != nullptr),
+      newest_reader_id_(reader.id),
       reader_(std::move(reader)),
       responses_(std::move(responses)),
       is_stopped_(responses_->num_samples()),
@@ -180,6 +181,9 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
       return UnknownRequestError();
     }
     QUIRE_RETURN_IF_ERROR(CheckReceived(received));
+    // An older call may come late, when its client has given it up.
+    if (reader.id < newest_reader_id_) return TakenOverError();
+    newest_reader_id_ = reader.id;
     needs_job = TakeNote({.reader = std::move(reader),
                           .received = std::move(received),
                           .leaver = std::nullopt,
@@ -448,11 +452,17 @@ void TokenStream::ReportEnd(const absl::Status& status) {
 
 std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch, size_t* num_tokens) {
   if (record_.has_value() && !environment_.keeper->Grow(batch.num_bytes())) {
-    if (reader_.writer == nullptr || !record_->is_read()) {
-      GiveUp(NoReplayMemory());
+    const bool is_replaying = reader_.writer != nullptr && !record_->is_read();
+    if (is_replaying || !StopResuming()) {
+      // The batch waits until that client has read the record.
+      PutBack(std::exchange(batch, {}));
+    } else if (reader_.writer == nullptr) {
+      GiveUp(NoReplayMemoryError());
       return std::nullopt;
+    } else {
+      environment_.keeper->OnForgotten();
+      record_.reset();
     }
-    Forget();
   }
   if (!record_.has_value()) return Read(batch);
   record_->Append(std::move(batch));
@@ -463,16 +473,19 @@ std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch, size_t* nu
   return status;
 }
 
-void TokenStream::Forget() {
-  std::vector<Change> refused;
-  {
-    const MutexLock lock(&mutex_);
-    is_resumable_ = false;
-    refused = TakeAttaches();
-  }
-  environment_.keeper->OnForgotten();
-  record_.reset();
-  Refuse(refused);
+bool TokenStream::StopResuming() {
+  const MutexLock lock(&mutex_);
+  const bool comes =
+      std::any_of(changes_.begin(), changes_.end(), [](const Change& change) { return !change.leaver.has_value(); });
+  if (!comes) is_resumable_ = false;
+  return !comes;
+}
+
+void TokenStream::PutBack(StreamEvents batch) {
+  const MutexLock lock(&mutex_);
+  if (generation_ == Generation::kClosed) return;
+  batch.Append(std::exchange(outbox_, {}));
+  outbox_ = std::move(batch);
 }
 
 std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {

@@ -51,7 +51,7 @@ struct StreamEnd {
 struct StreamReader {
   ResponseWriter* writer = nullptr;                      // Borrowed until its EndCall. Null: there is no client.
   std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
-  uint64_t id = 0;                                       // Of the call, for Close and OnWritten.
+  uint64_t id = 0;                                       // Of the call. Later calls have higher ones.
 };
 
 // Keeps a stream that outlives its calls, and decides for how long. Calls come from the jobs of the stream, one at a
@@ -82,6 +82,8 @@ class StreamKeeper {
 absl::Status UnknownRequestError();
 // The error of a call that has lost its stream to another one.
 absl::Status TakenOverError();
+// The error of a request whose stream cannot be kept, because the memory for such streams is used up.
+absl::Status NoReplayMemoryError();
 
 // Carries the tokens of one request from the step loop to one client:
 //
@@ -138,8 +140,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
   // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
-  // INVALID_ARGUMENT when `received` has what was not sent. The call ends with `refusal` when the stream stops being
-  // kept before a job has made the change.
+  // INVALID_ARGUMENT when `received` has what was not sent, ABORTED when a newer call has taken the stream. The call
+  // ends with `refusal` when the stream stops being kept before a job has made the change.
   absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
                       absl::Status refusal = UnknownRequestError());
 
@@ -216,8 +218,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   static void Refuse(const std::vector<Change>& attaches);
   // The job ends generation; its next round ends everything else.
   void GiveUp(absl::Status status);
-  // From now on the stream is not resumable.
-  void Forget();
+  // From now on the stream is not resumable. Returns false, and changes nothing, when a new reader waits for it.
+  bool StopResuming();
+  // Puts a batch before what has come since it was taken out of the outbox.
+  void PutBack(StreamEvents batch);
 
   // Adds a batch to the record, if there is one, and reads what comes next. Adds to `num_tokens` how many tokens of the
   // record it has read. Returns the status as Read does.
@@ -251,6 +255,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_resumable_ QUIRE_GUARDED_BY(mutex_);
+  uint64_t newest_reader_id_ QUIRE_GUARDED_BY(mutex_);
   absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
   bool is_dropped_ QUIRE_GUARDED_BY(mutex_) = false;      // The end does not wait for the write under way.
   bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;      // The reader has a response, until FinishWrite.

@@ -137,9 +137,19 @@ def complaints(prometheus):
             yield f"{expression}: {why}"
 
 
+def start_etcd(stack, folder):
+    """Starts an etcd of one member, for the metrics of a manager with a standby. Returns its port."""
+    any_port = "http://127.0.0.1:0"
+    # The line has the address at its end in etcd 3.5, and before these words in 3.4.
+    return start(stack, ["etcd", f"--data-dir={folder}/etcd", "--unsafe-no-fsync", f"--listen-client-urls={any_port}",
+                         f"--advertise-client-urls={any_port}", f"--listen-peer-urls={any_port}",
+                         f"--initial-advertise-peer-urls={any_port}", f"--initial-cluster=default={any_port}"],
+                 r"(?=.*strongly discouraged).*127\.0\.0\.1:(\d+)")
+
+
 def main():
     programs = pathlib.Path(sys.argv[1])
-    for program in ("prometheus", "openssl"):
+    for program in ("prometheus", "openssl", "etcd"):
         if shutil.which(program) is None:
             print(f"skipped: {program} is not installed")
             return SKIPPED
@@ -153,7 +163,8 @@ def main():
         manager_port = start(stack, [programs / "quire-manager", f"--workers=unix:{folder}/worker",
                                      f"--listen=unix:{folder}/manager", "--metrics-listen=127.0.0.1:0",
                                      f"--tls-cert={certificate}", f"--tls-key={folder}/manager.key",
-                                     f"--tenants={folder}/tenants.yaml"],
+                                     f"--tenants={folder}/tenants.yaml", "--standby=etcd",
+                                     f"--etcd=127.0.0.1:{start_etcd(stack, folder)}"],
                              r"metrics on port (\d+)")
         configure(folder / "prometheus", manager_port, worker_port)
         prometheus = Prometheus(stack, folder / "prometheus")

@@ -80,6 +80,12 @@ ClientOptions Cluster::client_options() const {
 void Cluster::RestartWorker(int i, const std::vector<std::string>& more_flags, const std::string& model) {
   std::vector<std::string> command = WorkerCommand(i, model.empty() ? options_.model : model);
   command.insert(command.end(), more_flags.begin(), more_flags.end());
+  const absl::StatusOr<v1::GetStatusResponse> status = client_->GetStatus();
+  if (status.ok()) {
+    for (const v1::WorkerStatus& worker : status->workers()) {
+      if (worker.address() == worker_endpoint(i)) ended_epochs_[worker.address()] = worker.epoch();
+    }
+  }
   workers_[i] = std::make_unique<Process>(command);
 }
 
@@ -89,7 +95,11 @@ bool Cluster::WaitUntilReady() {
     const absl::StatusOr<v1::GetStatusResponse> status = client_->GetStatus();
     int num_ready = 0;
     if (status.ok()) {
-      for (const v1::WorkerStatus& worker : status->workers()) num_ready += worker.state() == v1::WORKER_STATE_READY;
+      for (const v1::WorkerStatus& worker : status->workers()) {
+        const auto ended = ended_epochs_.find(worker.address());
+        const bool is_of_an_ended_process = ended != ended_epochs_.end() && worker.epoch() <= ended->second;
+        num_ready += worker.state() == v1::WORKER_STATE_READY && !is_of_an_ended_process;
+      }
     }
     if (num_ready == options_.num_workers) return true;
     SleepBriefly();

@@ -1,6 +1,7 @@
 #ifndef QUIRE_TESTS_E2E_CLUSTER_H_
 #define QUIRE_TESTS_E2E_CLUSTER_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ class Cluster {
   // before or with another one.
   void RestartWorker(int i, const std::vector<std::string>& more_flags = {}, const std::string& model = "");
 
-  // Polls GetStatus until all workers have joined. False when that takes over a minute.
+  // Polls GetStatus until all workers have joined. The session of a process that has ended does not count, which the
+  // manager may still show as ready for a moment after RestartWorker. False when that takes over a minute.
   bool WaitUntilReady();
   // Polls GetStatus until no worker has used blocks, running or waiting requests. False when that takes over
   // `timeout_ms`.
@@ -53,6 +55,7 @@ class Cluster {
   std::vector<std::unique_ptr<Process>> workers_;
   std::unique_ptr<Process> manager_;
   std::unique_ptr<Client> client_;
+  std::map<std::string, uint64_t> ended_epochs_;  // By the address of a worker that was started again: its last epoch.
 };
 
 // The result of a Generate call for one sample.

@@ -77,7 +77,7 @@ class Manager:
         self.address = f"unix:{folder}/{name}.sock"
         self.process = subprocess.Popen(
             [BINARIES / "quire-manager", f"--listen={self.address}", f"--workers=unix:{folder}/nobody.sock",
-             "--metrics-listen=", "--standby=kubernetes", "--lease-duration=2s", f"--kubernetes-api={api}",
+             "--metrics-listen=", "--standby=kubernetes", "--lease-duration=8s", f"--kubernetes-api={api}",
              f"--kubernetes-account={folder}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = queue.Queue()

@@ -28,7 +28,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr absl::Duration kLease = absl::Seconds(4);
+constexpr absl::Duration kLease = absl::Seconds(6);
 
 // The path of etcd, or empty. `./check` unpacks Debian's package etcd-server into the build folder.
 std::string EtcdPath() {
@@ -91,7 +91,7 @@ class StandbyTest : public ::testing::Test {
   void StartManager(int i) {
     managers_[i] = std::make_unique<Process>(std::vector<std::string>{
         Binary("quire-manager"), absl::StrCat("--listen=", Address(i)), absl::StrCat("--workers=", WorkerAddress()),
-        "--metrics-listen=", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()), "--lease-duration=4s"});
+        "--metrics-listen=", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()), "--lease-duration=6s"});
     EXPECT_NE(managers_[i]->WaitForLine("listening on"), "") << managers_[i]->Output();
     clients_[i] = std::make_unique<Client>(ClientOptions{.endpoint = Address(i)});
   }

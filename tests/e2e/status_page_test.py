@@ -113,9 +113,9 @@ class StatusPageTest(unittest.TestCase):
         def repeat():
             while not done.is_set():
                 subprocess.run([*self.quirectl, "generate", "A boat sailed. " + STORY, "-n", "400", "--ignore-eos",
-                                "--samples", "3", "-t", "0.9", "--no-prefix-cache", "--tenant", "blue", "--request-id",
-                                NAME], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-                               timeout=TIMEOUT_S)
+                                "--samples", "3", "-t", "0.9", "--no-prefix-cache", "--tenant", "blue", "--no-resume",
+                                "--request-id", NAME], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               check=False, timeout=TIMEOUT_S)
 
         client = threading.Thread(target=repeat)
         client.start()

@@ -54,9 +54,8 @@ TEST_P(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
     Scenario scenario = DrawScenario(seed);
     std::erase_if(scenario.events, [](const SimEvent& event) {
       return event.kind == SimEventKind::kLose || event.kind == SimEventKind::kLoseForEver ||
-             event.kind == SimEventKind::kLateResult ||
-             event.kind == SimEventKind::kDrain || event.kind == SimEventKind::kSilence ||
-             event.kind == SimEventKind::kAudit;
+             event.kind == SimEventKind::kLateResult || event.kind == SimEventKind::kDrain ||
+             event.kind == SimEventKind::kSilence || event.kind == SimEventKind::kAudit;
     });
     for (SimEvent& event : scenario.events) {
       if (event.kind == SimEventKind::kSetDraining) event.argument = event.argument != 0;  // Without moves.

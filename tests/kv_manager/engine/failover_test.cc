@@ -534,6 +534,40 @@ TEST_F(AdoptingLoopTest, ADrainThatCanMoveNothingDoesNotHoldUpPlans) {
   EXPECT_FALSE(has_accepted_delay_);
 }
 
+// After an attempt that moved nothing, the next one is due in a second.
+class SecondReasonToMoveTest : public AdoptingLoopTest {
+ public:
+  SecondReasonToMoveTest() {
+    JoinOthers();
+    worker_.HoldBack();
+    Submit(MakeRequest(6, 40));
+    Run();
+    accepts_ = false;
+    loop_->SetDrainedByOperator(true, /*migrates=*/true);
+    Run();
+    accepts_ = true;
+    loop_->SetDrainedByOperator(false);
+    Run();
+  }
+
+  void ExpectMove() {
+    Run();
+    worker_.AnswerOnce();
+    Run();
+    EXPECT_EQ(moved_.size(), 1u);
+  }
+};
+
+TEST_F(SecondReasonToMoveTest, TheOperatorWhoAsksAgainDoesNotWait) {
+  loop_->SetDrainedByOperator(true, /*migrates=*/true);
+  ExpectMove();
+}
+
+TEST_F(SecondReasonToMoveTest, AWorkerThatIsToldToStopDoesNotWait) {
+  worker_.Drain();
+  ExpectMove();
+}
+
 TEST_F(AdoptingLoopTest, RequestsOfALostWorkerAcceptDelayAfterHalfOfTheGrace) {
   JoinOthers();
   accepts_ = false;

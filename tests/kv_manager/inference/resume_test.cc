@@ -242,6 +242,23 @@ TEST(ResumeTest, NoRequestOutlivesItsCallWhenTheManagerForbidsIt) {
   EXPECT_EQ(harness.engine.cancelled().size(), 1u);
 }
 
+TEST(ResumeTest, ARequestForWhichThereIsNoMemoryIsAnOrdinaryOne) {
+  InferenceServiceOptions options;
+  options.detach.max_replay_bytes = 1;
+  ServiceHarness harness(ToyModel(), options);
+  harness.engine.Hold();
+  Client client(&harness);
+  client.Generate(DetachedRequest());
+  harness.engine.WaitForRequests(1);
+  harness.engine.Step();
+  ASSERT_TRUE(client.Read());
+  EXPECT_EQ(client.resume_token(), "");
+  EXPECT_EQ(harness.resumable().counts().replay_bytes, 0);
+  client.Leave();
+  harness.engine.WaitUntilIdle();
+  EXPECT_EQ(harness.engine.cancelled().size(), 1u);
+}
+
 TEST(ResumeTest, TheNewerCallTakesTheStream) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();

@@ -133,7 +133,10 @@ class SlowLease : public LeaseStore {
     clock_->Advance(num_calls_++ == 0 ? 5 * kSecond : 0);
     return LeaseHolder{.is_me = true, .term = 1, .address = "me:1"};
   }
-  absl::Status Renew(absl::Duration /*timeout*/) override { return absl::OkStatus(); }
+  absl::Status Renew(absl::Duration /*timeout*/) override {
+    clock_->Advance(5 * kSecond);
+    return absl::OkStatus();
+  }
   absl::Status Release(absl::Duration /*timeout*/) override { return absl::OkStatus(); }
 
  private:
@@ -150,6 +153,10 @@ TEST(SlowElectionTest, AnAnswerThatCameTooLateIsNoLease) {
   EXPECT_FALSE(election.MayLead());
   election.Round();
   EXPECT_EQ(election.state(), State::kLeading);
+  // The machine sleeps during the renewal, which succeeds.
+  election.Round();
+  EXPECT_EQ(election.state(), State::kOver);
+  EXPECT_FALSE(election.MayLead());
 }
 
 }  // namespace

@@ -265,5 +265,35 @@ TEST_F(ResumableRequestsTest, OneTenantCannotTakeAllMemory) {
   EXPECT_TRUE(other->keeper->Grow(100'000));
 }
 
+TEST_F(ResumableRequestsTest, AStreamThatNeedsNoMoreMemoryGoesOnWhenItsTenantIsOverItsShare) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  const auto greedy = Add("r", "greedy");
+  EXPECT_TRUE(greedy->keeper->Grow(800'000));
+  EXPECT_TRUE(Add("r", "other")->keeper->Grow(150'000));
+  greedy->stream->Close(1);
+  ManualWriter writer;
+  const auto run_later = [](std::function<void()> job) { job(); };
+  ASSERT_EQ(greedy->stream->Attach(StreamReader{&writer, run_later, 2}, {}), absl::OkStatus());
+  EXPECT_FALSE(greedy->stream->has_ended()) << *writer.status;
+  EXPECT_EQ(requests_->counts().forgotten, 0);
+  greedy->stream->Close(2);
+  greedy->stream->OnFailed(absl::DeadlineExceededError("too late"));
+  EXPECT_EQ(requests_->counts().ended, 1) << "the end needs no memory";
+}
+
+TEST_F(ResumableRequestsTest, AStreamForWhichThereIsNoMemoryIsNotKept) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  const auto greedy = Add("r1", "greedy");
+  EXPECT_TRUE(greedy->keeper->Grow(875'000 - requests_->counts().replay_bytes));
+  Add("r2", "greedy");
+  ASSERT_FALSE(last_.ok());
+  EXPECT_EQ(ReasonOf(last_.status())->word, "REPLAY_MEMORY");
+  EXPECT_EQ(requests_->counts().replay_bytes, 875'000);
+  EXPECT_EQ(requests_->counts().forgotten, 1);
+  EXPECT_EQ(registry_.Names().size(), 1u);
+  Add("r", "other");
+  EXPECT_TRUE(last_.ok()) << "one eighth is kept for others";
+}
+
 }  // namespace
 }  // namespace quire

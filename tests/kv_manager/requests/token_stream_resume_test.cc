@@ -351,6 +351,23 @@ TEST_F(TokenStreamResumeTest, AbortEndsARequestWithoutAClient) {
   EXPECT_EQ(counting_->ends, std::vector<bool>({false, false})) << "its name is free for another try";
 }
 
+TEST_F(TokenStreamResumeTest, AnOlderCallThatComesLateDoesNotTakeTheStream) {
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  Client newest{.writer = {}, .id = 3};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&newest), {}), absl::OkStatus());
+  Client late{.writer = {}, .id = 2};
+  EXPECT_TRUE(absl::IsAborted(stream_->Attach(ReaderOf(&late), {})));
+  RunJobs();
+  EXPECT_EQ(newest.writer.text(), "a");
+  newest.writer.is_writing = false;
+  stream_->OnWritten(3, true);
+  EXPECT_TRUE(absl::IsAborted(stream_->Attach(ReaderOf(&late), {})));
+  RunJobs();
+  EXPECT_FALSE(newest.writer.status.has_value());
+}
+
 TEST_F(TokenStreamResumeTest, AFailedRequestGivesItsTokensAndThenTheError) {
   MakeResumable();
   Push("ab");
@@ -410,29 +427,60 @@ TEST_F(TokenStreamResumeTest, WithoutMemoryTheStreamGoesOnAndCannotBeResumed) {
   EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "from then on the client's leaving ends the request";
 }
 
-TEST_F(TokenStreamResumeTest, ACallThatComesWhenTheRecordIsForgottenIsRefused) {
+TEST_F(TokenStreamResumeTest, ACallThatComesWhenThereIsNoMoreMemoryGetsTheStream) {
   MakeResumable();
   Push("a");
   CompleteAllWrites();
   counting_->max_bytes = 0;
   Client second{.writer = {}, .id = 2};
-  counting_->on_grow = [&] { EXPECT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus()); };
+  counting_->on_grow = [&] {
+    counting_->on_grow = nullptr;
+    EXPECT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  };
   Push("b");
   RunJobs();
-  ASSERT_TRUE(writer_.is_writing);
-  ASSERT_TRUE(second.writer.status.has_value());
-  EXPECT_TRUE(absl::IsNotFound(*second.writer.status));
-  stream_->Close(2);
-  EXPECT_FALSE(stream_->has_ended()) << "a call that never had the stream cannot end it";
-  counting_->on_grow = nullptr;
-  CompleteAllWrites();
+  EXPECT_TRUE(absl::IsAborted(writer_.status.value()));
+  const auto complete = [&] {
+    while (second.writer.is_writing) {
+      second.writer.is_writing = false;
+      stream_->OnWritten(2, true);
+      RunJobs();
+    }
+  };
+  complete();
+  EXPECT_EQ(counting_->num_forgotten, 1);
   Push("c");
-  CompleteAllWrites();
-  EXPECT_EQ(writer_.text(), "abc") << "each response is written once";
+  RunJobs();
+  complete();
+  EXPECT_EQ(second.writer.text(), "abc") << "each token is written once";
   stream_->OnFinished(LastSample(FinishReason::kLength));
   RunJobs();
-  EXPECT_EQ(writer_.status, absl::OkStatus());
+  EXPECT_EQ(second.writer.status, absl::OkStatus());
   EXPECT_EQ(counting_->num_closed, 1);
+}
+
+TEST_F(TokenStreamResumeTest, WithoutMemoryAClientThatReadsTheRecordGetsAllOfItFirst) {
+  MakeResumable(/*max_outbox_tokens=*/4);
+  for (const char* tokens : {"abc", "def", "ghi"}) {
+    Push(tokens);
+    CompleteAllWrites();
+  }
+  counting_->max_bytes = 0;
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  ASSERT_TRUE(second.writer.is_writing);
+  Push("jk");
+  Finish(0, FinishReason::kLength, /*ends_request=*/true);
+  while (second.writer.is_writing) {
+    second.writer.is_writing = false;
+    stream_->OnWritten(2, true);
+    RunJobs();
+  }
+  EXPECT_EQ(second.writer.text(), "abcdefghijk");
+  EXPECT_EQ(second.writer.status, absl::OkStatus());
+  EXPECT_EQ(counting_->num_forgotten, 1);
+  EXPECT_THAT(engine_.cancelled, IsEmpty());
 }
 
 TEST_F(TokenStreamResumeTest, ARequestThatNobodyCanFindEndsWithItsClient) {
