@@ -26,7 +26,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt", nargs="?", default="Once upon a time")
     parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
-    parser.add_argument("--chat", action="store_true", help="send the prompt as a message to a model with a chat template")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a message, for a model with a template")
     parser.add_argument("--tls-ca", help="use TLS; PEM file of the authority that issued the manager's certificate")
     parser.add_argument("--tls-cert", help="PEM file of the client's certificate")
     parser.add_argument("--tls-key", help="PEM file of the client's private key")

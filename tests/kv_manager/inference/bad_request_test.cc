@@ -271,9 +271,11 @@ const BadRequestCase kBadRequests[] = {
     {"NoMessages", [](auto* r) { r->mutable_chat(); }, "chat.messages", "a conversation needs at least one message"},
     {"TooManyMessages",
      [](auto* r) {
-       for (int i = 0; i < 4097; ++i) Hello(r);
+       for (int i = 0; i < 4097; ++i) r->mutable_chat()->add_messages();
      },
-     "chat", "has 36873 bytes, at most 1000 are allowed"},
+     "chat.messages", "has 4097 entries, at most 4096 are allowed"},
+    {"LongConversation", [](auto* r) { Hello(r)->mutable_messages(0)->set_content(std::string(1000, 'a')); }, "chat",
+     "has 1004 bytes, at most 1000 are allowed"},
     {"MessageWithoutRole", [](auto* r) { Hello(r)->mutable_messages(0)->clear_role(); }, "chat.messages[0].role",
      "is not set"},
     {"LongRole", [](auto* r) { Hello(r)->mutable_messages(0)->set_role(std::string(65, 'a')); },
