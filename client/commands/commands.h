@@ -11,6 +11,7 @@ void AddAbortCommand(CommandList* list);
 void AddAuditCommand(CommandList* list);
 void AddBenchCommand(CommandList* list);
 void AddBlocksCommand(CommandList* list);
+void AddChatCommand(CommandList* list);
 void AddCompletionCommand(CommandList* list);
 void AddDetokenizeCommand(CommandList* list);
 void AddDoctorCommand(CommandList* list);

@@ -312,6 +312,14 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
   return response;
 }
 
+absl::StatusOr<v1::RenderChatResponse> Client::RenderChat(const v1::Chat& chat) {
+  v1::RenderChatRequest request;
+  *request.mutable_chat() = chat;
+  v1::RenderChatResponse response;
+  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::RenderChat, request, &response));
+  return response;
+}
+
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
   v1::DetokenizeResponse response;
   QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Detokenize, request, &response));

@@ -127,6 +127,8 @@ class Client {
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);
+  // Returns the prompt that a conversation becomes.
+  absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::Chat& chat);
   absl::StatusOr<v1::GetModelResponse> GetModel();
   // `timeout` shortens that of the options.
   absl::Status Abort(const std::string& request_id, absl::Duration timeout = absl::InfiniteDuration());

@@ -26,6 +26,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt", nargs="?", default="Once upon a time")
     parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a message, for a model with a template")
     parser.add_argument("--tls-ca", help="use TLS; PEM file of the authority that issued the manager's certificate")
     parser.add_argument("--tls-cert", help="PEM file of the client's certificate")
     parser.add_argument("--tls-key", help="PEM file of the client's private key")
@@ -123,10 +124,17 @@ def resuming_stream(stub, request, metadata, timeout, resume_time):
             delay = min(2 * delay, 2.0)
 
 
+def prompt_fields(args: argparse.Namespace) -> dict:
+    """The prompt as fields of GenerateRequest."""
+    if args.chat:
+        return {"chat": {"messages": [{"role": "user", "content": args.prompt}]}}
+    return {"text": args.prompt}
+
+
 def main(args: argparse.Namespace) -> int:
     metadata = [("authorization", f"Bearer {args.token}")] if args.token else []
     request = inference.GenerateRequest(
-        text=args.prompt,
+        **prompt_fields(args),
         sampling=common.SamplingParams(temperature=0.7, top_p=0.95),
         stopping=common.StoppingParams(max_tokens=200),
         # The request has a name and goes on without its client, so that a call that was cut off can be resumed.

@@ -26,6 +26,7 @@ constexpr char kDescription[] =
     "  quirectl generate \"Once upon a time\" -n 200\n"
     "  quirectl generate \"Once upon a time\" -t 0 --stop \"The end\" --usage\n"
     "  quirectl generate - -n 50 -o json < prompt.txt\n"
+    "  quirectl chat --system \"Be brief.\"\n"
     "  quirectl tokenize \"Once upon a time\"\n"
     "  quirectl status\n"
     "  quirectl top\n"
@@ -44,6 +45,7 @@ constexpr char kFooter[] =
 
 void AddCommands(CommandList* list) {
   AddGenerateCommand(list);
+  AddChatCommand(list);
   AddBenchCommand(list);
   AddTokenizeCommand(list);
   AddDetokenizeCommand(list);

@@ -14,7 +14,7 @@ namespace quire {
 struct Interrupt::State {
   Mutex mutex;
   std::function<void()> cancel QUIRE_GUARDED_BY(mutex);
-  int signal QUIRE_GUARDED_BY(mutex) = 0;
+  int signal QUIRE_GUARDED_BY(mutex) = 0;  // The one that has called `cancel`.
 };
 
 Interrupt::Interrupt() : state_(std::make_shared<State>()) {
@@ -27,17 +27,15 @@ Interrupt::Interrupt() : state_(std::make_shared<State>()) {
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals, state = state_] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    {
+    while (true) {
+      int signal = 0;
+      sigwait(&signals, &signal);
       // The lock is held while `cancel` runs, so that Watch cannot return and its caller cannot destroy the stream.
       const MutexLock lock(&state->mutex);
-      if (!state->cancel) EndBySignal(signal);
+      if (!state->cancel || state->signal != 0) EndBySignal(signal);
       state->signal = signal;
       state->cancel();
     }
-    sigwait(&signals, &signal);
-    EndBySignal(signal);
   }).detach();
 }
 
@@ -47,6 +45,7 @@ void Interrupt::Watch(GenerateStream* stream) {
 
 void Interrupt::Watch(std::function<void()> cancel) {
   const MutexLock lock(&state_->mutex);
+  if (cancel) state_->signal = 0;
   state_->cancel = std::move(cancel);
 }
 

@@ -9,9 +9,10 @@
 namespace quire {
 
 // Ends a running call on Ctrl-C (SIGINT), SIGTERM or, unless the caller ignores it, SIGHUP: the first signal cancels
-// the call, a second one ends the process at once. While nothing is watched the first one ends the process, too. There
-// is one per process. Make it before any other thread starts, because threads inherit the blocked signals. Its own
-// thread waits for the signals, because a signal handler may not call into gRPC.
+// the call, a second one ends the process at once. While nothing is watched the first one ends the process, too. The
+// next call that is watched can be cancelled again. There is one per process. Make it before any other thread starts,
+// because threads inherit the blocked signals. Its own thread waits for the signals, because a signal handler may not
+// call into gRPC.
 class Interrupt {
  public:
   Interrupt();
@@ -22,7 +23,7 @@ class Interrupt {
   // Sets a function that the signal thread calls once, at the first signal. An empty function means that nothing runs.
   void Watch(std::function<void()> cancel);
 
-  // The signal that cancelled something; 0 if none did.
+  // The signal that cancelled what was watched last; 0 if none did.
   int signal() const;
 
  private:

@@ -17,6 +17,7 @@
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/tenancy.h"
+#include "kv_manager/rpc/rpc_status.h"
 #include "security/authorizer.h"
 
 namespace quire {
@@ -45,6 +46,11 @@ template <typename PinRequest>
 absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& call, const RequestEnvironment& requests,
                                         const ServedModel* model) {
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+  if (in.prompt_case() == PinRequest::PROMPT_NOT_SET) {
+    FieldErrors errors;
+    errors.Add("prompt", "is not set: give text or token_ids");
+    return errors.ToStatus();
+  }
   QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
                          ValidateGenerate(AsGenerate(in), *model, requests.options.limits, /*drawn_seed=*/0));
   const std::optional<Caller> caller = CallerOf(*call.context(), requests.options.tokens.get());

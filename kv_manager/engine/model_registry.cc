@@ -35,7 +35,7 @@ absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector<ModelFile>& model_files) {
   TokenizerFiles files;
   for (const ModelFile& file : model_files) {
-    if (file.name == "generation_config.json") continue;
+    if (!absl::StartsWith(file.name, "tokenizer")) continue;
     if (file.content.empty()) return BadTokenizer(file.name, "the file is empty");
     if (file.name == "tokenizer.json") files.tokenizer_json = file.content;
     if (file.name == "tokenizer.model") files.tokenizer_model = file.content;
@@ -46,6 +46,21 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
   if (tokenizer.ok()) return *std::move(tokenizer);
   return BadTokenizer(files.tokenizer_json.empty() ? "tokenizer.model" : "tokenizer.json",
                       tokenizer.status().message());
+}
+
+absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const WorkerDescription& worker) {
+  ChatTemplateFiles files;
+  for (const ModelFile& file : worker.tokenizer_files) {
+    if (file.name == "chat_template.jinja") files.chat_template_jinja = file.content;
+    if (file.name == "chat_template.json") files.chat_template_json = file.content;
+    if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
+  }
+  auto chat_template = ChatTemplate::Load(files);
+  if (!chat_template.ok()) {
+    QUIRE_LOG(kWarning) << "model " << worker.model_name << " has a chat template that cannot be used, so messages are "
+                        << "refused: " << chat_template.status().message();
+  }
+  return chat_template;
 }
 
 }  // namespace
@@ -109,6 +124,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  model->chat_template = LoadChatTemplate(description);
   for (const ModelFile& file : description.tokenizer_files) {
     if (file.name != "generation_config.json" || !reads_defaults_) continue;
     QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "kv_manager/chat/chat_template.h"
 #include "kv_manager/tokenizer/tokenizer.h"
 #include "scheduler/request.h"
 
@@ -36,6 +38,8 @@ struct ServedModel {
   std::optional<TokenId> bos_token_id;
   SamplingDefaults defaults;
   std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
+  // Null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.
+  absl::StatusOr<std::unique_ptr<const ChatTemplate>> chat_template = nullptr;
 };
 
 }  // namespace quire

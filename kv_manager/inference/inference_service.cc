@@ -11,6 +11,7 @@
 #include "base/status_reason.h"
 #include "kv_manager/inference/generate_batch_call.h"
 #include "kv_manager/inference/generate_call.h"
+#include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/message_bytes.h"
@@ -30,6 +31,10 @@ size_t TokenizeWork(const v1::TokenizeRequest& request) {
   return request.text().size();
 }
 
+size_t RenderChatWork(const v1::RenderChatRequest& request) {
+  return TextWork(request.chat());
+}
+
 size_t DetokenizeWork(const v1::DetokenizeRequest& request) {
   return request.token_ids_size() * sizeof(TokenId);
 }
@@ -43,6 +48,16 @@ void EncodeDefaults(const SamplingDefaults& defaults, v1::GetModelResponse* out)
   if (defaults.min_p.has_value()) sampling.set_min_p(*defaults.min_p);
   if (defaults.repetition_penalty.has_value()) sampling.set_repetition_penalty(*defaults.repetition_penalty);
   if (sampling.ByteSizeLong() > 0) *out->mutable_default_sampling() = std::move(sampling);
+}
+
+// For the responses with tokens and their pieces.
+template <typename Response>
+void AddTokens(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, Response* response) {
+  for (const TokenId token : tokens) {
+    response->add_token_ids(token);
+    const auto piece = tokenizer.TokenPiece(token);
+    response->add_pieces(piece.ok() ? std::string(*piece) : std::string());
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine) {
@@ -65,6 +80,7 @@ InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
   });
   AddAnswer("Tokenize", RpcMethod::kTokenize, TokenizeWork, &InferenceServiceImpl::DoTokenize);
   AddAnswer("Detokenize", RpcMethod::kDetokenize, DetokenizeWork, &InferenceServiceImpl::DoDetokenize);
+  AddAnswer("RenderChat", RpcMethod::kRenderChat, RenderChatWork, &InferenceServiceImpl::DoRenderChat);
   AddAnswer("GetModel", RpcMethod::kGetModel, NoWork<v1::GetModelRequest>, &InferenceServiceImpl::DoGetModel);
   AddAnswer("Abort", RpcMethod::kAbort, NoWork<v1::AbortRequest>, &InferenceServiceImpl::DoAbort);
 }
@@ -103,11 +119,29 @@ absl::Status InferenceServiceImpl::DoTokenize(const std::optional<Caller>& /*cal
   QUIRE_RETURN_IF_ERROR(ValidateTokenize(request, *model, environment_->options.limits));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                          model->tokenizer->Encode(request.text(), EncodeOptionsOf(request)));
-  for (TokenId token : tokens) {
-    response->add_token_ids(token);
-    const auto piece = model->tokenizer->TokenPiece(token);
-    response->add_pieces(piece.ok() ? std::string(*piece) : std::string());
+  AddTokens(*model->tokenizer, tokens, response);
+  return absl::OkStatus();
+}
+
+absl::Status InferenceServiceImpl::DoRenderChat(const std::optional<Caller>& /*caller*/,
+                                                const v1::RenderChatRequest& request,
+                                                v1::RenderChatResponse* response) const {
+  QUIRE_ASSIGN_OR_RETURN(const auto model, ModelOf(*environment_->engine));
+  QUIRE_ASSIGN_OR_RETURN(jinja::Text text, ValidateRenderChat(request, *model, environment_->options.limits));
+  const EncodeOptions options{.add_special_tokens = false, .user_ranges = text.user};
+  const absl::StatusOr<std::vector<TokenId>> tokens = model->tokenizer->Encode(text.bytes, options);
+  if (!tokens.ok()) {
+    FieldErrors errors;
+    errors.Add("chat", std::string(tokens.status().message()));
+    return errors.ToStatus();
   }
+  AddTokens(*model->tokenizer, *tokens, response);
+  for (const ByteRange& range : text.user) {
+    v1::TextRange* const added = response->add_user_ranges();
+    added->set_begin(static_cast<uint32_t>(range.begin));
+    added->set_end(static_cast<uint32_t>(range.end));
+  }
+  response->set_text(std::move(text.bytes));
   return absl::OkStatus();
 }
 
@@ -133,6 +167,8 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   response->mutable_eos_token_ids()->Add(model->eos_token_ids.begin(), model->eos_token_ids.end());
   if (model->bos_token_id.has_value()) response->set_bos_token_id(*model->bos_token_id);
   response->set_has_tokenizer(model->tokenizer != nullptr);
+  const bool has_template = model->chat_template.ok() && *model->chat_template != nullptr;
+  response->set_has_chat_template(has_template && model->tokenizer != nullptr);
   response->set_numerics_fingerprint(model->numerics_fingerprint);
   if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();

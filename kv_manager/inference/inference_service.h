@@ -34,6 +34,8 @@ class InferenceServiceImpl : public ReceivingService {
                           v1::TokenizeResponse* response) const;
   absl::Status DoDetokenize(const std::optional<Caller>& caller, const v1::DetokenizeRequest& request,
                             v1::DetokenizeResponse* response) const;
+  absl::Status DoRenderChat(const std::optional<Caller>& caller, const v1::RenderChatRequest& request,
+                            v1::RenderChatResponse* response) const;
   absl::Status DoGetModel(const std::optional<Caller>& caller, const v1::GetModelRequest& request,
                           v1::GetModelResponse* response) const;
   absl::Status DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "base/utf8.h"
+#include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/caller.h"
@@ -112,8 +113,11 @@ class GenerateValidator {
       field = "token_ids.ids";
       ReadTokenIds(in_.token_ids().ids(), field, model_.vocab_size, &prompt, &errors_);
       if (prompt.size() != static_cast<size_t>(in_.token_ids().ids_size())) return;
+    } else if (in_.has_chat()) {
+      field = "chat";
+      if (!ReadChat(&prompt)) return;
     } else {
-      errors_.Add("prompt", "is not set: give text or token_ids");
+      errors_.Add("prompt", "is not set: give text, token_ids or chat");
       return;
     }
     if (prompt.empty()) {
@@ -122,6 +126,24 @@ class GenerateValidator {
       errors_.Add(field, absl::StrCat("has ", prompt.size(), " tokens, the model's context is ",
                                       model_.max_context_tokens, " and must have room for one more"));
     }
+  }
+
+  // Returns false when there is an error.
+  bool ReadChat(std::vector<TokenId>* prompt) {
+    if (in_.has_add_special_tokens()) errors_.Add("add_special_tokens", "cannot be set with chat");
+    if (in_.has_parse_special_tokens()) errors_.Add("parse_special_tokens", "cannot be set with chat");
+    if (model_.tokenizer == nullptr) {
+      Need("chat");
+      return false;
+    }
+    absl::StatusOr<jinja::Text> text = RenderChat(in_.chat(), model_, limits_.max_prompt_bytes, "chat", &errors_);
+    if (!text.ok()) {
+      if (precondition_.ok()) precondition_ = text.status();
+      return false;
+    }
+    if (!errors_.empty()) return false;
+    chat_text_ = std::move(text->bytes);
+    return Encode(chat_text_, {.add_special_tokens = false, .user_ranges = text->user}, "chat", prompt);
   }
 
   void ReadLimits() {
@@ -313,8 +335,9 @@ class GenerateValidator {
   void ReadEcho() {
     if (!in_.echo()) return;
     if (model_.tokenizer == nullptr) return Need("echo");
-    out_.echo = in_.has_text() ? Echo::kText : Echo::kTokens;
+    out_.echo = in_.has_token_ids() ? Echo::kTokens : Echo::kText;
     if (in_.has_text()) out_.prompt_text = in_.text();
+    if (in_.has_chat()) out_.prompt_text = chat_text_;
   }
 
   // The fields about other requests: priority, tenant and sharing of prefixes.
@@ -387,6 +410,7 @@ class GenerateValidator {
   const RequestLimits& limits_;
   const SamplingDefaults defaults_;
   ValidRequest out_;
+  std::string chat_text_;  // What a conversation becomes.
   FieldErrors errors_;
   absl::Status precondition_;
 };
@@ -394,7 +418,8 @@ class GenerateValidator {
 }  // namespace
 
 size_t TextWork(const v1::GenerateRequest& request) {
-  size_t num_bytes = request.text().size() + request.token_ids().ids_size() * sizeof(TokenId);
+  size_t num_bytes =
+      request.text().size() + request.token_ids().ids_size() * sizeof(TokenId) + TextWork(request.chat());
   for (const std::string& word : request.sampling().bad_words()) num_bytes += word.size();
   return num_bytes;
 }
@@ -415,9 +440,29 @@ void CheckUnknownFields(const google::protobuf::Message& message, const std::str
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->is_repeated() || field->message_type() == nullptr) continue;
-    CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(path, field->name(), "."), errors);
+    if (field->message_type() == nullptr || field->is_map()) continue;
+    const std::string field_path = absl::StrCat(path, field->name());
+    if (!field->is_repeated()) {
+      CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(field_path, "."), errors);
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      const google::protobuf::Message& element = reflection.GetRepeatedMessage(message, field, i);
+      CheckUnknownFields(element, absl::StrCat(field_path, "[", i, "]."), errors);
+    }
   }
+}
+
+absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,
+                                               const RequestLimits& limits) {
+  FieldErrors errors;
+  CheckUnknownFields(request, "", &errors);
+  if (!request.has_chat()) errors.Add("chat", "is not set");
+  if (!errors.empty()) return errors.ToStatus();
+  if (model.tokenizer == nullptr) return NoTokenizer("chat");
+  QUIRE_ASSIGN_OR_RETURN(jinja::Text text, RenderChat(request.chat(), model, limits.max_prompt_bytes, "chat", &errors));
+  if (!errors.empty()) return errors.ToStatus();
+  return text;
 }
 
 absl::Status ValidateTokenize(const v1::TokenizeRequest& request, const ServedModel& model,

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "kv_manager/engine/served_model.h"
+#include "kv_manager/jinja/text.h"
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/output_text.h"
@@ -39,7 +40,7 @@ inline constexpr int kMaxPromptLogprobs = 131072;  // Prompt tokens times logpro
 // The text that the first response begins with.
 enum class Echo {
   kNone,
-  kText,    // The text of the prompt as the client sent it.
+  kText,    // The text of the prompt: as the client sent it, or as the chat template gives it.
   kTokens,  // The text that the tokens of the prompt decode to.
 };
 
@@ -77,6 +78,10 @@ absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request
 // Adds every unknown field of `message` and of the messages in it to `errors`, under `path`: fields of a newer client
 // must not be ignored silently.
 void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors);
+
+// Returns the prompt of a conversation, with the same errors as ValidateGenerate.
+absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,
+                                               const RequestLimits& limits);
 
 // Validate the requests of the other calls with text or tokens, as ValidateGenerate does.
 absl::Status ValidateTokenize(const v1::TokenizeRequest& request, const ServedModel& model,

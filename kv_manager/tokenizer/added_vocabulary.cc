@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "kv_manager/tokenizer/unicode.h"
+#include "kv_manager/tokenizer/user_text.h"
 
 namespace quire {
 namespace {
@@ -82,6 +83,7 @@ absl::StatusOr<AddedVocabulary> AddedVocabulary::Create(std::vector<AddedToken> 
     if (!seen[token.normalized].insert(pattern.text).second) {
       return absl::InvalidArgumentError(absl::StrCat("added token \"", pattern.text, "\" is given twice"));
     }
+    added.is_control_.push_back(token.special || !IsOnlySpace(pattern.text));
     added.patterns_[i] = std::move(pattern.text);
     (token.normalized ? normalized : plain).emplace_back(added.patterns_[i], static_cast<TokenId>(i));
   }
@@ -91,25 +93,46 @@ absl::StatusOr<AddedVocabulary> AddedVocabulary::Create(std::vector<AddedToken> 
 }
 
 absl::StatusOr<std::vector<TextPiece>> AddedVocabulary::Extract(std::string_view text, const Normalizer* normalizer,
-                                                                bool parses_special) const {
+                                                                bool parses_special,
+                                                                absl::Span<const ByteRange> user) const {
   TextPiece prompt;
   prompt.text = text;
   prompt.num_origin_bytes = text.empty() ? 0 : Utf8Length(text.front());
-  std::vector<TextPiece> pieces;
-  Split(prompt, plain_trie_, parses_special, &pieces);
   std::vector<TextPiece> out;
-  for (TextPiece& piece : pieces) {
+  for (auto& [piece, range] : Split(prompt, plain_trie_, parses_special, user)) {
     if (piece.token != kNoToken) {
       out.push_back(std::move(piece));
       continue;
     }
+    std::vector<ByteRange> piece_user = Clip(user, range.begin, range.end);
     if (normalizer != nullptr) {
+      const std::string_view before = text.substr(range.begin, range.end - range.begin);
       piece.max_bytes = MaxBytes(piece.text);
       QUIRE_RETURN_IF_ERROR(normalizer->Normalize(&piece));
+      QUIRE_ASSIGN_OR_RETURN(piece_user, NormalizedUserRanges(before, piece_user, piece.text, normalizer));
     }
-    Split(piece, normalized_trie_, parses_special, &out);
+    for (Cut& cut : Split(piece, normalized_trie_, parses_special, piece_user)) out.push_back(std::move(cut.piece));
   }
   return out;
+}
+
+absl::StatusOr<std::vector<ByteRange>> AddedVocabulary::NormalizedUserRanges(std::string_view text,
+                                                                             absl::Span<const ByteRange> user,
+                                                                             const std::string& normalized,
+                                                                             const Normalizer* normalizer) const {
+  if (normalized_trie_.empty()) return std::vector<ByteRange>();
+  return AlignUserRanges(text, user, normalized, [&](std::string_view part) -> absl::StatusOr<std::string> {
+    TextPiece piece;
+    piece.text = part;
+    piece.max_bytes = MaxBytes(part);
+    QUIRE_RETURN_IF_ERROR(normalizer->Normalize(&piece));
+    return std::move(piece.text);
+  });
+}
+
+bool AddedVocabulary::IsControl(TokenId id) const {
+  const auto it = index_.find(id);
+  return it != index_.end() && is_control_[it->second];
 }
 
 const AddedToken* AddedVocabulary::Find(TokenId id) const {
@@ -117,15 +140,16 @@ const AddedToken* AddedVocabulary::Find(TokenId id) const {
   return it == index_.end() ? nullptr : &tokens_[it->second];
 }
 
-void AddedVocabulary::Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special,
-                            std::vector<TextPiece>* out) const {
+std::vector<AddedVocabulary::Cut> AddedVocabulary::Split(const TextPiece& piece, const PrefixTrie& trie,
+                                                         bool parses_special, absl::Span<const ByteRange> user) const {
   const std::string_view text = piece.text;
+  std::vector<Cut> cuts;
   size_t covered = 0;
   const auto add_text = [&](size_t end) {
-    if (covered < end) out->push_back(piece.Slice(covered, end));
+    if (covered < end) cuts.push_back({piece.Slice(covered, end), {covered, end}});
   };
   for (size_t pos = 0; !trie.empty() && pos < text.size();) {
-    const auto [num_bytes, index] = trie.FindLongest(text.substr(pos));
+    const auto [num_bytes, index] = FindMatch(text, pos, trie, user);
     if (num_bytes == 0) {
       pos += Utf8Length(text[pos]);
       continue;
@@ -140,12 +164,24 @@ void AddedVocabulary::Split(const TextPiece& piece, const PrefixTrie& trie, bool
     if (token.lstrip) begin = SkipSpacesLeft(text, covered, begin);
     if (token.rstrip) end = SkipSpacesRight(text, end);
     add_text(begin);
-    TextPiece match;
-    match.token = token.id;
-    out->push_back(std::move(match));
+    Cut match;
+    match.piece.token = token.id;
+    match.range = {begin, end};
+    cuts.push_back(std::move(match));
     covered = end;
   }
   add_text(text.size());
+  return cuts;
+}
+
+AddedVocabulary::Match AddedVocabulary::FindMatch(std::string_view text, size_t pos, const PrefixTrie& trie,
+                                                  absl::Span<const ByteRange> user) const {
+  Match longest;
+  trie.ForEachPrefix(text.substr(pos), [&](size_t num_bytes, TokenId index) {
+    if (is_control_[index] && Overlaps(user, pos, pos + num_bytes)) return;
+    longest = {num_bytes, static_cast<size_t>(index)};
+  });
+  return longest;
 }
 
 }  // namespace quire

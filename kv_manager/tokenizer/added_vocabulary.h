@@ -8,6 +8,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/byte_range.h"
 #include "base/ids.h"
 #include "kv_manager/tokenizer/normalizer.h"
 #include "kv_manager/tokenizer/prefix_trie.h"
@@ -36,9 +38,13 @@ class AddedVocabulary {
   // Cuts `text` (valid UTF-8) into added tokens and the normalised pieces between them, and leaves out empty pieces.
   // Tokens that are not normalised are found first, in the text as it is. The other tokens are found in the normalised
   // pieces. The leftmost match counts, and of several at one place the longest. Without `parses_special`, special
-  // tokens are ordinary text.
+  // tokens are ordinary text. A match that touches the text of a user, which is at `user` (EncodeOptions), counts only
+  // when IsControl is false for it, and does not hide the matches behind its beginning.
   absl::StatusOr<std::vector<TextPiece>> Extract(std::string_view text, const Normalizer* normalizer,
-                                                 bool parses_special) const;
+                                                 bool parses_special, absl::Span<const ByteRange> user = {}) const;
+
+  // Whether the text of a user must not become this token: it is an added token of more than space.
+  bool IsControl(TokenId id) const;
 
   // Returns null when `id` is no added token.
   const AddedToken* Find(TokenId id) const;
@@ -48,11 +54,29 @@ class AddedVocabulary {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
-  // Appends the matches in `piece` and the text between them.
-  void Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special, std::vector<TextPiece>* out) const;
+  // A piece that Split has cut, and where it is in the text that was split.
+  struct Cut {
+    TextPiece piece;
+    ByteRange range;
+  };
+  struct Match {
+    size_t num_bytes = 0;  // 0: there is none.
+    size_t index = 0;      // Into tokens_.
+  };
+
+  // Returns the matches in `piece` and the text between them.
+  std::vector<Cut> Split(const TextPiece& piece, const PrefixTrie& trie, bool parses_special,
+                         absl::Span<const ByteRange> user) const;
+  // Returns the longest match at `pos`.
+  Match FindMatch(std::string_view text, size_t pos, const PrefixTrie& trie, absl::Span<const ByteRange> user) const;
+  // Where the normalised form `normalized` of `text` comes from the user. Empty when nothing is looked for there.
+  absl::StatusOr<std::vector<ByteRange>> NormalizedUserRanges(std::string_view text, absl::Span<const ByteRange> user,
+                                                              const std::string& normalized,
+                                                              const Normalizer* normalizer) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<std::string> patterns_;           // [tokens_.size()], the forms that are looked for
+  std::vector<bool> is_control_;                // [tokens_.size()]
   absl::flat_hash_map<TokenId, size_t> index_;  // Values are indices into tokens_.
   PrefixTrie plain_trie_;                       // Values are indices into tokens_.
   PrefixTrie normalized_trie_;

@@ -34,6 +34,7 @@ class Bpe : public TokenModel {
   // O(n log n) in the length of the word.
   absl::Status Encode(std::string_view word, std::vector<TokenId>* tokens) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  TokenId unk() const override { return unk_; }
 
  private:
   struct Ranked {

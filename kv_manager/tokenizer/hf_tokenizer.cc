@@ -29,8 +29,9 @@ class HfTokenizer : public Tokenizer {
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
     QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "text"));
-    QUIRE_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces,
-                           parts_.added.Extract(text, parts_.normalizer.get(), options.parse_special_tokens));
+    QUIRE_ASSIGN_OR_RETURN(
+        std::vector<TextPiece> pieces,
+        parts_.added.Extract(text, parts_.normalizer.get(), options.parse_special_tokens, options.user_ranges));
     if (parts_.pre_tokenizer != nullptr) QUIRE_RETURN_IF_ERROR(parts_.pre_tokenizer->Split(&pieces));
     std::vector<TokenId> tokens;
     const PostProcessor& around = parts_.post_processor;
@@ -38,8 +39,10 @@ class HfTokenizer : public Tokenizer {
     for (const TextPiece& piece : pieces) {
       if (piece.token != kNoToken) {
         tokens.push_back(piece.token);
-      } else {
+      } else if (options.user_ranges.empty()) {
         QUIRE_RETURN_IF_ERROR(parts_.model->Encode(piece.text, &tokens));
+      } else {
+        QUIRE_RETURN_IF_ERROR(EncodeWithoutControl(piece.text, &tokens));
       }
     }
     if (options.add_special_tokens) tokens.insert(tokens.end(), around.suffix.begin(), around.suffix.end());
@@ -95,6 +98,35 @@ class HfTokenizer : public Tokenizer {
   const Decoder& decoder() const { return parts_.decoder; }
 
  private:
+  // Encodes a word so that no control token comes out of it. The vocabulary itself may have the pieces of control
+  // tokens, and then the model finds them in ordinary text. Such a piece is encoded in two parts.
+  absl::Status EncodeWithoutControl(std::string_view word, std::vector<TokenId>* tokens) const {
+    const auto begin = static_cast<ptrdiff_t>(tokens->size());
+    QUIRE_RETURN_IF_ERROR(parts_.model->Encode(word, tokens));
+    const auto is_control = [this](TokenId token) {
+      return token != parts_.model->unk() && parts_.added.IsControl(token);
+    };
+    if (std::none_of(tokens->begin() + begin, tokens->end(), is_control)) return absl::OkStatus();
+    const std::vector<TokenId> found(tokens->begin() + begin, tokens->end());
+    tokens->resize(begin);
+    for (const TokenId token : found) {
+      const std::string_view piece = parts_.model->vocabulary().piece(token);
+      const size_t first = piece.empty() ? 0 : Utf8Length(piece.front());
+      const bool is_character = first >= piece.size();
+      if (!is_control(token) || (is_character && !IsSpecial(token))) {
+        tokens->push_back(token);
+        continue;
+      }
+      if (is_character) {
+        return absl::InvalidArgumentError(absl::StrCat("the text of a user has \"", std::string(piece),
+                                                       "\", which the vocabulary has only as a control token"));
+      }
+      QUIRE_RETURN_IF_ERROR(EncodeWithoutControl(piece.substr(0, first), tokens));
+      QUIRE_RETURN_IF_ERROR(EncodeWithoutControl(piece.substr(first), tokens));
+    }
+    return absl::OkStatus();
+  }
+
   // Returns the token that the config names, or else the first special token of `usual`.
   std::optional<TokenId> FindSpecial(const std::optional<std::string>& named,
                                      std::initializer_list<const char*> usual) const {

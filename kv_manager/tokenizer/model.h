@@ -20,6 +20,8 @@ class TokenModel {
   virtual absl::Status Encode(std::string_view word, std::vector<TokenId>* tokens) const = 0;
 
   virtual const Vocabulary& vocabulary() const = 0;
+  // The token of unknown characters, or kNoToken when there is none.
+  virtual TokenId unk() const = 0;
 };
 
 }  // namespace quire

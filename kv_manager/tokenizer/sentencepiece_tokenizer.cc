@@ -15,6 +15,7 @@
 #include "kv_manager/tokenizer/sentencepiece_normalizer.h"
 #include "kv_manager/tokenizer/sentencepiece_vocabulary.h"
 #include "kv_manager/tokenizer/unigram_lattice.h"
+#include "kv_manager/tokenizer/user_text.h"
 
 namespace quire {
 namespace {
@@ -83,16 +84,16 @@ class SentencePieceTokenizer : public Tokenizer {
     if (options.add_special_tokens && adds_bos_ && bos_id_.has_value()) tokens.push_back(*bos_id_);
     size_t covered = 0;
     for (size_t pos = 0; options.parse_special_tokens && pos < text.size();) {
-      const auto [num_bytes, id] = vocabulary_->special().FindLongest(text.substr(pos));
+      const auto [num_bytes, id] = FindSpecial(text, pos, options.user_ranges);
       if (num_bytes == 0) {
         pos += Utf8Length(text[pos]);
         continue;
       }
-      QUIRE_RETURN_IF_ERROR(EncodePlain(text.substr(covered, pos - covered), &tokens));
+      QUIRE_RETURN_IF_ERROR(EncodePlain(text, {covered, pos}, options.user_ranges, &tokens));
       tokens.push_back(id);
       covered = pos += num_bytes;
     }
-    QUIRE_RETURN_IF_ERROR(EncodePlain(text.substr(covered), &tokens));
+    QUIRE_RETURN_IF_ERROR(EncodePlain(text, {covered, text.size()}, options.user_ranges, &tokens));
     if (options.add_special_tokens && adds_eos_ && eos_id_.has_value()) tokens.push_back(*eos_id_);
     return tokens;
   }
@@ -136,30 +137,73 @@ class SentencePieceTokenizer : public Tokenizer {
     return id;
   }
 
-  absl::Status EncodePlain(std::string_view text, std::vector<TokenId>* tokens) const {
-    QUIRE_ASSIGN_OR_RETURN(const std::string normalized, normalizer_.Normalize(text, vocabulary_->user_defined()));
-    bool is_after_unk = false;
-    const auto append = [&](std::string_view piece, TokenId id) {
-      const bool is_unk = id == vocabulary_->unk();
-      if (is_unk && vocabulary_->has_bytes()) {
-        for (const char c : piece) tokens->push_back(vocabulary_->byte_token(static_cast<unsigned char>(c)));
-      } else if (!is_unk || !is_after_unk) {
-        tokens->push_back(id);
-      }
-      is_after_unk = is_unk;
+  // Returns (num_bytes, id) of the longest special piece at `pos` that does not touch the text of a user.
+  std::pair<size_t, TokenId> FindSpecial(std::string_view text, size_t pos, absl::Span<const ByteRange> user) const {
+    std::pair<size_t, TokenId> longest = {0, -1};
+    vocabulary_->special().ForEachPrefix(text.substr(pos), [&](size_t num_bytes, TokenId id) {
+      if (!Overlaps(user, pos, pos + num_bytes)) longest = {num_bytes, id};
+    });
+    return longest;
+  }
+
+  // Encodes a part of `text` that has no special pieces.
+  absl::Status EncodePlain(std::string_view text, ByteRange part, absl::Span<const ByteRange> user,
+                           std::vector<TokenId>* tokens) const {
+    text = text.substr(part.begin, part.end - part.begin);
+    const auto normalize = [&](std::string_view raw) {
+      return normalizer_.Normalize(raw, vocabulary_->user_defined());
     };
-    if (const auto* lattice = std::get_if<UnigramLattice>(&segmenter_)) {
-      for (const UnigramLattice::Segment& segment : lattice->FindBest(normalized)) {
-        append(std::string_view(normalized).substr(segment.begin, segment.end - segment.begin), segment.id);
-      }
-    } else if (const auto* bpe = std::get_if<SentencePieceBpe>(&segmenter_)) {
-      for (const std::string_view piece : bpe->Segment(normalized)) {
-        const TokenId id = vocabulary_->FindAny(piece);
-        // A piece that is still unused is a single character, which counts as unknown.
-        append(piece, id < 0 || vocabulary_->type(id) == Type::kUnused ? vocabulary_->unk() : id);
+    QUIRE_ASSIGN_OR_RETURN(const std::string normalized, normalize(text));
+    std::vector<ByteRange> normalized_user;
+    if (!user.empty() && !vocabulary_->user_defined().empty()) {
+      QUIRE_ASSIGN_OR_RETURN(normalized_user,
+                             AlignUserRanges(text, Clip(user, part.begin, part.end), normalized, normalize));
+    }
+    bool is_after_unk = false;
+    AppendPieces(normalized, normalized_user, &is_after_unk, tokens);
+    return absl::OkStatus();
+  }
+
+  // Appends the pieces of a normalised text. Where users have written a user-defined piece, it is encoded in two parts.
+  void AppendPieces(std::string_view text, absl::Span<const ByteRange> user, bool* is_after_unk,
+                    std::vector<TokenId>* tokens) const {
+    for (const UnigramLattice::Segment& segment : Segments(text)) {
+      const std::string_view piece = text.substr(segment.begin, segment.end - segment.begin);
+      const size_t first = Utf8Length(piece.front());
+      if (vocabulary_->type(segment.id) == Type::kUserDefined && first < piece.size() && !IsOnlySpace(piece) &&
+          Overlaps(user, segment.begin, segment.end)) {
+        const ByteRange whole{0, piece.size()};
+        AppendPieces(piece.substr(0, first), {&whole, 1}, is_after_unk, tokens);
+        AppendPieces(piece.substr(first), {&whole, 1}, is_after_unk, tokens);
+      } else {
+        AppendToken(piece, segment.id, is_after_unk, tokens);
       }
     }
-    return absl::OkStatus();
+  }
+
+  void AppendToken(std::string_view piece, TokenId id, bool* is_after_unk, std::vector<TokenId>* tokens) const {
+    const bool is_unk = id == vocabulary_->unk();
+    if (is_unk && vocabulary_->has_bytes()) {
+      for (const char c : piece) tokens->push_back(vocabulary_->byte_token(static_cast<unsigned char>(c)));
+    } else if (!is_unk || !*is_after_unk) {
+      tokens->push_back(id);
+    }
+    *is_after_unk = is_unk;
+  }
+
+  std::vector<UnigramLattice::Segment> Segments(std::string_view text) const {
+    if (const auto* lattice = std::get_if<UnigramLattice>(&segmenter_)) return lattice->FindBest(text);
+    std::vector<UnigramLattice::Segment> segments;
+    if (const auto* bpe = std::get_if<SentencePieceBpe>(&segmenter_)) {
+      for (const std::string_view piece : bpe->Segment(text)) {
+        const TokenId id = vocabulary_->FindAny(piece);
+        const size_t begin = piece.data() - text.data();
+        // A piece that is still unused is a single character, which counts as unknown.
+        const bool is_unknown = id < 0 || vocabulary_->type(id) == Type::kUnused;
+        segments.push_back({begin, begin + piece.size(), is_unknown ? vocabulary_->unk() : id});
+      }
+    }
+    return segments;
   }
 
   SentencePieceModel model_;

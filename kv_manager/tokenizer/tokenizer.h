@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/byte_range.h"
 #include "base/ids.h"
 
 namespace quire {
@@ -26,6 +27,10 @@ struct EncodeOptions {
   // Whether text that spells a special token becomes that token. When false, it is ordinary text, which is what
   // untrusted text needs.
   bool parse_special_tokens = true;
+  // The parts of the text that come from users: sorted, not empty, not overlapping, and on borders of characters. The
+  // text is encoded as a whole, but a token that was added to the vocabulary, special or not, is never found in a place
+  // that touches these parts: there it is ordinary text. Only added tokens of nothing but space are found everywhere.
+  absl::Span<const ByteRange> user_ranges = {};
 };
 
 // Decodes tokens one by one into text that is final: text that was appended never changes. All appended text together

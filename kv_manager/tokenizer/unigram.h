@@ -25,6 +25,7 @@ class Unigram : public TokenModel {
 
   absl::Status Encode(std::string_view word, std::vector<TokenId>* tokens) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  TokenId unk() const override { return options_.unk; }
 
  private:
   Unigram(Vocabulary vocabulary, const std::vector<UnigramLattice::Piece>& pieces, double unk_score, Options options);

@@ -42,6 +42,29 @@ TEST_F(QuirectlTest, JsonIsOneObjectPerLineWithProtoFieldNames) {
   EXPECT_EQ(reason, "FINISH_REASON_LENGTH");
 }
 
+TEST_F(QuirectlTest, ChatAnswersEachLineOfAPipe) {
+  const Ended story = Quirectl({"generate", "Once upon a time", "-n", "20", "-t", "0"});
+  ASSERT_EQ(story.exit_code, 0) << story.output;
+  const Ended chat = Shell("printf 'Once upon a time\\n\\n/reset\\nOnce upon a time\\n' | quirectl chat -n 20 -t 0");
+  EXPECT_EQ(chat.exit_code, 0);
+  EXPECT_EQ(chat.output, story.output + story.output) << "the template of the model continues stories";
+  // The second message follows the first answer.
+  const std::string conversation = "Once upon a time" + story.output.substr(0, story.output.size() - 1) + " One day,";
+  const Ended second = Quirectl({"generate", conversation, "-n", "20", "-t", "0"});
+  const Ended both = Shell("printf 'Once upon a time\\nOne day,\\n/quit\\nnever' | quirectl chat -n 20 -t 0");
+  EXPECT_EQ(both.exit_code, 0);
+  EXPECT_EQ(both.output, story.output + second.output);
+}
+
+TEST_F(QuirectlTest, ChatEndsAtTheFirstErrorInAPipe) {
+  const Ended unknown = Shell("printf '/sytem x\\nOnce' | quirectl chat -n 5");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, StartsWith("quirectl: \"/sytem x\" is not a command: /system TEXT begins"));
+  const Ended refused = Shell("printf 'Once' | quirectl chat -n 5 --template-kwargs '[]'");
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_THAT(refused.output, HasSubstr("chat.template_kwargs: is not a JSON object"));
+}
+
 TEST_F(QuirectlTest, TokenizeAndDetokenizeAreInverse) {
   const Ended tokens = Quirectl({"tokenize", "Once upon a time", "-o", "json", "--no-special-tokens"});
   ASSERT_EQ(tokens.exit_code, 0) << tokens.output;

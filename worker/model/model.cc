@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxTokenizerBytes = 128 << 20;
 constexpr char kGenerationConfig[] = "/generation_config.json";
+constexpr const char* kOptionalFiles[] = {"chat_template.jinja", "chat_template.json", "generation_config.json"};
 
 // Returns nothing when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& path, size_t max_bytes) {
@@ -38,7 +39,8 @@ absl::Status CheckTokenizerFile(const std::string& path, const std::string& cont
   return absl::OkStatus();
 }
 
-// Also generation_config.json, which the manager reads for the defaults of sampling.
+// Also the chat template and generation_config.json, which has defaults of sampling. The manager reads them. It serves
+// a model without them, or with a broken chat template, too.
 absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string& directory) {
   std::vector<TokenizerFile> files;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
@@ -48,10 +50,10 @@ absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string&
     QUIRE_RETURN_IF_ERROR(CheckTokenizerFile(path, *contents));
     files.push_back({name, *std::move(contents)});
   }
-  QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> generation,
-                         ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
-  if (generation.has_value() && !generation->empty()) {
-    files.push_back({"generation_config.json", *std::move(generation)});
+  for (const char* name : kOptionalFiles) {
+    QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> contents,
+                           ReadOptionalFile(absl::StrCat(directory, "/", name), kMaxConfigBytes));
+    if (contents.has_value() && !contents->empty()) files.push_back({name, *std::move(contents)});
   }
   return files;
 }

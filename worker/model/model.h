@@ -12,10 +12,12 @@
 
 namespace quire {
 
-// A file of the model directory for the manager. The worker checks only that a file named .json is JSON. The manager
-// uses the files, and refuses a worker whose tokenizer it cannot use.
+// A file of the model directory for the manager. The worker checks only that the .json files of the tokenizer are JSON.
+// The manager uses the files, and refuses a worker whose tokenizer it cannot use.
 struct TokenizerFile {
-  std::string name;  // tokenizer.json, tokenizer.model, tokenizer_config.json or generation_config.json.
+  // tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, chat_template.json or
+  // generation_config.json.
+  std::string name;
   std::string contents;
 };
 

@@ -159,6 +159,12 @@ class StreamTest(unittest.TestCase):
 
 
 class GenerateTest(unittest.TestCase):
+    def test_the_prompt_is_text_or_a_message(self):
+        for flags, fields in (([], {"text": "Hi"}),
+                              (["--chat"], {"chat": {"messages": [{"role": "user", "content": "Hi"}]}})):
+            with mock.patch.object(sys, "argv", ["generate.py", "Hi", *flags]):
+                self.assertEqual(generate.prompt_fields(generate.read_arguments()), fields)
+
     def test_the_other_tls_options_need_the_authority(self):
         error = "--tls-ca is missing: --tls-cert, --tls-key and --tls-name mean nothing without it"
         for flags in (["--tls-cert=c", "--tls-key=k"], ["--tls-name=quire-manager"]):

@@ -49,6 +49,20 @@ void InterruptCall(const std::string& endpoint, int num_signals) {
   _exit(is_cancelled && interrupt.signal() == SIGINT ? 0 : 1);
 }
 
+// Cancels two calls, one after the other. Exits with 0 when none of the signals ended the process.
+void InterruptTwoCalls() {
+  Interrupt interrupt;
+  int num_cancelled = 0;
+  for (int i = 0; i < 2; ++i) {
+    interrupt.Watch([&num_cancelled] { ++num_cancelled; });
+    if (interrupt.signal() != 0) _exit(2);
+    kill(getpid(), SIGINT);
+    while (interrupt.signal() == 0) std::this_thread::yield();
+    interrupt.Watch(std::function<void()>());
+  }
+  _exit(num_cancelled == 2 && interrupt.signal() == SIGINT ? 0 : 1);
+}
+
 class InterruptDeathTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -65,6 +79,10 @@ class InterruptDeathTest : public testing::Test {
 
 TEST_F(InterruptDeathTest, TheFirstSignalCancelsTheCall) {
   EXPECT_EXIT(InterruptCall(endpoint_, 1), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(InterruptDeathTest, EachCallCanBeCancelled) {
+  EXPECT_EXIT(InterruptTwoCalls(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(InterruptDeathTest, TheSecondSignalEndsTheProcessAtOnce) {

@@ -179,6 +179,28 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
               HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
 }
 
+TEST(ModelRegistryTest, AModelHasTheChatTemplateOfItsFiles) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_EQ(registry.models()[0]->chat_template.value(), nullptr);
+  worker.tokenizer_files = {{"chat_template.jinja", "hi"}};
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_EQ(registry.models()[0]->chat_template.value()->Render({}, 100)->bytes, "hi");
+}
+
+TEST(ModelRegistryTest, AModelWithABrokenChatTemplateIsServedWithAWarning) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.tokenizer_files = {{"chat_template.jinja", "\n{% include 'x' %}"}};
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("has a chat template that cannot be used"));
+  EXPECT_THAT(log, HasSubstr("chat_template.jinja: line 2: "));
+  EXPECT_THAT(std::string(registry.models()[0]->chat_template.status().message()), HasSubstr("include"));
+}
+
 TEST(ModelRegistryTest, AWorkerWithABrokenTokenizerChangesNothing) {
   ModelRegistry registry(kNoCap);
   WorkerDescription broken = Weights("broken");

@@ -31,9 +31,23 @@ v1::BeamParams* Beam(v1::GenerateRequest* request, uint32_t width) {
   return request->mutable_beam();
 }
 
+// A conversation of one message.
+v1::Chat* Hello(v1::GenerateRequest* request) {
+  v1::ChatMessage* const message = request->mutable_chat()->add_messages();
+  message->set_role("user");
+  message->set_content("hello");
+  return request->mutable_chat();
+}
+
+v1::ToolCall* CallTool(v1::GenerateRequest* request) {
+  v1::ToolCall* const call = Hello(request)->mutable_messages(0)->add_tool_calls();
+  call->set_name("f");
+  return call;
+}
+
 // The model has 258 tokens and a context of 128.
 const BadRequestCase kBadRequests[] = {
-    {"NoPrompt", [](auto* r) { r->clear_prompt(); }, "prompt", "is not set: give text or token_ids"},
+    {"NoPrompt", [](auto* r) { r->clear_prompt(); }, "prompt", "is not set: give text, token_ids or chat"},
     {"NoTokens", [](auto* r) { r->mutable_token_ids(); }, "token_ids.ids", "has no token"},
     {"TextWithoutToken",
      [](auto* r) {
@@ -254,6 +268,70 @@ const BadRequestCase kBadRequests[] = {
      "has 129 bytes, at most 128 are allowed"},
     {"TenantWithSpace", [](auto* r) { r->set_tenant("a b"); }, "tenant",
      "is \"a b\", only visible ASCII characters are allowed"},
+    {"NoMessages", [](auto* r) { r->mutable_chat(); }, "chat.messages", "a conversation needs at least one message"},
+    {"TooManyMessages",
+     [](auto* r) {
+       for (int i = 0; i < 4097; ++i) r->mutable_chat()->add_messages();
+     },
+     "chat.messages", "has 4097 entries, at most 4096 are allowed"},
+    {"LongConversation", [](auto* r) { Hello(r)->mutable_messages(0)->set_content(std::string(1000, 'a')); }, "chat",
+     "has 1004 bytes, at most 1000 are allowed"},
+    {"MessageWithoutRole", [](auto* r) { Hello(r)->mutable_messages(0)->clear_role(); }, "chat.messages[0].role",
+     "is not set"},
+    {"LongRole", [](auto* r) { Hello(r)->mutable_messages(0)->set_role(std::string(65, 'a')); },
+     "chat.messages[0].role", "has 65 bytes, at most 64 are allowed"},
+    {"MessageWithoutContent", [](auto* r) { Hello(r)->add_messages()->set_role("user"); }, "chat.messages[1].content",
+     "is not set, and the message has no tool calls"},
+    {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools", "not valid JSON at byte 3"},
+    {"ToolsThatAreNoArray", [](auto* r) { Hello(r)->set_tools("{}"); }, "chat.tools", "is not a JSON array"},
+    {"CallWithoutName", [](auto* r) { CallTool(r)->clear_name(); }, "chat.messages[0].tool_calls[0].name",
+     "is not set"},
+    {"ArgumentsThatAreNoObject", [](auto* r) { CallTool(r)->set_arguments("3"); },
+     "chat.messages[0].tool_calls[0].arguments", "is not a JSON object"},
+    {"TooManyToolCalls",
+     [](auto* r) {
+       CallTool(r);
+       for (int i = 0; i < 128; ++i) r->mutable_chat()->mutable_messages(0)->add_tool_calls()->set_name("g");
+     },
+     "chat.messages[0].tool_calls", "has 129 entries, at most 128 are allowed"},
+    {"KwargsThatAreNoObject", [](auto* r) { Hello(r)->set_template_kwargs("[]"); }, "chat.template_kwargs",
+     "is not a JSON object"},
+    {"KwargsWithAField", [](auto* r) { Hello(r)->set_template_kwargs(R"({"tools": []})"); }, "chat.template_kwargs",
+     "has \"tools\", which has a field of its own"},
+    {"ContinueAndGenerate",
+     [](auto* r) {
+       Hello(r)->set_continue_final_message(true);
+       r->mutable_chat()->set_add_generation_prompt(true);
+     },
+     "chat.continue_final_message", "cannot be combined with add_generation_prompt"},
+    {"ContinueNothing",
+     [](auto* r) {
+       Hello(r)->set_continue_final_message(true);
+       r->mutable_chat()->mutable_messages(0)->set_content("");
+     },
+     "chat.continue_final_message", "needs a last message with content"},
+    {"ChatWithSpecialTokens",
+     [](auto* r) {
+       Hello(r);
+       r->set_add_special_tokens(true);
+     },
+     "add_special_tokens", "cannot be set with chat"},
+    {"ChatThatParsesSpecialTokens",
+     [](auto* r) {
+       Hello(r);
+       r->set_parse_special_tokens(true);
+     },
+     "parse_special_tokens", "cannot be set with chat"},
+    {"ChatThatTheTemplateRefuses", [](auto* r) { Hello(r)->mutable_messages(0)->set_role("robot"); }, "chat",
+     "is refused by the chat template: line 2: "},
+    {"ChatOverContext", [](auto* r) { Hello(r)->mutable_messages(0)->set_content(std::string(128, 'a')); }, "chat",
+     "tokens, the model's context is 128 and must have room for one more"},
+    {"UnknownFieldOfAMessage",
+     [](auto* r) {
+       v1::ChatMessage* message = Hello(r)->mutable_messages(0);
+       message->GetReflection()->MutableUnknownFields(message)->AddVarint(50, 1);
+     },
+     "chat.messages[0].50", "field number 50 of quire.v1.ChatMessage is not known to this server"},
     {"UnknownBeamField",
      [](auto* r) {
        v1::BeamParams* beam = Beam(r, 2);

@@ -11,7 +11,15 @@
 
 namespace quire {
 
-// A model of 128 tokens of context with the toy tokenizer.
+// Writes "<s>user:hello</s>" for a message and "<s>assistant:" for an answer, and refuses the role "robot".
+inline constexpr char kToyTemplate[] =
+    "{%- for message in messages %}{% if message.role == 'robot' %}\n"
+    "{{- raise_exception('no robots') }}{% endif %}"
+    "{{- bos_token + message.role + ':' + message.content + eos_token }}{% endfor %}"
+    "{%- if tools %}{{ tools | tojson }}{% endif %}"
+    "{%- if add_generation_prompt %}{{ bos_token }}assistant:{% endif %}";
+
+// A model of 128 tokens of context with the toy tokenizer and a chat template.
 inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_pieces = {}) {
   auto model = std::make_shared<ServedModel>();
   model->name = "toy";
@@ -22,6 +30,8 @@ inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_piece
   model->eos_token_ids = {ToyTokenizer::kEos};
   model->bos_token_id = ToyTokenizer::kBos;
   model->tokenizer = std::move(tokenizer);
+  model->chat_template = ChatTemplate::Load(
+      {.chat_template_jinja = kToyTemplate, .tokenizer_config_json = R"({"bos_token": "<s>", "eos_token": "</s>"})"});
   return model;
 }
 

@@ -8,12 +8,13 @@
 
 #include "base/utf8.h"
 #include "kv_manager/tokenizer/tokenizer.h"
+#include "kv_manager/tokenizer/user_text.h"
 
 namespace quire {
 
 // A tokenizer that is easy to understand: token 0 is "<s>" and 1 is "</s>", both special; token 2 + b is the byte b;
 // from 258 on come the given pieces. Encoding takes the longest piece that fits, else a byte. With
-// parse_special_tokens, text that spells a special token becomes that token.
+// parse_special_tokens, text that spells a special token becomes that token, unless it touches the text of a user.
 class ToyTokenizer : public Tokenizer {
  public:
   static constexpr TokenId kBos = 0;
@@ -29,10 +30,14 @@ class ToyTokenizer : public Tokenizer {
     if (absl::Status status = CheckUtf8(text, "text"); !status.ok()) return status;
     std::vector<TokenId> tokens;
     if (options.add_special_tokens) tokens.push_back(kBos);
+    const size_t num_bytes = text.size();
     while (!text.empty()) {
+      const size_t pos = num_bytes - text.size();
       TokenId best = Byte(text[0]);
       for (const TokenId special : {kBos, kEos}) {
-        if (options.parse_special_tokens && text.substr(0, pieces_[special].size()) == pieces_[special]) best = special;
+        const size_t size = pieces_[special].size();
+        if (!options.parse_special_tokens || Overlaps(options.user_ranges, pos, pos + size)) continue;
+        if (text.substr(0, size) == pieces_[special]) best = special;
       }
       for (TokenId id = 258; id < static_cast<TokenId>(pieces_.size()); ++id) {
         if (text.substr(0, pieces_[id].size()) == pieces_[id] && pieces_[id].size() > pieces_[best].size()) best = id;

@@ -89,6 +89,17 @@ TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
   EXPECT_EQ((*model)->tokenizer_files[1].name, "tokenizer_config.json");
 }
 
+TEST_F(LoadModelTest, TheChatTemplateComesAlongAndIsNotChecked) {
+  directory_.Write("tokenizer.json", "{\"model\": 1}");
+  directory_.Write("chat_template.jinja", "{% broken");
+  directory_.Write("chat_template.json", "");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->tokenizer_files.size(), 2u);
+  EXPECT_EQ((*model)->tokenizer_files[1].name, "chat_template.jinja");
+  EXPECT_EQ((*model)->tokenizer_files[1].contents, "{% broken");
+}
+
 TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
   directory_.Write("tokenizer.json", "{not json");
   EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json is not valid JSON");

@@ -1,0 +1,60 @@
+#ifndef QUIRE_KV_MANAGER_CHAT_CHAT_TEMPLATE_H_
+#define QUIRE_KV_MANAGER_CHAT_CHAT_TEMPLATE_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kv_manager/jinja/template.h"
+#include "kv_manager/jinja/value.h"
+
+namespace quire {
+
+// The files of a checkpoint that can have its chat template. A string is empty when there is no such file.
+struct ChatTemplateFiles {
+  std::string_view chat_template_jinja = {};
+  std::string_view chat_template_json = {};
+  std::string_view tokenizer_config_json = {};  // Also names the special tokens.
+};
+
+// Says how a model wants a conversation to be written as a prompt. Immutable; thread-safe.
+class ChatTemplate {
+ public:
+  // What a template is rendered with, besides the special tokens of the checkpoint.
+  struct Input {
+    std::vector<jinja::Value> messages;
+    jinja::Value tools = jinja::None();  // None: there are none.
+    bool add_generation_prompt = true;
+    // Further variables. They come before those of the same name above.
+    std::vector<std::pair<std::string, jinja::Value>> more = {};
+  };
+
+  // Compiles the template of chat_template.jinja, or else that of tokenizer_config.json, or else that of
+  // chat_template.json, which is a text or a list of named templates. Returns null when there is none. The errors name
+  // the file: INVALID_ARGUMENT, with line and construct, when a template is not one.
+  static absl::StatusOr<std::unique_ptr<const ChatTemplate>> Load(const ChatTemplateFiles& files);
+
+  // Renders the template as Transformers' apply_chat_template does. Of named templates it takes "tool_use" when there
+  // are tools, and else "default". INVALID_ARGUMENT, with line and construct, when the template refuses the
+  // conversation or reaches a limit, one of which is `max_bytes` of text.
+  absl::StatusOr<jinja::Text> Render(Input input, size_t max_bytes) const;
+
+ private:
+  using Templates = std::map<std::string, std::unique_ptr<const jinja::Template>>;
+
+  ChatTemplate() = default;
+  absl::StatusOr<const jinja::Template*> Choose(bool has_tools) const;
+
+  Templates templates_;                                        // By name; a single one is "default".
+  std::vector<std::pair<std::string, jinja::Value>> special_;  // "bos_token" and others that the checkpoint names.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_CHAT_CHAT_TEMPLATE_H_

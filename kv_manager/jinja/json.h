@@ -1,0 +1,31 @@
+#ifndef QUIRE_KV_MANAGER_JINJA_JSON_H_
+#define QUIRE_KV_MANAGER_JINJA_JSON_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "kv_manager/jinja/value.h"
+
+namespace quire::jinja {
+
+// Parses JSON. All strings and keys of the value are marked as text of a user when `from_user`. INVALID_ARGUMENT, with
+// the byte, when it is not JSON, is nested deeper than 64 levels, or has an integer of more than 64 bits.
+absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user);
+
+// The arguments of Python's json.dumps.
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<Text> indent;  // What one level is indented by.
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+
+// Returns the value as json.dumps writes it. INVALID_ARGUMENT when it has something that JSON has not.
+absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget);
+
+}  // namespace quire::jinja
+
+#endif  // QUIRE_KV_MANAGER_JINJA_JSON_H_

@@ -1,0 +1,242 @@
+#include "kv_manager/requests/chat_prompt.h"
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "base/utf8.h"
+#include "kv_manager/jinja/json.h"
+#include "kv_manager/jinja/value.h"
+
+namespace quire {
+namespace {
+
+using jinja::Dict;
+using jinja::Value;
+
+// Everything that a conversation has is text of a user.
+Value UserText(std::string_view bytes) {
+  jinja::TextBuilder builder;
+  builder.Append(bytes, /*from_user=*/true);
+  return Value(builder.Take());
+}
+
+void Set(std::string_view key, Value value, Dict* dict) {
+  dict->Set(Value(key), std::move(value)).IgnoreError();  // A text is always a key.
+}
+
+Value MakeDict(Dict dict) {
+  return Value(std::make_shared<const Dict>(std::move(dict)));
+}
+
+// Checks one conversation and makes template values of it.
+class ChatReader {
+ public:
+  ChatReader(const v1::Chat& chat, const std::string& field, FieldErrors* errors)
+      : chat_(chat), field_(field), errors_(errors) {}
+
+  // Returns nothing when a field is wrong.
+  std::optional<ChatTemplate::Input> Read() {
+    ChatTemplate::Input input;
+    if (chat_.messages().empty()) Add("messages", "is empty, a conversation needs at least one message");
+    if (chat_.messages_size() > kMaxMessages) {
+      Add("messages", absl::StrCat("has ", chat_.messages_size(), " entries, at most ", kMaxMessages, " are allowed"));
+      return std::nullopt;
+    }
+    for (int i = 0; i < chat_.messages_size(); ++i) {
+      input.messages.push_back(ReadMessage(chat_.messages(i), absl::StrCat("messages[", i, "]")));
+    }
+    ReadTools(&input);
+    ReadKwargs(&input);
+    input.add_generation_prompt =
+        chat_.has_add_generation_prompt() ? chat_.add_generation_prompt() : !chat_.continue_final_message();
+    if (input.add_generation_prompt && chat_.continue_final_message()) {
+      Add("continue_final_message", "cannot be combined with add_generation_prompt");
+    }
+    if (chat_.continue_final_message() && !chat_.messages().empty() && chat_.messages().rbegin()->content().empty()) {
+      Add("continue_final_message", "needs a last message with content");
+    }
+    if (has_error_) return std::nullopt;
+    return input;
+  }
+
+ private:
+  Value ReadMessage(const v1::ChatMessage& in, const std::string& path) {
+    Dict message;
+    if (in.role().empty()) Add(absl::StrCat(path, ".role"), "is not set");
+    if (in.role().size() > kMaxRoleBytes) {
+      Add(absl::StrCat(path, ".role"),
+          absl::StrCat("has ", in.role().size(), " bytes, at most ", kMaxRoleBytes, " are allowed"));
+    }
+    Set("role", Text(in.role(), absl::StrCat(path, ".role")), &message);
+    if (!in.has_content() && in.tool_calls().empty()) {
+      Add(absl::StrCat(path, ".content"), "is not set, and the message has no tool calls");
+    }
+    const auto set_text = [&](const char* key, bool has, const std::string& text) {
+      if (has) Set(key, Text(text, absl::StrCat(path, ".", key)), &message);
+    };
+    Set("content", in.has_content() ? Text(in.content(), absl::StrCat(path, ".content")) : Value(jinja::None()),
+        &message);
+    set_text("reasoning_content", in.has_reasoning_content(), in.reasoning_content());
+    if (!in.tool_calls().empty()) Set("tool_calls", ReadToolCalls(in, path), &message);
+    set_text("tool_call_id", in.has_tool_call_id(), in.tool_call_id());
+    set_text("name", in.has_name(), in.name());
+    return MakeDict(std::move(message));
+  }
+
+  Value ReadToolCalls(const v1::ChatMessage& in, const std::string& path) {
+    std::vector<Value> calls;
+    if (in.tool_calls_size() > kMaxToolCalls) {
+      Add(absl::StrCat(path, ".tool_calls"),
+          absl::StrCat("has ", in.tool_calls_size(), " entries, at most ", kMaxToolCalls, " are allowed"));
+      return Value();
+    }
+    for (int i = 0; i < in.tool_calls_size(); ++i) {
+      const v1::ToolCall& call = in.tool_calls(i);
+      const std::string call_path = absl::StrCat(path, ".tool_calls[", i, "]");
+      if (call.name().empty()) Add(absl::StrCat(call_path, ".name"), "is not set");
+      Dict function;
+      Set("name", Text(call.name(), absl::StrCat(call_path, ".name")), &function);
+      Set("arguments", ReadArguments(call, absl::StrCat(call_path, ".arguments")), &function);
+      Dict out;
+      if (!call.id().empty()) Set("id", Text(call.id(), absl::StrCat(call_path, ".id")), &out);
+      Set("type", Value("function"), &out);
+      Set("function", MakeDict(std::move(function)), &out);
+      calls.push_back(MakeDict(std::move(out)));
+    }
+    return Value::MakeList(std::move(calls));
+  }
+
+  Value ReadArguments(const v1::ToolCall& call, const std::string& path) {
+    const std::optional<Value> arguments = Json(call.arguments().empty() ? "{}" : call.arguments(), path);
+    if (!arguments.has_value()) return Value();
+    if (arguments->as_dict() == nullptr) Add(path, "is not a JSON object");
+    return *arguments;
+  }
+
+  void ReadTools(ChatTemplate::Input* input) {
+    if (chat_.tools().empty()) return;
+    const std::optional<Value> tools = Json(chat_.tools(), "tools");
+    if (!tools.has_value()) return;
+    if (tools->as_list() == nullptr) return Add("tools", "is not a JSON array");
+    if (!tools->as_list()->items.empty()) input->tools = *tools;
+  }
+
+  void ReadKwargs(ChatTemplate::Input* input) {
+    if (chat_.template_kwargs().empty()) return;
+    const std::optional<Value> kwargs = Json(chat_.template_kwargs(), "template_kwargs");
+    if (!kwargs.has_value()) return;
+    if (kwargs->as_dict() == nullptr) return Add("template_kwargs", "is not a JSON object");
+    for (const auto& [key, value] : kwargs->as_dict()->entries) {
+      const std::string& name = key.as_text()->bytes;
+      if (name == "messages" || name == "tools" || name == "add_generation_prompt") {
+        Add("template_kwargs", absl::StrCat("has \"", name, "\", which has a field of its own"));
+      }
+      input->more.emplace_back(name, value);
+    }
+  }
+
+  std::optional<Value> Json(const std::string& text, const std::string& path) {
+    if (!IsValidUtf8(text)) {
+      Add(path, "is not valid UTF-8");
+      return std::nullopt;
+    }
+    absl::StatusOr<Value> value = jinja::ParseJson(text, /*from_user=*/true);
+    if (value.ok()) return *std::move(value);
+    Add(path, std::string(value.status().message()));
+    return std::nullopt;
+  }
+
+  Value Text(const std::string& text, const std::string& path) {
+    if (IsValidUtf8(text)) return UserText(text);
+    Add(path, "is not valid UTF-8");
+    return Value();
+  }
+
+  void Add(const std::string& path, std::string description) {
+    errors_->Add(absl::StrCat(field_, ".", path), std::move(description));
+    has_error_ = true;
+  }
+
+  const v1::Chat& chat_;
+  const std::string& field_;
+  FieldErrors* const errors_;
+  bool has_error_ = false;
+};
+
+// Cuts the text behind the last message, as Transformers does: behind its content with the space around it if the
+// template has kept that, and else behind its content without. Returns false when the content is not there.
+bool CutAfterFinalMessage(const std::string& content, jinja::Text* text) {
+  const jinja::Range kept = jinja::Strip(content, /*chars=*/nullptr, /*left=*/true, /*right=*/true);
+  const std::string_view stripped = std::string_view(content).substr(kept.begin, kept.end - kept.begin);
+  const size_t begin = text->bytes.rfind(stripped);
+  if (begin == std::string::npos) return false;
+  const std::string_view with_space = std::string_view(content).substr(kept.begin);
+  const bool keeps_space = std::string_view(text->bytes).substr(begin, with_space.size()) == with_space;
+  *text = jinja::Slice(*text, 0, begin + (keeps_space ? with_space : stripped).size());
+  return true;
+}
+
+absl::Status CheckModel(const ServedModel& model, const std::string& field) {
+  if (!model.chat_template.ok()) {
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat(field, " needs the chat template of the model, which cannot be used: ",
+                                       std::string(model.chat_template.status().message()))),
+                      "BAD_CHAT_TEMPLATE");
+  }
+  if (*model.chat_template != nullptr) return absl::OkStatus();
+  return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                        field,
+                        " needs a chat template, and the model's checkpoint came without one: send text, or put "
+                        "chat_template.jinja beside the weights")),
+                    "NO_CHAT_TEMPLATE");
+}
+
+size_t NumBytes(const v1::Chat& chat) {
+  size_t num_bytes = chat.tools().size() + chat.template_kwargs().size();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    num_bytes += message.role().size() + message.content().size() + message.tool_call_id().size() +
+                 message.name().size() + message.reasoning_content().size();
+    for (const v1::ToolCall& call : message.tool_calls()) {
+      num_bytes += call.id().size() + call.name().size() + call.arguments().size();
+    }
+  }
+  return num_bytes;
+}
+
+}  // namespace
+
+size_t TextWork(const v1::Chat& chat) {
+  constexpr size_t kBytesPerMessage = 16;
+  size_t num_messages = chat.messages_size();
+  for (const v1::ChatMessage& message : chat.messages()) num_messages += message.tool_calls_size();
+  return NumBytes(chat) + kBytesPerMessage * num_messages;
+}
+
+absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& model, size_t max_bytes,
+                                       const std::string& field, FieldErrors* errors) {
+  if (const absl::Status status = CheckModel(model, field); !status.ok()) return status;
+  if (const size_t num_bytes = NumBytes(chat); num_bytes > max_bytes) {
+    errors->Add(field, absl::StrCat("has ", num_bytes, " bytes, at most ", max_bytes, " are allowed"));
+    return jinja::Text();
+  }
+  std::optional<ChatTemplate::Input> input = ChatReader(chat, field, errors).Read();
+  if (!input.has_value()) return jinja::Text();
+  absl::StatusOr<jinja::Text> text = (*model.chat_template)->Render(*std::move(input), max_bytes);
+  if (!text.ok()) {
+    errors->Add(field, absl::StrCat("is refused by the chat template: ", std::string(text.status().message())));
+    return jinja::Text();
+  }
+  if (chat.continue_final_message() && !CutAfterFinalMessage(chat.messages().rbegin()->content(), &*text)) {
+    errors->Add(absl::StrCat(field, ".continue_final_message"),
+                "is set, but the chat template does not write the content of the last message as it is");
+    return jinja::Text();
+  }
+  return text;
+}
+
+}  // namespace quire

@@ -1,0 +1,31 @@
+#ifndef QUIRE_KV_MANAGER_REQUESTS_CHAT_PROMPT_H_
+#define QUIRE_KV_MANAGER_REQUESTS_CHAT_PROMPT_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kv_manager/engine/served_model.h"
+#include "kv_manager/jinja/text.h"
+#include "kv_manager/rpc/rpc_status.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+inline constexpr int kMaxMessages = 4096;
+inline constexpr int kMaxToolCalls = 128;
+inline constexpr size_t kMaxRoleBytes = 64;
+
+// How many bytes of text a conversation has, and some more for each message and each tool call.
+size_t TextWork(const v1::Chat& chat);
+
+// Checks the conversation at `field` of a request and renders it with the chat template of the model. The text and what
+// it becomes have at most `max_bytes`. Wrong fields are added to `errors`; then the text is empty. FAILED_PRECONDITION
+// when the model has no chat template that can be used.
+absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& model, size_t max_bytes,
+                                       const std::string& field, FieldErrors* errors);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_CHAT_PROMPT_H_
