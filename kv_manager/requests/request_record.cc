@@ -35,8 +35,7 @@ bool ReadDigest(const std::string& text, Sha256Digest* digest) {
 
 v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const ValidRequest& valid) {
   v1::GenerateRequest out = request;
-  if (valid.echo != Echo::kText) out.clear_text();
-  out.clear_token_ids();
+  out.clear_prompt();
   if (valid.echo == Echo::kText) out.set_text(valid.prompt_text);
   out.clear_tenant();
   out.clear_cache_salt();

@@ -44,6 +44,16 @@ TEST(RequestRecordTest, TheNextManagerReadsWhatWasWritten) {
   }
 }
 
+TEST(RequestRecordTest, AConversationIsLeftOutLikeAnyPrompt) {
+  v1::GenerateRequest request;
+  request.mutable_chat()->add_messages()->set_content("a secret");
+  EXPECT_EQ(WithoutPrompt(request, {}).prompt_case(), v1::GenerateRequest::PROMPT_NOT_SET);
+  ValidRequest echoed;
+  echoed.echo = Echo::kText;
+  echoed.prompt_text = "<s>a secret";
+  EXPECT_EQ(WithoutPrompt(request, echoed).text(), "<s>a secret");
+}
+
 TEST(RequestRecordTest, OnlyTheHolderOfTheKeyMakesARecord) {
   const std::string bytes = EncodeRequestRecord(Record(), Key());
   EXPECT_FALSE(DecodeRequestRecord(bytes, Key('l')).has_value());
