@@ -73,7 +73,10 @@ class Talk {
   // Returns false at the end of the input.
   bool ReadLine(std::string* line) {
     if (is_terminal_) std::fprintf(stderr, "> ");
-    if (std::getline(std::cin, *line)) return true;
+    if (std::getline(std::cin, *line)) {
+      if (absl::EndsWith(*line, "\r")) line->pop_back();  // Lines of files from Windows end with "\r\n".
+      return true;
+    }
     if (is_terminal_) std::fprintf(stderr, "\n");
     return false;
   }

@@ -56,6 +56,13 @@ TEST_F(QuirectlTest, ChatAnswersEachLineOfAPipe) {
   EXPECT_EQ(both.output, story.output + second.output);
 }
 
+TEST_F(QuirectlTest, ChatReadsLinesThatEndAsOnWindows) {
+  const Ended unix_lines = Shell("printf 'Once upon a time\\n/quit\\nnever' | quirectl chat -n 5 -t 0");
+  const Ended windows_lines = Shell("printf 'Once upon a time\\r\\n/quit\\r\\nnever' | quirectl chat -n 5 -t 0");
+  EXPECT_EQ(windows_lines.exit_code, 0);
+  EXPECT_EQ(windows_lines.output, unix_lines.output);
+}
+
 TEST_F(QuirectlTest, ChatEndsAtTheFirstErrorInAPipe) {
   const Ended unknown = Shell("printf '/sytem x\\nOnce' | quirectl chat -n 5");
   EXPECT_EQ(unknown.exit_code, 2);
