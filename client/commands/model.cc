@@ -40,6 +40,8 @@ int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
     std::printf("defaults      %s\n", defaults.c_str());
   if (!model->numerics_fingerprint().empty()) std::printf("numerics      %s\n", model->numerics_fingerprint().c_str());
   if (!model->has_tokenizer()) std::printf("tokenizer     none: prompts are token ids\n");
+  std::printf("chat          %s\n",
+              model->has_chat_template() ? "yes" : "no: there is no chat template that can be used");
   return kExitOk;
 }
 

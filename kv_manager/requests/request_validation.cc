@@ -446,7 +446,9 @@ void CheckUnknownFields(const google::protobuf::Message& message, const std::str
       CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(field_path, "."), errors);
       continue;
     }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+    // A field that has more elements is refused by the check of its own limit.
+    const int num_checked = std::min(reflection.FieldSize(message, field), kMaxMessages);
+    for (int i = 0; i < num_checked; ++i) {
       const google::protobuf::Message& element = reflection.GetRepeatedMessage(message, field, i);
       CheckUnknownFields(element, absl::StrCat(field_path, "[", i, "]."), errors);
     }

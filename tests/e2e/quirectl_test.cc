@@ -87,7 +87,9 @@ TEST_F(QuirectlTest, TokenizeAndDetokenizeAreInverse) {
 
 TEST_F(QuirectlTest, StatusAndModelAndHealthAnswer) {
   EXPECT_THAT(Quirectl({"status"}).output, HasSubstr("ready"));
-  EXPECT_THAT(Quirectl({"model"}).output, HasSubstr("LlamaForCausalLM"));
+  const std::string model = Quirectl({"model"}).output;
+  EXPECT_THAT(model, HasSubstr("LlamaForCausalLM"));
+  EXPECT_THAT(model, HasSubstr("chat          yes\n"));
   for (const char* service : {"", "liveness", "readiness", "quire.v1.InferenceService"}) {
     const Ended health = Quirectl({"health", service});
     EXPECT_EQ(health.exit_code, 0) << service;
