@@ -7,7 +7,7 @@ function(run name)
   execute_process(
     COMMAND ${FOLDER}/${name} --gtest_brief=1
             --gtest_filter=-*EveryShape*:*EveryKernelTable*:*Multiply*:*ExactProducts*:*CopiesReach*:*NewMemory*
-    TIMEOUT 60 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    TIMEOUT 180 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   set(result "${result}" PARENT_SCOPE)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
