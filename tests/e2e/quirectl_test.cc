@@ -123,7 +123,7 @@ TEST_F(QuirectlTest, APromptIsPinnedOnceARequestWithItHasRun) {
 
 TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
   const Ended run = Shell(
-      "quirectl generate Once -n 900 --ignore-eos --request-id long > /dev/null & n=0; "
+      "quirectl generate Once -n 900 --samples 32 --ignore-eos --request-id long > /dev/null & n=0; "
       "until quirectl explain long | grep ', runs' || [ $n -ge 100 ]; do n=$((n+1)); done; "
       "quirectl abort long; wait $!; echo exit $?");
   EXPECT_THAT(run.output, HasSubstr("quirectl: the request was aborted\nexit 5"));
