@@ -2,6 +2,8 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
+
 namespace quire {
 namespace {
 
@@ -23,14 +25,22 @@ Sha256Digest Sha256(absl::string_view bytes) {
   return digest;
 }
 
-std::optional<Sha256Digest> ParseSha256(absl::string_view hex) {
-  Sha256Digest digest;
-  if (hex.size() != 2 * digest.size()) return std::nullopt;
-  for (size_t i = 0; i < digest.size(); ++i) {
+std::optional<std::string> ParseHex(absl::string_view hex) {
+  if (hex.size() % 2 != 0) return std::nullopt;
+  std::string bytes(hex.size() / 2, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
     const int high = HexValue(hex[2 * i]), low = HexValue(hex[2 * i + 1]);
     if (high < 0 || low < 0) return std::nullopt;
-    digest[i] = static_cast<uint8_t>(high * 16 + low);
+    bytes[i] = static_cast<char>(high * 16 + low);
   }
+  return bytes;
+}
+
+std::optional<Sha256Digest> ParseSha256(absl::string_view hex) {
+  const std::optional<std::string> bytes = ParseHex(hex);
+  Sha256Digest digest;
+  if (!bytes.has_value() || bytes->size() != digest.size()) return std::nullopt;
+  std::copy(bytes->begin(), bytes->end(), digest.begin());
   return digest;
 }
 

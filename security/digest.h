@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -13,6 +14,9 @@ using Sha256Digest = std::array<uint8_t, 32>;
 
 // Returns the SHA-256 digest of `bytes`.
 Sha256Digest Sha256(absl::string_view bytes);
+
+// Reads bytes from two hexadecimal digits each, in upper or lower case. Returns nothing when `hex` is anything else.
+std::optional<std::string> ParseHex(absl::string_view hex);
 
 // Reads a digest from its 64 hexadecimal digits, in upper or lower case. Returns nothing when `hex` is anything else.
 std::optional<Sha256Digest> ParseSha256(absl::string_view hex);

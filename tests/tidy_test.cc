@@ -217,6 +217,22 @@ TEST(TidyTest, TheSchedulerHasNoClockThreadRandomnessFileOrEnvironment) {
   }
 }
 
+// The compiler of one machine accepts these calls, and the compiler of another one that we support refuses them. The
+// names are written in parts, so that this file does not contain them.
+TEST(TidyTest, NothingIsCalledThatACompilerOfDebian12Or13Refuses) {
+  const std::map<std::string, std::string> refused = {
+      {std::string("HexStringTo") + "Bytes(", "it is deprecated in the Abseil of Debian 13; call ParseHex"},
+      {std::string("__builtin_cpu_supports(\"f16") + "c\")", "clang 14 of Debian 12 does not know f16c; read CPUID"},
+  };
+  for (const SourceFile& file : CppFiles()) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      for (const auto& [call, reason] : refused) {
+        EXPECT_EQ(file.lines[i].find(call), std::string::npos) << file.path << ":" << i + 1 << ": " << reason;
+      }
+    }
+  }
+}
+
 TEST(TidyTest, EveryFileBelongsToATarget) {
   std::set<std::string> listed;
   for (const SourceFile& cmake : FilesWithExtension({".txt", ".cmake"})) {

@@ -11,6 +11,13 @@ namespace quire::cpu {
 #if defined(QUIRE_X86_KERNELS)
 namespace {
 
+// Reads CPUID leaf 1 (Intel SDM volume 2A, table 3-10). The built-in check of clang 14 does not know this feature by
+// name.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1) != 0;
+}
+
 // Reads CPUID leaf 7 (Intel SDM volume 2A, table 3-8). The built-in check of GCC 12 knows neither feature by name.
 bool HasAvx512Bf16() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -52,7 +59,7 @@ const char* Name(Isa isa) {
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas = {Isa::kGeneric};
 #if defined(QUIRE_X86_KERNELS)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c()) {
     isas.push_back(Isa::kAvx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {

@@ -1,6 +1,5 @@
 #include "kv_manager/requests/request_record.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -8,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "security/digest.h"
 
 namespace quire {
 namespace {
@@ -19,16 +19,6 @@ constexpr size_t kNumFields = 10;
 
 std::string DigestText(const Sha256Digest& digest) {
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
-}
-
-bool ReadDigest(const std::string& text, Sha256Digest* digest) {
-  if (text.size() != 2 * digest->size() ||
-      !std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); })) {
-    return false;
-  }
-  const std::string bytes = absl::HexStringToBytes(text);
-  std::copy(bytes.begin(), bytes.end(), digest->begin());
-  return true;
 }
 
 }  // namespace
@@ -73,9 +63,11 @@ std::optional<RequestRecord> DecodeRequestRecord(absl::string_view bytes, const 
   if (!message.has_value()) return std::nullopt;
   const std::vector<std::string> fields = absl::StrSplit(*message, absl::MaxSplits('\n', kNumFields - 1));
   RequestRecord record;
-  if (fields.size() != kNumFields || fields[0] != kVersion || !ReadDigest(fields[4], &record.identity.digest) ||
-      !absl::SimpleAtoi(fields[5], &record.nonce) || !absl::SimpleAtoi(fields[7], &record.arrival_unix_us) ||
-      !record.request.ParseFromString(fields[9])) {
+  if (fields.size() != kNumFields || fields[0] != kVersion) return std::nullopt;
+  const std::optional<Sha256Digest> digest = ParseSha256(fields[4]);
+  const std::optional<std::string> cache_salt = ParseHex(fields[6]);
+  if (!digest.has_value() || !cache_salt.has_value() || !absl::SimpleAtoi(fields[5], &record.nonce) ||
+      !absl::SimpleAtoi(fields[7], &record.arrival_unix_us) || !record.request.ParseFromString(fields[9])) {
     return std::nullopt;
   }
   if (fields[8] != kNoDeadline) {
@@ -86,7 +78,8 @@ std::optional<RequestRecord> DecodeRequestRecord(absl::string_view bytes, const 
   record.identity.owner = fields[1];
   record.identity.name = fields[2];
   record.identity.tenant = fields[3];
-  record.cache_salt = absl::HexStringToBytes(fields[6]);
+  record.identity.digest = *digest;
+  record.cache_salt = *cache_salt;
   return record;
 }
 
