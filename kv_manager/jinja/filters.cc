@@ -228,7 +228,7 @@ OrValue ToJsonFilter(const Value& value, const Arguments& arguments, Budget* bud
       if (width > 100) return InvalidArgument("the indent ", width, " is above 100");
       style.indent.emplace().bytes = std::string(static_cast<size_t>(std::max<int64_t>(0, width)), ' ');
     }
-    style.item_separator = ",";
+    style.item_separator.bytes = ",";
   }
   if (bound[2].has_value() && !bound[2]->is_none()) {
     const List* pair = bound[2]->as_list();
@@ -236,8 +236,8 @@ OrValue ToJsonFilter(const Value& value, const Arguments& arguments, Budget* bud
         pair->items[1].as_text() == nullptr) {
       return InvalidArgument("the separators must be a pair of strings");
     }
-    style.item_separator = pair->items[0].as_text()->bytes;
-    style.key_separator = pair->items[1].as_text()->bytes;
+    style.item_separator = *pair->items[0].as_text();
+    style.key_separator = *pair->items[1].as_text();
   }
   QUIRE_ASSIGN_OR_RETURN(Text text, ToJson(value, style, budget));
   return Value(std::move(text));

@@ -586,7 +586,9 @@ Interpreter::OrValue Interpreter::CallGlobal(std::string_view name, const Argume
     if (!bound[0].has_value() || bound[0]->as_text() == nullptr) return InvalidArgument("needs a format");
     const std::string& format = bound[0]->as_text()->bytes;
     if (format.size() > 1000) return InvalidArgument("the format has more than 1000 bytes");
-    return Value(std::string_view(absl::FormatTime(format, now_, time_zone_)));
+    TextBuilder out;
+    out.Append(absl::FormatTime(format, now_, time_zone_), /*from_user=*/!bound[0]->as_text()->user.empty());
+    return Value(out.Take());
   }
   if (name == "range") {
     QUIRE_ASSIGN_OR_RETURN(const std::vector<std::optional<Value>> bound, arguments.Bind({"a", "b", "c"}));

@@ -146,7 +146,7 @@ class Writer {
   absl::Status WriteList(const List& list, int level) {
     out_.Append("[", false);
     for (size_t i = 0; i < list.items.size(); ++i) {
-      if (i > 0) out_.Append(style_.item_separator, false);
+      if (i > 0) out_.Append(style_.item_separator);
       BeginLine(level + 1);
       QUIRE_RETURN_IF_ERROR(Write(list.items[i], level + 1));
     }
@@ -169,10 +169,10 @@ class Writer {
     }
     out_.Append("{", false);
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out_.Append(style_.item_separator, false);
+      if (i > 0) out_.Append(style_.item_separator);
       BeginLine(level + 1);
       QUIRE_RETURN_IF_ERROR(WriteKey(entries[i]->first));
-      out_.Append(style_.key_separator, false);
+      out_.Append(style_.key_separator);
       QUIRE_RETURN_IF_ERROR(Write(entries[i]->second, level + 1));
     }
     if (!entries.empty()) BeginLine(level);

@@ -19,8 +19,8 @@ struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
   std::optional<Text> indent;  // What one level is indented by.
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
+  Text item_separator = {", ", {}, false};
+  Text key_separator = {": ", {}, false};
 };
 
 // Returns the value as json.dumps writes it. INVALID_ARGUMENT when it has something that JSON has not.

@@ -493,7 +493,7 @@ absl::StatusOr<Value> FormatPercent(const Text& format, const Value& values, Bud
     if (pos >= bytes.size()) return InvalidArgument("the format ends in the middle of a conversion");
     conversion.kind = bytes[pos++];
     if (conversion.kind == '%') {
-      out.Append("%", false);
+      out.AppendSlice(format, pos - 1, pos);
       continue;
     }
     if (std::string_view("srdifegxXoc").find(conversion.kind) == std::string_view::npos) {

@@ -22,6 +22,7 @@ std::string RenderMarked(const std::string& source) {
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   const auto text = (*compiled)->Render({{"user", ParseJson(R"(" Ab\"c\nd ")", true).value()},
                                          {"message", ParseJson(R"({"k": "v", "list": ["x", "y"]})", true).value()},
+                                         {"percent", ParseJson(R"("%%")", true).value()},
                                          {"other", Value("t")}},
                                         RenderOptions());
   EXPECT_TRUE(text.ok()) << source << ": " << text.status();
@@ -52,6 +53,16 @@ TEST(JinjaMarksTest, StringOperationsKeepTheMarks) {
   EXPECT_EQ(RenderMarked("{{ message.list | join(user) }}"), "x Ab\"c\nd y");
   EXPECT_EQ(RenderMarked("{{ message.list | map('upper') | join }}{{ user.splitlines()[0] }}"), "XY Ab\"c");
   EXPECT_EQ(RenderMarked("{{ user.center(12, '*') }}{{ user.partition('b')[2] }}"), ".. Ab\"c\nd ..\"c\nd ");
+}
+
+TEST(JinjaMarksTest, FormatsAndSeparatorsOfAUserAreText) {
+  // The options have no time.
+  EXPECT_EQ(RenderMarked("{{ strftime_now(message.k) }}{{ strftime_now('x') }}"),
+            "infinite-past" + std::string(13, '.'));
+  EXPECT_EQ(RenderMarked("{{ percent % () }}{{ '%%' % () }}"), "%.");
+  EXPECT_EQ(RenderMarked("{{ [1, 2] | tojson(separators=(message.k, other)) }}{{ {'a': 1} | tojson(separators=("
+                         "other, message.k)) }}"),
+            "..v......v..");
 }
 
 TEST(JinjaMarksTest, TheTextOfTheTemplateIsNotMarked) {
