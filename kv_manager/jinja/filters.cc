@@ -221,7 +221,12 @@ OrValue ToJsonFilter(const Value& value, const Arguments& arguments, Budget* bud
   style.ensure_ascii = BoolOr(bound[0], false);
   style.sort_keys = BoolOr(bound[3], false);
   if (bound[1].has_value() && !bound[1]->is_none()) {
+    constexpr size_t kMaxIndentBytes = 100;
     if (const Text* indent = bound[1]->as_text()) {
+      if (indent->bytes.size() > kMaxIndentBytes) {
+        return InvalidArgument("the indent has ", indent->bytes.size(), " bytes, at most ", kMaxIndentBytes,
+                               " are allowed");
+      }
       style.indent = *indent;
     } else {
       QUIRE_ASSIGN_OR_RETURN(const int64_t width, IntegerOr(bound[1], 0));

@@ -17,6 +17,8 @@ using Kind = Expression::Kind;
 
 constexpr std::string_view kGlobals[] = {"range", "dict", "namespace", "raise_exception", "strftime_now"};
 constexpr int64_t kMaxRange = 100'000;  // As in the sandbox of jinja2.
+// Namespaces, and scopes that macros refer to, stay until the end of the rendering. They count as lists of this length.
+constexpr size_t kKeptElements = 8;
 
 // What an error message calls an expression.
 std::string Construct(const Expression& expression) {
@@ -132,6 +134,7 @@ Interpreter::OrFlow Interpreter::ExecuteOne(const Statement& statement, const Sc
       QUIRE_RETURN_IF_ERROR(ExecuteSetBlock(statement, scope));
       return Flow::kNormal;
     case Statement::Kind::kMacro:
+      QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements));
       scope->Set(statement.name, MakeMacro(statement, scope));
       return Flow::kNormal;
     case Statement::Kind::kCall:
@@ -192,6 +195,7 @@ absl::Status Interpreter::ExecuteFor(const Statement& statement, const ScopePtr&
   loop->items = std::move(items);
   loop->depth0 = depth0;
   if (statement.is_recursive) {
+    QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements));
     loop->recursive_body = &statement;
     loop->scope = scope;
     captured_scopes_.push_back(scope);
@@ -223,6 +227,7 @@ absl::Status Interpreter::ExecuteSetBlock(const Statement& statement, const Scop
 }
 
 absl::Status Interpreter::ExecuteCall(const Statement& statement, const ScopePtr& scope, TextBuilder* out) {
+  QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements));
   const Value caller = MakeMacro(statement, scope);
   QUIRE_ASSIGN_OR_RETURN(const Value value, EvaluateCall(*statement.expression, scope, &caller));
   return AppendString(value, &budget_, out);
@@ -627,7 +632,7 @@ Interpreter::OrValue Interpreter::CallGlobal(std::string_view name, const Argume
     }
   }
   for (const auto& [key, value] : arguments.named) QUIRE_RETURN_IF_ERROR(dict.Set(Value(std::string_view(key)), value));
-  QUIRE_RETURN_IF_ERROR(budget_.BuildList(dict.entries.size()));
+  QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements + dict.entries.size()));
   if (name == "dict") return Value(std::make_shared<const Dict>(std::move(dict)));
   auto names = std::make_shared<Namespace>();
   names->values = std::move(dict);

@@ -185,6 +185,9 @@ OrValue PadMethod(const Text& self, const Arguments& arguments, Budget* budget, 
   if (bound[1].has_value()) {
     QUIRE_ASSIGN_OR_RETURN(const Text* given, TextArgument(bound[1], "fillchar"));
     fill = *given;
+    if (const size_t num_characters = NumCharacters(fill.bytes); num_characters != 1) {
+      return InvalidArgument("the fill character must be one character, not ", num_characters);
+    }
   }
   const auto length = static_cast<int64_t>(NumCharacters(self.bytes));
   const int64_t missing = std::max<int64_t>(0, width - length);

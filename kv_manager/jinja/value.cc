@@ -86,6 +86,13 @@ Value::Value(std::string_view trusted) {
 }
 
 Value Value::MakeUndefined(std::string what) {
+  // A template can keep many of these values, and the names in them can be long.
+  constexpr size_t kMaxBytes = 200;
+  if (what.size() > kMaxBytes) {
+    size_t end = kMaxBytes;
+    while (end > 0 && (static_cast<unsigned char>(what[end]) & 0xC0) == 0x80) --end;
+    what = what.substr(0, end) + "...";
+  }
   Value value;
   value.data_ = Undefined{std::make_shared<const std::string>(std::move(what))};
   return value;

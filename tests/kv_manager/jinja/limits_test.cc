@@ -82,6 +82,24 @@ TEST(JinjaLimitsTest, DeepValuesStop) {
   EXPECT_FALSE(ParseJson(Repeated("{\"a\":", 100'000), true).ok());
 }
 
+TEST(JinjaLimitsTest, WhatIsKeptUntilTheEndCounts) {
+  const auto refuses = HasSubstr("more than 200000 steps");
+  EXPECT_THAT(ErrorOf("{% for i in range(20000) %}{% set n = namespace() %}{% endfor %}"), refuses);
+  EXPECT_THAT(ErrorOf("{% for i in range(20000) %}{% macro m() %}{% endmacro %}{% endfor %}"), refuses);
+  // A value that is undefined keeps its message.
+  EXPECT_LT(ErrorOf("{% set k = 'a' * 1000000 %}{{ x[k].y }}").size(), 300u);
+  EXPECT_LT(ErrorOf("{{ " + Repeated("a", 100'000) + ".y }}").size(), 300u);
+}
+
+TEST(JinjaLimitsTest, FillersAndIndentsAreShort) {
+  EXPECT_EQ(ErrorOf("{{ 'x'.ljust(4000000, 'ab') }}"),
+            "line 1: ljust(): the fill character must be one character, not 2");
+  EXPECT_EQ(ErrorOf("{{ 'x'.ljust(4, '') }}"), "line 1: ljust(): the fill character must be one character, not 0");
+  EXPECT_EQ(ErrorOf("{{ 'x'.center(4, '\u00e9') }}"), "");
+  EXPECT_EQ(ErrorOf("{{ [1] | tojson(indent='ab' * 51) }}"),
+            "line 1: filter 'tojson': the indent has 102 bytes, at most 100 are allowed");
+}
+
 TEST(JinjaLimitsTest, ValuesThatReferToThemselvesAreFreed) {
   // The address sanitizer finds what is not freed.
   EXPECT_EQ(ErrorOf("{% set n = namespace() %}{% set n.n = n %}"), "");
