@@ -155,7 +155,7 @@ class SentencePieceTokenizer : public Tokenizer {
     };
     QUIRE_ASSIGN_OR_RETURN(const std::string normalized, normalize(text));
     std::vector<ByteRange> normalized_user;
-    if (!user.empty() && !vocabulary_->user_defined().empty()) {
+    if (!user.empty()) {
       QUIRE_ASSIGN_OR_RETURN(normalized_user,
                              AlignUserRanges(text, Clip(user, part.begin, part.end), normalized, normalize));
     }
@@ -164,7 +164,8 @@ class SentencePieceTokenizer : public Tokenizer {
     return absl::OkStatus();
   }
 
-  // Appends the pieces of a normalised text. Where users have written a user-defined piece, it is encoded in two parts.
+  // Appends the pieces of a normalised text. Where users have written a user-defined piece, it is encoded in two parts,
+  // and where they have written a control piece, it is ordinary text.
   void AppendPieces(std::string_view text, absl::Span<const ByteRange> user, bool* is_after_unk,
                     std::vector<TokenId>* tokens) const {
     for (const UnigramLattice::Segment& segment : Segments(text)) {
@@ -175,6 +176,9 @@ class SentencePieceTokenizer : public Tokenizer {
         const ByteRange whole{0, piece.size()};
         AppendPieces(piece.substr(0, first), {&whole, 1}, is_after_unk, tokens);
         AppendPieces(piece.substr(first), {&whole, 1}, is_after_unk, tokens);
+      } else if (vocabulary_->type(segment.id) == Type::kControl && Overlaps(user, segment.begin, segment.end)) {
+        const TokenId text_id = vocabulary_->FindText(piece);
+        AppendToken(piece, text_id >= 0 ? text_id : vocabulary_->unk(), is_after_unk, tokens);
       } else {
         AppendToken(piece, segment.id, is_after_unk, tokens);
       }

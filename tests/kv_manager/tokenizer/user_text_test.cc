@@ -127,6 +127,26 @@ TEST(UserTextAddedTokensTest, UserDefinedPiecesOfSentencePieceAreTextToo) {
   EXPECT_EQ(num_symbols, 3);
 }
 
+// A message of SentencePieces with one piece of the given type.
+std::string Piece(const std::string& text, int type) {
+  const std::string piece =
+      std::string("\x0A") + static_cast<char>(text.size()) + text + "\x18" + static_cast<char>(type);
+  return std::string("\x0A") + static_cast<char>(piece.size()) + piece;
+}
+
+// SentencePiece itself finds control pieces in the text when they are one character, or are text pieces as well.
+TEST(UserTextAddedTokensTest, ControlPiecesThatTheModelFindsInTextAreTextToo) {
+  constexpr int kNormal = 1, kUnknown = 2, kControl = 3;
+  const std::string is_bpe = "\x12\x02\x18\x02";
+  TokenizerFiles files;
+  files.tokenizer_model = is_bpe + Piece("<unk>", kUnknown) + Piece("#", kControl) + Piece("a", kNormal) +
+                          Piece("b", kNormal) + Piece("ab", kControl) + Piece("ab", kNormal);
+  const auto tokenizer = Tokenizer::Load(files);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(SpecialPieces(**tokenizer, MarkedText({"#", "a", "ab"})), ElementsAre("#", "ab"));
+  EXPECT_THAT(SpecialPieces(**tokenizer, MarkedText({"", "#ab"})), IsEmpty());
+}
+
 // The pieces of a text. A token is written as #id.
 Strings Extract(const std::vector<AddedToken>& tokens, const MarkedText& marked, const char* normalizer_json = "") {
   const nlohmann::json document = nlohmann::json::parse(normalizer_json, nullptr, /*allow_exceptions=*/false);
