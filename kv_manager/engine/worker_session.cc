@@ -20,6 +20,7 @@
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/loop_report.h"
+#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {
@@ -188,6 +189,8 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     const RequestId id = restored->request.id;
     Revival revival = Revive(restored->request, rows.record.num_cached_tokens, rows, check);
     std::function<bool()> has_ended = std::move(restored->has_ended);
+    // Before the stream is told anything, because it may end the request or a sample at once.
+    if (!revival.is_over) inbox_->AddRestored(id);
     LiveRequests::Entry entry = Tell(revival, *std::move(restored), now_us);
     end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
     if (revival.is_over) {
@@ -196,7 +199,6 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
       continue;
     }
     live_->Adopt(id, std::move(entry));
-    inbox_->AddRestored(id);
     streams.emplace_back(id, std::move(has_ended));
     next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
     std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
@@ -235,6 +237,7 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
                             .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .max_tokens = request.max_tokens,
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .num_rows = NumRows(request),
                             .start_us = now_us,
                             .first_token_us = now_us,
                             .last_token_us = std::vector<int64_t>(request.num_samples, now_us),

@@ -1,0 +1,152 @@
+// A loop in whose first session the worker has rows of another manager.
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kv_manager/worker_link/row_record.h"
+#include "kv_manager/worker_link/worker_inventory.h"
+#include "scheduler/scheduler.h"
+#include "tests/kv_manager/engine/step_loop_harness.h"
+
+namespace quire {
+namespace {
+
+constexpr RequestId kRequest{5};
+
+// Calls a function of the test for each token.
+class HookedSink : public RequestSink {
+ public:
+  void OnStarted(int /*num_cached_tokens*/) override {}
+  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
+  void OnToken(int sample_index, int /*position*/, ScoredToken /*token*/) override {
+    if (on_token != nullptr) on_token(sample_index);
+  }
+  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFailed(absl::Status /*status*/) override {}
+
+  std::function<void(int)> on_token;
+};
+
+// What the client of a worker with rows does. Plans are answered by Answer().
+struct KeptRows {
+  WorkerInventory inventory;
+  std::deque<absl::Status> failures;  // Of the next attempts to open a session.
+  std::vector<bool> adopts;           // Of each attempt.
+  std::vector<StepPlan> plans;
+  WorkerClient::Listener* listener = nullptr;
+  uint64_t epoch = 0;
+
+  void Answer(const StepPlan& plan) {
+    StepResult result{.step = plan.step, .slices = {}};
+    for (const SequenceSlice& slice : plan.slices) {
+      SliceResult& answer = result.slices.emplace_back();
+      answer.sampled = slice.sample;
+      answer.token.token = slice.sample ? 7 : 0;
+    }
+    listener->OnResult(epoch, result, /*duration_us=*/1);
+  }
+};
+
+class KeepingClient : public WorkerClient {
+ public:
+  explicit KeepingClient(KeptRows* kept) : kept_(kept) {}
+
+  void SetListener(Listener* listener) override { kept_->listener = listener; }
+  void Describe(uint64_t epoch) override { kept_->listener->OnDescribed(epoch, SmallWorker()); }
+  void Open(uint64_t epoch, bool adopts) override {
+    kept_->adopts.push_back(adopts);
+    kept_->epoch = epoch;
+    if (kept_->failures.empty()) {
+      kept_->listener->OnOpened(epoch, adopts ? std::make_unique<WorkerInventory>(kept_->inventory) : nullptr);
+      return;
+    }
+    kept_->listener->OnLost(epoch, kept_->failures.front());
+    kept_->failures.pop_front();
+  }
+  void Refuse(const std::string& /*reason*/) override {}
+  void Send(const StepPlan& plan) override { kept_->plans.push_back(plan); }
+  void Close() override {}
+
+ private:
+  KeptRows* const kept_;
+};
+
+class AdoptionTest : public StepLoopTest {
+ protected:
+  // Two samples of one request, with one token each.
+  AdoptionTest() {
+    SequenceStart start{};
+    start.record = std::make_shared<const std::string>("record");
+    for (uint32_t i = 0; i < 2; ++i) {
+      WorkerInventory::Row row;
+      row.row = RowId{i};
+      row.sequence = SequenceId{i + 1};
+      row.sample_index = i;
+      row.prompt_length = 3;
+      row.tokens = {1, 2, 3, static_cast<TokenId>(4 + i)};
+      row.record = RowRecordOf(start);
+      kept_.inventory.rows.push_back(row);
+    }
+  }
+
+  void MakeAdopting() {
+    StepLoopOptions options = Options();
+    options.scheduler.keeps_rows = true;
+    options.scheduler.max_plans_in_flight = 2;
+    options.link.adopts = true;
+    loop_ = std::make_unique<StepLoop>(
+        options, std::make_unique<KeepingClient>(&kept_),
+        StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
+                      .on_change = [] {},
+                      .restore_request = [this](const RequestToRestore& found) { return Restore(found); }},
+        &clock_);
+  }
+
+  RequestRestored Restore(const RequestToRestore& found) {
+    RequestRestored restored{.request = {}, .sink = sink_, .has_ended = nullptr};
+    restored.request.id = kRequest;
+    restored.request.prompt.assign(found.prompt.begin(), found.prompt.end());
+    restored.request.max_tokens = 9;
+    restored.request.num_samples = 2;
+    return restored;
+  }
+
+  int NumSamples() {
+    int num_samples = 0;
+    EXPECT_TRUE(loop_
+                    ->Ask([&](const LoopView& view) {
+                      const SequenceGroup* const group = view.scheduler->FindGroup(kRequest);
+                      num_samples = group == nullptr ? 0 : group->num_sequences();
+                    })
+                    .ok());
+    loop_->RunOnce();
+    return num_samples;
+  }
+
+  KeptRows kept_;
+  std::shared_ptr<HookedSink> sink_ = std::make_shared<HookedSink>();
+};
+
+TEST_F(AdoptionTest, TheRowsOfAllSamplesCountAsLoad) {
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 2);
+  EXPECT_EQ(loop_->load().num_rows, 2);
+}
+
+// The text thread of a stream may find a stop string before the loop has adopted the request.
+TEST_F(AdoptionTest, ASampleThatItsStreamEndsWhileItIsToldEnds) {
+  sink_->on_token = [this](int sample_index) {
+    if (sample_index == 0) loop_->CancelSample(kRequest, 0);
+  };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 1);
+}
+
+}  // namespace
+}  // namespace quire
