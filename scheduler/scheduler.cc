@@ -88,10 +88,10 @@ void Scheduler::SetTenants(const TenantShares& shares) {
   waiting_.SetShares(shares);
 }
 
-bool Scheduler::Cancel(RequestId request) {
+bool Scheduler::Cancel(RequestId request, bool has_finished) {
   SequenceGroup* group = Find(request);
   if (group == nullptr) return false;
-  Remove(group);
+  Remove(group, has_finished);
   return true;
 }
 
@@ -100,7 +100,7 @@ bool Scheduler::CancelSample(RequestId request, int sample_index) {
   if (group == nullptr || group->beam_search() != nullptr || group->num_to_fork() > 0) return false;
   for (const auto& sequence : group->sequences()) {
     if (sequence->sample_index() != sample_index) continue;
-    RemoveSequence(group, sequence.get(), /*has_finished=*/false);
+    RemoveSequence(group, sequence.get(), /*has_finished=*/true);
     return true;
   }
   return false;

@@ -108,8 +108,9 @@ class Scheduler {
   void SetTenants(const TenantShares& shares);
 
   // Ends the request. It holds no blocks from here on and emits nothing more, not even a Finished. Returns false when
-  // the request is not known, or not any more.
-  bool Cancel(RequestId request);
+  // the request is not known, or not any more. `has_finished`: the caller has found its end, and the next manager may
+  // still tell the client so.
+  bool Cancel(RequestId request, bool has_finished = false);
 
   // Ends one sample of the request, provided that it has emitted a token. The request ends with its last sample.
   // Returns false for a beam, and for a sample that is not known or has emitted nothing.

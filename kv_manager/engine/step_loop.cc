@@ -198,7 +198,8 @@ void StepLoop::CountRefusal(const std::string& tenant) {
 }
 
 void StepLoop::Handle(RequestCancelled event) {
-  if (live_.Drop(event.request, event.reason, now_us_)) session_.pool()->scheduler()->Cancel(event.request);
+  if (!live_.Drop(event.request, event.reason, now_us_)) return;
+  session_.pool()->scheduler()->Cancel(event.request, event.reason == FinishReason::kStopToken);
 }
 
 void StepLoop::Handle(SampleCancelled event) {

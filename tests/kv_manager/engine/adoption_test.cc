@@ -148,5 +148,31 @@ TEST_F(AdoptionTest, ASampleThatItsStreamEndsWhileItIsToldEnds) {
   EXPECT_EQ(NumSamples(), 1);
 }
 
+// After a stop string, the client may still have to hear of the end from the next manager.
+TEST_F(AdoptionTest, OnlyARequestThatWasCancelledLosesItsRows) {
+  const auto end_rows_after = [this](const std::function<void()>& end) {
+    kept_.plans.clear();
+    MakeAdopting();
+    Run();
+    end();
+    Run();
+    EXPECT_EQ(NumSamples(), 0);
+    // This makes room for another plan.
+    kept_.Answer(kept_.plans.at(0));
+    Run();
+    std::vector<RowId> end_rows;
+    for (const StepPlan& plan : kept_.plans)
+      end_rows.insert(end_rows.end(), plan.end_rows.begin(), plan.end_rows.end());
+    return end_rows;
+  };
+  EXPECT_EQ(end_rows_after([this] { loop_->Cancel(kRequest, FinishReason::kCancelled); }),
+            std::vector<RowId>({RowId{0}, RowId{1}}));
+  EXPECT_EQ(end_rows_after([this] { loop_->Cancel(kRequest, FinishReason::kStopToken); }), std::vector<RowId>());
+  EXPECT_EQ(end_rows_after([this] {
+              for (const int sample : {0, 1}) loop_->CancelSample(kRequest, sample);
+            }),
+            std::vector<RowId>());
+}
+
 }  // namespace
 }  // namespace quire
