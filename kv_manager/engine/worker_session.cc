@@ -409,12 +409,12 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
 }
 
 void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {
-  has_tried_ = true;
   drain_ = Drain::kNone;
   is_fenced_ = false;
   next_move_us_ = 0;
   report_->wait()->OnLost();
   link_.Lose(std::move(reason), now_us);
+  has_tried_ = has_tried_ || !link_.adopts_again();
 }
 
 // Logs every reason once. At first, a worker that nobody has started yet is no more than a line of information.

@@ -74,7 +74,7 @@ class WorkerSession {
   void Stop(int64_t now_us);
 
   bool is_ready() const { return link_.is_ready(); }
-  // Whether a session was opened, or an attempt has failed.
+  // Whether a session was opened, or an attempt has failed after which requests of another manager are not expected.
   bool has_tried() const { return has_tried_; }
   // Whether the worker wants no new requests until the end of the session. Implies is_ready().
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }

@@ -8,12 +8,17 @@
 #include "base/check.h"
 
 namespace quire {
+namespace {
+
+constexpr int kMaxAdoptions = 3;
+
+}  // namespace
 
 WorkerLink::WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client)
     : options_(options),
       client_(std::move(client)),
       epoch_(options.first_epoch - 1),
-      may_adopt_(options.adopts),
+      num_adoptions_left_(options.adopts ? kMaxAdoptions : 0),
       backoff_us_(options.min_backoff_us),
       last_error_(absl::UnavailableError("not connected yet")) {}
 
@@ -56,8 +61,7 @@ void WorkerLink::OnDescribed(const WorkerDescription& worker) {
   state_ = State::kOpening;
   const bool was_replaced = has_been_ready_ && worker.has_session;
   if (!was_replaced) epoch_ = std::max(epoch_, worker.last_epoch + 1);
-  // An inventory that was wrong once is not asked for again.
-  client_->Open(epoch_, std::exchange(may_adopt_, false));
+  client_->Open(epoch_, num_adoptions_left_ > 0);
 }
 
 void WorkerLink::Refuse(const absl::Status& reason) {
@@ -67,6 +71,7 @@ void WorkerLink::Refuse(const absl::Status& reason) {
 void WorkerLink::OnOpened() {
   QUIRE_CHECK(state_ == State::kOpening);
   state_ = State::kReady;
+  num_adoptions_left_ = 0;
   has_been_ready_ = true;
   last_error_ = absl::OkStatus();
 }
@@ -81,6 +86,14 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   const bool may_restart = is_away && now_us < *away_since_us_ + options_.restart_us;
   const int64_t max_backoff_us =
       may_restart ? std::min(options_.max_restart_backoff_us, options_.max_backoff_us) : options_.max_backoff_us;
+  if (state_ == State::kOpening && num_adoptions_left_ > 0) {
+    // The worker keeps its rows when a connection breaks. An inventory that was wrong once is not asked for again.
+    const bool may_come = absl::IsUnavailable(reason) || absl::IsDeadlineExceeded(reason);
+    num_adoptions_left_ = may_come ? num_adoptions_left_ - 1 : 0;
+    adopts_again_ = num_adoptions_left_ > 0;
+  } else {
+    adopts_again_ = false;
+  }
   state_ = State::kWaiting;
   last_error_ = std::move(reason);
   num_in_flight_ = 0;

@@ -14,7 +14,8 @@
 namespace quire {
 
 struct WorkerLinkOptions {
-  // The first session adopts what another manager has left on the worker, if its first attempt succeeds.
+  // The first session adopts what another manager has left on the worker. After a few attempts whose connection broke
+  // before the session was open, and after an inventory that was wrong, it adopts nothing.
   bool adopts = false;
   uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
@@ -63,6 +64,8 @@ class WorkerLink {
   // A result has come. Returns the plan that it answers.
   SentPlan OnResult(int64_t now_us);
 
+  // The last attempt would have adopted what the worker has, its connection broke, and the next one adopts as well.
+  bool adopts_again() const { return adopts_again_; }
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
@@ -81,7 +84,8 @@ class WorkerLink {
   State state_ = State::kWaiting;
   uint64_t epoch_;
   bool has_been_ready_ = false;
-  bool may_adopt_;
+  int num_adoptions_left_;  // Attempts that adopt.
+  bool adopts_again_ = false;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.
   int64_t backoff_us_;

@@ -174,5 +174,31 @@ TEST_F(AdoptionTest, OnlyARequestThatWasCancelledLosesItsRows) {
             std::vector<RowId>());
 }
 
+TEST_F(AdoptionTest, AConnectionThatBreaksBeforeTheSessionIsOpenDoesNotCostTheRows) {
+  kept_.failures = {absl::UnavailableError("the connection is broken"), absl::DeadlineExceededError("too slow")};
+  MakeAdopting();
+  Run();
+  EXPECT_FALSE(loop_->load().has_tried) << "clients wait for the rows";
+  Advance(10 * kSecond);
+  Advance(10 * kSecond);
+  EXPECT_EQ(kept_.adopts, std::vector<bool>({true, true, true}));
+  EXPECT_EQ(NumSamples(), 2);
+}
+
+TEST_F(AdoptionTest, AnInventoryThatWasWrongOrNeverComesIsNotAskedForAgain) {
+  kept_.failures = {absl::InternalError("the worker's inventory is wrong")};
+  MakeAdopting();
+  Run();
+  EXPECT_TRUE(loop_->load().has_tried);
+  Advance(10 * kSecond);
+  EXPECT_EQ(kept_.adopts, std::vector<bool>({true, false}));
+
+  kept_.adopts.clear();
+  kept_.failures.assign(3, absl::UnavailableError("the connection is broken"));
+  MakeAdopting();
+  for (int i = 0; i < 4; ++i) Advance(10 * kSecond);
+  EXPECT_EQ(kept_.adopts, std::vector<bool>({true, true, true, false}));
+}
+
 }  // namespace
 }  // namespace quire
