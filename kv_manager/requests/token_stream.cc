@@ -196,6 +196,12 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
 
 absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
   FieldErrors errors;
+  // The step loop waits for the mutex, and a message has room for millions of entries.
+  if (received.size() > num_returned_) {
+    errors.Add("received", absl::StrCat("has ", received.size(), " entries, at most ", num_returned_,
+                                        " are allowed, one for each sample that the request returns"));
+    return errors.ToStatus();
+  }
   std::vector<bool> is_named(num_returned_);
   for (int i = 0; i < received.size(); ++i) {
     const uint32_t index = received[i].index();

@@ -562,5 +562,18 @@ TEST_F(TokenStreamResumeTest, AClientCannotHaveWhatWasNotSent) {
   EXPECT_FALSE(writer_.status.has_value()) << "the old call goes on";
 }
 
+// A message of 16 MiB has room for eight million entries, and the step loop waits while they are checked.
+TEST_F(TokenStreamResumeTest, EntriesBeyondOneForEachSampleAreRefusedWithoutALookAtThem) {
+  request_.set_n(2);
+  MakeResumable();
+  Client second{.writer = {}, .id = 2};
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+  for (int i = 0; i < 2; ++i) received.Add();
+  EXPECT_EQ(stream_->Attach(ReaderOf(&second), received).message(), "received[1].index: is 0, as in another entry");
+  received.Add();
+  EXPECT_EQ(stream_->Attach(ReaderOf(&second), received).message(),
+            "received: has 3 entries, at most 2 are allowed, one for each sample that the request returns");
+}
+
 }  // namespace
 }  // namespace quire
