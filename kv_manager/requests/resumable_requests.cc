@@ -167,14 +167,14 @@ absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce
       removed.push_back(Take(it));
     }
     status = Insert(identity, nonce, stream, registry, &removed).status();
-    if (status.ok()) FindEntry(key, stream->id())->arrival_unix_us = arrival_unix_us;
+    if (status.ok()) {
+      FindEntry(key, stream->id())->arrival_unix_us = arrival_unix_us;
+      // Under the same lock, because a client may come as soon as the stream is known.
+      status = Detach(key, stream->id(), &removed);
+    }
   }
-  for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
-  QUIRE_RETURN_IF_ERROR(status);
-  if (!OnDetached(key, stream->id())) {
-    return absl::ResourceExhaustedError("too many requests have no client (--max-detached-requests)");
-  }
-  return absl::OkStatus();
+  DropOthers(removed, stream->id());
+  return status;
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Find(const std::string& resume_token,
@@ -294,20 +294,29 @@ void ResumableRequests::OnAttached(const Key& key, RequestId id) {
 
 bool ResumableRequests::OnDetached(const Key& key, RequestId id) {
   std::vector<Entry> removed;
-  bool is_kept;
+  absl::Status status;
   {
     const MutexLock lock(&mutex_);
-    Entry* const entry = FindEntry(key, id);
-    if (entry == nullptr) return false;
+    status = Detach(key, id, &removed);
+  }
+  DropOthers(removed, id);
+  return status.ok();
+}
+
+absl::Status ResumableRequests::Detach(const Key& key, RequestId id, std::vector<Entry>* removed) {
+  if (Entry* const entry = FindEntry(key, id); entry != nullptr) {
     entry->is_attached = false;
     SetGrace(key, entry);
-    MakeRoom(&removed);
-    is_kept = FindEntry(key, id) != nullptr;
+    MakeRoom(removed);
   }
+  if (FindEntry(key, id) != nullptr) return absl::OkStatus();
+  return absl::ResourceExhaustedError("too many requests have no client (--max-detached-requests)");
+}
+
+void ResumableRequests::DropOthers(const std::vector<Entry>& removed, RequestId id) {
   for (const Entry& entry : removed) {
     if (entry.id != id) entry.stream->Drop(UnknownRequestError());
   }
-  return is_kept;
 }
 
 void ResumableRequests::OnEnded(const Key& key, RequestId id, bool is_ok) {

@@ -146,6 +146,11 @@ class ResumableRequests {
   absl::StatusOr<std::shared_ptr<TokenStream>> Insert(const Identity& identity, uint64_t nonce,
                                                       std::shared_ptr<TokenStream> stream, RequestRegistry* registry,
                                                       std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
+  // The request has no client any more. RESOURCE_EXHAUSTED when it is not kept. The caller drops the streams of
+  // `removed` without the lock, see DropOthers.
+  absl::Status Detach(const Key& key, RequestId id, std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
+  // Drops these streams, except that of `id`, which its caller ends.
+  static void DropOthers(const std::vector<Entry>& removed, RequestId id);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);

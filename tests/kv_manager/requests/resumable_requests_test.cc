@@ -295,5 +295,53 @@ TEST_F(ResumableRequestsTest, AStreamForWhichThereIsNoMemoryIsNotKept) {
   EXPECT_TRUE(last_.ok()) << "one eighth is kept for others";
 }
 
+// Calls a function of the test when a request is cancelled.
+class CallingEngine : public CancelRecorder {
+ public:
+  void Cancel(RequestId request, FinishReason reason) override {
+    CancelRecorder::Cancel(request, reason);
+    if (on_cancel != nullptr) on_cancel();
+  }
+  std::function<void()> on_cancel;
+};
+
+TEST_F(ResumableRequestsTest, AClientThatComesWhileItsRequestIsRestoredKeepsIt) {
+  Make(10);
+  const ResumableRequests::Identity identity = IdentityOf("r", "t", 1);
+  CallingEngine engine;
+  const auto run_later = [](std::function<void()> job) { job(); };
+  const auto restore = [&](int64_t arrival_unix_us) {
+    v1::GenerateRequest request;
+    request.set_text("p");
+    const auto valid = ValidateGenerate(request, *model_, RequestLimits(), /*drawn_seed=*/1);
+    const RequestId id = registry_.NextId();
+    auto stream =
+        std::make_shared<TokenStream>(TokenStream::Environment{.engine = &engine,
+                                                               .run_later = run_later,
+                                                               .on_end = [](const StreamEnd&) {},
+                                                               .max_outbox_tokens = 100,
+                                                               .keeper = requests_->NewKeeper(identity, id, 7)},
+                                      id, ResponseSet(model_, "r", *valid), StreamReader());
+    EXPECT_TRUE(requests_->Restore(identity, 7, arrival_unix_us, stream, &registry_).ok());
+    return stream;
+  };
+  restore(1);
+  ManualWriter writer;
+  // The end of the first stream falls into the restoration of the second one.
+  engine.on_cancel = [&] {
+    const auto found = requests_->FindSame(identity);
+    ASSERT_TRUE(found.ok() && *found != nullptr);
+    EXPECT_TRUE((*found)->Attach({&writer, run_later, 2}, {}).ok());
+  };
+  const auto second = restore(2);
+  engine.on_cancel = nullptr;
+  EXPECT_EQ(requests_->counts().running, 0) << "the client is there";
+  clock_.Advance(kGraceUs);
+  requests_->Check();
+  EXPECT_FALSE(second->has_ended());
+  EXPECT_FALSE(writer.status.has_value());
+  second->Close(2, /*ends_request=*/true);
+}
+
 }  // namespace
 }  // namespace quire
