@@ -19,7 +19,7 @@ constexpr size_t kMaxJsonDepth = 64;
 // Builds a Value while the JSON is read, so that the order of the keys is kept and the depth is limited.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Builder(bool from_user) : from_user_(from_user) {}
+  Builder(bool from_user, int* num_values_left) : from_user_(from_user), num_values_left_(num_values_left) {}
 
   bool null() override { return Add(Value(None{})); }
   bool boolean(bool value) override { return Add(Value(value)); }
@@ -85,6 +85,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool Add(Value value) {
+    if (--*num_values_left_ < 0) {
+      error_ = absl::StrCat("there are more than ", kMaxJsonValues, " JSON values");
+      return false;
+    }
     if (open_.empty()) {
       result_ = std::move(value);
     } else {
@@ -94,6 +98,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool from_user_;
+  int* const num_values_left_;
   std::vector<Container> open_;
   Value result_;
   std::string error_;
@@ -248,7 +253,12 @@ class Writer {
 }  // namespace
 
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user) {
-  Builder builder(from_user);
+  int num_values_left = kMaxJsonValues;
+  return ParseJson(json, from_user, &num_values_left);
+}
+
+absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user, int* num_values_left) {
+  Builder builder(from_user, num_values_left);
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &builder)) {
     return InvalidArgument(builder.error().empty() ? "not valid JSON" : builder.error());
   }

@@ -10,8 +10,13 @@
 
 namespace quire::jinja {
 
+// How many values a user can send. A value takes up to 200 bytes of memory, but as few as two of JSON.
+inline constexpr int kMaxJsonValues = 100'000;
+
 // Parses JSON. All strings and keys of the value are marked as text of a user when `from_user`. INVALID_ARGUMENT, with
-// the byte, when it is not JSON, is nested deeper than 64 levels, or has an integer of more than 64 bits.
+// the byte, when it is not JSON, is nested deeper than 64 levels, has an integer of more than 64 bits, or has more than
+// `*num_values_left` values; this number shrinks by its values. Without the number, kMaxJsonValues are allowed.
+absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user, int* num_values_left);
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user);
 
 // The arguments of Python's json.dumps.

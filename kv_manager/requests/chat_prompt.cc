@@ -145,7 +145,7 @@ class ChatReader {
       Add(path, "is not valid UTF-8");
       return std::nullopt;
     }
-    absl::StatusOr<Value> value = jinja::ParseJson(text, /*from_user=*/true);
+    absl::StatusOr<Value> value = jinja::ParseJson(text, /*from_user=*/true, &num_json_values_left_);
     if (value.ok()) return *std::move(value);
     Add(path, std::string(value.status().message()));
     return std::nullopt;
@@ -165,6 +165,7 @@ class ChatReader {
   const v1::Chat& chat_;
   const std::string& field_;
   FieldErrors* const errors_;
+  int num_json_values_left_ = jinja::kMaxJsonValues;  // For the whole conversation.
   bool has_error_ = false;
 };
 

@@ -170,6 +170,17 @@ TEST(ChatMessagesTest, TheLastMessageCanBeContinued) {
             "as it is");
 }
 
+TEST(ChatMessagesTest, AConversationHasNotTooManyJsonValues) {
+  v1::Chat chat = Conversation("a");
+  std::string numbers = "[0";
+  for (int i = 0; i < 60'000; ++i) numbers += ",0";
+  numbers += "]";
+  chat.set_tools(numbers);
+  EXPECT_EQ(TextFor("{{ tools | length }}", chat), "60001");
+  chat.set_template_kwargs("{\"x\":" + numbers + "}");
+  EXPECT_EQ(TextFor("{{ tools | length }}", chat), "chat.template_kwargs: there are more than 100000 JSON values");
+}
+
 TEST(ChatModelTest, AModelWithoutAChatTemplateRefusesOnlyConversations) {
   auto model = ToyModel();
   model->chat_template = nullptr;

@@ -100,6 +100,12 @@ TEST(JinjaLimitsTest, FillersAndIndentsAreShort) {
             "line 1: filter 'tojson': the indent has 102 bytes, at most 100 are allowed");
 }
 
+TEST(JinjaLimitsTest, JsonHasNotTooManyValues) {
+  EXPECT_TRUE(ParseJson("[" + Repeated("0,", 50'000) + "0]", true).ok());
+  EXPECT_EQ(ParseJson("[" + Repeated("{},", 100'000) + "0]", true).status().message(),
+            "there are more than 100000 JSON values");
+}
+
 TEST(JinjaLimitsTest, ValuesThatReferToThemselvesAreFreed) {
   // The address sanitizer finds what is not freed.
   EXPECT_EQ(ErrorOf("{% set n = namespace() %}{% set n.n = n %}"), "");
