@@ -1,5 +1,6 @@
 #include "kv_manager/requests/chat_prompt.h"
 
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -33,6 +34,11 @@ Value MakeDict(Dict dict) {
   return Value(std::make_shared<const Dict>(std::move(dict)));
 }
 
+bool IsBlank(std::string_view text) {
+  const jinja::Range kept = jinja::Strip(text, /*chars=*/nullptr, /*left=*/true, /*right=*/true);
+  return kept.begin == kept.end;
+}
+
 // Checks one conversation and makes template values of it.
 class ChatReader {
  public:
@@ -57,7 +63,7 @@ class ChatReader {
     if (input.add_generation_prompt && chat_.continue_final_message()) {
       Add("continue_final_message", "cannot be combined with add_generation_prompt");
     }
-    if (chat_.continue_final_message() && !chat_.messages().empty() && chat_.messages().rbegin()->content().empty()) {
+    if (chat_.continue_final_message() && !chat_.messages().empty() && IsBlank(chat_.messages().rbegin()->content())) {
       Add("continue_final_message", "needs a last message with content");
     }
     if (has_error_) return std::nullopt;
@@ -169,12 +175,28 @@ class ChatReader {
   bool has_error_ = false;
 };
 
+// Where `part` begins for the last time in what users have written, or npos. Takes linear time, because clients choose
+// both texts: the time of std::string::rfind can be the product of their lengths.
+size_t FindLastOfUser(std::string_view part, const jinja::Text& text) {
+  const std::string backwards(part.rbegin(), part.rend());
+  for (auto range = text.user.rbegin(); range != text.user.rend(); ++range) {
+    const std::string_view bytes = std::string_view(text.bytes).substr(range->begin, range->end - range->begin);
+    if (bytes.size() < part.size()) continue;
+    const std::string written(bytes.rbegin(), bytes.rend());
+    const void* const found = memmem(written.data(), written.size(), backwards.data(), backwards.size());
+    if (found == nullptr) continue;
+    return range->end - static_cast<size_t>(static_cast<const char*>(found) - written.data()) - part.size();
+  }
+  return std::string::npos;
+}
+
 // Cuts the text behind the last message, as Transformers does: behind its content with the space around it if the
-// template has kept that, and else behind its content without. Returns false when the content is not there.
+// template has kept that, and else behind its content without. Unlike there, text of the template is not taken for the
+// content. Returns false when the content is not there. REQUIRES: it is not blank.
 bool CutAfterFinalMessage(const std::string& content, jinja::Text* text) {
   const jinja::Range kept = jinja::Strip(content, /*chars=*/nullptr, /*left=*/true, /*right=*/true);
   const std::string_view stripped = std::string_view(content).substr(kept.begin, kept.end - kept.begin);
-  const size_t begin = text->bytes.rfind(stripped);
+  const size_t begin = FindLastOfUser(stripped, *text);
   if (begin == std::string::npos) return false;
   const std::string_view with_space = std::string_view(content).substr(kept.begin);
   const bool keeps_space = std::string_view(text->bytes).substr(begin, with_space.size()) == with_space;

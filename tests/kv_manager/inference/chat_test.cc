@@ -164,10 +164,34 @@ TEST(ChatMessagesTest, TheLastMessageCanBeContinued) {
   chat.set_continue_final_message(true);
   EXPECT_EQ(TextFor(kPlain, chat), "<a>< I am a ");
   EXPECT_EQ(TextFor(kTrimmed, chat), "<a><I am a");
-  EXPECT_EQ(TextFor("{{ add_generation_prompt }} I am a  x", chat), "False I am a ");
+  EXPECT_EQ(TextFor("{{ add_generation_prompt }}{{ messages[1].content }} x", chat), "False I am a ");
   EXPECT_EQ(TextFor("nothing", chat),
             "chat.continue_final_message: is set, but the chat template does not write the content of the last message "
             "as it is");
+}
+
+TEST(ChatMessagesTest, TheLastMessageIsCutWhereTheUserHasWrittenIt) {
+  constexpr char kTurns[] = "{% for m in messages %}<begin>{{ m.content }}<end>{% endfor %}";
+  v1::Chat chat = Conversation("a");
+  AddMessage("assistant", "en", &chat);
+  chat.set_continue_final_message(true);
+  EXPECT_EQ(TextFor(kTurns, chat), "<begin>a<end><begin>en") << "the template writes these letters, too";
+  chat.mutable_messages(1)->set_content(" \n");
+  EXPECT_EQ(TextFor(kTurns, chat), "chat.continue_final_message: needs a last message with content");
+}
+
+// Otherwise a client could keep a text thread busy for minutes.
+TEST(ChatMessagesTest, TheSearchForTheLastMessageIsShortForEveryText) {
+  v1::Chat chat = Conversation(std::string(2'600'000, 'a'));
+  AddMessage("assistant", std::string(1'300'000, 'a') + "b", &chat);
+  chat.set_continue_final_message(true);
+  ServiceHarness harness(ModelWith("{{ messages[0].content }}"));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::RenderChatRequest request;
+  *request.mutable_chat() = chat;
+  v1::RenderChatResponse response;
+  EXPECT_EQ(harness.stub->RenderChat(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST(ChatMessagesTest, AConversationHasNotTooManyJsonValues) {
