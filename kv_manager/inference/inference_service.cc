@@ -12,6 +12,7 @@
 #include "kv_manager/inference/generate_batch_call.h"
 #include "kv_manager/inference/generate_call.h"
 #include "kv_manager/requests/chat_prompt.h"
+#include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/message_bytes.h"
@@ -176,9 +177,11 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
 
 absl::Status InferenceServiceImpl::DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
                                            v1::AbortResponse* /*response*/) const {
+  const bool may_come = environment_->is_restoring();
   const absl::StatusOr<std::shared_ptr<TokenStream>> stream = environment_->registry.Find(caller, request.request_id());
   if (stream.ok() && (*stream)->Abort()) return absl::OkStatus();
   if (!stream.ok() && !absl::IsNotFound(stream.status())) return stream.status();
+  if (may_come && !stream.ok()) return RestoringError();
   return WithReason(
       absl::NotFoundError(absl::StrCat("request_id: no request ", Quoted(request.request_id()), " is running")),
       "REQUEST_NOT_RUNNING");

@@ -40,14 +40,6 @@ Sha256Digest DigestOf(const v1::GenerateRequest& request) {
   return Sha256(bytes);
 }
 
-absl::Status Restoring() {
-  return WithRetryDelay(
-      WithReason(absl::UnavailableError("the manager has just started, and still asks its workers for "
-                                        "the requests that they have"),
-                 "RESTORING"),
-      kRestoringRetryMs);
-}
-
 absl::Status HasLeft() {
   return absl::CancelledError("the client has left before the request began");
 }
@@ -66,6 +58,14 @@ absl::Status CheckResume(const v1::ResumeRequest& request) {
 }
 
 }  // namespace
+
+absl::Status RestoringError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("the manager has just started, and still asks its workers for "
+                                        "the requests that they have"),
+                 "RESTORING"),
+      kRestoringRetryMs);
+}
 
 ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
                              const std::optional<TraceParent>& parent, v1::GenerateRequest request,
@@ -107,7 +107,7 @@ void ClientRequest::Start(int64_t deadline_us) {
   const bool may_come = environment_->is_restoring();
   const absl::StatusOr<std::shared_ptr<TokenStream>> same = environment_->resumable.FindSame(identity_);
   if (!same.ok()) return EndCall(same.status());
-  if (*same == nullptr) return may_come ? EndCall(Restoring()) : StartNew(deadline_us);
+  if (*same == nullptr) return may_come ? EndCall(RestoringError()) : StartNew(deadline_us);
   const absl::Status status = TakeOver(*same);
   if (absl::IsNotFound(status)) return StartNew(deadline_us);  // The request has ended in this moment.
   if (!status.ok()) EndCall(status);
@@ -125,7 +125,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
   const bool may_come = environment_->is_restoring();
   absl::StatusOr<std::shared_ptr<TokenStream>> found =
       environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
-  if (may_come && absl::IsNotFound(found.status())) return Restoring();
+  if (may_come && absl::IsNotFound(found.status())) return RestoringError();
   return found;
 }
 

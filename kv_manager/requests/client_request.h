@@ -20,6 +20,9 @@
 
 namespace quire {
 
+// The error of a call for a request that is not known while the manager asks its workers which requests they have.
+absl::Status RestoringError();
+
 // What a client asks of a stream, alone in its call or one of a batch: to start a request, which is validated and
 // submitted, or to resume one. A TokenStream writes the responses. It lives until the client has read the last
 // response, or never will. A resumable stream outlives it. Thread-safe.

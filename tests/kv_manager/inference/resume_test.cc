@@ -422,6 +422,24 @@ TEST(ResumeTest, RequestsOfABatchAreDetachedAndCanBeResumedOnAnotherBatch) {
   EXPECT_TRUE(batch.Finish().ok());
 }
 
+// NOT_FOUND would say that the request does not run, and then it would run after all.
+TEST(ResumeTest, AnAbortOfARequestThatMayStillComeIsTriedAgain) {
+  ServiceHarness harness(ToyModel());
+  const auto abort = [&] {
+    grpc::ClientContext context;
+    v1::AbortRequest request;
+    request.set_request_id(kName);
+    v1::AbortResponse response;
+    return harness.stub->Abort(&context, request, &response);
+  };
+  harness.SetRestoring(true);
+  const grpc::Status status = abort();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESTORING");
+  harness.SetRestoring(false);
+  EXPECT_EQ(abort().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 TEST(ResumeTest, ACancelOfABatchEndsARequestThatCouldBeResumed) {
   ServiceHarness harness(ToyModel());
   harness.engine.Hold();

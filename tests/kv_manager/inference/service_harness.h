@@ -65,6 +65,10 @@ class ServiceHarness {
   const RpcCounts& counts() const { return environment_.counts; }
   RequestRegistry& registry() { return environment_.registry; }
   ResumableRequests& resumable() { return environment_.resumable; }
+  // Whether the manager says that its workers may have requests which it does not know.
+  void SetRestoring(bool is_restoring) {
+    environment_.is_restoring = [is_restoring] { return is_restoring; };
+  }
 
   FakeEngine engine;
   std::unique_ptr<v1::InferenceService::Stub> stub;
