@@ -55,7 +55,7 @@ void StepLoop::Stop() {
 int64_t StepLoop::RunOnce() {
   inbox_.Take(&events_, &questions_);
   now_us_ = clock_->NowMicros();
-  if (session_.pool() != nullptr && options_.quotas != nullptr) session_.pool()->SetTenants(options_.quotas->shares());
+  if (session_.pool() != nullptr && options_.quotas != nullptr) session_.pool()->UpdateTenants(*options_.quotas);
   for (LoopEvent& event : events_) {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
