@@ -207,12 +207,14 @@ void StepLoop::Handle(SampleCancelled event) {
 }
 
 void StepLoop::Handle(PlanAnswered event) {
+  const int64_t start_us = clock_->NowMicros();
   const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
   report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   live_.Deliver(session_.pool()->scheduler()->Commit(std::move(event.result)), plan->sent_us, now_us_);
+  report_.CountManagerPart(plan->planning_us + clock_->NowMicros() - start_us);
 }
 
 // Deadlines count while the worker is busy or lost, too.
@@ -244,6 +246,7 @@ void StepLoop::PlanSteps() {
     const int64_t planned_us = clock_->NowMicros();
     report_.CountPlan(plan, planned_us - start_us);
     session_.Send(plan, planned_us);
+    session_.SetPlanningTime(clock_->NowMicros() - start_us);
   }
 }
 
