@@ -1,6 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <limits>
 #include <utility>
 
 namespace quire {
@@ -10,38 +9,59 @@ ThreadPool::ThreadPool(int num_threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const MutexLock lock(&mutex_);
-    is_stopping_ = true;
-  }
-  has_work_.NotifyAll();
+  is_stopping_ = true;
+  ++num_pushes_;
+  num_pushes_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  // A job may have caused this destruction before the call that scheduled it has returned.
+  while (num_pushing_ > 0) std::this_thread::yield();
 }
 
 void ThreadPool::Schedule(std::function<void()> job) {
-  TrySchedule(std::move(job), std::numeric_limits<size_t>::max());
+  ++num_waiting_;
+  Push(std::move(job));
 }
 
 bool ThreadPool::TrySchedule(std::function<void()> job, size_t max_waiting) {
-  const MutexLock lock(&mutex_);
-  if (jobs_.size() >= max_waiting) return false;
-  jobs_.push_back(std::move(job));
-  // The notification comes before the mutex is released, because the job may cause the destruction of this pool.
-  has_work_.NotifyOne();
+  size_t num_waiting = num_waiting_;
+  do {
+    if (num_waiting >= max_waiting) return false;
+  } while (!num_waiting_.compare_exchange_weak(num_waiting, num_waiting + 1));
+  Push(std::move(job));
   return true;
 }
 
-void ThreadPool::Run() {
+void ThreadPool::Push(std::function<void()> job) {
+  ++num_pushing_;
+  arrived_.Push(std::move(job));
+  ++num_pushes_;
+  num_pushes_.notify_one();
+  --num_pushing_;  // The last use of this object.
+}
+
+std::function<void()> ThreadPool::Next() {
   const MutexLock lock(&mutex_);
+  if (jobs_.empty()) {
+    for (std::function<void()>& job : arrived_.TakeAll()) jobs_.push_back(std::move(job));
+  }
+  if (jobs_.empty()) return nullptr;
+  std::function<void()> job = std::move(jobs_.front());
+  jobs_.pop_front();
+  --num_waiting_;
+  return job;
+}
+
+void ThreadPool::Run() {
   while (true) {
-    while (!is_stopping_ && jobs_.empty()) has_work_.Wait(&mutex_);
-    if (jobs_.empty()) return;
-    std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    mutex_.Unlock();
-    job();
-    job = nullptr;  // Destroying the objects that the job holds may schedule another job or end a call.
-    mutex_.Lock();
+    const uint32_t num_pushes = num_pushes_;
+    // Destroying the objects that a job holds may schedule another job or end a call.
+    if (std::function<void()> job = Next(); job != nullptr) {
+      job();
+    } else if (is_stopping_) {
+      return;
+    } else {
+      num_pushes_.wait(num_pushes);
+    }
   }
 }
 

@@ -1,18 +1,21 @@
 #ifndef QUIRE_BASE_THREAD_POOL_H_
 #define QUIRE_BASE_THREAD_POOL_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <thread>
 #include <vector>
 
+#include "base/handoff_queue.h"
 #include "base/mutex.h"
 
 namespace quire {
 
 // A fixed number of threads that start jobs in their order of arrival. Use it for work that must delay neither the step
-// loop nor gRPC's threads. Thread-safe.
+// loop nor gRPC's threads. Whoever schedules a job takes no lock; only the threads of the pool share one. Thread-safe.
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);
@@ -23,16 +26,24 @@ class ThreadPool {
   void Schedule(std::function<void()> job);
 
   // Schedules the job unless `max_waiting` jobs are already waiting. Returns whether it did.
-  bool TrySchedule(std::function<void()> job, size_t max_waiting) QUIRE_EXCLUDES(mutex_);
+  bool TrySchedule(std::function<void()> job, size_t max_waiting);
 
  private:
-  void Run() QUIRE_EXCLUDES(mutex_);
+  void Run();
+  // Hands over a job that num_waiting_ counts already.
+  void Push(std::function<void()> job);
+  // The job that has waited longest. Null when none waits.
+  std::function<void()> Next() QUIRE_EXCLUDES(mutex_);
 
-  Mutex mutex_;
-  CondVar has_work_;
-  std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // The jobs that no thread has started.
-  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;  // Constant from the constructor to the destructor.
+  HandoffQueue<std::function<void()>> arrived_;  // The jobs that no thread of the pool has seen. Taken with the mutex.
+  std::atomic<size_t> num_waiting_ = 0;          // The jobs that no thread has started.
+  std::atomic<uint32_t> num_pushes_ = 0;         // Changes after every push. Threads without a job wait for that.
+  std::atomic<int> num_pushing_ = 0;             // Calls that still use this object.
+  std::atomic<bool> is_stopping_ = false;
+
+  Mutex mutex_;                                                      // Of the threads of the pool.
+  std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // Older than those in arrived_.
+  std::vector<std::thread> threads_;                                 // Constant from the constructor to the destructor.
 };
 
 }  // namespace quire

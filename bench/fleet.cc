@@ -123,23 +123,23 @@ absl::StatusOr<Fleet::Metrics> Fleet::Scrape() const {
     if (name == "process_cpu_seconds_total") metrics.cpu_seconds = value;
     if (name == "process_resident_memory_bytes") metrics.resident_bytes = value;
     double bound;
-    if (name == "quire_plan_duration_seconds_bucket" && absl::SimpleAtod(Label(line, "le"), &bound)) {
-      metrics.plans[bound] += value;
-    }
+    if (!absl::SimpleAtod(Label(line, "le"), &bound)) continue;
+    if (name == "quire_plan_duration_seconds_bucket") metrics.plans[bound] += value;
+    if (name == "quire_step_manager_seconds_bucket") metrics.manager_parts[bound] += value;
   }
   return metrics;
 }
 
-double QuantileOfPlans(const Fleet::Metrics& begin, const Fleet::Metrics& end, double quantile) {
+double QuantileBetween(const Fleet::Metrics::Buckets& begin, const Fleet::Metrics::Buckets& end, double quantile) {
   const auto count = [&](double bound) {
-    const auto before = begin.plans.find(bound);
-    return end.plans.at(bound) - (before == begin.plans.end() ? 0 : before->second);
+    const auto before = begin.find(bound);
+    return end.at(bound) - (before == begin.end() ? 0 : before->second);
   };
-  if (end.plans.empty()) return 0;
-  const double wanted = quantile * count(end.plans.rbegin()->first);
+  if (end.empty()) return 0;
+  const double wanted = quantile * count(end.rbegin()->first);
   double lower_bound = 0;
   double lower_count = 0;
-  for (const auto& [bound, ignored] : end.plans) {
+  for (const auto& [bound, ignored] : end) {
     const double upper_count = count(bound);
     if (upper_count >= wanted && upper_count > lower_count) {
       return lower_bound + (bound - lower_bound) * (wanted - lower_count) / (upper_count - lower_count);

@@ -42,7 +42,10 @@ class Fleet {
   struct Metrics {
     double cpu_seconds = 0;
     double resident_bytes = 0;
-    std::map<double, double> plans;  // Number of plans that took at most so many seconds.
+    // The buckets of a histogram, over all workers: how many took at most so many seconds.
+    using Buckets = std::map<double, double>;
+    Buckets plans;          // The time to make a plan.
+    Buckets manager_parts;  // The manager's part of a step: planning, sending, commit, handing tokens to streams.
   };
   absl::StatusOr<Metrics> Scrape() const;
 
@@ -61,8 +64,8 @@ class Fleet {
   int metrics_port_ = 0;
 };
 
-// Returns the quantile of what was counted between two scrapes, linear within a bucket of the histogram.
-double QuantileOfPlans(const Fleet::Metrics& begin, const Fleet::Metrics& end, double quantile);
+// Returns the quantile, in seconds, of what a histogram has counted between two scrapes. It is linear within a bucket.
+double QuantileBetween(const Fleet::Metrics::Buckets& begin, const Fleet::Metrics::Buckets& end, double quantile);
 
 }  // namespace quire
 

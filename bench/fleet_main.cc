@@ -35,7 +35,7 @@ constexpr absl::Duration kFillTimeout = absl::Minutes(5);
 const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{
       "fleet",
-      "measures the CPU time, the planning time and the memory of one manager with many simulated workers, and checks "
+      "measures the CPU time, the time per step and the memory of one manager with many simulated workers, and checks "
       "every token.",
       "[flags]",
       {{"Fleet:", {"workers", "step", "model"}},
@@ -113,8 +113,12 @@ absl::Status Run() {
               seconds, num_tokens / seconds, num_killed);
   std::printf("CPU of the manager per token         %8.2f us\n",
               (after.cpu_seconds - before.cpu_seconds) / num_tokens * 1e6);
-  std::printf("time to make a plan, p50             %8.3f ms\n", QuantileOfPlans(before, after, 0.5) * 1e3);
-  std::printf("time to make a plan, p99             %8.3f ms\n", QuantileOfPlans(before, after, 0.99) * 1e3);
+  for (const double quantile : {0.5, 0.99}) {
+    const double plan = QuantileBetween(before.plans, after.plans, quantile);
+    const double part = QuantileBetween(before.manager_parts, after.manager_parts, quantile);
+    std::printf("time to make a plan, p%.0f             %8.3f ms\n", quantile * 100, plan * 1e3);
+    std::printf("manager's part of a step, p%.0f        %8.3f ms\n", quantile * 100, part * 1e3);
+  }
   std::printf("memory of the manager per sequence   %8.2f KiB\n",
               (after.resident_bytes - idle.resident_bytes) / num_sequences / 1024);
   std::printf("memory of the manager                %8.1f MiB\n", after.resident_bytes / (1 << 20));

@@ -30,6 +30,8 @@ class LoopReport {
   void CountPlan(const StepPlan& plan, int64_t duration_us);
   // Counts a result that arrived `step_us` after its plan was sent. The worker needed `worker_us` for it.
   void CountResult(int64_t step_us, int64_t worker_us);
+  // Counts the manager's part of a step, whose tokens have just been handed to the streams.
+  void CountManagerPart(int64_t duration_us);
   // Adds what scheduler and blocks of the pool have counted since the last call.
   void CountPool(const WorkerPool& pool);
   // The pool is about to be replaced: counts its last work. What is counted next belongs to another pool.

@@ -55,7 +55,7 @@ void StepLoop::Stop() {
 int64_t StepLoop::RunOnce() {
   inbox_.Take(&events_, &questions_);
   now_us_ = clock_->NowMicros();
-  if (session_.pool() != nullptr && options_.quotas != nullptr) session_.pool()->SetTenants(options_.quotas->shares());
+  if (session_.pool() != nullptr && options_.quotas != nullptr) session_.pool()->UpdateTenants(*options_.quotas);
   for (LoopEvent& event : events_) {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
@@ -208,12 +208,14 @@ void StepLoop::Handle(SampleCancelled event) {
 }
 
 void StepLoop::Handle(PlanAnswered event) {
+  const int64_t start_us = clock_->NowMicros();
   const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
   report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   live_.Deliver(session_.pool()->scheduler()->Commit(std::move(event.result)), plan->sent_us, now_us_);
+  report_.CountManagerPart(plan->planning_us + clock_->NowMicros() - start_us);
 }
 
 // Deadlines count while the worker is busy or lost, too.
@@ -245,6 +247,7 @@ void StepLoop::PlanSteps() {
     const int64_t planned_us = clock_->NowMicros();
     report_.CountPlan(plan, planned_us - start_us);
     session_.Send(plan, planned_us);
+    session_.SetPlanningTime(clock_->NowMicros() - start_us);
   }
 }
 

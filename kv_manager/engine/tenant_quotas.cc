@@ -1,5 +1,7 @@
 #include "kv_manager/engine/tenant_quotas.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/counted.h"
@@ -9,6 +11,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kRetryMs = 500;
+constexpr size_t kMinSweepSize = 64;
 
 absl::Status Refusal(const std::string& tenant, const char* field, const char* what, int value, int limit) {
   const std::string message =
@@ -37,40 +40,36 @@ void TenantQuotas::SetTable(TenantTable table) {
   auto shares = std::make_shared<const TenantShares>(table.Shares());
   const MutexLock lock(&mutex_);
   table_ = std::move(table);
+  current_shares_ = shares.get();
   shares_ = std::move(shares);
+}
+
+std::shared_ptr<TenantQuotas::Counts> TenantQuotas::CountsOf(const std::string& tenant) {
+  if (counts_.size() >= std::max(sweep_size_, kMinSweepSize)) {
+    absl::erase_if(counts_, [](const auto& entry) { return entry.second->requests == 0; });
+    sweep_size_ = 2 * counts_.size();
+  }
+  std::shared_ptr<Counts>& counts = counts_[tenant];
+  if (counts == nullptr) counts = std::make_shared<Counts>();
+  return counts;
 }
 
 absl::StatusOr<std::unique_ptr<TenantQuotas::Ticket>> TenantQuotas::Enter(const std::string& tenant) {
   const MutexLock lock(&mutex_);
   const TenantLimits& limits = table_.Of(tenant);
-  const auto known = counts_.find(tenant);
-  const Counts counts = known == counts_.end() ? Counts() : known->second;
-  if (counts.requests >= limits.max_requests) {
-    return Refusal(tenant, "max_requests", "waiting or running request", counts.requests, limits.max_requests);
+  std::shared_ptr<Counts> counts = CountsOf(tenant);
+  if (const int requests = counts->requests; requests >= limits.max_requests) {
+    return Refusal(tenant, "max_requests", "waiting or running request", requests, limits.max_requests);
   }
-  if (counts.waiting >= limits.max_waiting_requests) {
-    return Refusal(tenant, "max_waiting_requests", "waiting request", counts.waiting, limits.max_waiting_requests);
+  if (const int waiting = counts->waiting; waiting >= limits.max_waiting_requests) {
+    return Refusal(tenant, "max_waiting_requests", "waiting request", waiting, limits.max_waiting_requests);
   }
-  counts_[tenant] = {counts.requests + 1, counts.waiting + 1};
-  return std::make_unique<Ticket>(this, tenant);
+  return std::make_unique<Ticket>(std::move(counts));
 }
 
 std::shared_ptr<const TenantShares> TenantQuotas::shares() const {
   const MutexLock lock(&mutex_);
   return shares_;
-}
-
-void TenantQuotas::Start(Ticket* ticket) {
-  const MutexLock lock(&mutex_);
-  if (!std::exchange(ticket->is_waiting_, false)) return;
-  --counts_[ticket->tenant_].waiting;
-}
-
-void TenantQuotas::Leave(const Ticket& ticket) {
-  const MutexLock lock(&mutex_);
-  const auto counts = counts_.find(ticket.tenant_);
-  counts->second.waiting -= ticket.is_waiting_;
-  if (--counts->second.requests == 0) counts_.erase(counts);
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 #ifndef QUIRE_KV_MANAGER_ENGINE_TENANT_QUOTAS_H_
 #define QUIRE_KV_MANAGER_ENGINE_TENANT_QUOTAS_H_
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
@@ -39,26 +40,36 @@ struct TenantTable {
 
 // Counts the requests of each tenant over all workers of a manager, and refuses those that exceed a limit of their
 // tenant. Thread-safe. The shares of blocks and places in queues are not checked here but by the schedulers, which get
-// them from shares().
+// them from shares(). Only calls that count a request or change the table take the lock: step loops take none.
 class TenantQuotas {
+  struct Counts {
+    std::atomic<int> requests = 0;
+    std::atomic<int> waiting = 0;
+  };
+
  public:
-  // One request in the counts of its tenant, from its construction to its destruction. It must not outlive the quotas.
+  // One request in the counts of its tenant, from its construction to its destruction. One thread at a time uses it.
   class Ticket {
    public:
-    Ticket(TenantQuotas* quotas, std::string tenant) : quotas_(quotas), tenant_(std::move(tenant)) {}
-    ~Ticket() { quotas_->Leave(*this); }
+    explicit Ticket(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {
+      ++counts_->requests;
+      ++counts_->waiting;
+    }
+    ~Ticket() {
+      OnStarted();
+      --counts_->requests;
+    }
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
 
     // The request has begun to run. From here on it does not count as waiting, even if it is preempted.
-    void OnStarted() { quotas_->Start(this); }
+    void OnStarted() {
+      if (std::exchange(is_waiting_, false)) --counts_->waiting;
+    }
 
    private:
-    friend class TenantQuotas;
-
-    TenantQuotas* const quotas_;
-    const std::string tenant_;
-    bool is_waiting_ = true;  // Guarded by the mutex of the quotas.
+    const std::shared_ptr<Counts> counts_;
+    bool is_waiting_ = true;
   };
 
   explicit TenantQuotas(TenantTable table = {}) { SetTable(std::move(table)); }
@@ -72,20 +83,20 @@ class TenantQuotas {
 
   // The shares for the schedulers. The pointer changes when the table does. Never null.
   std::shared_ptr<const TenantShares> shares() const QUIRE_EXCLUDES(mutex_);
+  // Whether shares() would return this pointer. Takes no lock.
+  bool has_shares(const std::shared_ptr<const TenantShares>& shares) const { return current_shares_ == shares.get(); }
 
  private:
-  struct Counts {
-    int requests = 0;
-    int waiting = 0;
-  };
-
-  void Start(Ticket* ticket) QUIRE_EXCLUDES(mutex_);
-  void Leave(const Ticket& ticket) QUIRE_EXCLUDES(mutex_);
+  // The counts of a tenant. Forgets tenants without requests when they have become many.
+  std::shared_ptr<Counts> CountsOf(const std::string& tenant) QUIRE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   TenantTable table_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<const TenantShares> shares_ QUIRE_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, Counts> counts_ QUIRE_GUARDED_BY(mutex_);  // Of the tenants that have requests.
+  std::atomic<const TenantShares*> current_shares_ = nullptr;  // Those of shares_.
+  // Of the tenants that have requests, and of some that had. Never null.
+  absl::flat_hash_map<std::string, std::shared_ptr<Counts>> counts_ QUIRE_GUARDED_BY(mutex_);
+  size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) = 0;  // Of counts_, when it is searched for tenants without requests.
 };
 
 }  // namespace quire

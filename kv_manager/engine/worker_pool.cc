@@ -23,15 +23,15 @@ WorkerPool::WorkerPool(const WorkerDescription& worker, const StepLoopOptions& o
     : index_(options.has_prefix_cache ? std::make_shared<PrefixIndex>(worker.block_size) : nullptr),
       blocks_(MakeBlocks(worker, options, hooks, index_.get())),
       scheduler_(NarrowedTo(worker, options.scheduler), blocks_.get()) {
-  if (options.quotas != nullptr) SetTenants(options.quotas->shares());
+  if (options.quotas != nullptr) UpdateTenants(*options.quotas);
   if (options.max_step_us <= 0) return;
   step_budget_.emplace(options.max_step_us, NarrowedTo(worker, options.scheduler).max_tokens_per_step);
   scheduler_.SetTokenBudget(step_budget_->tokens());
 }
 
-void WorkerPool::SetTenants(std::shared_ptr<const TenantShares> tenants) {
-  if (tenants == tenants_) return;
-  tenants_ = std::move(tenants);
+void WorkerPool::UpdateTenants(const TenantQuotas& quotas) {
+  if (quotas.has_shares(tenants_)) return;
+  tenants_ = quotas.shares();
   scheduler_.SetTenants(*tenants_);
 }
 

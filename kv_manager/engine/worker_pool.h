@@ -26,8 +26,8 @@ class WorkerPool {
   // Null without a prefix cache.
   const std::shared_ptr<PrefixIndex>& index() const { return index_; }
 
-  // The shares of the tenants are these from here on. Not null.
-  void SetTenants(std::shared_ptr<const TenantShares> tenants);
+  // The shares of the tenants are those of `quotas` from here on. Takes no lock while they have not changed.
+  void UpdateTenants(const TenantQuotas& quotas);
 
   // The worker has computed a step of `num_tokens` tokens in this time: the size of later steps follows.
   void OnStep(int num_tokens, int64_t duration_us);

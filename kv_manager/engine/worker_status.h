@@ -63,8 +63,10 @@ struct StepLoopStats {
   Histogram step_seconds{kSecondsBounds};                    // From a plan to its result.
   Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
-  Histogram step_tokens{kStepTokensBounds};                  // Tokens per plan.
-  std::vector<TenantUsage> tenants{1};                       // By slot of TenantLabels; zero beyond the end.
+  // The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to the streams.
+  Histogram manager_step_seconds{kPlanSecondsBounds};
+  Histogram step_tokens{kStepTokensBounds};  // Tokens per plan.
+  std::vector<TenantUsage> tenants{1};       // By slot of TenantLabels; zero beyond the end.
 
   void Add(const StepLoopStats& other);
 };

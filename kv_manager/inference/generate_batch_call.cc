@@ -74,7 +74,11 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
     v1::GenerateBatchEntry entry = Entry(tag_, response);
     too_large_ = call_->CheckSize(entry);
     if (too_large_.ok()) return call_->AddResponse(shared_from_this(), std::move(entry));
-    call_->RunLater([member = shared_from_this()] { member->request().OnWritten(false); });
+    // Nobody can read the rest of a stream without this response, so that a resumable request ends as well.
+    call_->RunLater([member = shared_from_this()] {
+      member->request().Cancel();
+      member->request().OnWritten(false);
+    });
   }
   void LimitWrite() override { call_->LimitWrites(); }
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {

@@ -304,6 +304,10 @@ void RenderSteps(const Workers& workers, MetricPage* page) {
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_step_seconds; });
   page->Begin(MetricType::Histogram, "quire_plan_duration_seconds", "Time to make one plan");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.plan_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_manager_seconds",
+              "The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to "
+              "the streams");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.manager_step_seconds; });
   page->Begin(MetricType::Histogram, "quire_step_tokens", "Number of tokens in a plan");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
 }

@@ -1,5 +1,6 @@
 #include "kv_manager/requests/chat_prompt.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -231,13 +232,22 @@ size_t NumBytes(const v1::Chat& chat) {
   return num_bytes;
 }
 
+// At least the number of elements that all lists and objects of a JSON text have.
+size_t NumElements(const std::string& json) {
+  return std::count_if(json.begin(), json.end(), [](char c) { return c == ',' || c == '[' || c == '{'; });
+}
+
 }  // namespace
 
+// A template may go through all messages, or through all elements of the tools, at each message. A step of it takes
+// about as long as tokenizing a byte.
 size_t TextWork(const v1::Chat& chat) {
   constexpr size_t kBytesPerMessage = 16;
   size_t num_messages = chat.messages_size();
   for (const v1::ChatMessage& message : chat.messages()) num_messages += message.tool_calls_size();
-  return NumBytes(chat) + kBytesPerMessage * num_messages;
+  const size_t num_steps =
+      num_messages * (num_messages + NumElements(chat.tools()) + NumElements(chat.template_kwargs()));
+  return NumBytes(chat) + kBytesPerMessage * num_messages + num_steps;
 }
 
 absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& model, size_t max_bytes,

@@ -5,45 +5,32 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/handoff_queue.h"
 
 namespace quire {
 
 // Jobs that run one after the other, in the order in which they were added, although several threads add them. The
-// queue has no thread of its own: whoever adds the first job lets a thread call Run. Thread-safe.
+// queue has no thread of its own: whoever adds the first job lets a thread call Run. It has no lock, because step loops
+// of different workers add to the same queue. Thread-safe.
 class JobQueue {
  public:
   // Returns true when no Run is under way or due: then the caller must let some thread call Run once.
-  bool Add(std::function<void()> job) {
-    const MutexLock lock(&mutex_);
-    jobs_.push_back(std::move(job));
-    return !std::exchange(is_running_, true);
-  }
+  bool Add(std::function<void()> job) { return jobs_.Push(std::move(job)); }
 
   // Runs all jobs, including those that they add, until there are none.
   void Run() {
     while (true) {
-      std::vector<std::function<void()>> jobs;
-      {
-        const MutexLock lock(&mutex_);
-        jobs.swap(jobs_);
-        if (jobs.empty()) is_running_ = false;
-      }
-      if (jobs.empty()) return;
+      const std::vector<std::function<void()>> jobs = jobs_.TakeAll();
       for (const std::function<void()>& job : jobs) job();
+      if (jobs.empty() && jobs_.BecomeIdle()) return;
     }
   }
 
   // Whether a Run is under way or due. Whoever sees false has also seen the effects of all jobs.
-  bool is_running() const {
-    const MutexLock lock(&mutex_);
-    return is_running_;
-  }
+  bool is_running() const { return !jobs_.is_idle(); }
 
  private:
-  mutable Mutex mutex_;
-  std::vector<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);
-  bool is_running_ QUIRE_GUARDED_BY(mutex_) = false;
+  HandoffQueue<std::function<void()>> jobs_;
 };
 
 }  // namespace quire

@@ -64,7 +64,8 @@ EncodeOptions EncodeOptionsOf(const Request& request) {
   return options;
 }
 
-// How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes.
+// How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes, and a step
+// of a chat template as one.
 size_t TextWork(const v1::GenerateRequest& request);
 inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
   return 0;

@@ -1,5 +1,6 @@
 #include "kv_manager/rpc/message_bytes.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/proto_buffer_writer.h"
+#include "kv_manager/rpc/message_parts.h"
 #include "kv_manager/rpc/rpc_status.h"
 
 namespace quire {
@@ -65,9 +67,23 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
   return false;
 }
 
+bool HasTooManyParts(const grpc::ByteBuffer& bytes, const Descriptor& type) {
+  grpc::ByteBuffer copy = bytes;
+  grpc::ProtoBufferReader reader(&copy);
+  return HasMoreParts(type, &reader, kMaxMessageParts);
+}
+
 }  // namespace
 
 absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message, absl::string_view root) {
+  // A message with so many parts has at least twice as many bytes.
+  if (bytes.Length() > 2 * size_t{kMaxMessageParts} && HasTooManyParts(bytes, *message->GetDescriptor())) {
+    grpc::ByteBuffer copy = bytes;
+    grpc::ProtoBufferReader reader(&copy);
+    ReadIntegers(&reader, message);
+    return absl::InvalidArgumentError(absl::StrCat("the request has more than ", kMaxMessageParts,
+                                                   " messages, strings and unknown fields, which is the limit"));
+  }
   grpc::ByteBuffer copy = bytes;  // Shares the bytes. The reader needs a mutable buffer.
   grpc::ProtoBufferReader reader(&copy);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();

@@ -106,8 +106,13 @@ void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
   QUIRE_CHECK(is_ready());
   QUIRE_CHECK_LT(num_in_flight_, kMaxPlansInFlight);
   if (num_in_flight_ == 0) progress_us_ = now_us;
-  in_flight_[num_in_flight_++] = {now_us, plan.num_tokens()};
+  in_flight_[num_in_flight_++] = {.sent_us = now_us, .num_tokens = plan.num_tokens()};
   client_->Send(plan);
+}
+
+void WorkerLink::SetPlanningTime(int64_t us) {
+  QUIRE_CHECK_GT(num_in_flight_, 0);
+  in_flight_[num_in_flight_ - 1].planning_us = us;
 }
 
 WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {

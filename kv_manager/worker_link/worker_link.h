@@ -60,7 +60,10 @@ class WorkerLink {
   struct SentPlan {
     int64_t sent_us;
     int num_tokens;
+    int64_t planning_us = 0;  // See SetPlanningTime.
   };
+  // Says how long it took to make and to send the last plan. REQUIRES: a plan is in flight.
+  void SetPlanningTime(int64_t us);
   // A result has come. Returns the plan that it answers.
   SentPlan OnResult(int64_t now_us);
 

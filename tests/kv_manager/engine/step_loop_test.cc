@@ -1,6 +1,9 @@
 #include "kv_manager/engine/step_loop.h"
 
 #include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -238,6 +241,65 @@ TEST_F(StepLoopTest, StatsCountTokensAndTimes) {
   EXPECT_DOUBLE_EQ(stats.first_token_seconds.sum(), 0.04);
   EXPECT_DOUBLE_EQ(stats.step_seconds.sum(), 0.04);
   EXPECT_DOUBLE_EQ(stats.step_tokens.sum(), 5);
+}
+
+// It takes 2 ms to send a plan.
+class SlowClient : public WorkerClient {
+ public:
+  SlowClient(std::unique_ptr<WorkerClient> client, ManualClock* clock) : client_(std::move(client)), clock_(clock) {}
+
+  void SetListener(Listener* listener) override { client_->SetListener(listener); }
+  void Describe(uint64_t epoch) override { client_->Describe(epoch); }
+  void Open(uint64_t epoch, bool adopts) override { client_->Open(epoch, adopts); }
+  void Refuse(const std::string& reason) override { client_->Refuse(reason); }
+  void Send(const StepPlan& plan) override {
+    clock_->Advance(2 * kMillisecond);
+    client_->Send(plan);
+  }
+  void Close() override { client_->Close(); }
+
+ private:
+  const std::unique_ptr<WorkerClient> client_;
+  ManualClock* const clock_;
+};
+
+// It takes 3 ms to hand a token over.
+class SlowSink : public RecordingSink {
+ public:
+  explicit SlowSink(ManualClock* clock) : clock_(clock) {}
+
+  void OnToken(int sample_index, int position, ScoredToken token) override {
+    clock_->Advance(3 * kMillisecond);
+    RecordingSink::OnToken(sample_index, position, std::move(token));
+  }
+
+ private:
+  ManualClock* const clock_;
+};
+
+TEST_F(StepLoopTest, TheManagersPartOfAStepIsSendingAndHandingOverWithoutTheWorkersTime) {
+  const StepLoopHooks hooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
+                            .on_change = [] {}};
+  for (const int max_plans_in_flight : {1, 2}) {
+    StepLoopOptions options = Options();
+    options.scheduler.max_plans_in_flight = max_plans_in_flight;
+    FakeWorker worker;
+    loop_ =
+        std::make_unique<StepLoop>(options, std::make_unique<SlowClient>(worker.NewClient(), &clock_), hooks, &clock_);
+    Run();
+    worker.HoldBack();
+    ASSERT_TRUE(Submit(MakeRequest(5, 4), std::make_shared<SlowSink>(&clock_)).ok());
+    for (int step = 0; step < 4; ++step) {
+      Run();
+      clock_.Advance(40 * kMillisecond);
+      worker.AnswerOnce();
+    }
+    Run();
+    const Histogram& parts = loop_->status()->stats.manager_step_seconds;
+    EXPECT_EQ(std::accumulate(parts.counts().begin(), parts.counts().end(), int64_t{0}), 4);
+    EXPECT_NEAR(parts.sum(), 4 * 0.005, 1e-9);
+    loop_.reset();
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "kv_manager/rpc/message_bytes.h"
+#include "tests/kv_manager/inference/batch_client.h"
 #include "tests/kv_manager/inference/service_harness.h"
 
 namespace quire {
@@ -425,6 +426,37 @@ TEST(BadRequestsTest, BytesThatAreNoMessageAreRefusedWithItsName) {
   const absl::Status status = FromBytes(grpc::ByteBuffer(&slice, 1), &request);
   EXPECT_EQ(status,
             absl::InvalidArgumentError("the 5 bytes of the request are not a message quire.v1.GenerateRequest"));
+}
+
+// Two bytes on the wire become about a hundred in memory.
+TEST(BadRequestsTest, ManyEmptyMessagesAreRefusedBeforeTheyAreParsed) {
+  v1::GenerateRequest request;
+  for (int i = 0; i < kMaxMessageParts; ++i) request.mutable_chat()->add_messages();
+  const grpc::Slice slice(request.SerializeAsString());
+  v1::GenerateRequest parsed;
+  const absl::Status status = FromBytes(grpc::ByteBuffer(&slice, 1), &parsed);
+  EXPECT_EQ(status, absl::InvalidArgumentError(
+                        "the request has more than 262144 messages, strings and unknown fields, which is the limit"));
+  EXPECT_EQ(parsed.chat().messages_size(), 0);
+  request.mutable_chat()->mutable_messages()->RemoveLast();
+  const grpc::Slice allowed(request.SerializeAsString());
+  EXPECT_TRUE(FromBytes(grpc::ByteBuffer(&allowed, 1), &parsed).ok());
+}
+
+TEST(BadRequestsTest, ABatchGoesOnAfterARequestWithTooManyMessages) {
+  ServiceHarness harness(ToyModel());
+  BatchClient client(&harness);
+  v1::GenerateRequest request;
+  for (int i = 0; i < kMaxMessageParts; ++i) request.mutable_chat()->add_messages();
+  ASSERT_TRUE(client.Start(1, request));
+  request.set_text("ab");
+  ASSERT_TRUE(client.Start(2, request));
+  ASSERT_TRUE(client.stream->WritesDone());
+  while (client.Read()) {
+  }
+  EXPECT_EQ(client.results[1].status().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(client.results[1].status().error_message(), HasSubstr("262144 messages"));
+  EXPECT_TRUE(client.results[2].status().ok()) << client.results[2].status().error_message();
 }
 
 TEST(BadRequestsTest, MessageOverTheServersLimitIsRefused) {

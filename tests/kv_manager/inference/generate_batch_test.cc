@@ -17,6 +17,7 @@
 namespace quire {
 namespace {
 
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 v1::GenerateRequest RequestFor(const std::string& text, int max_tokens = 5) {
@@ -373,6 +374,29 @@ TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
   const grpc::Status status = batch.results[21].status();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESPONSE_TOO_LARGE");
+}
+
+// It does not wait for a client that could only get the same response again.
+TEST(GenerateBatchTest, AResponseThatIsTooLargeAlsoEndsAResumableRequest) {
+  InferenceServiceOptions options;
+  options.max_message_bytes = 400;
+  ServiceHarness harness(ToyModel(), options);
+  BatchClient batch(&harness);
+  v1::GenerateRequest large = RequestFor("a", 100);
+  large.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  large.set_request_id("large");
+  large.set_prompt_logprobs(20);
+  large.set_text(std::string(20, 'a'));
+  harness.engine.Hold();
+  batch.Start(1, large);
+  harness.engine.WaitForRequests(1);
+  harness.engine.Step(5);
+  const grpc::Status status = batch.ReadUntilEnd(1).status();
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESPONSE_TOO_LARGE");
+  EXPECT_THAT(harness.engine.cancelled(), SizeIs(1));
+  EXPECT_THAT(harness.registry().Names(), IsEmpty());
+  EXPECT_EQ(harness.resumable().counts().running, 0) << "requests that wait for a client";
+  EXPECT_TRUE(batch.Finish().ok());
 }
 
 TEST(GenerateBatchTest, AbortEndsABatchedRequest) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
@@ -318,6 +319,27 @@ TEST_F(RequestValidationTest, TextWorkCountsAllThatIsTokenizedOrDecoded) {
   EXPECT_EQ(TextWork(request_), 10u);
   for (uint32_t token : {1, 2, 3}) request_.mutable_token_ids()->add_ids(token);
   EXPECT_EQ(TextWork(request_), 17u);
+}
+
+// A template may go through all messages and all tools at each message.
+TEST_F(RequestValidationTest, TextWorkOfAConversationCountsTheStepsOfItsTemplate) {
+  constexpr size_t kShortText = 16 << 10;
+  v1::Chat chat;
+  for (int i = 0; i < 20; ++i) chat.add_messages()->set_role("user");
+  chat.set_tools("[" + std::string(100, ',') + "]");
+  EXPECT_LT(TextWork(chat), kShortText) << "an ordinary conversation is not work for another thread";
+  EXPECT_GT(TextWork(chat), 20u * (20 + 100));
+  chat.set_tools("[" + std::string(1000, ',') + "]");
+  EXPECT_GT(TextWork(chat), 20u * 1000);
+  chat.set_template_kwargs(chat.tools());
+  EXPECT_GT(TextWork(chat), 20u * 2000);
+  chat.clear_tools();
+  chat.clear_template_kwargs();
+  for (int i = 20; i < 200; ++i) chat.add_messages()->set_role("user");
+  EXPECT_GT(TextWork(chat), 200u * 200);
+  chat.mutable_messages()->DeleteSubrange(1, 199);
+  for (int i = 0; i < 100; ++i) chat.mutable_messages(0)->add_tool_calls();
+  EXPECT_GT(TextWork(chat), 100u * 100);
 }
 
 TEST_F(RequestValidationTest, MasksThatLeaveNoTokenAreRefused) {
