@@ -206,6 +206,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     for (const BlockId block : table.blocks) next_blocks.erase(block);
   }
   blocks.cached = check.CachedBlocks(next_blocks);
+  scheduler->SkipTo(LastSequence(inventory));
   pool_->blocks()->Restore(blocks);
   std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
     return a.request.arrival_us < b.request.arrival_us;
@@ -235,6 +236,7 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
                             .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .max_tokens = request.max_tokens,
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .num_rows = NumRows(request),
                             .start_us = now_us,
                             .first_token_us = now_us,
                             .last_token_us = std::vector<int64_t>(request.num_samples, now_us),
