@@ -159,6 +159,8 @@ class Scheduler {
   // Sequences take these rows of the earlier session only when no others are left, as they do with the ended_rows of
   // restored requests. So another manager still finds there what has ended. REQUIRES: as Restore, which comes later.
   void KeepRows(const std::vector<RowId>& rows) { running_.KeepRows(rows); }
+  // The worker has rows with sequence ids up to this one, so later sequences get greater ids.
+  void SkipTo(SequenceId last) { forks_.SkipTo(last); }
   // The next plan ends these rows of the earlier session. No sequence of this scheduler has them.
   void EndRows(absl::Span<const RowId> rows);
 

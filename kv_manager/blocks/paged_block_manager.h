@@ -112,7 +112,7 @@ class PagedBlockManager : public BlockManager {
 
   // Takes the blocks over. A cached block whose content the cache has already is free, unless a table has it.
   // REQUIRES: no sequence has a table, and the prefix cache is empty.
-  void Restore(const RestoredBlocks& restored);
+  virtual void Restore(const RestoredBlocks& restored);
 
   // Pins protect cached prefixes from eviction. They give way to sequences: when no other block is left, the step loop
   // ends pins one by one.

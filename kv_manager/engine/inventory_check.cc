@@ -122,4 +122,12 @@ std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
   return requests;
 }
 
+SequenceId LastSequence(const WorkerInventory& inventory) {
+  uint64_t last = 0;
+  for (const WorkerInventory::Row& row : inventory.rows) {
+    if (Value(row.sequence) <= kMaxSequenceId) last = std::max(last, Value(row.sequence));
+  }
+  return SequenceId{last};
+}
+
 }  // namespace quire

@@ -61,6 +61,10 @@ struct RowsOfRequest {
 std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
                                         std::vector<const WorkerInventory::Row*>* others);
 
+// The greatest id of all sequences in the rows, also of those that have ended: as long as a row has it, no other
+// sequence of the worker may get it. Ids that FindRequests does not accept do not count.
+SequenceId LastSequence(const WorkerInventory& inventory);
+
 }  // namespace quire
 
 #endif  // QUIRE_KV_MANAGER_ENGINE_INVENTORY_CHECK_H_

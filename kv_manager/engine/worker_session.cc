@@ -208,6 +208,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     for (const BlockId block : table.blocks) next_blocks.erase(block);
   }
   blocks.cached = check.CachedBlocks(next_blocks);
+  scheduler->SkipTo(LastSequence(inventory));
   pool_->blocks()->Restore(blocks);
   std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
     return a.request.arrival_us < b.request.arrival_us;

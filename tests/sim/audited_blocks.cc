@@ -138,6 +138,13 @@ void AuditedBlocks::SetCached(BlockId block, Content content, const std::string&
   state.content = std::move(content);
 }
 
+AuditedBlocks::Content AuditedBlocks::ContentOf(std::optional<BlockId> parent, const std::string& salt,
+                                                absl::Span<const TokenId> tokens) {
+  Content content{parent.has_value() ? Value(*parent) + 1 : 0, salt + '/'};
+  content.second.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId));
+  return content;
+}
+
 // With it go those above it. They would have been evicted before unless somebody holds them without what is below.
 void AuditedBlocks::ClearCached(BlockId block) {
   BlockState& state = states_[Value(block)];
@@ -236,13 +243,12 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
     const bool is_whole = (i + 1) * block_size() <= num_tokens && !is_shared;
     BlockId expected = own;
     if (is_whole && !states_[Value(own)].is_cached) {
-      Content content{i == 0 ? 0 : Value(table[i - 1]) + 1, it->second.salt + '/'};
-      const absl::Span<const TokenId> part = tokens.subspan(i * block_size(), block_size());
-      content.second.append(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(TokenId));
+      Content content = ContentOf(i == 0 ? std::nullopt : std::optional(table[i - 1]), it->second.salt,
+                                  tokens.subspan(i * block_size(), block_size()));
       const auto cached = cached_.find(content);
       if (cached == cached_.end()) {
         SetCached(own, std::move(content), it->second.salt);
-      } else if (states_[Value(own)].owners > 1) {
+      } else if (is_restoring_ || states_[Value(own)].owners > 1) {
         is_shared = true;
       } else {
         expected = cached->second;
@@ -323,6 +329,36 @@ bool AuditedBlocks::SwapIn(absl::Span<const SequenceId> sequences, std::vector<B
     account.is_swapped = false;
   }
   return true;
+}
+
+// The tables are those of the worker, whose contents the observer compares. A block of several tables has an owner in
+// each.
+void AuditedBlocks::Restore(const RestoredBlocks& restored) {
+  for (const RestoredBlocks::Table& table : restored.tables) {
+    Account& account = accounts_[table.sequence];
+    account.table = table.blocks;
+    account.is_published = has_prefix_cache_ && table.salt.has_value();
+    account.salt = table.salt.value_or("");
+    for (const BlockId block : table.blocks) ++states_[Value(block)].owners;
+  }
+  is_restoring_ = true;
+  PagedBlockManager::Restore(restored);
+  is_restoring_ = false;
+  for (const RestoredBlocks::Table& table : restored.tables) {
+    if (Table(table.sequence) != absl::MakeConstSpan(table.blocks)) {
+      Complain("sequence ", Value(table.sequence), " does not get its blocks back");
+    }
+  }
+  std::vector<BlockId> nodes;  // The cached block of each entry.
+  for (const RestoredBlocks::CachedBlock& entry : restored.cached) {
+    if (!has_prefix_cache_) break;
+    Content content = ContentOf(entry.parent.has_value() ? std::optional(nodes[*entry.parent]) : std::nullopt,
+                                *entry.salt, entry.tokens);
+    const auto cached = cached_.find(content);
+    nodes.push_back(cached == cached_.end() ? entry.block : cached->second);
+    if (cached == cached_.end()) SetCached(entry.block, std::move(content), *entry.salt);
+  }
+  observer_->OnRestored(restored);
 }
 
 bool AuditedBlocks::HoldsBlocks(SequenceId sequence) const {

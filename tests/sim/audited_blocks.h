@@ -29,6 +29,8 @@ class AuditedBlocks : public PagedBlockManager {
     virtual void OnBeginStep() = 0;
     virtual void OnStepCommitted() = 0;
     virtual void OnStepsAbandoned() = 0;
+    // The blocks of an earlier manager were taken over.
+    virtual void OnRestored(const RestoredBlocks& restored) = 0;
   };
 
   // `observer` is borrowed.
@@ -45,6 +47,7 @@ class AuditedBlocks : public PagedBlockManager {
   std::optional<int> Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) override;
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
+  void Restore(const RestoredBlocks& restored) override;
 
   // The first contradiction.
   const absl::Status& status() const { return status_; }
@@ -102,6 +105,8 @@ class AuditedBlocks : public PagedBlockManager {
   void EndCopy(const CopyInFlight& copy);
   void CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens);
 
+  static Content ContentOf(std::optional<BlockId> parent, const std::string& salt, absl::Span<const TokenId> tokens);
+
   Observer* const observer_;
   const bool has_prefix_cache_;
   absl::flat_hash_map<SequenceId, Account> accounts_;
@@ -112,6 +117,7 @@ class AuditedBlocks : public PagedBlockManager {
   std::deque<SwapInFlight> swap_ins_;  // By step. Each holds the host block that it reads.
   StepId step_{0};
   std::vector<SequenceId> released_;
+  bool is_restoring_ = false;
   int64_t num_copies_ = 0;
   int64_t num_evictions_ = 0;
   int64_t num_adopted_tokens_ = 0;

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kMoveIntervalUs = 100 * kMicrosPerEvent;
 // Workers that are lost for ever return after so many rounds in which the others had nothing to do.
 constexpr int kIdleRoundsToReturn = 300;
+// Clients try for so many rounds to start requests again that the manager has lost.
+constexpr int kMaxRoundsOver = 100;
 
 // The result borrows `request`.
 PlacementRequest ToPlace(const Request& request) {
@@ -31,17 +33,21 @@ PlacementRequest ToPlace(const Request& request) {
 ClusterSim::ClusterSim(const Scenario& scenario)
     : scenario_(scenario), model_{.vocab_size = scenario.model.vocab, .stop_percent = scenario.model.stop_percent} {
   for (const SimWorker& worker : scenario.workers) {
-    engines_.push_back(std::make_unique<SimEngine>(
-        worker, model_, &clock_,
-        [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); },
-        [this](SimEngine* from, absl::Span<const MoveWish> wishes) { return FindMovable(from, wishes); }));
+    engines_.push_back(std::make_unique<SimEngine>(worker, model_, &clock_, HooksOfEngine()));
   }
+}
+
+SimEngine::Hooks ClusterSim::HooksOfEngine() {
+  return {.move = [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); },
+          .find = [this](SimEngine* from, absl::Span<const MoveWish> wishes) { return FindMovable(from, wishes); },
+          .restore = [this](SimEngine* to, const RequestToRestore& found) { return Restore(to, found); }};
 }
 
 absl::Status ClusterSim::Run() {
   for (const SimEvent& event : scenario_.events) {
     clock_.Advance(kMicrosPerEvent);
     QUIRE_RETURN_IF_ERROR(Handle(event));
+    QUIRE_RETURN_IF_ERROR(ReturnClients());
   }
   QUIRE_RETURN_IF_ERROR(Finish());
   std::vector<std::shared_ptr<SimCaller>> callers;
@@ -49,7 +55,7 @@ absl::Status ClusterSim::Run() {
   for (const auto& [id, placed] : placed_) {
     if (SimEngine::IsRefusal(placed.caller->failure())) continue;
     callers.push_back(placed.caller);
-    totals[placed.engine].Add(*placed.caller);
+    if (placed.engine != nullptr) totals[placed.engine].Add(*placed.caller);
   }
   for (const auto& engine : engines_) QUIRE_RETURN_IF_ERROR(engine->CheckEnd(totals[engine.get()], callers));
   return absl::OkStatus();
@@ -62,10 +68,12 @@ absl::Status ClusterSim::Handle(const SimEvent& event) {
     case SimEventKind::kSubmit:
       return Submit(scenario_.requests.at(event.subject));
     case SimEventKind::kCancel:
-      if (placed != placed_.end()) placed->second.engine->Cancel(placed->second.caller.get());
+      if (placed == placed_.end()) return absl::OkStatus();
+      placed->second.is_settled = true;
+      if (placed->second.engine != nullptr) placed->second.engine->Cancel(placed->second.caller.get());
       return absl::OkStatus();
     case SimEventKind::kCancelSample:
-      if (placed != placed_.end()) {
+      if (placed != placed_.end() && placed->second.engine != nullptr) {
         placed->second.engine->CancelSample(placed->second.caller.get(), event.argument);
       }
       return absl::OkStatus();
@@ -101,6 +109,12 @@ absl::Status ClusterSim::Handle(const SimEvent& event) {
     case SimEventKind::kAudit:
       engine()->Audit(static_cast<SimAudit>(event.argument));
       return absl::OkStatus();
+    case SimEventKind::kManagerLost:
+      LoseManager(event.subject);
+      return absl::OkStatus();
+    case SimEventKind::kDamage:
+      engine()->Damage(static_cast<SimDamage>(event.argument));
+      return absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -114,13 +128,8 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   if (built.prompt.empty() || placed_.contains(request.id)) return absl::OkStatus();
   built.arrival_us = clock_.NowMicros();
   built.deadline_us = request.deadline == 0 ? kNever : clock_.NowMicros() + request.deadline * kMicrosPerEvent;
-  const PlacementRequest wanted = ToPlace(built);
-  std::vector<WorkerLoad> loads;
-  for (const auto& engine : engines_) {
-    QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), engine->Load(built));
-  }
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<int> chosen, ChooseWorkerAudited(loads, wanted));
-  if (!chosen.has_value()) {
+  QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(built));
+  if (engine == nullptr) {
     ++num_unplaced_;
     return absl::OkStatus();
   }
@@ -130,9 +139,17 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
     if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
   }
   const auto caller = std::make_shared<SimCaller>(std::move(built), model_, poison);
-  SimEngine* const engine = engines_[*chosen].get();
   placed_[request.id] = {caller, engine};
   return engine->Submit(caller);
+}
+
+absl::StatusOr<SimEngine*> ClusterSim::Place(const Request& request) {
+  std::vector<WorkerLoad> loads;
+  for (const auto& engine : engines_) {
+    QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), engine->Load(request));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<int> chosen, ChooseWorkerAudited(loads, ToPlace(request)));
+  return chosen.has_value() ? engines_[*chosen].get() : nullptr;
 }
 
 size_t ClusterSim::FindMovable(const SimEngine* from, absl::Span<const MoveWish> wishes) const {
@@ -216,7 +233,7 @@ void ClusterSim::LoseForEver(int worker) {
 
 absl::Status ClusterSim::Probe(int request) {
   const auto placed = placed_.find(request);
-  if (placed == placed_.end()) return absl::OkStatus();
+  if (placed == placed_.end() || placed->second.engine == nullptr) return absl::OkStatus();
   const SimCaller& caller = *placed->second.caller;
   std::set<BlockId> found;
   return placed->second.engine->Probe(caller.request().cache_salt, caller.Transcript(0), &found);
@@ -236,6 +253,7 @@ absl::Status ClusterSim::Finish() {
         num_starts * 20 * (static_cast<int64_t>(request.prompt.size()) + request.max_tokens) * NumRows(request);
   }
   for (const auto& engine : engines_) engine->SetSilent(false);
+  int num_rounds_over = 0;  // Rounds in which only clients wait that no worker takes.
   int num_idle_rounds = 0;  // Of the workers that are not lost for ever.
   for (int64_t round = 0; round < max_rounds; ++round) {
     bool is_over = true;
@@ -253,13 +271,22 @@ absl::Status ClusterSim::Finish() {
       }
       wake_us = std::min(wake_us, engine->wake_us());
     }
+    QUIRE_RETURN_IF_ERROR(ReturnClients());
     // A round of one loop may have given a request to an earlier one.
     for (const auto& engine : engines_) {
       const bool is_gone = gone_.contains(engine.get());
       is_over &= is_gone ? engine->is_empty() : engine->is_idle();
       are_others_idle &= is_gone || engine->is_idle();
     }
-    if (is_over) return absl::OkStatus();
+    const bool do_all_have_answers = std::all_of(placed_.begin(), placed_.end(), [](const auto& entry) {
+      return entry.second.engine != nullptr || IsSettled(entry.second);
+    });
+    if (is_over && do_all_have_answers && unwanted_.empty()) return absl::OkStatus();
+    if (is_over && ++num_rounds_over < kMaxRoundsOver) continue;
+    if (is_over) {
+      GiveUp();
+      return absl::OkStatus();
+    }
     num_idle_rounds = are_others_idle ? num_idle_rounds + 1 : 0;
     // No other worker can go on with what is left.
     if (num_idle_rounds > kIdleRoundsToReturn) gone_.clear();
@@ -273,13 +300,14 @@ absl::Status ClusterSim::Finish() {
 SimReport ClusterSim::Report() const {
   SimReport report;
   for (const auto& engine : engines_) report.Add(engine->Report());
+  report.Add(lost_);
   report.scenarios = 1;
   report.refused += num_unplaced_;
   return report;
 }
 
 uint64_t ClusterSim::digest() const {
-  uint64_t digest = 0;
+  uint64_t digest = lost_digest_;
   for (const auto& engine : engines_) digest = MixBits(digest + engine->digest());
   return digest;
 }

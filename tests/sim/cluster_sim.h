@@ -18,6 +18,10 @@ namespace quire {
 
 // Runs a scenario: the step loops of one to three shadow workers, in one thread and with a clock that advances by one
 // millisecond per event. The invariants are checked after every event. Equal scenarios give equal runs.
+//
+// When the manager is lost, the workers stay, and so do the clients: each of them wants the rest of its request. The
+// new manager takes over what the workers have kept. Clients whose requests it does not have when the adoption is over
+// start them again. What it takes over of clients that want nothing any more is cancelled later.
 class ClusterSim {
  public:
   // `scenario` is borrowed.
@@ -32,7 +36,8 @@ class ClusterSim {
  private:
   struct Placed {
     std::shared_ptr<SimCaller> caller;
-    SimEngine* engine;
+    SimEngine* engine;        // Null: this manager does not have the request.
+    bool is_settled = false;  // The client wants nothing any more.
   };
 
   absl::Status Handle(const SimEvent& event);
@@ -44,6 +49,18 @@ class ClusterSim {
   absl::Status RunRound(SimEngine* engine);
   // Whether another engine can hold the request now. Its worker is ready and gets requests.
   bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay) const;
+  SimEngine::Hooks HooksOfEngine();
+  void LoseManager(int num_plans);
+  // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
+  absl::StatusOr<SimEngine::Restored> Restore(SimEngine* to, const RequestToRestore& found);
+  // Clients come back that have heard of the new manager.
+  absl::Status ReturnClients();
+  bool IsAdopting() const;
+  // Clients for which there is no worker try no longer.
+  void GiveUp();
+  // Chooses a worker. Without one, the result is null.
+  absl::StatusOr<SimEngine*> Place(const Request& request);
+  static bool IsSettled(const Placed& placed);
   // The worker never returns, if another one is left that may.
   void LoseForEver(int worker);
   // Runs all loops, as their threads would, until all requests have ended.
@@ -57,7 +74,11 @@ class ClusterSim {
   std::map<RequestId, int64_t> may_move_since_us_;  // Requests of lost workers that others could take.
   std::map<int, Placed> placed_;                    // The requests that were submitted to a step loop, by id.
   absl::Status status_;                             // The first contradiction in a move.
-  int64_t num_unplaced_ = 0;                        // Requests for which there was no worker.
+  int64_t adopts_until_us_ = 0;                     // The new manager waits for workers until then.
+  std::map<int, int64_t> unwanted_;                 // When requests that nobody wants are cancelled, by id.
+  SimReport lost_;                                  // What the managers have reported that are lost.
+  uint64_t lost_digest_ = 0;
+  int64_t num_unplaced_ = 0;  // Requests for which there was no worker.
 };
 
 }  // namespace quire

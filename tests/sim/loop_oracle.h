@@ -15,7 +15,8 @@ namespace quire {
 // to it.
 class LoopOracle {
  public:
-  explicit LoopOracle(const SimWorker& worker) : worker_(worker) {}
+  // The loop starts at `now_us`.
+  LoopOracle(const SimWorker& worker, int64_t now_us) : worker_(worker), lost_since_us_(now_us) {}
 
   // Called between rounds: the inbox has an event that must end the open session.
   void OnLossPosted() { is_loss_due_ = true; }
@@ -65,7 +66,7 @@ class LoopOracle {
   const SimWorker worker_;
   int64_t now_us_ = 0;
   bool was_ready_ = false;  // Before this round.
-  int64_t lost_since_us_ = 0;
+  int64_t lost_since_us_;
   bool is_grace_over_before_ = false;
   bool has_pool_ = false;
 

@@ -50,6 +50,19 @@ void PlanAudit::OnAdopted(const Request& request) {
   Add(request, num_adopted_++);
 }
 
+void PlanAudit::OnRestored(const std::vector<Request>& requests) {
+  std::vector<std::pair<uint64_t, RequestId>> before;
+  for (const auto& [request, live] : live_) before.emplace_back(live.rank.second, request);
+  std::sort(before.begin(), before.end());
+  for (const Request& request : requests) OnAdopted(request);
+  for (const auto& [number, request] : before) live_.at(request).rank.second = num_adopted_++;
+}
+
+void PlanAudit::OnRunsOn(RowId row, SequenceId sequence, RequestId request) {
+  Occupy(row, sequence, request);
+  rows_[Value(row)].has_run = true;
+}
+
 void PlanAudit::Add(const Request& request, uint64_t number) {
   const bool has_priority = static_cast<SchedulingPolicy>(worker_.policy) == SchedulingPolicy::kPriority;
   live_[request.id] = {{has_priority ? request.priority : 0, number},
@@ -111,6 +124,7 @@ absl::Status PlanAudit::Check(const StepPlan& plan, const SchedulerCounts& befor
   QUIRE_RETURN_IF_ERROR(CheckLimits(plan, before, after));
   QUIRE_RETURN_IF_ERROR(CheckVictims(before, after, preempted, blocks_of));
   if (before.suspects == 0) QUIRE_RETURN_IF_ERROR(CheckOrder(plan));
+  QUIRE_RETURN_IF_ERROR(EndRows(plan));
   QUIRE_RETURN_IF_ERROR(TakeRows(plan));
   QUIRE_RETURN_IF_ERROR(CheckTables(plan));
   if (before.suspects == 0) QUIRE_RETURN_IF_ERROR(CheckShares(plan, blocks_of));
@@ -209,6 +223,16 @@ absl::Status PlanAudit::CheckShares(const StepPlan& plan, const std::map<Request
     if (held[tenant] <= worker_.MaxBlocksOf(tenant) || held[tenant] == blocks_of.at(entered)) continue;
     return Broken("request ", Value(entered), " has entered, its tenant then holds ", held[tenant], " blocks of ",
                   worker_.MaxBlocksOf(tenant));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanAudit::EndRows(const StepPlan& plan) const {
+  for (const RowId row : plan.end_rows) {
+    if (Value(row) >= rows_.size()) return Broken("end of row ", Value(row), " of ", rows_.size());
+    const auto runner = running_.find(rows_[Value(row)].sequence);
+    if (runner == running_.end() || runner->second.first != row) continue;
+    return Broken("row ", Value(row), " ends, and sequence ", Value(runner->first), " runs there");
   }
   return absl::OkStatus();
 }

@@ -31,6 +31,11 @@ class PlanAudit {
   void OnSubmitted(const Request& request);
   // A request has come from another worker. It is served before those that were submitted here.
   void OnAdopted(const Request& request);
+  // These requests of an earlier manager go on here, in this order. They are served before all others, also before
+  // those that came before them.
+  void OnRestored(const std::vector<Request>& requests);
+  // A sequence of a restored request runs in this row.
+  void OnRunsOn(RowId row, SequenceId sequence, RequestId request);
   void OnEnded(RequestId request);
   // The blocks of these sequences were freed or swapped out, outside of Plan.
   void OnReleased(const std::vector<SequenceId>& sequences);
@@ -79,6 +84,7 @@ class PlanAudit {
   absl::Status CheckShares(const StepPlan& plan, const std::map<RequestId, int64_t>& blocks_of) const;
   // The blocks that the running requests of each tenant hold.
   std::map<std::string, int64_t> HeldByTenants(const std::map<RequestId, int64_t>& blocks_of) const;
+  absl::Status EndRows(const StepPlan& plan) const;
   absl::Status TakeRows(const StepPlan& plan);
   absl::Status CheckOrder(const StepPlan& plan) const;
   absl::Status CheckTables(const StepPlan& plan);

@@ -112,6 +112,10 @@ void PrintReport(const SearchResult& result) {
   print("refused", r.refused);
   print("displaced", r.displaced);
   print("moved", r.moved);
+  print("managers lost", r.manager_losses);
+  print("restored", r.restored);
+  print("  without a token", r.begun_again);
+  print("started again", r.resubmitted);
   print("cancelled", r.cancelled);
   print("past deadline", r.expired);
   print("beam searches", r.searches);

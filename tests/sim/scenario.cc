@@ -8,7 +8,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
 #include "tests/sim/shadow_model.h"
 
 namespace quire {
@@ -38,6 +40,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"first_percent", &SimWorker::first_percent},
     {"others_percent", &SimWorker::others_percent},
     {"other_block_size", &SimWorker::other_block_size},
+    {"keeps_rows", &SimWorker::keeps_rows},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -55,6 +58,7 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"tenant", &SimRequest::tenant},
     {"salt", &SimRequest::salt},
     {"bypass_cache", &SimRequest::bypass_cache},
+    {"resumable", &SimRequest::resumable},
     {"prompt_logprobs", &SimRequest::prompt_logprobs},
     {"deadline", &SimRequest::deadline},
     {"samples", &SimRequest::samples},
@@ -69,13 +73,13 @@ constexpr SimField<SimRequest> kRequestFields[] = {
 };
 
 // The names of the events, by SimEventKind.
-constexpr const char* kEventNames[] = {"submit", "cancel",        "cancel_sample", "plan",        "commit",
-                                       "lose",   "lose_for_ever", "return",        "late_result", "probe",
-                                       "drain",  "set_draining",  "silence",       "ask",         "audit"};
+constexpr const char* kEventNames[] = {
+    "submit", "cancel", "cancel_sample", "plan",    "commit", "lose",  "lose_for_ever", "return", "late_result",
+    "probe",  "drain",  "set_draining",  "silence", "ask",    "audit", "manager_lost",  "damage"};
 
 bool HasArgument(SimEventKind kind) {
   return kind == SimEventKind::kCancelSample || kind == SimEventKind::kReturn || kind == SimEventKind::kSetDraining ||
-         kind == SimEventKind::kSilence || kind == SimEventKind::kAudit;
+         kind == SimEventKind::kSilence || kind == SimEventKind::kAudit || kind == SimEventKind::kDamage;
 }
 
 template <typename T>
@@ -164,7 +168,8 @@ StepLoopOptions SimWorker::LoopOptions() const {
   options.worker_grace_us = grace == 0 ? kForeverUs : grace * kMicrosPerEvent;
   options.max_inbox_requests = 1 << 20;
   options.max_questions = 1 << 20;
-  options.link = {.connect_timeout_us = 20 * kMicrosPerEvent,
+  options.link = {.adopts = keeps_rows != 0,
+                  .connect_timeout_us = 20 * kMicrosPerEvent,
                   .step_timeout_us = timeout == 0 ? kForeverUs : timeout * kMicrosPerEvent,
                   .min_backoff_us = kMicrosPerEvent,
                   .max_backoff_us = 8 * kMicrosPerEvent};
@@ -180,6 +185,7 @@ WorkerDescription SimWorker::Description() const {
   worker.num_host_blocks = host_blocks;
   worker.max_sequences = rows;
   worker.max_tokens_per_step = step_tokens;
+  worker.keeps_rows = keeps_rows != 0;
   return worker;
 }
 
@@ -200,6 +206,16 @@ SchedulerOptions SimWorker::Options() const {
   options.watermark = 0.01 * watermark_percent;
   options.max_plans_in_flight = plans_in_flight;
   return options;
+}
+
+std::string RecordOf(int request) {
+  return absl::StrCat("request ", request);
+}
+
+std::optional<int> RequestOfRecord(absl::string_view record) {
+  int request = 0;
+  if (!absl::ConsumePrefix(&record, "request ") || !absl::SimpleAtoi(record, &request)) return std::nullopt;
+  return request;
 }
 
 uint64_t SimRequest::seed() const {
@@ -226,6 +242,7 @@ Request SimRequest::Build(absl::Span<const TokenId> transcript) const {
   request.tenant = absl::StrCat(tenant);
   if (salt != 0) request.cache_salt = absl::StrCat("salt", salt);
   request.bypass_prefix_cache = bypass_cache != 0;
+  if (resumable != 0) request.record = std::make_shared<const std::string>(RecordOf(id));
   request.sampling.seed = seed();
   if (prompt_logprobs != 0) request.sampling.num_prompt_logprobs = 0;
   request.num_samples = samples;
@@ -279,11 +296,16 @@ absl::Status CheckScenario(const Scenario& scenario) {
   }
   for (const SimEvent& event : scenario.events) {
     const bool is_of_request = event.kind <= SimEventKind::kCancelSample || event.kind == SimEventKind::kProbe;
+    if (event.kind == SimEventKind::kManagerLost) {
+      if (event.subject >= 0 && event.subject <= kMaxPlansInFlight) continue;
+      return absl::InvalidArgumentError(absl::StrCat("workers finish ", event.subject, " plans"));
+    }
     if (!is_of_request && (event.subject < 0 || event.subject >= num_workers)) {
       return absl::InvalidArgumentError(absl::StrCat("worker ", event.subject, " of ", num_workers));
     }
-    const int max_argument = event.kind == SimEventKind::kReturn  ? 1 << 20
-                             : event.kind == SimEventKind::kAudit ? static_cast<int>(SimAudit::kRepairWrongSequence)
+    const int max_argument = event.kind == SimEventKind::kReturn   ? 1 << 20
+                             : event.kind == SimEventKind::kAudit  ? static_cast<int>(SimAudit::kRepairWrongSequence)
+                             : event.kind == SimEventKind::kDamage ? static_cast<int>(SimDamage::kForgotten)
                              : event.kind == SimEventKind::kSetDraining ? 2
                                                                         : 1;
     if (!is_of_request && (event.argument < 0 || event.argument > max_argument)) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct SimWorker {
   int first_percent = 100;   // The share of the pool that tenant 0 may hold.
   int others_percent = 100;  // The share of the pool that each other tenant may hold.
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
+  int keeps_rows = 0;        // 1: the rows and blocks outlive the manager, and the next manager adopts them.
 
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
@@ -78,6 +80,7 @@ struct SimRequest {
   int tenant = 0;
   int salt = 0;
   int bypass_cache = 0;     // 0 or 1.
+  int resumable = 0;        // 1: its rows have a record, so another manager can go on with it.
   int prompt_logprobs = 0;  // 0 or 1.
   int deadline = 0;         // Events until its deadline; 0: no deadline.
   int samples = 1;
@@ -96,6 +99,10 @@ struct SimRequest {
   Request Build(absl::Span<const TokenId> transcript) const;
 };
 
+// The record of a request with this id, and back. Nothing when it is no such record.
+std::string RecordOf(int request);
+std::optional<int> RequestOfRecord(absl::string_view record);
+
 enum class SimEventKind {
   kSubmit,        // The request is submitted.
   kCancel,        // The request is cancelled.
@@ -112,6 +119,20 @@ enum class SimEventKind {
   kSilence,       // The worker stops answering (`argument` 1) or continues (0).
   kAsk,           // The step loop is asked a question.
   kAudit,         // The step loop is asked to compare block tables; `argument` is a SimAudit.
+  // The manager dies with all its step loops, and a new one starts that knows nothing. Each worker still finishes
+  // `subject` of the plans that it has.
+  kManagerLost,
+  kDamage,  // What the worker tells the next manager about its rows is wrong; `argument` is a SimDamage.
+};
+
+// What is wrong with an inventory.
+enum class SimDamage {
+  kNothing,
+  kCutRows,      // Every second row is missing.
+  kCutLabels,    // The second half of the labels is missing.
+  kStaleRows,    // The rows lack the last token that the worker has. It then refuses plans and loses its session.
+  kWrongTables,  // Entries of block tables name other blocks.
+  kForgotten,    // The worker has nothing any more: the time for which it keeps its rows has passed.
 };
 
 // Whether an audit repairs the block tables that it compares, and which tables the worker reports.

@@ -70,6 +70,8 @@ class Drawer {
     audit_period_ = random_.OneIn(5) ? random_.Between(10, 60) : 0;
     has_lies_ = random_.OneIn(2);
     has_shares_ = random_.OneIn(4);
+    manager_period_ = random_.OneIn(4) ? random_.Between(20, 200) : 0;
+    has_damage_ = manager_period_ > 0 && random_.OneIn(3);
   }
 
   int DrawBlocks() {
@@ -97,6 +99,7 @@ class Drawer {
     if (random_.OneIn(4)) worker.grace = random_.Between(2, 100);
     if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);
     if (has_other_pools_ && random_.OneIn(2)) worker.other_block_size = random_.Between(1, 16);
+    worker.keeps_rows = manager_period_ > 0 && !random_.OneIn(16);
     if (has_shares_) worker.first_percent = random_.Between(5, 99);
     if (has_shares_ && random_.OneIn(3)) worker.others_percent = random_.Between(5, 99);
     return worker;
@@ -116,7 +119,8 @@ class Drawer {
       if (random_.OneIn(2)) DrawReturn(worker);
       return;
     }
-    if (lose_period_ + drain_period_ > 0 && random_.OneIn(20)) return DrawReturn(worker);
+    if (lose_period_ + drain_period_ + manager_period_ > 0 && random_.OneIn(20)) return DrawReturn(worker);
+    if (Happens(manager_period_)) return DrawManagerLoss();
     if (Happens(drain_period_)) return Add({SimEventKind::kDrain, worker});
     if (Happens(operator_period_)) return Add({SimEventKind::kSetDraining, worker, random_.Between(0, 2)});
     if (silence_period_ > 0 && loops_[worker].is_silent && random_.OneIn(20)) return DrawSilence(worker, false);
@@ -131,6 +135,26 @@ class Drawer {
     Add({SimEventKind::kReturn, worker, has_other_pools_ && random_.OneIn(3) ? DrawBlocks() : 0});
     if (random_.OneIn(2)) return;
     for (int i = 0; i < 4; ++i) Add({SimEventKind::kPlan, worker});  // It joins.
+  }
+
+  // Also with workers that die at the same time, or that tell something wrong, and managers that die while they adopt.
+  void DrawManagerLoss() {
+    const int num_workers = static_cast<int>(scenario_.workers.size());
+    do {
+      Add({SimEventKind::kManagerLost, random_.Between(0, 2)});
+      for (Loop& loop : loops_) loop.num_in_flight = loop.num_results = 0;
+      if (has_damage_ && random_.OneIn(2)) {
+        Add({SimEventKind::kDamage, random_.Between(0, num_workers - 1), random_.Between(1, 5)});
+      }
+      if (random_.OneIn(5)) {
+        const int worker = random_.Between(0, num_workers - 1);
+        Add({has_lost_for_ever_ ? SimEventKind::kLoseForEver : SimEventKind::kLose, worker});
+        if (random_.OneIn(2)) DrawReturn(worker);
+      }
+      for (int worker = 0; worker < num_workers; ++worker) {
+        for (int i = random_.Between(0, 4); i > 0; --i) Add({SimEventKind::kPlan, worker});
+      }
+    } while (random_.OneIn(4));
   }
 
   void DrawSilence(int worker, bool is_silent) {
@@ -182,6 +206,7 @@ class Drawer {
       request.samples = random_.OneIn(4) ? random_.Between(2, 16) : random_.Between(2, 4);
       if (!is_careless_) request.samples = std::min(request.samples, scenario_.workers[0].rows);
     }
+    if (manager_period_ > 0) request.resumable = !random_.OneIn(8);
     if (has_poisons_ && random_.OneIn(4)) {
       request.poison = 1 + random_.Between(0, request.num_own + request.num_shared + request.max_tokens);
       request.named = random_.OneIn(3);
@@ -240,6 +265,8 @@ class Drawer {
   int silence_period_ = 0;
   int ask_period_ = 0;
   int audit_period_ = 0;
+  int manager_period_ = 0;
+  bool has_damage_ = false;  // Workers tell new managers something wrong.
   bool has_shares_ = false;  // Tenants may hold only a part of the pool.
   bool has_lies_ = false;    // Workers tell wrong block tables.
   int num_requests_ = 0;

@@ -222,6 +222,12 @@ void ShadowWorker::BeginSession() {
   }
 }
 
+bool ShadowWorker::HasRowOf(absl::string_view record) const {
+  return std::any_of(rows_.begin(), rows_.end(), [&](const std::optional<Row>& row) {
+    return row.has_value() && row->start.record != nullptr && *row->start.record == record;
+  });
+}
+
 WorkerInventory ShadowWorker::MakeInventory() const {
   WorkerInventory inventory;
   inventory.last_step = last_step_;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/worker_link/worker_inventory.h"
@@ -28,6 +29,8 @@ class ShadowWorker {
 
   // What a real worker would say about its rows and blocks. The roots of private caches have no salt.
   WorkerInventory MakeInventory() const;
+  // Whether a row has a record of this request.
+  bool HasRowOf(absl::string_view record) const;
   // Another session takes the rows over. Its first plan is step 1.
   void BeginSession();
 

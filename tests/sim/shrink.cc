@@ -103,7 +103,8 @@ class Shrinker {
 
   static bool IsOfWorker(const SimEvent& event) {
     return event.kind != SimEventKind::kSubmit && event.kind != SimEventKind::kCancel &&
-           event.kind != SimEventKind::kCancelSample && event.kind != SimEventKind::kProbe;
+           event.kind != SimEventKind::kCancelSample && event.kind != SimEventKind::kProbe &&
+           event.kind != SimEventKind::kManagerLost;
   }
 
   Scenario best_;

@@ -8,11 +8,18 @@
 namespace quire {
 
 SimCaller::SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison)
+    : SimCaller(request, std::make_shared<const SoloOutput>(SoloRun(model, request)), poison) {}
+
+SimCaller::SimCaller(Request request, std::shared_ptr<const SoloOutput> solo, std::optional<Poison> poison)
     : request_(std::move(request)),
       poison_(poison),
-      solo_(SoloRun(model, request_)),
-      samples_(solo_.samples.size()),
+      solo_(std::move(solo)),
+      samples_(solo_->samples.size()),
       num_running_(num_outputs()) {}
+
+std::shared_ptr<SimCaller> SimCaller::Again() const {
+  return std::shared_ptr<SimCaller>(new SimCaller(request_, solo_, poison_));
+}
 
 template <typename... Parts>
 void SimCaller::Complain(const Parts&... parts) {
@@ -20,6 +27,7 @@ void SimCaller::Complain(const Parts&... parts) {
 }
 
 void SimCaller::OnStarted(int num_cached_tokens) {
+  if (is_deaf_) return;
   if (has_started_ || has_ended_) Complain("started twice, or after its end");
   if (num_cached_tokens < 0 || num_cached_tokens >= static_cast<int>(request_.prompt.size())) {
     Complain(num_cached_tokens, " of ", request_.prompt.size(), " prompt tokens were cached");
@@ -31,20 +39,22 @@ void SimCaller::OnStarted(int num_cached_tokens) {
 }
 
 void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
+  if (is_deaf_) return;
   if (has_ended_ || !has_started_) Complain("prompt logprobs before the start or after the end");
   if (tokens.empty() || first_position != 1 + static_cast<int>(num_prompt_logprobs_) || num_tokens_ > 0) {
     return Complain(tokens.size(), " prompt logprobs from position ", first_position, " on, after ",
                     num_prompt_logprobs_);
   }
   for (const ScoredToken& token : tokens) {
-    if (num_prompt_logprobs_ == solo_.prompt_logprobs.size() ||
-        token != solo_.prompt_logprobs[num_prompt_logprobs_++]) {
+    if (num_prompt_logprobs_ == solo_->prompt_logprobs.size() ||
+        token != solo_->prompt_logprobs[num_prompt_logprobs_++]) {
       return Complain("the prompt logprob of position ", num_prompt_logprobs_, " is not that of a solo run");
     }
   }
 }
 
 void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
+  if (is_deaf_) return;
   if (sample_index < 0 || sample_index >= num_outputs()) return Complain("token of sample ", sample_index);
   Sample& sample = samples_[sample_index];
   if (has_ended_ || sample.state == Sample::State::kEnded || !has_started_)
@@ -52,7 +62,7 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   if (position != static_cast<int>(request_.prompt.size()) + sample.num_tokens) {
     return Complain("token at position ", position, " of sample ", sample_index, " after ", sample.num_tokens);
   }
-  const std::vector<TokenId>& solo = solo_.samples[sample_index].tokens;
+  const std::vector<TokenId>& solo = solo_->samples[sample_index].tokens;
   if (sample.num_tokens == static_cast<int>(solo.size()) || token.token != solo[sample.num_tokens]) {
     return Complain("token ", token.token, " at position ", position, " of sample ", sample_index,
                     " is not that of a solo run");
@@ -62,9 +72,10 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
 }
 
 void SimCaller::OnFinished(const Finished& finished) {
+  if (is_deaf_) return;
   if (finished.sample_index < 0 || finished.sample_index >= num_outputs()) return Complain("end of no sample");
   Sample& sample = samples_[finished.sample_index];
-  const SoloSample& solo = solo_.samples[finished.sample_index];
+  const SoloSample& solo = solo_->samples[finished.sample_index];
   const bool had_ended = SetState(&sample, Sample::State::kEnded) == Sample::State::kEnded;
   if (had_ended || has_ended_) Complain("sample ", finished.sample_index, " ended twice");
   if (finished.reason != solo.reason || finished.score != solo.score) {
@@ -74,12 +85,13 @@ void SimCaller::OnFinished(const Finished& finished) {
   if (sample.num_tokens != static_cast<int>(solo.tokens.size())) {
     Complain("sample ", finished.sample_index, " ended after ", sample.num_tokens, " of ", solo.tokens.size());
   }
-  if (num_prompt_logprobs_ != solo_.prompt_logprobs.size()) Complain("ended without all prompt logprobs");
+  if (num_prompt_logprobs_ != solo_->prompt_logprobs.size()) Complain("ended without all prompt logprobs");
   has_ended_ = has_left_scheduler();
   if (finished.ends_request != has_ended_) Complain("ends_request is ", finished.ends_request);
 }
 
 void SimCaller::OnFailed(absl::Status status) {
+  if (is_deaf_) return;
   if (has_ended_) Complain("failed after its end");
   if (status.ok()) Complain("failed without an error");
   failure_ = std::move(status);
@@ -111,7 +123,7 @@ bool SimCaller::OnCancelTaken() {
 
 std::vector<TokenId> SimCaller::Transcript(int sample_index) const {
   std::vector<TokenId> tokens = request_.prompt;
-  const std::vector<TokenId>& output = solo_.samples[sample_index].tokens;
+  const std::vector<TokenId>& output = solo_->samples[sample_index].tokens;
   tokens.insert(tokens.end(), output.begin(), output.end());
   return tokens;
 }

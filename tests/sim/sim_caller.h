@@ -23,6 +23,10 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
  public:
   // With `poison`, a worker that computes the request fails.
   SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison = std::nullopt);
+  // The stream of the same request in another manager. It has had no event.
+  std::shared_ptr<SimCaller> Again() const;
+  // The manager is dead: what its step loops still say while they are destroyed is not heard.
+  void OnManagerLost() { is_deaf_ = true; }
 
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
@@ -59,9 +63,12 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
 
   // The prompt and the output of a sample.
   std::vector<TokenId> Transcript(int sample_index) const;
-  int num_outputs() const { return static_cast<int>(solo_.samples.size()); }
+  int num_outputs() const { return static_cast<int>(solo_->samples.size()); }
+  int num_tokens_of(int sample_index) const { return samples_[sample_index].num_tokens; }
 
  private:
+  SimCaller(Request request, std::shared_ptr<const SoloOutput> solo, std::optional<Poison> poison);
+
   struct Sample {
     enum class State {
       kRuns,
@@ -78,7 +85,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
 
   const Request request_;
   const std::optional<Poison> poison_;
-  const SoloOutput solo_;
+  const std::shared_ptr<const SoloOutput> solo_;
   // The only place where the state of a sample changes. Returns its old state.
   Sample::State SetState(Sample* sample, Sample::State state);
 
@@ -86,6 +93,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   int num_running_;    // Samples in state kRuns.
   int num_ended_ = 0;  // Samples in state kEnded.
   size_t num_prompt_logprobs_ = 0;
+  bool is_deaf_ = false;
   bool has_started_ = false;
   bool is_cancel_posted_ = false;
   bool has_ended_ = false;

@@ -19,45 +19,61 @@ constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
 
 }  // namespace
 
-SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move,
-                     FindHook find)
+SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, Hooks hooks)
+    : SimEngine(worker, model, clock, std::move(hooks), {std::make_unique<SimWorkerProcess>(worker, model)}) {
+  for (int i = 0; i < kRoundsToJoin; ++i) status_.Update(RunRound());
+  if (!loop_->status()->is_ready) Complain("the worker has not joined");
+}
+
+SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, Hooks hooks,
+                     Remains remains)
     : options_(worker),
       model_(model),
       clock_(clock),
-      move_(std::move(move)),
-      find_(std::move(find)),
-      oracle_(worker),
-      process_(worker, model,
-               {.on_message = [this] { has_news_ = true; },
-                .on_describe =
-                    [this] {
-                      // A drain that was told in an attempt without a session says nothing about the next one.
-                      is_drain_first_ = false;
-                      OnDescribe();
-                    },
-                .on_drain =
-                    [this] {
-                      oracle_.OnDrainPosted();
-                      is_drain_first_ |= !oracle_.is_loss_due();
-                    },
-                .on_end = [this] { oracle_.OnConnectionEnded(); },
-                .on_plan = [this](const StepPlan& plan) { OnPlan(plan); },
-                .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }}) {
+      hooks_(std::move(hooks)),
+      oracle_(worker, clock->NowMicros()),
+      process_(std::move(remains.process)),
+      running_at_death_(std::move(remains.running)),
+      has_searched_before_(remains.has_searched) {
   loop_ = std::make_unique<StepLoop>(
-      worker.LoopOptions(), process_.NewClient(),
+      worker.LoopOptions(), process_->NewClient(ProcessHooks()),
       StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },
                     .on_change = [] {},
                     .move_request = [this](const MoveWish& wish,
-                                           TakeRequest take) { return move_ != nullptr && OnWish(wish, take); },
+                                           TakeRequest take) { return hooks_.move != nullptr && OnWish(wish, take); },
                     .find_movable =
                         [this](absl::Span<const MoveWish> wishes) {
                           is_inbox_handled_ = true;
-                          return find_ == nullptr ? wishes.size() : find_(this, wishes);
+                          return hooks_.find == nullptr ? wishes.size() : hooks_.find(this, wishes);
                         },
+                    .restore_request = [this](const RequestToRestore& found) { return OnRestore(found); },
                     .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
-  for (int i = 0; i < kRoundsToJoin; ++i) status_.Update(RunRound());
-  if (!loop_->status()->is_ready) Complain("the worker has not joined");
+}
+
+SimWorkerProcess::Hooks SimEngine::ProcessHooks() {
+  return {.on_message = [this] { has_news_ = true; },
+          .on_describe =
+              [this] {
+                // A drain that was told in an attempt without a session says nothing about the next one.
+                is_drain_first_ = false;
+                OnDescribe();
+              },
+          .on_drain =
+              [this] {
+                oracle_.OnDrainPosted();
+                is_drain_first_ |= !oracle_.is_loss_due();
+              },
+          .on_end = [this] { oracle_.OnConnectionEnded(); },
+          .on_plan = [this](const StepPlan& plan) { OnPlan(plan); },
+          .on_executed = [this](StepId step) { OnExecuted(step); },
+          .on_adopted = [this] { Post({.kind = Posted::Kind::kOpened}); },
+          .on_refusal =
+              [this] {
+                oracle_.OnLossPosted();
+                ++report_.losses;
+              },
+          .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }};
 }
 
 SimEngine::~SimEngine() {
@@ -87,7 +103,7 @@ std::unique_ptr<PagedBlockManager> SimEngine::MakeBlocks(const PagedBlockManager
   if (audit_ != nullptr) audit->TakeOver(*audit_);
   audit_ = std::move(audit);
   num_probed_tokens_ = 0;
-  has_searched_ = false;
+  has_searched_ = std::exchange(has_searched_before_, false);
   return blocks;
 }
 
@@ -113,7 +129,7 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
-  if (caller->poison().has_value()) process_.AddPoison(*caller->poison());
+  if (caller->poison().has_value()) process_->AddPoison(*caller->poison());
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
@@ -172,7 +188,7 @@ void SimEngine::Audit(SimAudit kind) {
       kind == SimAudit::kRepair || kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
   audit_deadline_us_ = clock_->NowMicros() + kAuditPatienceUs;
   has_news_ = true;
-  process_.TellTables(kind);
+  process_->TellTables(kind);
   status_.Update(loop_->Ask([this, kind, repairs](const LoopView& view) {
     view.tables->Ask(audit_deadline_us_, repairs, [this, kind](const TableAudit& audit) { CheckAudit(audit, kind); });
   }));
@@ -202,7 +218,7 @@ absl::Status SimEngine::RunRound() {
   is_queue_known_ = std::all_of(posted_.begin(), posted_.end(),
                                 [](const Posted& posted) { return posted.kind == Posted::Kind::kSubmit; }) &&
                     !oracle_.is_loss_due();
-  oracle_.BeginRound(clock_->NowMicros(), process_.is_draining());
+  oracle_.BeginRound(clock_->NowMicros(), process_->is_draining());
   wake_us_ = loop_->RunOnce();
   if (is_planning_) EndPlan({});
   TakePosted(/*is_until_result=*/false);
@@ -219,50 +235,50 @@ absl::Status SimEngine::RunRound() {
 }
 
 absl::Status SimEngine::Answer() {
-  const absl::StatusOr<bool> has_answered = process_.Answer();
+  const absl::StatusOr<bool> has_answered = process_->Answer();
   if (!has_answered.ok()) return has_answered.status();
   if (*has_answered) Post({.kind = Posted::Kind::kResult});
   return absl::OkStatus();
 }
 
 void SimEngine::Lose() {
-  if (process_.has_session()) oracle_.OnLossPosted();
-  report_.losses += process_.has_session();
-  has_news_ |= process_.is_alive();
-  process_.Die();
+  if (process_->has_session()) oracle_.OnLossPosted();
+  report_.losses += process_->has_session();
+  has_news_ |= process_->is_alive();
+  process_->Die();
 }
 
 void SimEngine::Return(int num_blocks) {
-  process_.Start(num_blocks);
+  process_->Start(num_blocks);
 }
 
 void SimEngine::Drain() {
-  report_.drains += process_.has_session();
-  process_.Drain();
+  report_.drains += process_->has_session();
+  process_->Drain();
   has_news_ = true;
 }
 
 void SimEngine::SetSilent(bool is_silent) {
-  process_.SetSilent(is_silent);
+  process_->SetSilent(is_silent);
   has_news_ = true;
 }
 
 void SimEngine::RepeatLastResult() {
-  if (!process_.RepeatLastResult()) return;
+  if (!process_->RepeatLastResult()) return;
   has_news_ = true;
-  if (process_.has_session() && process_.last_result_epoch() == process_.epoch()) oracle_.OnLossPosted();
+  if (process_->has_session() && process_->last_result_epoch() == process_->epoch()) oracle_.OnLossPosted();
 }
 
 absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found) {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
-  const bool is_of_session = process_.has_session() && process_.epoch() == status->epoch;
+  const bool is_of_session = process_->has_session() && process_->epoch() == status->epoch;
   if (!status->is_ready || status->num_plans_in_flight > 0 || !is_of_session) return absl::OkStatus();
   tokens.push_back(-1);  // The prefix cache is never searched for the last token.
   const PrefixHit hit = blocks_->FindPrefix(salt, tokens);
   const SequenceId sequence{++probe_};
   blocks_->AdoptPrefix(sequence, salt, tokens, hit.num_tokens);
   const absl::Span<const BlockId> table = blocks_->Table(sequence);
-  const absl::Status slots = process_.memory().CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
+  const absl::Status slots = process_->memory().CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
   if (!slots.ok()) return Violation("the cache with salt '", salt, "': ", slots.message());
   found->insert(table.begin(), table.end());
   report_.probed_blocks += static_cast<int64_t>(table.size());
@@ -280,7 +296,7 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
 
 bool SimEngine::is_idle() const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
-  return status->is_ready && status->num_plans_in_flight == 0 && !process_.is_draining() && posted_.empty() &&
+  return status->is_ready && status->num_plans_in_flight == 0 && !process_->is_draining() && posted_.empty() &&
          !has_news_ && callers_.empty();
 }
 

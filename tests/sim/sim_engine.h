@@ -43,6 +43,31 @@ class SimEngine : private AuditedBlocks::Observer {
   using MoveHook = std::function<bool(SimEngine* from, const MoveWish& wish, TakeRequest take)>;
   // Says for which of these requests there is another engine now, as StepLoopHooks::find_movable does.
   using FindHook = std::function<size_t(SimEngine* from, absl::Span<const MoveWish> wishes)>;
+  // The worker has a request of an earlier manager, with this record and prompt. Returns its new stream, and whether
+  // nobody wants its tokens any more. An error refuses it.
+  struct Restored {
+    std::shared_ptr<SimCaller> caller;
+    bool is_unwanted = false;
+  };
+  using RestoreHook = std::function<absl::StatusOr<Restored>(SimEngine* to, const RequestToRestore& found)>;
+  // Without them, no request leaves, and none is restored.
+  struct Hooks {
+    MoveHook move = nullptr;
+    FindHook find = nullptr;
+    RestoreHook restore = nullptr;
+  };
+  // A sequence that ran when the manager was lost.
+  struct RunningAtDeath {
+    RequestId request;
+    SequenceId sequence;
+    RowId row;
+  };
+  // What is left of an engine whose manager is dead.
+  struct Remains {
+    std::unique_ptr<SimWorkerProcess> process;
+    std::vector<RunningAtDeath> running = {};
+    bool has_searched = false;  // Its worker may have blocks of beams that have died.
+  };
   // What the engine knows of a request that moves.
   struct Moving {
     std::shared_ptr<SimCaller> caller;
@@ -55,11 +80,13 @@ class SimEngine : private AuditedBlocks::Observer {
     std::vector<int> ended_samples = {};
   };
 
-  // `clock` is borrowed. Runs rounds until the worker has joined. Without `move`
-  // and `find`, no request leaves.
-  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, MoveHook move = nullptr,
-            FindHook find = nullptr);
+  // `clock` is borrowed. Runs rounds until the worker has joined.
+  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, Hooks hooks);
+  // Part of another manager, which knows nothing. The worker joins in later rounds.
+  SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, Hooks hooks, Remains remains);
   ~SimEngine() override;
+  // The manager is lost. Its worker finishes `num_plans` plans. The engine must only be destroyed after this.
+  Remains Die(int num_plans);
 
   // The blocks that the group holds while it runs, or must get to run.
   static int64_t BlocksOf(const SequenceGroup& group, int block_size);
@@ -95,8 +122,9 @@ class SimEngine : private AuditedBlocks::Observer {
   void SetGeneration(GenerationId generation) { next_generation_ = generation; }
   void SetSilent(bool is_silent);
   void RepeatLastResult();
+  void Damage(SimDamage damage) { process_->Damage(damage); }
   // Forgets the requests that have made the worker fail. REQUIRES: is_idle().
-  void ForgetPoisons() { process_.ForgetPoisons(); }
+  void ForgetPoisons() { process_->ForgetPoisons(); }
 
   // Checks that the worker's slots hold the tokens that the cache has of this prompt. Adds the cached blocks to
   // `found`. Does nothing while plans are in flight.
@@ -110,8 +138,8 @@ class SimEngine : private AuditedBlocks::Observer {
   // Whether the inbox is empty and all requests have ended.
   bool is_empty() const { return posted_.empty() && callers_.empty(); }
   // Whether the worker has a plan to answer.
-  bool has_plan() const { return process_.has_plan(); }
-  bool is_alive() const { return process_.is_alive(); }
+  bool has_plan() const { return process_->has_plan(); }
+  bool is_alive() const { return process_->is_alive(); }
   bool is_ready() const { return loop_->status()->is_ready; }
   int block_size() const { return options_.block_size; }
   GenerationId generation() const { return generation_; }
@@ -129,7 +157,7 @@ class SimEngine : private AuditedBlocks::Observer {
  private:
   // A copy of an event in the loop's inbox.
   struct Posted {
-    enum class Kind { kSubmit, kAdopt, kCancel, kStop, kSampleEnd, kResult };
+    enum class Kind { kSubmit, kAdopt, kCancel, kStop, kSampleEnd, kResult, kOpened };
     Kind kind;
     std::shared_ptr<SimCaller> caller = nullptr;
     int sample_index = 0;
@@ -144,10 +172,30 @@ class SimEngine : private AuditedBlocks::Observer {
     int num_beam_tokens = 0;  // See Moving.
   };
 
+  // A request of an earlier manager.
+  struct Restoring {
+    std::shared_ptr<SimCaller> caller;
+    bool is_over = false;  // The worker has all of it.
+    int64_t num_tokens = 0;
+  };
+
   // AuditedBlocks::Observer
   void OnBeginStep() override;
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
+  void OnRestored(const RestoredBlocks& restored) override;
+
+  SimWorkerProcess::Hooks ProcessHooks();
+  absl::StatusOr<RequestRestored> OnRestore(const RequestToRestore& found);
+  // The loop handles the session that takes rows over, so it has handled what came before.
+  void TakePostedUntilOpened();
+  // All rows were taken over.
+  void FinishRestore();
+  // What ran when the last manager died goes on where it was.
+  void CheckRevived(const RestoredBlocks& restored);
+  // The request has left the scheduler without an end, so no later manager may find it.
+  void OnGone(const Request& request);
+  void OnExecuted(StepId step);
 
   bool OnWish(const MoveWish& wish, TakeRequest take);
   void OnAdoptionTaken(Moving moving);
@@ -201,8 +249,7 @@ class SimEngine : private AuditedBlocks::Observer {
   SimWorker options_;  // The options of the loop's current pool.
   const ShadowModel model_;
   const ManualClock* const clock_;
-  const MoveHook move_;
-  const FindHook find_;
+  const Hooks hooks_;
   LoopOracle oracle_;
   BlameOracle blame_;
   GenerationId generation_{0};       // Of the loop's current pool.
@@ -210,7 +257,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
   bool is_unrepairable_ = false;     // An audit ends the session.
   std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.
-  SimWorkerProcess process_;
+  std::unique_ptr<SimWorkerProcess> process_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;
   PrefixIndex* index_ = nullptr;
@@ -227,11 +274,18 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.
   bool was_plan_empty_ = false;
   SchedulerCounts before_plan_;
-  std::map<RequestId, int64_t> blocks_of_;  // Before the plan, see PlanAudit::Check.
-  int64_t num_tokens_of_wish_ = 0;          // Of the last request in this round that was to move.
-  int num_beam_tokens_of_wish_ = 0;         // See Moving.
-  bool is_inbox_handled_ = false;           // The current round has handled all events.
-  std::optional<RequestId> passed_on_;      // The request that leaves as soon as it has come.
+  std::map<RequestId, int64_t> blocks_of_;        // Before the plan, see PlanAudit::Check.
+  int64_t num_tokens_of_wish_ = 0;                // Of the last request in this round that was to move.
+  int num_beam_tokens_of_wish_ = 0;               // See Moving.
+  bool is_inbox_handled_ = false;                 // The current round has handled all events.
+  std::vector<RunningAtDeath> running_at_death_;  // Of the manager before.
+  bool has_searched_before_ = false;
+  std::vector<Restoring> restoring_;                           // Between the adoption and FinishRestore.
+  std::set<RequestId> refused_;                                // The requests of the inventory that were refused.
+  bool is_restoring_ = false;                                  // The loop is adopting.
+  std::set<RequestId> gone_;                                   // See OnGone: no plan was sent since.
+  std::deque<std::pair<StepId, std::set<RequestId>>> ending_;  // These plans end the rows of the requests.
+  std::optional<RequestId> passed_on_;                         // The request that leaves as soon as it has come.
   CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.

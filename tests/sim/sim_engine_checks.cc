@@ -20,13 +20,14 @@ constexpr int kBlocksPerCheck = 64;
 }  // namespace
 
 void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
+  if (process_ == nullptr) return;  // The manager is dead.
   if (!std::exchange(is_audit_pending_, false)) Complain("an audit was answered twice");
   const bool is_early = absl::IsDeadlineExceeded(audit.not_compared) && !oracle_.has_session_ended() &&
                         clock_->NowMicros() < audit_deadline_us_;
   audit_deadline_us_ = kNever;
   report_.audits += audit.num_rows > 0;
-  const bool has_lied = process_.has_lied() && audit.num_rows > 0;
-  process_.TellTables(SimAudit::kCompare);
+  const bool has_lied = process_->has_lied() && audit.num_rows > 0;
+  process_->TellTables(SimAudit::kCompare);
   const bool is_of_sequence = kind == SimAudit::kWrongSequence || kind == SimAudit::kRepairWrongSequence;
   const bool repairs = kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
   // An entry that the worker was not told yet is not compared. Only a prefix cache changes entries after they are told.
@@ -48,7 +49,7 @@ void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
 
 absl::Status SimEngine::CheckRound() {
   QUIRE_RETURN_IF_ERROR(status_);
-  QUIRE_RETURN_IF_ERROR(process_.status());
+  QUIRE_RETURN_IF_ERROR(process_->status());
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const WorkerLoad load = loop_->load();
   QUIRE_RETURN_IF_ERROR(oracle_.EndRound(*status, load, num_live()));
@@ -80,6 +81,9 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
     return Violation("the load has ", load.num_free_blocks, " free blocks of ", load.num_blocks, ", the pool ",
                      blocks_->num_free_blocks(), " of ", options_.blocks);
   }
+  int num_rows = 0;
+  for (const auto& [request, live] : callers_) num_rows += NumRows(live.caller->request());
+  if (load.num_rows != num_rows) return Violation("the load has ", load.num_rows, " rows of ", num_rows);
   if (status.is_draining != (is_drained_by_operator_ || oracle_.is_worker_draining())) {
     return Violation("the status says is_draining: ", status.is_draining);
   }
@@ -132,10 +136,15 @@ void SimEngine::Digest(const StepPlan& plan) {
 
 absl::Status SimEngine::CheckEnd(const CallerTotals& totals, const std::vector<std::shared_ptr<SimCaller>>& callers) {
   QUIRE_RETURN_IF_ERROR(CheckQuiet(totals));
-  return options_.prefix_cache != 0 ? CheckCache(callers) : absl::OkStatus();
+  return options_.prefix_cache != 0 && scheduler_ != nullptr ? CheckCache(callers) : absl::OkStatus();
 }
 
 absl::Status SimEngine::CheckQuiet(const CallerTotals& totals) {
+  if (scheduler_ == nullptr) {
+    // The manager is new, and the worker has not come back.
+    if (totals.requests > 0 || !callers_.empty()) return Violation("requests have run without a worker");
+    return absl::OkStatus();
+  }
   const SchedulerCounts counts = scheduler_->counts();
   if (counts.waiting + counts.running + counts.swapped != 0 || !callers_.empty()) {
     return Violation(counts.waiting, " requests wait, ", counts.running, " run and ", counts.swapped,
@@ -156,7 +165,8 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   if (stats.displaced != report_.displaced) return Violation(stats.displaced, " displaced of ", report_.displaced);
   int64_t num_ended = stats.failed + stats.displaced;
   for (const int64_t count : stats.finished) num_ended += count;
-  if (num_ended != totals.requests) return Violation(num_ended, " ends of ", totals.requests);
+  const int64_t num_requests = totals.requests + moved_.requests;
+  if (num_ended != num_requests) return Violation(num_ended, " ends of ", num_requests);
   if (stats.finished[static_cast<int>(FinishReason::kDeadline)] != report_.expired ||
       stats.finished[static_cast<int>(FinishReason::kCancelled)] != report_.cancelled ||
       stats.failed != report_.failed) {
@@ -179,6 +189,9 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   if (blocks_->num_adopted_tokens() - num_probed_tokens_ != scheduler_->counts().cached_tokens) {
     return Violation(scheduler_->counts().cached_tokens, " cached tokens counted, ",
                      blocks_->num_adopted_tokens() - num_probed_tokens_, " taken over");
+  }
+  if (stats.restored_requests != report_.restored) {
+    return Violation(stats.restored_requests, " restored requests of ", report_.restored);
   }
   const SimReport report = Report();
   if (stats.preemptions != report.preemptions || stats.swap_outs != report.swap_outs || stats.forks != report.forks ||

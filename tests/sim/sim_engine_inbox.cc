@@ -86,6 +86,7 @@ bool SimEngine::TakeOnePosted() {
       OnAdoptionTaken(std::move(posted.moving));
       break;
     case Posted::Kind::kCancel:
+      if (!posted.caller->has_left_scheduler() && !posted.caller->has_ended()) OnGone(posted.caller->request());
       report_.cancelled += posted.caller->OnCancelTaken();
       break;
     case Posted::Kind::kStop:
@@ -95,6 +96,9 @@ bool SimEngine::TakeOnePosted() {
       posted.caller->OnSampleEndTaken(posted.sample_index);
       break;
     case Posted::Kind::kResult:
+      break;
+    case Posted::Kind::kOpened:
+      FinishRestore();
       break;
   }
   return posted.kind == Posted::Kind::kResult;
@@ -107,7 +111,7 @@ bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
   if (is_inbox_handled_) {
     TakePosted(/*is_until_result=*/false);
   } else {
-    if (find_(this, absl::MakeConstSpan(&wish, 1)) > 0) return false;
+    if (hooks_.find(this, absl::MakeConstSpan(&wish, 1)) > 0) return false;
     passed_on_ = id;
     TakePostedUntil(id);
     passed_on_.reset();
@@ -120,13 +124,13 @@ bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
   const int64_t num_tokens = live->second.caller->num_tokens();
   num_beam_tokens_of_wish_ =
       wish.request().beam.has_value() ? wish.group.NumGeneratedTokens() - static_cast<int>(num_tokens) : 0;
-  if (!is_inbox_handled_) return move_(this, wish, take);
+  if (!is_inbox_handled_) return hooks_.move(this, wish, take);
   if (num_tokens > num_tokens_of_wish_) Complain("a request with more tokens moves later than one with less");
   num_tokens_of_wish_ = num_tokens;
   if (oracle_.is_session_open() && !wish.needs_room) Complain("a request may leave its worker for one without room");
   if (wish.accepts_delay && !oracle_.MaySuspectsMove()) Complain("a request may leave its worker for one that is late");
   if (blame_.IsSuspect(id) && !oracle_.MaySuspectsMove()) Complain("a suspect is to move");
-  return move_(this, wish, take);
+  return hooks_.move(this, wish, take);
 }
 
 void SimEngine::CheckStart(Live* live) {
@@ -155,6 +159,7 @@ SimEngine::Moving SimEngine::Release(RequestId request) {
     posted_.erase(posted_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   callers_.erase(it);
+  OnGone(moving.caller->request());
   audit_->OnEnded(request);
   has_changed_ = true;
   moved_.Add(*moving.caller);
@@ -187,6 +192,8 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   const SimCaller& caller = *moving.caller;
   const Request& request = caller.request();
   ++report_.moved;
+  gone_.erase(request.id);
+  for (auto& [step, requests] : ending_) requests.erase(request.id);
   has_searched_ |= request.beam.has_value();
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
@@ -306,6 +313,13 @@ void SimEngine::OnStepCommitted() {
 
 void SimEngine::OnStepsAbandoned() {
   ++report_.events;
+  // The session may be lost in the round in which it has taken rows over.
+  if (is_restoring_) {
+    TakePostedUntilOpened();
+    TakeOnePosted();
+  }
+  gone_.clear();
+  ending_.clear();
   audit_->OnAbandoned();
   has_changed_ = true;
   int num_live = 0;
@@ -345,6 +359,7 @@ void SimEngine::OnBeginStep() {
 void SimEngine::OnPlan(const StepPlan& plan) {
   if (!is_planning_) return Complain("a plan was sent that was not made");
   EndPlan(plan);
+  if (!gone_.empty()) ending_.emplace_back(plan.step, std::exchange(gone_, {}));
   oracle_.OnPlanSent();
   status_.Update(blame_.OnPlan(SlicesOf(plan)));
   if (plan.wants_tables) audit_deadline_us_ = kNever;  // The audit waits for the plan's result.
@@ -406,6 +421,7 @@ void SimEngine::DropEnded() {
       blame_.OnEnded(request.id);
     }
     if (caller.has_ended()) {
+      if (!caller.failure().ok() && !caller.has_left_scheduler()) OnGone(request);
       if (IsDisplacement(caller.failure())) {
         if (caller.has_started())
           Complain("request ", Value(request.id), " has started and left the queue for another");

@@ -12,8 +12,12 @@ struct SimReport {
   int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
   int64_t requests = 0;
   int64_t refused = 0;
-  int64_t moved = 0;      // Requests that came from another worker.
-  int64_t displaced = 0;  // Waiting requests that left a full queue for those of another tenant.
+  int64_t moved = 0;  // Requests that came from another worker.
+  int64_t manager_losses = 0;
+  int64_t restored = 0;     // Requests that a worker had kept for another manager.
+  int64_t begun_again = 0;  // Those without a token. Most of them begin again from the prompt.
+  int64_t resubmitted = 0;  // Requests that no worker had kept.
+  int64_t displaced = 0;    // Waiting requests that left a full queue for those of another tenant.
   int64_t cancelled = 0;
   int64_t expired = 0;
   int64_t searches = 0;  // Requests with beams.

@@ -20,28 +20,115 @@ class SimWorkerProcess::Client : public WorkerClient {
   explicit Client(SimWorkerProcess* process) : process_(process) {}
 
   void SetListener(Listener* listener) override { process_->listener_ = listener; }
-  void Describe(uint64_t epoch) override { process_->Describe(epoch); }
-  void Open(uint64_t epoch, bool /*adopts*/) override { process_->Open(epoch); }
+  void Describe(uint64_t epoch) override {
+    if (process_ != nullptr) process_->Describe(epoch);
+  }
+  void Open(uint64_t epoch, bool adopts) override {
+    if (process_ != nullptr) process_->Open(epoch, adopts);
+  }
   void Refuse(const std::string& reason) override {
+    if (process_ == nullptr) return;
     process_->status_.Update(absl::InternalError(absl::StrCat("the worker was refused: ", reason)));
   }
-  void Send(const StepPlan& plan) override { process_->Send(plan); }
-  void Close() override { process_->Close(); }
+  void Send(const StepPlan& plan) override {
+    if (process_ != nullptr) process_->Send(plan);
+  }
+  void Close() override {
+    if (process_ != nullptr) process_->Close();
+  }
+  void OnManagerLost() { process_ = nullptr; }
 
  private:
-  SimWorkerProcess* const process_;
+  SimWorkerProcess* process_;
 };
 
-SimWorkerProcess::SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, Hooks hooks)
-    : worker_(worker), model_(model), hooks_(std::move(hooks)) {}
+SimWorkerProcess::SimWorkerProcess(const SimWorker& worker, const ShadowModel& model)
+    : worker_(worker), model_(model) {}
 
 WorkerClient::Listener* SimWorkerProcess::Tell() {
   hooks_.on_message();
   return listener_;
 }
 
-std::unique_ptr<WorkerClient> SimWorkerProcess::NewClient() {
-  return std::make_unique<Client>(this);
+std::unique_ptr<WorkerClient> SimWorkerProcess::NewClient(Hooks hooks) {
+  hooks_ = std::move(hooks);
+  auto client = std::make_unique<Client>(this);
+  client_ = client.get();
+  return client;
+}
+
+// As the worker program does: it finishes steps that it has begun, and nothing is kept after a step that fails. A
+// worker that drains ends with its session.
+void SimWorkerProcess::OnManagerLost(int num_plans) {
+  std::exchange(client_, nullptr)->OnManagerLost();
+  bool has_failed = false;
+  for (; num_plans > 0 && !plans_.empty() && !is_silent_ && !has_failed; --num_plans) {
+    has_failed = poison_watch_.OnPlan(plans_.front()).has_value();
+    if (has_failed) break;
+    const absl::StatusOr<StepResult> result = session_->Execute(plans_.front());
+    has_failed = !result.ok();
+    if (has_failed && !may_refuse_plans_) status_.Update(result.status());
+    plans_.pop_front();
+  }
+  if (session_.has_value()) kept_.emplace(*std::move(session_));
+  if (has_failed) kept_.reset();
+  if (std::exchange(is_draining_, false)) {
+    is_alive_ = false;
+    kept_.reset();
+  }
+  session_.reset();
+  adopted_.reset();
+  plans_.clear();
+  is_connected_ = false;
+  epoch_ = 0;
+  closed_epoch_.reset();
+  unanswered_describe_.reset();
+  unanswered_open_.reset();
+  last_result_.reset();
+  lie_.reset();
+  listener_ = nullptr;
+}
+
+void SimWorkerProcess::Damage(SimDamage damage) {
+  damage_ = damage;
+  if (damage == SimDamage::kForgotten) kept_.reset();
+}
+
+void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
+  const SimDamage damage = std::exchange(damage_, SimDamage::kNothing);
+  was_damaged_ = damage != SimDamage::kNothing;
+  const auto draw = [&](size_t i, size_t n) {
+    return static_cast<size_t>(MixBits(num_inventories_ * 1000003 + i) % std::max<size_t>(n, 1));
+  };
+  switch (damage) {
+    case SimDamage::kNothing:
+    case SimDamage::kForgotten:
+      break;
+    case SimDamage::kCutRows:
+      for (size_t i = 0; i < inventory->rows.size(); ++i) {
+        inventory->rows.erase(inventory->rows.begin() + static_cast<std::ptrdiff_t>(i));
+        has_hidden_rows_ = true;
+      }
+      break;
+    case SimDamage::kCutLabels:
+      inventory->labels.resize(inventory->labels.size() / 2);
+      break;
+    case SimDamage::kStaleRows:
+      may_refuse_plans_ = true;
+      for (WorkerInventory::Row& row : inventory->rows) {
+        if (static_cast<int>(row.tokens.size()) == row.prompt_length) continue;
+        row.tokens.pop_back();
+        row.num_computed = std::min(row.num_computed, static_cast<int>(row.tokens.size()));
+      }
+      break;
+    case SimDamage::kWrongTables:
+      for (size_t i = 0; i < inventory->rows.size(); ++i) {
+        std::vector<BlockId>& table = inventory->rows[i].blocks;
+        if (table.empty() || draw(i, 2) == 0) continue;
+        table[draw(i + 1, table.size())] = BlockId{static_cast<uint32_t>(draw(i + 2, worker_.blocks))};
+      }
+      break;
+  }
 }
 
 void SimWorkerProcess::Describe(uint64_t epoch) {
@@ -59,20 +146,37 @@ void SimWorkerProcess::Describe(uint64_t epoch) {
   hooks_.on_describe();
 }
 
-void SimWorkerProcess::Open(uint64_t epoch) {
+void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
   if (!is_connected_) return;
   epoch_ = epoch;
   if (is_silent_) {
-    has_unanswered_open_ = true;
+    unanswered_open_ = adopts;
     return;
   }
   if (epoch <= greatest_epoch_) {
     status_.Update(absl::InternalError(absl::StrCat("epoch ", epoch, " was opened after epoch ", greatest_epoch_)));
   }
   greatest_epoch_ = epoch;
-  session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
   plans_.clear();
-  Tell()->OnOpened(epoch, nullptr);
+  adopted_.reset();
+  was_damaged_ = may_refuse_plans_ = false;
+  std::unique_ptr<WorkerInventory> inventory;
+  if (adopts && HasKept()) {
+    session_.emplace(*std::move(kept_));
+    adopted_ = session_->MakeInventory();
+    session_->BeginSession();
+    inventory = std::make_unique<WorkerInventory>(*adopted_);
+    ++num_inventories_;
+    Spoil(inventory.get());
+  } else {
+    session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
+    has_hidden_rows_ = false;
+    poison_watch_.Reset();
+  }
+  kept_.reset();
+  const bool is_adopted = inventory != nullptr;
+  Tell()->OnOpened(epoch, std::move(inventory));
+  if (is_adopted) hooks_.on_adopted();
   if (closed_epoch_.has_value()) {
     Tell()->OnLost(*std::exchange(closed_epoch_, std::nullopt), absl::CancelledError("the call was cancelled"));
   }
@@ -100,10 +204,11 @@ void SimWorkerProcess::EndConnection() {
   hooks_.on_end();
   is_connected_ = false;
   session_.reset();
+  adopted_.reset();
   poison_watch_.Reset();
   plans_.clear();
   unanswered_describe_.reset();
-  has_unanswered_open_ = false;
+  unanswered_open_.reset();
 }
 
 void SimWorkerProcess::Die() {
@@ -111,6 +216,7 @@ void SimWorkerProcess::Die() {
   is_draining_ = false;
   if (is_connected_) Tell()->OnLost(epoch_, absl::UnavailableError("socket closed"));
   EndConnection();
+  kept_.reset();
 }
 
 void SimWorkerProcess::Start(int num_blocks) {
@@ -140,7 +246,7 @@ void SimWorkerProcess::SetSilent(bool is_silent) {
     Tell()->OnDescribed(*std::exchange(unanswered_describe_, std::nullopt), std::move(description));
     hooks_.on_describe();
   }
-  if (std::exchange(has_unanswered_open_, false)) Open(epoch_);
+  if (unanswered_open_.has_value()) Open(epoch_, *std::exchange(unanswered_open_, std::nullopt));
   if (session_.has_value() && is_draining_) TellDrain();
 }
 
@@ -153,7 +259,12 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
     return false;
   }
   absl::StatusOr<StepResult> result = session_->Execute(plan);
+  if (!result.ok() && may_refuse_plans_) {
+    FailAtPlan(result.status());
+    return false;
+  }
   if (!result.ok()) return result.status();
+  hooks_.on_executed(plan.step);
   if (!result->tables.empty() && lie_.has_value()) Lie(&*result);
   last_result_ = *result;
   last_epoch_ = epoch_;
@@ -167,6 +278,13 @@ void SimWorkerProcess::FailAt(const Poison& poison, SequenceId sequence) {
   Tell()->OnLost(epoch_, poison.is_named ? WithReason(absl::InternalError("logits are not finite"), "LOGITS_NOT_FINITE",
                                                       {{kFailedSequence, absl::StrCat(Value(sequence))}})
                                          : absl::UnavailableError("socket closed"));
+  EndConnection();
+  if (std::exchange(is_draining_, false)) is_alive_ = false;
+}
+
+void SimWorkerProcess::FailAtPlan(const absl::Status& reason) {
+  hooks_.on_refusal();
+  Tell()->OnLost(epoch_, reason);
   EndConnection();
   if (std::exchange(is_draining_, false)) is_alive_ = false;
 }

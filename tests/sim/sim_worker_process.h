@@ -18,8 +18,9 @@
 namespace quire {
 
 // A simulated worker process and the connection to it: a ShadowWorker behind the WorkerClient interface. On request it
-// dies, restarts, drains, stops answering, or reports wrong tables. Everything happens within the calls. It checks its
-// side of the protocol: epochs only increase, and plans come in open sessions only.
+// dies, restarts, drains, stops answering, or reports wrong tables. When its manager dies it keeps its rows and blocks
+// for the next one. Everything happens within the calls. It checks its side of the protocol: epochs only increase, and
+// plans come in open sessions only.
 class SimWorkerProcess {
  public:
   struct Hooks {
@@ -28,14 +29,23 @@ class SimWorkerProcess {
     std::function<void()> on_drain;                // The worker has said in its session that it drains.
     std::function<void()> on_end;                  // The connection has ended.
     std::function<void(const StepPlan&)> on_plan;  // A plan has come.
+    std::function<void(StepId)> on_executed;       // A plan was executed.
+    std::function<void()> on_adopted;              // A session was opened with what the worker has kept.
+    // The session ends because the worker refuses a plan that follows from a wrong inventory.
+    std::function<void()> on_refusal;
     // The session ends because of a poison in this sequence.
     std::function<void(const Poison&, SequenceId)> on_poison;
   };
 
-  SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, Hooks hooks);
+  SimWorkerProcess(const SimWorker& worker, const ShadowModel& model);
 
-  // The process outlives the client. Called once.
-  std::unique_ptr<WorkerClient> NewClient();
+  // A manager connects. The process outlives the client. Called once for each manager.
+  std::unique_ptr<WorkerClient> NewClient(Hooks hooks);
+  // The manager is dead: its client does nothing any more, and nothing is told to it. The worker still executes
+  // `num_plans` of its plans, whose results are lost. What it then has is kept for the next manager.
+  void OnManagerLost(int num_plans);
+  // What the worker tells the next manager about its rows is wrong in this way.
+  void Damage(SimDamage damage);
 
   void Die();
   // Starts a process that is dead. If `num_blocks` > 0, its pool has this number of blocks.
@@ -67,6 +77,12 @@ class SimWorkerProcess {
   uint64_t epoch() const { return epoch_; }  // The epoch of the current attempt or session, or of the last one.
   uint64_t last_result_epoch() const { return last_epoch_; }
   const ShadowWorker& memory() const { return *session_; }  // REQUIRES: has_session().
+  // What the worker had at the start of the session, and whether the manager was told something else about it. Null
+  // when the session has adopted nothing.
+  const WorkerInventory* adopted() const { return adopted_.has_value() ? &*adopted_ : nullptr; }
+  bool was_damaged() const { return was_damaged_; }
+  // Whether the worker may have rows that its manager does not know.
+  bool has_hidden_rows() const { return has_hidden_rows_; }
   // The first mistake that the manager has made.
   const absl::Status& status() const { return status_; }
 
@@ -74,7 +90,7 @@ class SimWorkerProcess {
   class Client;
 
   void Describe(uint64_t epoch);
-  void Open(uint64_t epoch);
+  void Open(uint64_t epoch, bool adopts);
   void Send(const StepPlan& plan);
   void Close();
   // Forgets the state of the connection.
@@ -82,11 +98,15 @@ class SimWorkerProcess {
   WorkerClient::Listener* Tell();
   void TellDrain();
   void FailAt(const Poison& poison, SequenceId sequence);
+  void FailAtPlan(const absl::Status& reason);
   void Lie(StepResult* result);
+  void Spoil(WorkerInventory* inventory);
+  bool HasKept() const { return kept_.has_value() && worker_.keeps_rows != 0; }
 
   SimWorker worker_;
   const ShadowModel model_;
-  const Hooks hooks_;
+  Hooks hooks_;
+  Client* client_ = nullptr;  // That of the manager that lives.
   WorkerClient::Listener* listener_ = nullptr;
   bool is_alive_ = true;
   bool is_silent_ = false;
@@ -96,9 +116,16 @@ class SimWorkerProcess {
   uint64_t greatest_epoch_ = 0;           // The greatest epoch of all sessions of this worker.
   std::optional<uint64_t> closed_epoch_;  // The loop has closed this session and does not know of its end yet.
   std::optional<uint64_t> unanswered_describe_;
-  bool has_unanswered_open_ = false;
+  std::optional<bool> unanswered_open_;  // Whether the session is to adopt.
   std::optional<ShadowWorker> session_;  // The memory. It is empty when a session begins.
-  std::deque<StepPlan> plans_;           // Received and not answered, oldest first.
+  std::optional<ShadowWorker> kept_;     // The memory that a session of a dead manager has left.
+  std::optional<WorkerInventory> adopted_;
+  SimDamage damage_ = SimDamage::kNothing;  // Of the next inventory.
+  uint64_t num_inventories_ = 0;
+  bool was_damaged_ = false;       // The inventory of this session was not the truth.
+  bool may_refuse_plans_ = false;  // Because of that, plans of this session may be wrong.
+  bool has_hidden_rows_ = false;
+  std::deque<StepPlan> plans_;  // Received and not answered, oldest first.
   PoisonWatch poison_watch_;
   std::optional<StepResult> last_result_;
   uint64_t last_epoch_ = 0;  // The epoch of last_result_.

@@ -62,7 +62,7 @@ class Soak {
   Soak(const SoakOptions& options, std::map<std::string, int64_t>* num_faults)
       : options_(options), num_faults_(num_faults), random_(options.seed) {
     for (int i = 0; i < kNumWorkers; ++i) {
-      nodes_.emplace_back().engine = std::make_unique<SimEngine>(FirstWorker(), model_, &clock_);
+      nodes_.emplace_back().engine = std::make_unique<SimEngine>(FirstWorker(), model_, &clock_, SimEngine::Hooks());
     }
   }
 

@@ -1,0 +1,114 @@
+// The part of ClusterSim that replaces the manager.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "tests/sim/cluster_sim.h"
+#include "tests/sim/violation.h"
+
+namespace quire {
+namespace {
+
+// A new manager waits for so long until all workers have come.
+constexpr int64_t kAdoptWindowUs = 30 * kMicrosPerEvent;
+// A request that nobody wants runs for so long.
+constexpr int64_t kUnwantedUs = 20 * kMicrosPerEvent;
+
+}  // namespace
+
+bool ClusterSim::IsSettled(const Placed& placed) {
+  const SimCaller& caller = *placed.caller;
+  return placed.is_settled || caller.has_ended() || caller.is_cancel_posted() || caller.WantsEnd();
+}
+
+void ClusterSim::LoseManager(int num_plans) {
+  for (auto& [id, placed] : placed_) {
+    placed.is_settled = IsSettled(placed);
+    placed.engine = nullptr;
+    placed.caller->OnManagerLost();
+  }
+  may_move_since_us_.clear();
+  unwanted_.clear();
+  adopts_until_us_ = clock_.NowMicros() + kAdoptWindowUs;
+  std::set<const SimEngine*> still_gone;
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    lost_.Add(engines_[i]->Report());
+    lost_digest_ = MixBits(lost_digest_ + engines_[i]->digest() + 1);
+    const bool is_gone = gone_.contains(engines_[i].get());
+    SimEngine::Remains remains = engines_[i]->Die(num_plans);
+    engines_[i] =
+        std::make_unique<SimEngine>(scenario_.workers[i], model_, &clock_, HooksOfEngine(), std::move(remains));
+    if (is_gone) still_gone.insert(engines_[i].get());
+  }
+  gone_ = std::move(still_gone);
+  ++lost_.manager_losses;
+}
+
+// A client that this manager has served already is not served twice: what another worker has of its request is dropped.
+absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const RequestToRestore& found) {
+  const std::optional<int> id = RequestOfRecord(found.record);
+  const auto client = id.has_value() ? placed_.find(*id) : placed_.end();
+  if (client == placed_.end()) {
+    status_.Update(Violation("nobody has sent '", found.record, "'"));
+    return absl::NotFoundError("nobody has sent the request");
+  }
+  Placed& placed = client->second;
+  if (found.prompt != absl::MakeConstSpan(placed.caller->request().prompt)) {
+    status_.Update(Violation("the record of request ", *id, " is with another prompt"));
+  }
+  if (placed.engine != nullptr) return absl::AlreadyExistsError("another worker has the request");
+  const bool is_settled = IsSettled(placed);
+  placed.caller = placed.caller->Again();
+  placed.engine = to;
+  placed.is_settled = is_settled;
+  // For every second request, the stream itself knows that it is over.
+  if (is_settled && *id % 2 == 1) unwanted_[*id] = clock_.NowMicros() + kUnwantedUs;
+  return SimEngine::Restored{placed.caller, /*is_unwanted=*/is_settled && *id % 2 == 0};
+}
+
+bool ClusterSim::IsAdopting() const {
+  return clock_.NowMicros() < adopts_until_us_ &&
+         std::any_of(engines_.begin(), engines_.end(), [](const auto& engine) { return !engine->Load().has_tried; });
+}
+
+void ClusterSim::GiveUp() {
+  for (auto& [id, placed] : placed_) {
+    if (placed.engine != nullptr || IsSettled(placed)) continue;
+    placed.is_settled = true;
+    ++num_unplaced_;
+  }
+}
+
+absl::Status ClusterSim::ReturnClients() {
+  if (lost_.manager_losses == 0) return absl::OkStatus();
+  for (auto it = unwanted_.begin(); it != unwanted_.end();) {
+    if (clock_.NowMicros() < it->second) {
+      ++it;
+      continue;
+    }
+    const Placed& placed = placed_.at(it->first);
+    placed.engine->Cancel(placed.caller.get());
+    it = unwanted_.erase(it);
+  }
+  if (IsAdopting()) return absl::OkStatus();
+  for (auto& [id, placed] : placed_) {
+    if (placed.engine != nullptr || IsSettled(placed)) continue;
+    const Request& request = placed.caller->request();
+    if (request.deadline_us <= clock_.NowMicros()) {
+      placed.is_settled = true;
+      continue;
+    }
+    QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(request));
+    if (engine == nullptr) continue;  // It tries again.
+    placed.caller = placed.caller->Again();
+    placed.engine = engine;
+    ++lost_.resubmitted;
+    QUIRE_RETURN_IF_ERROR(engine->Submit(placed.caller));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

@@ -1,0 +1,173 @@
+// The part of SimEngine that knows what another manager takes over from the worker.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/num_blocks.h"
+#include "base/status.h"
+#include "tests/sim/sim_engine.h"
+#include "tests/sim/violation.h"
+
+namespace quire {
+
+SimEngine::Remains SimEngine::Die(int num_plans) {
+  Remains remains;
+  remains.has_searched = has_searched_ || has_searched_before_;
+  for (uint32_t row = 0; scheduler_ != nullptr && row < static_cast<uint32_t>(options_.rows); ++row) {
+    const Scheduler::Occupant occupant = scheduler_->OccupantOf(RowId{row});
+    if (occupant.sequence == nullptr) continue;
+    remains.running.push_back({occupant.request, occupant.sequence->id(), RowId{row}});
+  }
+  process_->OnManagerLost(num_plans);
+  remains.process = std::move(process_);
+  return remains;
+}
+
+void SimEngine::TakePostedUntilOpened() {
+  if (std::exchange(is_restoring_, true)) return;
+  Settle();
+  while (num_taken_ > 0 && posted_.front().kind != Posted::Kind::kOpened) TakeOnePosted();
+}
+
+absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& found) {
+  TakePostedUntilOpened();
+  const absl::StatusOr<Restored> restored = hooks_.restore(this, found);
+  if (!restored.ok()) {
+    if (const auto id = RequestOfRecord(found.record); id.has_value()) refused_.insert(RequestId{uint64_t(*id)});
+    return restored.status();
+  }
+  const std::shared_ptr<SimCaller> caller = restored->caller;
+  restoring_.push_back({caller});
+  const auto has_ended = [this, caller, is_unwanted = restored->is_unwanted] {
+    if (!is_unwanted) return false;
+    caller->OnCancelPosted();
+    Post({.kind = Posted::Kind::kCancel, .caller = caller});
+    return true;
+  };
+  return RequestRestored{.request = caller->request(), .sink = caller, .has_ended = has_ended};
+}
+
+// The streams have been told what their requests have become.
+void SimEngine::OnRestored(const RestoredBlocks& restored) {
+  TakePostedUntilOpened();
+  for (Restoring& request : restoring_) {
+    request.is_over = request.caller->has_ended();
+    request.num_tokens = request.caller->num_tokens();
+    if (!request.caller->has_started()) Complain("a restored request has not started");
+    status_.Update(request.caller->status());
+    moved_.requests -= request.is_over;
+    moved_.tokens -= request.num_tokens;
+    moved_.cached_tokens -= request.caller->num_cached_tokens();
+    moved_.prompt_tokens -= static_cast<int64_t>(request.caller->request().prompt.size());
+  }
+  // The session may have been lost meanwhile, with all that the worker had.
+  if (process_->has_session() && process_->adopted() != nullptr) {
+    for (const RestoredBlocks::Table& table : restored.tables) {
+      const absl::Span<const TokenId> stored = absl::MakeConstSpan(table.tokens).first(table.num_stored);
+      const absl::Status slots = process_->memory().CheckSlots(table.blocks, stored);
+      if (!slots.ok()) Complain("restored sequence ", Value(table.sequence), ": ", slots.message());
+    }
+    std::vector<std::pair<std::vector<BlockId>, std::vector<TokenId>>> paths;
+    for (const RestoredBlocks::CachedBlock& cached : restored.cached) {
+      auto& [blocks, tokens] = paths.emplace_back();
+      if (cached.parent.has_value()) paths.back() = std::as_const(paths)[*cached.parent];
+      blocks.push_back(cached.block);
+      tokens.insert(tokens.end(), cached.tokens.begin(), cached.tokens.end());
+      const absl::Status slots = process_->memory().CheckSlots(blocks, tokens);
+      if (!slots.ok()) Complain("restored cache: ", slots.message());
+    }
+    CheckRevived(restored);
+  }
+  has_changed_ = true;
+}
+
+// For requests with one sample that rows have as a whole: nothing is lost that the worker had.
+void SimEngine::CheckRevived(const RestoredBlocks& restored) {
+  const WorkerInventory& inventory = *process_->adopted();
+  if (process_->was_damaged() || process_->has_hidden_rows()) return;
+  for (const RunningAtDeath& running : running_at_death_) {
+    const std::string record = RecordOf(static_cast<int>(Value(running.request)));
+    const WorkerInventory::Row* own = nullptr;
+    int num_rows = 0;
+    for (const WorkerInventory::Row& row : inventory.rows) {
+      const std::optional<RowRecord> read = ReadRowRecord(row.record);
+      if (!read.has_value() || read->request != record) continue;
+      ++num_rows;
+      if (row.row == running.row && row.sequence == running.sequence) own = &row;
+    }
+    // The plan that gives it the row was lost, or a row is left from before it was preempted.
+    if (own == nullptr || num_rows > 1 || refused_.contains(running.request)) continue;
+    const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {
+      return request.caller->request().id == running.request;
+    });
+    if (found == restoring_.end()) {
+      Complain("request ", Value(running.request), " ran and is not restored");
+      continue;
+    }
+    const Request& request = found->caller->request();
+    if (request.num_samples > 1 || request.beam.has_value() || request.sampling.num_prompt_logprobs >= 0) continue;
+    const auto num_generated = static_cast<int64_t>(own->tokens.size()) - own->prompt_length;
+    // After a stop token, the worker may have drawn another one.
+    if (found->is_over ? num_generated > found->num_tokens + 1 : num_generated != found->num_tokens) {
+      Complain("request ", Value(running.request), " goes on with ", found->num_tokens, " tokens, the worker has ",
+               num_generated);
+    }
+    if (found->is_over || options_.prefix_cache != 0) continue;
+    const auto table = std::find_if(restored.tables.begin(), restored.tables.end(),
+                                    [&](const auto& entry) { return entry.sequence == running.sequence; });
+    const int num_stored = std::min(own->num_computed, static_cast<int>(own->tokens.size()) - 1);
+    if (table == restored.tables.end() || table->num_stored != num_stored) {
+      Complain("request ", Value(running.request), " is computed again, the worker has ", num_stored, " tokens of it");
+    }
+  }
+}
+
+// Restored requests come first, in the order of their arrival, and then what was placed here before.
+void SimEngine::FinishRestore() {
+  if (!std::exchange(is_restoring_, false)) return;
+  std::vector<Restoring> restoring = std::exchange(restoring_, {});
+  running_at_death_.clear();
+  refused_.clear();
+  report_.restored += static_cast<int64_t>(restoring.size());
+  std::erase_if(restoring, [](const Restoring& request) { return request.is_over; });
+  std::stable_sort(restoring.begin(), restoring.end(), [](const Restoring& a, const Restoring& b) {
+    return a.caller->request().arrival_us < b.caller->request().arrival_us;
+  });
+  std::vector<Request> requests;
+  for (const Restoring& entry : restoring) {
+    const Request& request = entry.caller->request();
+    requests.push_back(request);
+    std::map<int, int> reached;
+    if (const SequenceGroup* const group = scheduler_->FindGroup(request.id); group != nullptr) {
+      for (const auto& sequence : group->sequences()) {
+        if (sequence->reached() > 0) reached[sequence->sample_index()] = sequence->reached();
+      }
+    }
+    blame_.OnSubmitted(request.id);
+    blame_.OnRestored(request.id, reached);
+    report_.begun_again += entry.num_tokens == 0;
+    has_searched_ |= request.beam.has_value();
+    callers_.emplace(request.id, Live{entry.caller, /*is_start_checked=*/true, entry.num_tokens});
+  }
+  audit_->OnRestored(requests);
+  scheduler_->ForEachGroup([this](const SequenceGroup& group) {
+    if (!group.is_running()) return;
+    for (const auto& sequence : group.sequences()) audit_->OnRunsOn(sequence->row(), sequence->id(), group.id());
+  });
+}
+
+void SimEngine::OnGone(const Request& request) {
+  if (options_.keeps_rows != 0 && request.record != nullptr) gone_.insert(request.id);
+}
+
+void SimEngine::OnExecuted(StepId step) {
+  for (; !ending_.empty() && ending_.front().first <= step; ending_.pop_front()) {
+    for (const RequestId request : ending_.front().second) {
+      const std::string record = RecordOf(static_cast<int>(Value(request)));
+      if (process_->has_hidden_rows() || !process_->memory().HasRowOf(record)) continue;
+      Complain("request ", Value(request), " has left, and the next manager can still find it");
+    }
+  }
+}
+
+}  // namespace quire
