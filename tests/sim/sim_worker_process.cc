@@ -26,6 +26,7 @@ class SimWorkerProcess::Client : public WorkerClient {
     process_->status_.Update(absl::InternalError(absl::StrCat("the worker was refused: ", reason)));
   }
   void Send(const StepPlan& plan) override { process_->Send(plan); }
+  void Probe(uint64_t epoch) override { process_->Probe(epoch); }
   void Close() override { process_->Close(); }
 
  private:
@@ -84,6 +85,12 @@ void SimWorkerProcess::Send(const StepPlan& plan) {
   if (!is_connected_) return;  // The worker has died, and the loop does not know it yet.
   if (!session_.has_value()) status_.Update(absl::InternalError("a plan was sent without a session"));
   plans_.push_back(plan);
+}
+
+void SimWorkerProcess::Probe(uint64_t epoch) {
+  if (!is_connected_ || is_silent_) return;
+  if (!session_.has_value()) status_.Update(absl::InternalError("a probe was sent without a session"));
+  Tell()->OnProbed(epoch);
 }
 
 // As with a real connection, the loop is told about the end of a session that it has closed itself, but late: here

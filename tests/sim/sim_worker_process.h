@@ -76,6 +76,7 @@ class SimWorkerProcess {
   void Describe(uint64_t epoch);
   void Open(uint64_t epoch);
   void Send(const StepPlan& plan);
+  void Probe(uint64_t epoch);
   void Close();
   // Forgets the state of the connection.
   void EndConnection();
