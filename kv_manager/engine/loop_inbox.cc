@@ -189,6 +189,10 @@ void LoopInbox::OnDraining(uint64_t epoch) {
   Post(WorkerDraining{epoch});
 }
 
+void LoopInbox::OnProbed(uint64_t epoch) {
+  Post(WorkerProbed{epoch});
+}
+
 void LoopInbox::OnLost(uint64_t epoch, absl::Status reason) {
   Post(WorkerLost{epoch, std::move(reason)});
 }

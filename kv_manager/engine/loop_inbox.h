@@ -68,12 +68,15 @@ struct PlanAnswered {
 struct WorkerDraining {
   uint64_t epoch;
 };
+struct WorkerProbed {
+  uint64_t epoch;
+};
 struct WorkerLost {
   uint64_t epoch;
   absl::Status reason;
 };
 using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled, SampleCancelled, MigrationChanged,
-                               WorkerDescribed, SessionOpened, PlanAnswered, WorkerDraining, WorkerLost>;
+                               WorkerDescribed, SessionOpened, PlanAnswered, WorkerDraining, WorkerProbed, WorkerLost>;
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
@@ -124,6 +127,7 @@ class LoopInbox : public WorkerClient::Listener {
   void OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) override;
   void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override;
   void OnDraining(uint64_t epoch) override;
+  void OnProbed(uint64_t epoch) override;
   void OnLost(uint64_t epoch, absl::Status reason) override;
 
   // Refuses requests and questions from now on, and wakes the loop. From any thread.

@@ -88,6 +88,7 @@ class StepLoop {
   void Handle(PlanAnswered event);
   void Handle(MigrationChanged event) { session_.SetMigrating(event.is_wanted); }
   void Handle(WorkerDraining event) { session_.OnDraining(event); }
+  void Handle(WorkerProbed event) { session_.OnProbed(event, now_us_); }
   void Handle(WorkerLost event) { session_.OnLost(std::move(event), now_us_); }
 
   // Hands the request to the scheduler. An error is the reason of the refusal.

@@ -269,6 +269,10 @@ void WorkerSession::OnDraining(const WorkerDraining& event) {
                    << " requests to finish";
 }
 
+void WorkerSession::OnProbed(const WorkerProbed& event, int64_t now_us) {
+  if (link_.is_current(event.epoch)) link_.OnProbed(now_us);
+}
+
 void WorkerSession::OnLost(WorkerLost event, int64_t now_us) {
   if (link_.is_current(event.epoch)) Lose(std::move(event.reason), now_us);
 }
@@ -303,7 +307,7 @@ void WorkerSession::MoveRequests(int64_t now_us) {
   if (now_us < movable_at_us()) return;
   if (link_.num_plans_in_flight() > 0) {
     // The pause until the plans in flight are answered is for nothing when no other worker can take any request.
-    const std::vector<MoveWish> wishes = Wishes(now_us, /*is_last_chance=*/false);
+    const std::vector<MoveWish> wishes = Wishes(now_us, {.needs_room = true});
     is_fenced_ = hooks_->find_movable(wishes) < wishes.size();
     if (is_fenced_) return;
   } else {
@@ -312,17 +316,23 @@ void WorkerSession::MoveRequests(int64_t now_us) {
   next_move_us_ = now_us + (link_.is_ready() ? kMoveIntervalOfReadyUs : kMoveIntervalUs);
 }
 
-std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, bool is_last_chance) const {
+bool WorkerSession::IsOutdone(int64_t now_us) const {
+  if (hooks_->move_request == nullptr || live_->size() == 0 || !link_.IsSilent(now_us)) return false;
+  const std::vector<MoveWish> wishes = Wishes(now_us, {});
+  return hooks_->find_movable(wishes) < wishes.size();
+}
+
+std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {
   // While their own worker may soon go on with them, requests do not go where they would wait. A request that may be
   // the reason for a loss first waits for its own worker anyway, so that it does not make other workers fail as well.
   const bool has_waited = !link_.is_ready() && now_us >= lost_since_us_ + options_->worker_grace_us / 2;
-  const bool is_urgent = is_last_chance || has_waited;
+  const bool is_urgent = needs.is_last_chance || has_waited;
   std::vector<MoveWish> wishes;
   for (const RequestId id : live_->ByProgress()) {
     const SequenceGroup* const group = pool_->scheduler()->FindGroup(id);
     // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
     if (group == nullptr || (group->suspicion().is_suspect() && !is_urgent)) continue;
-    wishes.push_back({.group = *group, .needs_room = link_.is_ready(), .accepts_delay = is_urgent});
+    wishes.push_back({.group = *group, .needs_room = needs.needs_room, .accepts_delay = is_urgent});
   }
   return wishes;
 }
@@ -338,7 +348,8 @@ MovingRequest WorkerSession::Take(const SequenceGroup& group) {
 
 void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
   if (hooks_->move_request == nullptr) return;
-  const std::vector<MoveWish> wishes = Wishes(now_us, is_last_chance);
+  const std::vector<MoveWish> wishes =
+      Wishes(now_us, {.is_last_chance = is_last_chance, .needs_room = link_.is_ready()});
   for (absl::Span<const MoveWish> left = wishes; !left.empty(); left.remove_prefix(1)) {
     left.remove_prefix(hooks_->find_movable(left));
     if (left.empty()) return;
@@ -348,6 +359,13 @@ void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
 
 void WorkerSession::Poll(int64_t now_us) {
   if (absl::Status status = link_.Poll(now_us); !status.ok()) Lose(std::move(status), now_us);
+  if (IsOutdone(now_us)) {
+    // No request makes a whole process stop.
+    Lose(absl::DeadlineExceededError(absl::StrCat("the process of the worker has not answered for ",
+                                                  options_->link.probe_timeout_us / 1000,
+                                                  " ms, and another worker can go on with its requests")),
+         now_us, Blame::kNobody);
+  }
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
   FailAll(absl::UnavailableError(absl::StrCat("the worker of the request was lost and did not come back within ",
                                               options_->worker_grace_us / 1'000'000, " s")));

@@ -32,6 +32,9 @@ class LoopReport;
 // The requests of a worker that drains move to other workers that have room for them now. They leave between two plans,
 // when no plan is in flight. The others stay.
 //
+// A worker that is silent (see WorkerLink) counts as lost as soon as another one can go on with one of its requests.
+// While there is none, it is kept, because it has what was computed and may only be paused.
+//
 // Owned by the step-loop thread.
 class WorkerSession {
  public:
@@ -43,6 +46,7 @@ class WorkerSession {
   void OnDescribed(WorkerDescribed event, int64_t now_us);
   void OnOpened(const SessionOpened& event, int64_t now_us);
   void OnDraining(const WorkerDraining& event);
+  void OnProbed(const WorkerProbed& event, int64_t now_us);
   void OnLost(WorkerLost event, int64_t now_us);
   // The result is checked and can be committed: returns the plan that it answers. Nothing when it must be dropped; a
   // wrong result ends the session.
@@ -117,9 +121,14 @@ class WorkerSession {
   LiveRequests::Entry Tell(const Revival& revival, RequestRestored restored, int64_t now_us);
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
-  // The requests that are to move, those with the most generated tokens first. With `is_last_chance` the others would
-  // fail, so that none stays.
-  std::vector<MoveWish> Wishes(int64_t now_us, bool is_last_chance) const;
+  // Whether the worker is silent and another one can go on with a request at once.
+  bool IsOutdone(int64_t now_us) const;
+  struct MoveNeeds {
+    bool is_last_chance = false;  // The requests that stay will fail, so none shall stay.
+    bool needs_room = false;      // See MoveWish.
+  };
+  // The requests that are to move, those with the most generated tokens first.
+  std::vector<MoveWish> Wishes(int64_t now_us, const MoveNeeds& needs) const;
   // Gives all requests to other workers that these can take. REQUIRES: no plan is in flight.
   void GiveRequestsAway(int64_t now_us, bool is_last_chance);
   MovingRequest Take(const SequenceGroup& group);

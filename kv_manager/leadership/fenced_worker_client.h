@@ -31,6 +31,7 @@ class FencedWorkerClient : public WorkerClient {
   void Send(const StepPlan& plan) override {
     if (may_lead_()) client_->Send(plan);
   }
+  void Probe(uint64_t epoch) override { client_->Probe(epoch); }
   void Close() override { client_->Close(); }
 
  private:

@@ -99,6 +99,12 @@ struct GrpcWorkerClient::RefuseCall {
   v1::RefuseResponse response;
 };
 
+struct GrpcWorkerClient::ProbeCall {
+  grpc::ClientContext context;
+  grpc::health::v1::HealthCheckRequest request;
+  grpc::health::v1::HealthCheckResponse response;
+};
+
 // One Steps stream. gRPC allows one read and one write at a time; plans queue up while a write is under way, which are
 // never more than the plans in flight. Deletes itself when gRPC is done with it.
 class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
@@ -250,8 +256,9 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
 
 GrpcWorkerClient::GrpcWorkerClient(const GrpcWorkerClientOptions& options)
     : options_(options),
-      stub_(v1::WorkerService::NewStub(
-          grpc::CreateCustomChannel(options.address, options.credentials, WorkerChannelArguments(options)))) {}
+      channel_(grpc::CreateCustomChannel(options.address, options.credentials, WorkerChannelArguments(options))),
+      stub_(v1::WorkerService::NewStub(channel_)),
+      health_(grpc::health::v1::Health::NewStub(channel_)) {}
 
 GrpcWorkerClient::~GrpcWorkerClient() {
   Close();
@@ -259,6 +266,7 @@ GrpcWorkerClient::~GrpcWorkerClient() {
     const MutexLock lock(&mutex_);
     is_ending_ = true;
     if (refuse_call_ != nullptr) refuse_call_->context.TryCancel();
+    if (probe_call_ != nullptr) probe_call_->context.TryCancel();
   }
   pending_.WaitForNone();
 }
@@ -334,6 +342,32 @@ void GrpcWorkerClient::Open(uint64_t epoch, bool adopts) {
 void GrpcWorkerClient::Send(const StepPlan& plan) {
   const MutexLock lock(&mutex_);
   if (session_ != nullptr) session_->Send(plan);
+}
+
+void GrpcWorkerClient::Probe(uint64_t epoch) {
+  auto call = std::make_unique<ProbeCall>();
+  call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.probe_timeout_ms));
+  {
+    const MutexLock lock(&mutex_);
+    if (probe_call_ != nullptr || is_ending_) return;
+    probe_call_ = call.get();
+    pending_.Add();
+  }
+  ProbeCall* const sent = call.release();
+  health_->async()->Check(&sent->context, &sent->request, &sent->response,
+                          [this, sent, epoch](const grpc::Status& status) {
+                            {
+                              const MutexLock lock(&mutex_);
+                              probe_call_ = nullptr;
+                            }
+                            delete sent;
+                            // gRPC itself makes these statuses when nothing comes from the worker.
+                            const bool is_answered = status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
+                                                     status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+                                                     status.error_code() != grpc::StatusCode::CANCELLED;
+                            if (is_answered) listener_->OnProbed(epoch);
+                            pending_.Remove();
+                          });
 }
 
 void GrpcWorkerClient::Close() {

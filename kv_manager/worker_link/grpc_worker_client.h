@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -26,13 +27,15 @@ struct GrpcWorkerClientOptions {
   int keepalive_time_ms = 20'000;
   int keepalive_timeout_ms = 30'000;
   int describe_timeout_ms = 10'000;
-  uint64_t term = 0;  // Of this manager, see OpenSession. 0: it was not elected.
+  int probe_timeout_ms = 1'000;  // Then the next probe may be sent.
+  uint64_t term = 0;             // Of this manager, see OpenSession. 0: it was not elected.
 };
 
 // The gRPC arguments of the connection. Pure.
 grpc::ChannelArguments WorkerChannelArguments(const GrpcWorkerClientOptions& options);
 
-// WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. Answers are decoded and
+// WorkerClient over WorkerService: Describe as a unary call, the session as one Steps stream. A probe asks the health
+// service of the worker's port, which threads of gRPC answer; any answer counts. Answers are decoded and
 // checked on gRPC's threads, which also call the listener. A worker whose
 // description cannot be used is refused. All other functions are called by one thread, the step
 // loop's, and never from within the listener.
@@ -46,11 +49,13 @@ class GrpcWorkerClient : public WorkerClient {
   void Open(uint64_t epoch, bool adopts) override;
   void Refuse(const std::string& reason) override;
   void Send(const StepPlan& plan) override;
+  void Probe(uint64_t epoch) override;
   void Close() override;
 
  private:
   struct DescribeCall;
   struct RefuseCall;
+  struct ProbeCall;
   class Session;
 
   // Counts the calls that gRPC has not finished, so that the destructor can wait for the last of them. Thread-safe.
@@ -69,7 +74,9 @@ class GrpcWorkerClient : public WorkerClient {
   void OnDescribeDone(const DescribeCall& call, const grpc::Status& status);
 
   const GrpcWorkerClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   Listener* listener_ = nullptr;
   PendingCalls pending_;
 
@@ -78,6 +85,7 @@ class GrpcWorkerClient : public WorkerClient {
   DescribeCall* describe_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;  // Owned by gRPC until its callback.
   bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;                 // The destructor was called.
   RefuseCall* refuse_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;      // Owned by gRPC until its callback.
+  ProbeCall* probe_call_ QUIRE_GUARDED_BY(mutex_) = nullptr;        // Owned by gRPC until its callback.
   Session* session_ QUIRE_GUARDED_BY(mutex_) = nullptr;             // Owned by gRPC until OnDone.
   // The answer to the last Describe that was not given up, without the files of the tokenizer.
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);

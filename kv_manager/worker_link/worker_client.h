@@ -31,6 +31,8 @@ class WorkerClient {
     virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
     // The worker was told to stop and wants no new requests. Plans go on as before.
     virtual void OnDraining(uint64_t epoch) = 0;
+    // The answer to Probe.
+    virtual void OnProbed(uint64_t epoch) = 0;
     // The attempt or session is over, for whatever reason. Nothing follows for this epoch.
     virtual void OnLost(uint64_t epoch, absl::Status reason) = 0;
   };
@@ -49,6 +51,9 @@ class WorkerClient {
   virtual void Refuse(const std::string& reason) = 0;
   // Sends a plan. Does nothing after a loss that the caller does not know of yet. REQUIRES: the session was opened.
   virtual void Send(const StepPlan& plan) = 0;
+  // Asks whether the process of the worker still answers, whatever its device does. There may be no answer; a probe
+  // that comes while another one waits for its answer may be left out. REQUIRES: the session of this epoch was opened.
+  virtual void Probe(uint64_t epoch) = 0;
   // Gives up the current attempt or session, if there is one.
   virtual void Close() = 0;
 };

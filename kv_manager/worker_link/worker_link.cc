@@ -37,6 +37,14 @@ absl::Status WorkerLink::Poll(int64_t now_us) {
       return absl::DeadlineExceededError(
           absl::StrCat("worker did not open the session within ", options_.connect_timeout_us / 1000, " ms"));
     case State::kReady:
+      if (now_us < progress_us_ + options_.step_timeout_us) {
+        // When this process was paused itself, answers may have come that it has not read.
+        const bool is_late = now_us >= next_probe_us_ + options_.probe_interval_us;
+        if (!unanswered_probe_us_.has_value() || is_late) unanswered_probe_us_ = now_us;
+        next_probe_us_ = now_us + options_.probe_interval_us;
+        client_->Probe(epoch_);
+        return absl::OkStatus();
+      }
       return absl::DeadlineExceededError(
           absl::StrCat("worker did not answer a plan within ", options_.step_timeout_us / 1000, " ms"));
   }
@@ -53,7 +61,8 @@ int64_t WorkerLink::next_poll_us() const {
     case State::kReady:
       break;
   }
-  return num_in_flight_ > 0 ? progress_us_ + options_.step_timeout_us : std::numeric_limits<int64_t>::max();
+  if (num_in_flight_ == 0) return std::numeric_limits<int64_t>::max();
+  return std::min(progress_us_ + options_.step_timeout_us, next_probe_us_);
 }
 
 void WorkerLink::OnDescribed(const WorkerDescription& worker) {
@@ -97,6 +106,7 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   state_ = State::kWaiting;
   last_error_ = std::move(reason);
   num_in_flight_ = 0;
+  unanswered_probe_us_.reset();
   next_attempt_us_ = now_us + std::min(backoff_us_, max_backoff_us);
   // A loss after a restart goes on with the backoff that it had before.
   backoff_us_ = std::max(backoff_us_, std::min(backoff_us_ * 2, max_backoff_us));
@@ -105,7 +115,7 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
 void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
   QUIRE_CHECK(is_ready());
   QUIRE_CHECK_LT(num_in_flight_, kMaxPlansInFlight);
-  if (num_in_flight_ == 0) progress_us_ = now_us;
+  if (num_in_flight_ == 0) NoteProgress(now_us);
   in_flight_[num_in_flight_++] = {.sent_us = now_us, .num_tokens = plan.num_tokens()};
   client_->Send(plan);
 }
@@ -121,11 +131,27 @@ WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {
   std::copy(in_flight_ + 1, in_flight_ + num_in_flight_, in_flight_);
   --num_in_flight_;
   ++num_steps_;
-  progress_us_ = now_us;
+  NoteProgress(now_us);
   // A worker that answers is healthy. One that accepts a session and dies of its first plan is not: it keeps its
   // backoff.
   backoff_us_ = options_.min_backoff_us;
   return answered;
+}
+
+void WorkerLink::NoteProgress(int64_t now_us) {
+  progress_us_ = now_us;
+  next_probe_us_ = now_us + options_.probe_interval_us;
+  unanswered_probe_us_.reset();
+}
+
+void WorkerLink::OnProbed(int64_t now_us) {
+  unanswered_probe_us_.reset();
+  next_probe_us_ = now_us + options_.probe_interval_us;
+}
+
+bool WorkerLink::IsSilent(int64_t now_us) const {
+  return num_in_flight_ > 0 && unanswered_probe_us_.has_value() &&
+         now_us >= *unanswered_probe_us_ + options_.probe_timeout_us;
 }
 
 }  // namespace quire

@@ -20,6 +20,10 @@ struct WorkerLinkOptions {
   uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
   int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
+  // While a plan is unanswered for so long, the worker is asked whether its process still answers, and again after each
+  // further time of this length.
+  int64_t probe_interval_us = 500'000;
+  int64_t probe_timeout_us = 1'000'000;  // A worker that has not answered for so long is silent.
   // The wait after the first failed attempt. It doubles with each further failure, up to max_backoff_us.
   int64_t min_backoff_us = 100'000;
   int64_t max_backoff_us = 5'000'000;
@@ -40,8 +44,8 @@ class WorkerLink {
   // Takes the client. REQUIRES: the listener of the client is set.
   WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client);
 
-  // Starts an attempt when one is due. An error means that the attempt or session has run out of time. The caller must
-  // then call Lose().
+  // Starts an attempt when one is due, and sends the probes that are due. An error means that the attempt or session
+  // has run out of time. The caller must then call Lose().
   absl::Status Poll(int64_t now_us);
   // The time when Poll has something to do, if nothing else happens before.
   int64_t next_poll_us() const;
@@ -74,12 +78,20 @@ class WorkerLink {
   uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
   int num_plans_in_flight() const { return num_in_flight_; }
   uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
+  // The process has answered a probe.
+  void OnProbed(int64_t now_us);
+  // Whether a plan is unanswered and the process of the worker does not answer probes. A process that was stopped is
+  // silent, and so is one behind a network that loses everything. A slow step is not: other threads answer probes.
+  bool IsSilent(int64_t now_us) const;
   // The time of the last result, or of the last plan that was sent when no other was in flight.
   int64_t progress_us() const { return progress_us_; }
   const absl::Status& last_error() const { return last_error_; }  // OK while ready.
 
  private:
   enum class State { kWaiting, kDescribing, kOpening, kReady };
+
+  // The worker has answered a plan, or has got the first plan in flight.
+  void NoteProgress(int64_t now_us);
 
   const WorkerLinkOptions options_;
   const std::unique_ptr<WorkerClient> client_;
@@ -98,6 +110,8 @@ class WorkerLink {
   int num_in_flight_ = 0;
   SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
   int64_t progress_us_ = 0;                     // See progress_us().
+  int64_t next_probe_us_ = 0;                   // While plans are in flight.
+  std::optional<int64_t> unanswered_probe_us_;  // When the first probe was sent that has no answer.
   uint64_t num_steps_ = 0;
 };
 

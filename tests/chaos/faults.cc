@@ -181,18 +181,6 @@ absl::Status HoldSlowHttpClients(const FaultContext& context) {
 
 }  // namespace
 
-absl::Status FaultBag::RunNext() {
-  if (left_.empty()) {
-    for (size_t i = 0; i < faults_.size(); ++i) left_.push_back(static_cast<int>(i));
-  }
-  const auto drawn = left_.begin() + random_.Below(static_cast<int>(left_.size()));
-  const Fault& fault = faults_[*drawn];
-  left_.erase(drawn);
-  ++counts_[fault.name];
-  const absl::Status status = fault.run();
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(fault.name, ": ", status.message()));
-}
-
 std::vector<Fault> WorkerFaults(const FaultContext& context, bool are_both_hit) {
   Cluster* const cluster = context.cluster;
   Random* const random = context.random;

@@ -1,15 +1,8 @@
 // Kills workers in the middle of streams, at each position of the output. See README.md.
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -24,10 +17,14 @@
 #include "base/check.h"
 #include "base/flags.h"
 #include "base/mutex.h"
+#include "tests/chaos/bystanders.h"
+#include "tests/chaos/recorded_stream.h"
+#include "tests/chaos/simulation_files.h"
 #include "tests/e2e/cluster.h"
 
 ABSL_FLAG(std::string, device, "simulated", "The device of the workers: simulated or cpu.");
-ABSL_FLAG(int32_t, rounds, 147, "Number of kills. They are spread over the positions 0 .. 63.");
+ABSL_FLAG(std::string, fault, "kill", "What happens to the workers: kill, or stop (SIGSTOP, and SIGCONT later).");
+ABSL_FLAG(int32_t, rounds, 147, "Number of faults. They are spread over the positions 0 .. 63.");
 ABSL_FLAG(std::string, step, "4ms", "Time of a step of the simulated workers.");
 
 namespace quire {
@@ -37,6 +34,8 @@ constexpr int kNumPositions = 64;
 constexpr int kMaxTokens = 96;
 constexpr int kNumPrompts = 4;  // The rounds take turns with these.
 constexpr absl::Duration kMaxGap = absl::Seconds(3);
+constexpr int kNumBystanders = 4;  // Streams that run on the other worker.
+constexpr absl::Duration kWindowBefore = absl::Milliseconds(500);
 constexpr absl::Duration kTimeout = absl::Minutes(2);
 
 // The first kind is the clock: the kill comes when it has so many tokens.
@@ -54,10 +53,11 @@ const ProgramFlags& Flags() {
       "Starts a manager and two workers. In each round, streams of seven kinds run on one worker. It is killed when "
       "the "
       "greedy stream has received a certain number of tokens, and it does not come back before all streams have ended. "
-      "Every output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a "
+      "With --fault=stop, it is stopped instead, and continued when the streams go on with the other worker. Every "
+      "output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a "
       "request fails, or 1 % of the streams pause for more than 3 s.",
       "--rounds 147",
-      {{"Run", {"device", "rounds", "step"}}}};
+      {{"Run", {"device", "fault", "rounds", "step"}}}};
   return *flags;
 }
 
@@ -94,86 +94,6 @@ v1::GenerateRequest MakeRequest(int kind, int number, const std::string& stop) {
   return request;
 }
 
-// One call of Generate: what came, and when.
-class Stream {
- public:
-  // `on_token` gets the number of tokens of sample 0 after each response that has some.
-  using OnToken = std::function<void(int num_tokens)>;
-
-  void Run(Client* client, const v1::GenerateRequest& request, const OnToken& on_token) {
-    const std::unique_ptr<GenerateStream> call = client->Generate(request, kTimeout);
-    v1::GenerateResponse response;
-    while (call->Next(&response)) {
-      if (response.token_ids_size() > 0) arrivals_.push_back(absl::Now());
-      Take(response);
-      if (response.index() == 0 && response.token_ids_size() > 0) {
-        num_tokens_ += response.token_ids_size();
-        on_token(num_tokens_);
-      }
-    }
-    status_ = call->Finish();
-    is_over_ = true;
-  }
-
-  // While it runs, and later:
-  int num_tokens() const { return num_tokens_; }
-  bool is_over() const { return is_over_; }
-
-  // When it is over:
-  const absl::Status& status() const { return status_; }
-  const std::string& text() const { return samples_.at(0).text; }
-  // Everything that its caller has received, except what says how it was computed.
-  std::string Bytes() const {
-    std::string bytes;
-    for (const Sample& sample : samples_) {
-      absl::StrAppend(&bytes, sample.merged.SerializeAsString(), "\n", sample.text, "\n", sample.num_gaps, "\n");
-    }
-    return bytes;
-  }
-  // The longest time without a token that ends after `start`.
-  absl::Duration GapAfter(absl::Time start) const {
-    absl::Duration longest;
-    absl::Time last = start;
-    for (const absl::Time arrival : arrivals_) {
-      if (arrival <= start) last = arrival;
-    }
-    for (const absl::Time arrival : arrivals_) {
-      if (arrival <= start) continue;
-      longest = std::max(longest, arrival - last);
-      last = arrival;
-    }
-    return longest;
-  }
-
- private:
-  struct Sample {
-    std::string text;
-    v1::GenerateResponse merged;  // Without the text.
-    int num_gaps = 0;             // Responses that do not begin where the one before has ended.
-  };
-
-  void Take(const v1::GenerateResponse& response) {
-    if (samples_.size() <= response.index()) samples_.resize(response.index() + 1);
-    Sample& sample = samples_[response.index()];
-    sample.text += response.text_delta();
-    const uint32_t first = sample.merged.position();
-    const bool is_first = sample.merged.token_ids_size() == 0;
-    const uint32_t next = first + static_cast<uint32_t>(sample.merged.token_ids_size());
-    if (!is_first && response.token_ids_size() > 0) sample.num_gaps += response.position() != next;
-    sample.merged.MergeFrom(response);
-    if (!is_first) sample.merged.set_position(first);
-    sample.merged.clear_text_delta();
-    sample.merged.clear_request_id();
-    if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
-  }
-
-  std::vector<Sample> samples_;
-  std::vector<absl::Time> arrivals_;
-  absl::Status status_;
-  std::atomic<int> num_tokens_ = 0;
-  std::atomic<bool> is_over_ = false;
-};
-
 // What is known of the streams of one kind.
 struct Row {
   int num_streams = 0;  // Those that were running when their worker was killed.
@@ -194,24 +114,6 @@ std::string Percentile(std::vector<absl::Duration> values, double percent) {
   return Seconds(values[std::min(values.size() - 1, static_cast<size_t>(percent / 100 * values.size()))]);
 }
 
-// A file with the step times of the simulated workers. The destructor removes it.
-class StepTimes {
- public:
-  StepTimes() {
-    char path[] = "/tmp/quire-kill-table.XXXXXX";
-    const int fd = mkstemp(path);
-    QUIRE_CHECK_GE(fd, 0);
-    close(fd);
-    path_ = path;
-    std::ofstream(path_) << "step: " << absl::GetFlag(FLAGS_step) << "\nprefill_token: 100us\n";
-  }
-  ~StepTimes() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 class KillTable {
  public:
   // Returns whether nothing was wrong.
@@ -231,7 +133,7 @@ class KillTable {
  private:
   std::vector<std::string> WorkerFlags() const {
     if (absl::GetFlag(FLAGS_device) == "cpu") return {"--num-blocks=1000"};
-    return {"--device=simulated", "--num-blocks=1000", "--simulated-step-times=" + step_times_.path()};
+    return {"--device=simulated", "--num-blocks=1000", "--simulated-step-times=" + files_.step_times()};
   }
 
   Client* client() { return &cluster_.client(); }
@@ -246,11 +148,11 @@ class KillTable {
     stops_[number] = stops;
   }
 
-  std::vector<std::unique_ptr<Stream>> RunAll(int number, const std::vector<std::string>& stops) {
-    std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<RecordedStream>> RunAll(int number, const std::vector<std::string>& stops) {
+    std::vector<std::unique_ptr<RecordedStream>> streams;
     std::vector<std::thread> threads;
     for (int kind = 0; kind < kNumKinds; ++kind) {
-      Stream* const stream = streams.emplace_back(std::make_unique<Stream>()).get();
+      RecordedStream* const stream = streams.emplace_back(std::make_unique<RecordedStream>()).get();
       threads.emplace_back([=, this] { stream->Run(client(), MakeRequest(kind, number, stops[kind]), [](int) {}); });
     }
     for (std::thread& thread : threads) thread.join();
@@ -262,15 +164,20 @@ class KillTable {
   void Kill(int round, int position) {
     const int victim = round % 2;
     const int number = round % kNumPrompts;
+    QUIRE_CHECK(client()->Drain(cluster_.worker_endpoint(victim)).ok());
+    Bystanders bystanders(client(), kNumBystanders);
+    bystanders.WaitForTokens(1);
+    QUIRE_CHECK(client()->Undrain(cluster_.worker_endpoint(victim)).ok());
     QUIRE_CHECK(client()->Drain(cluster_.worker_endpoint(1 - victim)).ok());
-    std::vector<std::unique_ptr<Stream>> streams;
+    absl::SleepFor(kWindowBefore);
+    std::vector<std::unique_ptr<RecordedStream>> streams;
     std::vector<std::thread> threads;
     {
       const MutexLock lock(&mutex_);
       is_armed_ = false;
       is_killed_ = false;
     }
-    for (int kind = 0; kind < kNumKinds; ++kind) streams.push_back(std::make_unique<Stream>());
+    for (int kind = 0; kind < kNumKinds; ++kind) streams.push_back(std::make_unique<RecordedStream>());
     const auto kill_at = [&](int num_tokens) {
       const MutexLock lock(&mutex_);
       if (!is_armed_ || is_killed_ || num_tokens < position) return;
@@ -279,7 +186,7 @@ class KillTable {
       for (int kind = 0; kind < kNumKinds; ++kind) {
         received_[kind] = streams[kind]->is_over() ? -1 : streams[kind]->num_tokens();
       }
-      cluster_.worker(victim).Signal(SIGKILL);
+      cluster_.worker(victim).Signal(is_stop_ ? SIGSTOP : SIGKILL);
     };
     // No step ends before all streams have begun.
     cluster_.worker(victim).Signal(SIGSTOP);
@@ -298,11 +205,30 @@ class KillTable {
     }
     kill_at(streams[kGreedy]->num_tokens());
     cluster_.worker(victim).Signal(SIGCONT);
+    if (is_stop_) ContinueWhenLost(victim, streams);
     for (std::thread& thread : threads) thread.join();
+    Count(bystanders);
     for (int kind = 0; kind < kNumKinds; ++kind) Compare(kind, number, position, *streams[kind]);
-    cluster_.worker(victim).Wait();
-    cluster_.RestartWorker(victim);
+    if (!is_stop_) {
+      cluster_.worker(victim).Wait();
+      cluster_.RestartWorker(victim);
+    }
     QUIRE_CHECK(cluster_.WaitUntilReady());
+  }
+
+  // Continues the worker when the manager has given it up, while the streams go on with the other one. So they would
+  // show it if something of the worker was accepted.
+  void ContinueWhenLost(int worker, const std::vector<std::unique_ptr<RecordedStream>>& streams) {
+    const auto is_over = [&] {
+      return std::all_of(streams.begin(), streams.end(), [](const auto& stream) { return stream->is_over(); });
+    };
+    const auto is_lost = [&] {
+      const absl::StatusOr<v1::GetStatusResponse> status = client()->GetStatus();
+      QUIRE_CHECK(status.ok()) << status.status();
+      return status->workers(worker).state() != v1::WORKER_STATE_READY;
+    };
+    while (!is_over() && !is_lost()) absl::SleepFor(absl::Milliseconds(1));
+    cluster_.worker(worker).Signal(SIGCONT);
   }
 
   void AwaitRequests(int worker) {
@@ -317,7 +243,20 @@ class KillTable {
     }
   }
 
-  void Compare(int kind, int number, int position, const Stream& stream) {
+  // Adds what the streams on the other worker have got before and after the fault.
+  void Count(const Bystanders& bystanders) {
+    const MutexLock lock(&mutex_);
+    if (!is_killed_) return;
+    absl::SleepFor(killed_at_ + WindowAfter() - absl::Now());
+    if (!bystanders.AreAllRunning()) return;
+    ++num_counts_;
+    tokens_before_ += bystanders.CountTokens(killed_at_ - kWindowBefore, killed_at_);
+    tokens_after_ += bystanders.CountTokens(killed_at_, killed_at_ + WindowAfter());
+  }
+  // A worker that was stopped is noticed after 1.5 s.
+  absl::Duration WindowAfter() const { return is_stop_ ? absl::Seconds(2) : kWindowBefore; }
+
+  void Compare(int kind, int number, int position, const RecordedStream& stream) {
     const MutexLock lock(&mutex_);
     const bool is_equal = stream.status().ok() && stream.Bytes() == expected_[number][kind];
     if (!is_equal) {
@@ -347,7 +286,13 @@ class KillTable {
       all.gaps.insert(all.gaps.end(), rows_[kind].gaps.begin(), rows_[kind].gaps.end());
     }
     PrintRow("all", all);
-    std::printf("\n%d kills in %.0f s\n", absl::GetFlag(FLAGS_rounds), absl::ToDoubleSeconds(duration));
+    std::printf("\n%d workers %s in %.0f s\n", absl::GetFlag(FLAGS_rounds), is_stop_ ? "stopped" : "killed",
+                absl::ToDoubleSeconds(duration));
+    const double rate_before = tokens_before_ / absl::ToDoubleSeconds(kWindowBefore);
+    const double rate_after = tokens_after_ / absl::ToDoubleSeconds(WindowAfter());
+    std::printf("%d streams on the other worker: %.0f tokens/s before a fault, %.0f %% of it in the %s after it\n",
+                kNumBystanders, rate_before / std::max(num_counts_, 1), 100 * rate_after / std::max(rate_before, 1.0),
+                absl::FormatDuration(WindowAfter()).c_str());
     const auto num_late = std::count_if(all.gaps.begin(), all.gaps.end(), [](auto gap) { return gap > kMaxGap; });
     if (num_late * 100 > static_cast<int>(all.gaps.size())) is_good_ = false;
     if (all.num_streams == 0) is_good_ = false;
@@ -360,7 +305,8 @@ class KillTable {
                 Percentile(row.gaps, 50).c_str(), Percentile(row.gaps, 99).c_str(), Percentile(row.gaps, 100).c_str());
   }
 
-  const StepTimes step_times_;
+  const bool is_stop_ = absl::GetFlag(FLAGS_fault) == "stop";
+  const SimulationFiles files_{absl::GetFlag(FLAGS_step)};
   std::vector<std::string> expected_[kNumPrompts];  // By kind.
   std::vector<std::string> stops_[kNumPrompts];
   Cluster cluster_{{.model = BundledModel(), .num_workers = 2, .worker_flags = WorkerFlags()}};
@@ -368,6 +314,9 @@ class KillTable {
   bool is_armed_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_killed_ QUIRE_GUARDED_BY(mutex_) = false;
   absl::Time killed_at_ QUIRE_GUARDED_BY(mutex_);
+  int num_counts_ QUIRE_GUARDED_BY(mutex_) = 0;     // Rounds in which all bystanders ran long enough.
+  int tokens_before_ QUIRE_GUARDED_BY(mutex_) = 0;  // Of bystanders.
+  int tokens_after_ QUIRE_GUARDED_BY(mutex_) = 0;
   int received_[kNumKinds] QUIRE_GUARDED_BY(mutex_) = {};  // -1: the stream had ended.
   Row rows_[kNumKinds] QUIRE_GUARDED_BY(mutex_);
   bool is_good_ QUIRE_GUARDED_BY(mutex_) = true;

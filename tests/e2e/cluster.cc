@@ -101,7 +101,7 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
   const bool is_emulated = DeviceOfTests() == TestDevice::kEmulatedGpu;
   std::vector<std::string> command = {
       is_emulated ? BinaryPath("tests/quire-worker-emulated-gpu") : Binary("quire-worker"),
-      absl::StrCat("--model=", model), absl::StrCat("--listen=", worker_endpoint(i)),
+      absl::StrCat("--model=", model), absl::StrCat("--listen=", worker_listen_address(i)),
       "--metrics-listen=", "--threads=1"};
   if (TestsGpuBackend()) {
     command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64", "--gpu-timeout=1h",
@@ -115,6 +115,10 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
 }
 
 std::string Cluster::worker_endpoint(int i) const {
+  return options_.worker_addresses.empty() ? worker_listen_address(i) : options_.worker_addresses.at(i);
+}
+
+std::string Cluster::worker_listen_address(int i) const {
   return absl::StrCat("unix:", directory_, "/worker", i, ".sock");
 }
 

@@ -19,6 +19,8 @@ struct ClusterOptions {
   std::vector<std::string> manager_flags = {};
   std::string metrics_listen = "";  // Of the manager. Empty: it serves no metrics.
   bool waits_for_workers = true;
+  // What the manager connects to in place of the workers, for example proxies. Empty: the workers themselves.
+  std::vector<std::string> worker_addresses = {};
   ClientOptions client = {};  // Options of the client. The endpoint is always the cluster's.
 };
 
@@ -32,7 +34,8 @@ class Cluster {
 
   Client& client() { return *client_; }
   const std::string& endpoint() const { return endpoint_; }
-  std::string worker_endpoint(int i) const;
+  std::string worker_endpoint(int i) const;  // The address by which the manager knows worker `i`.
+  std::string worker_listen_address(int i) const;
   ClientOptions client_options() const;  // The options of client().
   Process& manager() { return *manager_; }
   Process& worker(int i) { return *workers_[i]; }

@@ -170,5 +170,26 @@ TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
   }
 }
 
+TEST(FailoverTest, AWorkerWhoseProcessIsStoppedIsNoticedAndNothingOfItIsAcceptedLater) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  MovingStreams streams(&cluster);
+  streams.StartOnFirstWorker();
+  const uint64_t epoch = cluster.client().GetStatus()->workers(0).epoch();
+  const absl::Time start = absl::Now();
+  cluster.worker(0).Signal(SIGSTOP);
+  ASSERT_NE(cluster.manager().WaitForLine("has not answered for 1000 ms"), "") << cluster.manager().Output();
+  std::printf("the manager has noticed it after %s\n", absl::FormatDuration(absl::Now() - start).c_str());
+  cluster.worker(0).Signal(SIGCONT);
+  streams.ExpectSameTokens();
+  const auto is_back = [&] {
+    const auto status = cluster.client().GetStatus();
+    return status->workers(0).state() == v1::WORKER_STATE_READY && status->workers(0).epoch() > epoch;
+  };
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (!is_back() && absl::Now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(is_back());
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
+
 }  // namespace
 }  // namespace quire

@@ -104,6 +104,12 @@ int Process::Wait() {
   return exit_code_;
 }
 
+bool Process::HasEnded() const {
+  if (exit_code_ >= 0) return true;
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+}
+
 std::string Process::Output() const {
   const MutexLock lock(&mutex_);
   return output_;

@@ -32,6 +32,9 @@ class Process {
   // Waits for the end. Returns the exit code, or 128 + the signal that ended it.
   int Wait();
 
+  // Whether the process has ended by itself or by a signal. Does not wait.
+  bool HasEnded() const;
+
   std::string Output() const;
   pid_t pid() const { return pid_; }
 

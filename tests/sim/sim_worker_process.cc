@@ -33,6 +33,9 @@ class SimWorkerProcess::Client : public WorkerClient {
   void Send(const StepPlan& plan) override {
     if (process_ != nullptr) process_->Send(plan);
   }
+  void Probe(uint64_t epoch) override {
+    if (process_ != nullptr) process_->Probe(epoch);
+  }
   void Close() override {
     if (process_ != nullptr) process_->Close();
   }
@@ -188,6 +191,12 @@ void SimWorkerProcess::Send(const StepPlan& plan) {
   if (!is_connected_) return;  // The worker has died, and the loop does not know it yet.
   if (!session_.has_value()) status_.Update(absl::InternalError("a plan was sent without a session"));
   plans_.push_back(plan);
+}
+
+void SimWorkerProcess::Probe(uint64_t epoch) {
+  if (!is_connected_ || is_silent_) return;
+  if (!session_.has_value()) status_.Update(absl::InternalError("a probe was sent without a session"));
+  Tell()->OnProbed(epoch);
 }
 
 // As with a real connection, the loop is told about the end of a session that it has closed itself, but late: here

@@ -92,6 +92,7 @@ class SimWorkerProcess {
   void Describe(uint64_t epoch);
   void Open(uint64_t epoch, bool adopts);
   void Send(const StepPlan& plan);
+  void Probe(uint64_t epoch);
   void Close();
   // Forgets the state of the connection.
   void EndConnection();

@@ -534,6 +534,79 @@ TEST_F(AdoptingLoopTest, ADrainThatCanMoveNothingDoesNotHoldUpPlans) {
   EXPECT_FALSE(has_accepted_delay_);
 }
 
+TEST_F(AdoptingLoopTest, AWorkerWhoseProcessIsStoppedIsLostAfterOneAndAHalfSeconds) {
+  JoinOthers();
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 40));
+  Run();
+  worker_.StopProcess();
+  EXPECT_EQ(Advance(kSecond / 2), kSecond) << "to ask again";
+  Advance(kSecond - 1);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_TRUE(moved_.empty());
+  Advance(1);
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_NE(loop_->status()->last_error.find("has not answered for 1000 ms"), std::string::npos);
+  ASSERT_EQ(moved_.size(), 1u);
+  EXPECT_FALSE(moved_[0].request.group().suspicion().is_suspect());
+  EXPECT_EQ(moved_[0].request.group().suspicion().num_losses(), 0) << "no request makes a whole process stop";
+}
+
+TEST_F(AdoptingLoopTest, AWorkerWhoseProcessIsStoppedIsKeptWhileNobodyElseCanGoOn) {
+  JoinOthers();
+  accepts_ = false;
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(6, 4));
+  Run();
+  worker_.StopProcess();
+  for (int i = 0; i < 40; ++i) Advance(kSecond / 2);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  accepts_ = true;
+  Advance(kSecond / 2);
+  EXPECT_FALSE(loop_->status()->is_ready) << "another worker has come";
+  EXPECT_EQ(moved_.size(), 1u);
+}
+
+TEST_F(AdoptingLoopTest, AWorkerThatAnswersProbesMayTakeLongForAStep) {
+  JoinOthers();
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 40));
+  for (int i = 0; i < 40; ++i) Advance(kSecond / 2);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_TRUE(moved_.empty());
+}
+
+TEST_F(AdoptingLoopTest, AProcessThatWasPausedAndAnswersAgainIsNotSilentAnyMore) {
+  JoinOthers();
+  accepts_ = false;
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 40));
+  Run();
+  worker_.StopProcess();
+  Advance(kSecond);
+  worker_.ContinueProcess();
+  Advance(kSecond / 2);
+  accepts_ = true;
+  for (int i = 0; i < 20; ++i) Advance(kSecond / 2);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_TRUE(moved_.empty());
+}
+
+TEST_F(AdoptingLoopTest, AManagerThatWasPausedItselfFirstReadsWhatHasCome) {
+  JoinOthers();
+  worker_.HoldBack();
+  Submit(MakeRequest(6, 40));
+  Run();
+  worker_.StopProcess();  // Its answers lie unread in the connection.
+  Advance(kSecond / 2);
+  Advance(30 * kSecond);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  worker_.ContinueProcess();
+  for (int i = 0; i < 4; ++i) Advance(kSecond / 2);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_TRUE(moved_.empty());
+}
+
 // After an attempt that moved nothing, the next one is due in a second.
 class SecondReasonToMoveTest : public AdoptingLoopTest {
  public:

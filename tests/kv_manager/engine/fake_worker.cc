@@ -86,6 +86,10 @@ class FakeWorker::Client : public WorkerClient {
       worker_->Execute(plan);
     }
   }
+  void Probe(uint64_t epoch) override {
+    const MutexLock lock(&worker_->mutex_);
+    if (worker_->epoch_.has_value() && !worker_->is_stopped_) worker_->listener_->OnProbed(epoch);
+  }
   void Close() override {
     const MutexLock lock(&worker_->mutex_);
     worker_->epoch_.reset();
@@ -134,6 +138,17 @@ void FakeWorker::Drain() {
 void FakeWorker::HoldBack() {
   const MutexLock lock(&mutex_);
   holds_back_ = true;
+}
+
+void FakeWorker::StopProcess() {
+  const MutexLock lock(&mutex_);
+  holds_back_ = true;
+  is_stopped_ = true;
+}
+
+void FakeWorker::ContinueProcess() {
+  const MutexLock lock(&mutex_);
+  is_stopped_ = false;
 }
 
 void FakeWorker::DieOfEveryPlan() {

@@ -38,8 +38,12 @@ class FakeWorker {
   // the session.
   void Drain();
 
-  // Plans are taken but not executed until Answer().
+  // Plans are taken but not executed until Answer(). Probes are answered.
   void HoldBack();
+  // Plans and probes are taken, and nothing is answered any more.
+  void StopProcess();
+  // Answers probes again. Plans are still held back.
+  void ContinueProcess();
   void Answer();
   // Executes the held plans, and holds back later ones.
   void AnswerOnce();
@@ -78,6 +82,7 @@ class FakeWorker {
   std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;
   PoisonWatch poison_watch_ QUIRE_GUARDED_BY(mutex_);
   bool answers_wrongly_ QUIRE_GUARDED_BY(mutex_) = false;

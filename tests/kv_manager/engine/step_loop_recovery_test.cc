@@ -108,6 +108,7 @@ TEST_F(StepLoopRecoveryTest, RequestsForALostWorkerQueueUpToTheLimitAndRunWhenIt
 TEST_F(StepLoopRecoveryTest, AWorkerThatDoesNotAnswerAPlanInTimeIsGivenUp) {
   StepLoopOptions options = Options();
   options.link.step_timeout_us = 2 * kSecond;
+  options.link.probe_interval_us = 3 * kSecond;
   Join(options);
   worker_.HoldBack();
   const Request request = MakeRequest(5, 4);
@@ -260,9 +261,10 @@ TEST_F(StepLoopRecoveryTest, AWorkerThatIsOverdueSaysSoUntilItAnswers) {
   Join();
   worker_.HoldBack();
   const auto sink = Submit(MakeRequest(5, 4));
-  EXPECT_EQ(Run(), 2 * kSecond) << "to tell that it is overdue";
+  EXPECT_EQ(Run(), kSecond / 2) << "to ask whether its process answers";
+  EXPECT_EQ(Advance(3 * kSecond / 2), 2 * kSecond) << "to tell that it is overdue, and to ask again";
   EXPECT_FALSE(loop_->load().is_overdue);
-  EXPECT_EQ(Advance(2 * kSecond), 60 * kSecond) << "to give it up";
+  EXPECT_EQ(Advance(kSecond / 2), 5 * kSecond / 2) << "to ask again";
   EXPECT_TRUE(loop_->load().is_overdue);
   EXPECT_TRUE(loop_->load().is_ready);
   worker_.Answer();

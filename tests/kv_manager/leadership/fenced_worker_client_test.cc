@@ -23,6 +23,7 @@ class RecordedClient : public WorkerClient {
   void Open(uint64_t /*epoch*/, bool adopts) override { calls_->push_back(adopts ? "open and adopt" : "open"); }
   void Refuse(const std::string& /*reason*/) override { calls_->push_back("refuse"); }
   void Send(const StepPlan& /*plan*/) override { calls_->push_back("send"); }
+  void Probe(uint64_t /*epoch*/) override { calls_->push_back("probe"); }
   void Close() override { calls_->push_back("close"); }
 
  private:
@@ -39,8 +40,9 @@ TEST(FencedWorkerClientTest, NothingThatChangesAWorkerIsSentByAManagerThatDoesNo
   client.Open(2, /*adopts=*/true);
   client.Send(StepPlan());
   client.Refuse("");
+  client.Probe(2);
   client.Close();
-  EXPECT_THAT(calls, ElementsAre("listener", "describe", "open", "open and adopt", "send", "refuse", "close"));
+  EXPECT_THAT(calls, ElementsAre("listener", "describe", "open", "open and adopt", "send", "refuse", "probe", "close"));
   calls.clear();
   may_lead = false;
   client.Open(3, /*adopts=*/true);

@@ -44,6 +44,9 @@ class Events : public WorkerClient::Listener {
   void OnDraining(uint64_t epoch) override {
     Set([&] { draining_ = epoch; });
   }
+  void OnProbed(uint64_t epoch) override {
+    Set([&] { probed_ = epoch; });
+  }
   void OnLost(uint64_t epoch, absl::Status reason) override {
     Set([&] { lost_ = {epoch, std::move(reason)}; });
   }
@@ -53,6 +56,7 @@ class Events : public WorkerClient::Listener {
   const WorkerInventory* inventory() const { return inventory_.get(); }
   StepResult Result() { return Take(&result_); }
   uint64_t Draining() { return Take(&draining_); }
+  uint64_t Probed() { return Take(&probed_); }
   std::pair<uint64_t, absl::Status> Lost() { return Take(&lost_); }
 
  private:
@@ -75,6 +79,7 @@ class Events : public WorkerClient::Listener {
   std::unique_ptr<WorkerInventory> inventory_;
   std::optional<StepResult> result_;
   std::optional<uint64_t> draining_;
+  std::optional<uint64_t> probed_;
   std::optional<std::pair<uint64_t, absl::Status>> lost_;
 };
 
@@ -223,6 +228,14 @@ TEST(WorkerChannelArgumentsTest, OnlyOtherHostsAreProbedAndPatiently) {
 TEST(WorkerChannelArgumentsTest, ARestartedWorkerIsFoundWithin200Ms) {
   const auto arguments = Numbers(WorkerChannelArguments({.address = "host:1"}));
   EXPECT_LE(arguments.at(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS), 100) << "and WorkerLink asks every 200 ms";
+}
+
+TEST_F(GrpcWorkerClientTest, AProbeIsAnsweredAlsoByAPortThatHasNoHealthService) {
+  Open();
+  for (int i = 0; i < 3; ++i) {
+    client_->Probe(7);
+    EXPECT_EQ(events_.Probed(), 7u);
+  }
 }
 
 TEST_F(GrpcWorkerClientTest, PlansGoOutAndResultsComeBack) {

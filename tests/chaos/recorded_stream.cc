@@ -1,0 +1,68 @@
+#include "tests/chaos/recorded_stream.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Minutes(2);
+
+}  // namespace
+
+void RecordedStream::Run(Client* client, const v1::GenerateRequest& request, const OnToken& on_token) {
+  const std::unique_ptr<GenerateStream> call = client->Generate(request, kCallTimeout);
+  v1::GenerateResponse response;
+  while (call->Next(&response)) {
+    if (response.token_ids_size() > 0) arrivals_.push_back(absl::Now());
+    Take(response);
+    if (response.index() == 0 && response.token_ids_size() > 0) {
+      num_tokens_ += response.token_ids_size();
+      on_token(num_tokens_);
+    }
+  }
+  status_ = call->Finish();
+  is_over_ = true;
+}
+
+std::string RecordedStream::Bytes() const {
+  std::string bytes;
+  for (const Sample& sample : samples_) {
+    absl::StrAppend(&bytes, sample.merged.SerializeAsString(), "\n", sample.text, "\n", sample.num_gaps, "\n");
+  }
+  return bytes;
+}
+
+absl::Duration RecordedStream::GapAfter(absl::Time start) const {
+  absl::Duration longest;
+  absl::Time last = start;
+  for (const absl::Time arrival : arrivals_) {
+    if (arrival <= start) last = arrival;
+  }
+  for (const absl::Time arrival : arrivals_) {
+    if (arrival <= start) continue;
+    longest = std::max(longest, arrival - last);
+    last = arrival;
+  }
+  return longest;
+}
+
+void RecordedStream::Take(const v1::GenerateResponse& response) {
+  if (samples_.size() <= response.index()) samples_.resize(response.index() + 1);
+  Sample& sample = samples_[response.index()];
+  sample.text += response.text_delta();
+  const uint32_t first = sample.merged.position();
+  const bool is_first = sample.merged.token_ids_size() == 0;
+  const uint32_t next = first + static_cast<uint32_t>(sample.merged.token_ids_size());
+  if (!is_first && response.token_ids_size() > 0) sample.num_gaps += response.position() != next;
+  sample.merged.MergeFrom(response);
+  if (!is_first) sample.merged.set_position(first);
+  sample.merged.clear_text_delta();
+  sample.merged.clear_request_id();
+  if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
+}
+
+}  // namespace quire

@@ -1,0 +1,210 @@
+#include "tests/chaos/resuming_load.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/simulated/expected_tokens.h"
+
+namespace quire {
+namespace {
+
+using simulated::ExpectedTokens;
+
+constexpr absl::Duration kRequestTimeout = absl::Minutes(2);
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(20);
+constexpr int kMaxAttempts = 1000;
+constexpr size_t kMaxErrors = 20;
+
+std::string TimeOfDay(absl::Time time) {
+  return absl::FormatTime("%H:%M:%E3S", time, absl::UTCTimeZone());
+}
+
+// Nobody knows the request, or there was nobody who could start it.
+bool IsLost(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsUnavailable(status);
+}
+
+}  // namespace
+
+// A request, and the tokens of its samples.
+struct ResumingLoad::Work {
+  v1::GenerateRequest request;
+  std::vector<std::vector<uint32_t>> expected;  // By sample.
+};
+
+ResumingLoad::Work ResumingLoad::DrawWork(const simulated::TokenRule& rule, Random* random, const std::string& name) {
+  Work work;
+  std::vector<int32_t> prompt;
+  const int prompt_tokens = random->Between(5, 120);
+  const bool is_shared = random->Between(0, 1) == 0;
+  for (int i = 0; i < prompt_tokens; ++i) {
+    prompt.push_back(is_shared && i < 40 ? 10 + i : random->Between(10, 1999));
+    work.request.mutable_token_ids()->add_ids(static_cast<uint32_t>(prompt.back()));
+  }
+  const int max_tokens = random->Between(40, 240);
+  work.request.set_request_id(name);
+  work.request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  work.request.mutable_stopping()->set_ignore_eos(true);
+  work.request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
+  const int kind = random->Between(0, 3);  // Greedy, a sample, three samples, a sample with logprobs.
+  if (kind == 0) {
+    work.request.mutable_sampling()->set_temperature(0);
+    const std::vector<int32_t> tokens = ExpectedTokens(rule, prompt, max_tokens);
+    work.expected.emplace_back(tokens.begin(), tokens.end());
+    return work;
+  }
+  const int seed = random->Between(1, 1 << 20);
+  work.request.mutable_sampling()->set_temperature(0.9f);
+  work.request.mutable_sampling()->set_top_p(0.8f);
+  work.request.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
+  if (kind == 2) work.request.set_n(3);
+  if (kind == 3) work.request.set_logprobs(1);
+  for (int sample = 0; sample < (kind == 2 ? 3 : 1); ++sample) {
+    SamplingRow row{};
+    row.temperature = 0.9f;
+    row.top_p = 0.8f;
+    row.repetition_penalty = 1;
+    row.seed = static_cast<uint64_t>(seed + sample);
+    row.num_top = -1;
+    row.given_token = -1;
+    const std::vector<int32_t> tokens = ExpectedTokens(rule, prompt, row, max_tokens);
+    work.expected.emplace_back(tokens.begin(), tokens.end());
+  }
+  return work;
+}
+
+// One call of Generate, which may span several connections and managers.
+struct ResumingLoad::Call {
+  absl::Time started = absl::Now();
+  absl::Time ended;
+  absl::Status status;
+  std::vector<absl::Time> arrivals;
+  std::string error;  // What is wrong with the tokens. Empty: nothing.
+
+  void Run(Client* client, const Work& work) {
+    std::vector<size_t> received(work.expected.size());
+    const std::unique_ptr<GenerateStream> stream = client->Generate(work.request, kRequestTimeout);
+    v1::GenerateResponse response;
+    while (stream->Next(&response)) {
+      if (response.token_ids_size() == 0) continue;
+      arrivals.push_back(absl::Now());
+      const std::vector<uint32_t>& expected = work.expected.at(response.index());
+      for (const uint32_t token : response.token_ids()) {
+        size_t& position = received[response.index()];
+        if (error.empty() && (position >= expected.size() || token != expected[position])) {
+          error = absl::StrCat("token ", position, " of sample ", response.index(), " is ", token);
+        }
+        ++position;
+      }
+    }
+    status = stream->Finish();
+    ended = absl::Now();
+    for (size_t i = 0; i < received.size() && status.ok() && error.empty(); ++i) {
+      if (received[i] != work.expected[i].size()) error = absl::StrCat("sample ", i, " has ", received[i], " tokens");
+    }
+  }
+};
+
+ResumingLoad::ResumingLoad(const Options& options) : options_(options), num_ended_(options.num_clients) {
+  for (int i = 0; i < options_.num_clients; ++i) clients_.emplace_back([this, i] { RunClient(i); });
+}
+
+ResumingLoad::~ResumingLoad() {
+  Stop();
+}
+
+void ResumingLoad::Stop() {
+  {
+    const MutexLock lock(&mutex_);
+    is_stopping_ = true;
+  }
+  for (std::thread& client : clients_) client.join();
+  clients_.clear();
+}
+
+void ResumingLoad::RunClient(int number) {
+  Random random(options_.seed * 1000 + static_cast<uint64_t>(number) + 1);
+  Client client(options_.client);
+  for (int i = 0;; ++i) {
+    {
+      const MutexLock lock(&mutex_);
+      if (is_stopping_) return;
+    }
+    const Work work = DrawWork(options_.rule, &random, absl::StrCat("client-", number, "-", i));
+    for (int attempt = 1;; ++attempt) {
+      Call call;
+      call.Run(&client, work);
+      if (!Count(work, call, attempt)) break;
+      absl::SleepFor(kRetryDelay);
+    }
+    const MutexLock lock(&mutex_);
+    ++num_ended_[static_cast<size_t>(number)];
+    changed_.NotifyAll();
+  }
+}
+
+bool ResumingLoad::Count(const Work& work, const Call& call, int attempt) {
+  const bool may_be_lost = options_.may_be_lost == nullptr || options_.may_be_lost(call.started);
+  // Without a connection, the request has not begun, and its caller hears of it at once.
+  const bool has_not_begun = call.arrivals.empty() && IsConnectionError(call.status);
+  if (call.error.empty() && attempt < kMaxAttempts && IsLost(call.status) && (may_be_lost || has_not_begun)) {
+    const MutexLock lock(&mutex_);
+    counts_.begun_again += absl::IsNotFound(call.status) || !call.arrivals.empty();
+    return true;
+  }
+  const bool is_right = call.status.ok() && call.error.empty();
+  if (is_right && options_.on_right != nullptr) options_.on_right(call.arrivals);
+  const MutexLock lock(&mutex_);
+  if (is_right) {
+    ++counts_.right;
+    absl::Time last = call.started;
+    for (const absl::Time arrival : call.arrivals) {
+      if (arrival - last > counts_.longest_gap) {
+        counts_.longest_gap = arrival - last;
+        counts_.longest_gap_at =
+            absl::StrCat(work.request.request_id(), ", from ", TimeOfDay(last), " to ", TimeOfDay(arrival));
+      }
+      last = arrival;
+    }
+    return false;
+  }
+  ++counts_.wrong;
+  if (errors_.size() < kMaxErrors) {
+    errors_.push_back(absl::StrCat(work.request.request_id(), ", from ", TimeOfDay(call.started), " to ",
+                                   TimeOfDay(call.ended), ": ", call.status.ToString(), " ", call.error));
+  }
+  return false;
+}
+
+bool ResumingLoad::HaveAllEnded(const std::vector<int64_t>& before) const {
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (num_ended_[i] == before[i]) return false;
+  }
+  return true;
+}
+
+bool ResumingLoad::WaitForRunning(absl::Duration timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(timeout);
+  const MutexLock lock(&mutex_);
+  const std::vector<int64_t> before = num_ended_;
+  while (!HaveAllEnded(before)) {
+    if (!changed_.WaitUntil(&mutex_, deadline)) return HaveAllEnded(before);
+  }
+  return true;
+}
+
+ResumingLoad::Counts ResumingLoad::counts() const {
+  const MutexLock lock(&mutex_);
+  return counts_;
+}
+
+std::vector<std::string> ResumingLoad::errors() const {
+  const MutexLock lock(&mutex_);
+  return errors_;
+}
+
+}  // namespace quire

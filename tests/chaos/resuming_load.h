@@ -1,0 +1,78 @@
+#ifndef QUIRE_TESTS_CHAOS_RESUMING_LOAD_H_
+#define QUIRE_TESTS_CHAOS_RESUMING_LOAD_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "client/library/client.h"
+#include "kernels/simulated/token_rule.h"
+#include "tests/random.h"
+
+namespace quire {
+
+// Clients of simulated workers, each with a thread and one request after the other: greedy ones, seeded ones, three
+// samples, and some with logprobs. Half of the prompts begin with the same tokens. The clients resume their streams.
+// Every token is compared with the reference function of the simulated device. A request that nobody knows any more
+// begins again. Thread-safe.
+class ResumingLoad {
+ public:
+  struct Options {
+    ClientOptions client;
+    simulated::TokenRule rule;  // Of the workers.
+    int num_clients = 1;
+    uint64_t seed = 1;
+    // Whether a request that was started then may be lost, so that it may begin again. Null: every request may be.
+    std::function<bool(absl::Time started)> may_be_lost = nullptr;
+    // Gets the times at which the tokens of a request arrived that had the right ones. May be null.
+    std::function<void(const std::vector<absl::Time>& arrivals)> on_right = nullptr;
+  };
+  struct Counts {
+    int64_t right = 0;           // Requests that were read to their end and had the right tokens.
+    int64_t wrong = 0;           // Requests with other tokens, and those that failed.
+    int64_t begun_again = 0;     // Times that a request began again.
+    absl::Duration longest_gap;  // The longest time that a right request was without a token.
+    std::string longest_gap_at;  // Where that was.
+  };
+
+  explicit ResumingLoad(const Options& options);
+  ~ResumingLoad();  // Stops.
+
+  // Waits until the requests that run have ended.
+  void Stop();
+  // Waits until all requests that run now have ended. Returns false when that takes longer than `timeout`. REQUIRES:
+  // Stop was not called.
+  bool WaitForRunning(absl::Duration timeout);
+
+  Counts counts() const;
+  std::vector<std::string> errors() const;  // The first ones: what is wrong with a request, and when it was.
+
+ private:
+  struct Work;
+  struct Call;
+
+  static Work DrawWork(const simulated::TokenRule& rule, Random* random, const std::string& name);
+  void RunClient(int number);
+  // Whether every client has ended a request since it had ended so many.
+  bool HaveAllEnded(const std::vector<int64_t>& before) const QUIRE_REQUIRES(mutex_);
+  // Returns whether the request must begin again.
+  bool Count(const Work& work, const Call& call, int attempt);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  Counts counts_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<int64_t> num_ended_ QUIRE_GUARDED_BY(mutex_);  // By client.
+  std::vector<std::string> errors_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<std::thread> clients_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_CHAOS_RESUMING_LOAD_H_
