@@ -111,6 +111,7 @@ void CudaAttention::MakePlan(StepPlan* plan) {
                                                     exact_ ? kDecodeRows : kPrefillRows);
   if (!exact_) {
     options.min_items = kWantedBlocksPerMultiprocessor * device_->num_multiprocessors();
+    options.sizes_parts = true;
     options.max_partials = MaxPartials(kind.head_dim);
   }
   const AttentionPlan& steps = planner_.Plan(batch_, options);
