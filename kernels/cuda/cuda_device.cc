@@ -243,16 +243,22 @@ const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int b
   return needed <= properties_.sharedMemPerBlockOptin ? table : nullptr;
 }
 
-bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
-  const auto found = kernel_waits_.find(entry);
-  if (found != kernel_waits_.end()) return found->second;
+void CudaDevice::Prepare(const KernelTable& kernels) {
+  MakeCurrent();
+  kernels.ForEach([this](const auto& kernel) { Load(kernel.entry, kernel.shared_bytes); });
+}
+
+// CUDA loads the code of a kernel when somebody first asks for its attributes, or launches it.
+CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_bytes) {
+  const auto found = loaded_.find(entry);
+  if (found != loaded_.end()) return found->second;
   cudaFuncAttributes attributes{};
   CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%p)", entry);
   if (shared_bytes > kPlainSharedBytes) {
     CheckCuda(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
               "cudaFuncSetAttribute(%p, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", entry, shared_bytes);
   }
-  return kernel_waits_[entry] = attributes.ptxVersion >= kPtxWithWait;
+  return loaded_[entry] = {.waits_for_prior_grid = attributes.ptxVersion >= kPtxWithWait, .is_launched = false};
 }
 
 // With overlaps_launches, on sm_90 and newer, a kernel may be set up while the previous grid ends. Its blocks then wait
@@ -272,7 +278,8 @@ bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
   MakeCurrent();
-  const bool waits_for_prior_grid = Prepare(entry, shared_bytes);
+  LoadedKernel& kernel = Load(entry, shared_bytes);
+  kernel.is_launched = true;
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -282,7 +289,7 @@ void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream_;
   config.attrs = &overlap;
-  config.numAttrs = options_.overlaps_launches && waits_for_prior_grid ? 1 : 0;
+  config.numAttrs = options_.overlaps_launches && kernel.waits_for_prior_grid ? 1 : 0;
   void* parameters[] = {const_cast<void*>(args)};
   const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
   if (error == cudaSuccess) return;
