@@ -17,8 +17,10 @@ constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel g
 constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
 constexpr int kBatchCopyVersion = 12080;        // Required version of toolkit and driver.
 
-// Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls.
-constexpr std::chrono::milliseconds kBusyWaiting(2);
+// Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls. A sleep takes 40 to
+// 90 us, whatever its length, by which the end of a step would be seen later. Steps of decodes take less than
+// kBusyWaiting.
+constexpr std::chrono::milliseconds kBusyWaiting(50);
 constexpr std::chrono::microseconds kSleep(20);
 
 class CudaGraph : public Graph {
@@ -232,7 +234,11 @@ void CudaDevice::Wait(uint64_t mark) {
       Fatal("%s has not finished its work in %lld ms", properties_.name,
             static_cast<long long>(options_.longest_wait.count()));
     }
-    if (waited > kBusyWaiting) std::this_thread::sleep_for(kSleep);
+    if (waited > kBusyWaiting) {
+      std::this_thread::sleep_for(kSleep);
+    } else {
+      std::this_thread::yield();
+    }
   }
 }
 
