@@ -9,10 +9,10 @@
 #include "bench/clocks.h"
 #include "client/load/random.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"
-#include "worker/model/model.h"
 
 namespace quire {
 namespace {
@@ -81,7 +81,7 @@ class MadeUpWeights {
 };
 
 // Makes step `step` of sequences that begin with `context_tokens` tokens. Their K and V are whatever the pool holds.
-v1::StepPlan DecodeStep(const GpuStepOptions& options, int step, int blocks_per_sequence) {
+v1::StepPlan DecodeStep(const GpuStepOptions& options, int vocab_size, int step, int blocks_per_sequence) {
   v1::StepPlan plan;
   plan.set_step(step);
   for (int row = 0; row < options.num_sequences; ++row) {
@@ -90,7 +90,7 @@ v1::StepPlan DecodeStep(const GpuStepOptions& options, int step, int blocks_per_
       start->set_row(row);
       start->set_sequence(row + 1);
       start->set_prompt_length(options.context_tokens);
-      start->mutable_token_ids()->Resize(options.context_tokens, row % options.config.vocab_size);
+      start->mutable_token_ids()->Resize(options.context_tokens, row % vocab_size);
       start->mutable_sampling()->set_top_p(1);
       start->mutable_sampling()->set_repetition_penalty(1);
     }
@@ -132,11 +132,32 @@ ModelConfig Llama8B() {
   return config;
 }
 
-absl::StatusOr<GpuStepTime> MeasureGpuStep(const GpuStepOptions& options, std::unique_ptr<cuda::Device> device) {
-  const ModelConfig& config = options.config;
-  cuda::CudaBackend backend(std::move(device), {.graphs = options.repeats_layers});
-  Model model{.config = config, .weights = {}, .tokenizer_files = {}};
-  QUIRE_ASSIGN_OR_RETURN(model.weights, MadeUpWeights(config, &backend).Make());
+// The GPU backend, whose layers are recorded only on demand.
+class GpuStepBench::RecordingSwitch : public ForwardingBackend {
+ public:
+  explicit RecordingSwitch(std::unique_ptr<Backend> backend) : ForwardingBackend(std::move(backend)) {}
+  LayerRecorder* layer_recorder() override { return is_on ? ForwardingBackend::layer_recorder() : nullptr; }
+
+  bool is_on = true;
+};
+
+GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device)
+    : backend_(std::make_unique<RecordingSwitch>(
+          std::make_unique<cuda::CudaBackend>(std::move(device), cuda::CudaBackendOptions{}))),
+      model_{.config = config, .weights = {}, .tokenizer_files = {}} {}
+
+GpuStepBench::~GpuStepBench() = default;
+
+absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
+                                                                   std::unique_ptr<cuda::Device> device) {
+  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device)));
+  QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, MadeUpWeights(bench->model_.config, bench->backend_.get()).Make());
+  return bench;
+}
+
+absl::StatusOr<GpuStepTime> GpuStepBench::Measure(const GpuStepOptions& options) {
+  const ModelConfig& config = model_.config;
+  backend_->is_on = options.repeats_layers;
   const KvLayout layout = {.num_layers = config.num_layers,
                            .num_kv_heads = config.num_kv_heads,
                            .head_dim = config.head_dim,
@@ -151,10 +172,10 @@ absl::StatusOr<GpuStepTime> MeasureGpuStep(const GpuStepOptions& options, std::u
                                .block_size = kBlockSize,
                                .num_blocks = static_cast<uint32_t>(options.num_sequences * blocks_per_sequence)};
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<BlockStorage> storage,
-                         BlockStorage::Create(&backend, layout, limits.num_blocks, /*num_host_blocks=*/0,
+                         BlockStorage::Create(backend_.get(), layout, limits.num_blocks, /*num_host_blocks=*/0,
                                               /*prefault=*/false));
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor,
-                         Executor::Create(&backend, &model, storage.get(), limits, LogitRowsFor(limits)));
+                         Executor::Create(backend_.get(), &model_, storage.get(), limits, LogitRowsFor(limits)));
   GpuStepTime time;
   double start = 0;
   const auto finish = [&]() -> absl::Status {
@@ -172,7 +193,7 @@ absl::StatusOr<GpuStepTime> MeasureGpuStep(const GpuStepOptions& options, std::u
       time.host_us = 0;
       start = WallSeconds();
     }
-    const v1::StepPlan plan = DecodeStep(options, step, blocks_per_sequence);
+    const v1::StepPlan plan = DecodeStep(options, config.vocab_size, step, blocks_per_sequence);
     while (!executor->CanBegin(plan) || (!options.overlaps_steps && executor->num_begun() > 0)) {
       QUIRE_RETURN_IF_ERROR(finish());
     }

@@ -7,15 +7,15 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/device.h"
 #include "worker/model/config.h"
+#include "worker/model/model.h"
 
 namespace quire {
 
 struct GpuStepOptions {
-  ModelConfig config;         // The model has random weights in bfloat16.
   int num_sequences = 16;     // Sequences that decode together.
   int context_tokens = 1024;  // Length of each when the measured steps begin.
   int num_steps = 64;
-  bool repeats_layers = true;  // CudaBackendOptions::graphs
+  bool repeats_layers = true;  // Layers are recorded and repeated.
   bool overlaps_steps = true;  // A step begins before the last one is finished.
 };
 
@@ -28,8 +28,23 @@ struct GpuStepTime {
 // The shape of Llama 3 8B.
 ModelConfig Llama8B();
 
-// Measures decode steps of the real executor on the device. Takes ownership of the device.
-absl::StatusOr<GpuStepTime> MeasureGpuStep(const GpuStepOptions& options, std::unique_ptr<cuda::Device> device);
+// Measures decode steps of the real executor on a device, with a model whose weights are random bfloat16 values. The
+// model is made once for all measurements.
+class GpuStepBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<GpuStepBench>> Create(const ModelConfig& config,
+                                                              std::unique_ptr<cuda::Device> device);
+  ~GpuStepBench();
+
+  absl::StatusOr<GpuStepTime> Measure(const GpuStepOptions& options);
+
+ private:
+  class RecordingSwitch;
+  GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device);
+
+  const std::unique_ptr<RecordingSwitch> backend_;
+  Model model_;
+};
 
 // Measures the bytes per second that a copy within the device's memory reads and writes. 0 when there is no room to
 // try.

@@ -49,34 +49,40 @@ absl::StatusOr<std::unique_ptr<cuda::Device>> Open() {
   return device;
 }
 
+// Writes the figures so far. A run that is stopped leaves them.
+absl::Status Write(const nlohmann::ordered_json& json) {
+  const std::string file = absl::GetFlag(FLAGS_json);
+  if (file.empty()) return absl::OkStatus();
+  std::ofstream out(file);
+  out << json.dump(2) << "\n";
+  out.close();
+  return out ? absl::OkStatus() : absl::InternalError(absl::StrCat("--json=", file, " cannot be written"));
+}
+
 absl::Status Run() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // Rows of a run that is stopped are in its log.
+  const ModelConfig config = Llama8B();
   GpuStepOptions options;
-  options.config = Llama8B();
   options.context_tokens = absl::GetFlag(FLAGS_context);
   options.num_steps = absl::GetFlag(FLAGS_steps);
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("steps", options.num_steps, 1, 1024));
-  QUIRE_RETURN_IF_ERROR(
-      CheckFlagRange("context", options.context_tokens, 2, options.config.max_position_embeddings - 2048));
-  double bandwidth = 0;
-  std::string description;
-  {
-    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device, Open());
-    bandwidth = CopyBandwidth(device.get(), kCopyBytes);
-    description = device->Description();
-  }
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("context", options.context_tokens, 2, config.max_position_embeddings - 2048));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, Open());
+  const double bandwidth = CopyBandwidth(device.get(), kCopyBytes);
+  const std::string description = device->Description();
   if (bandwidth == 0) return absl::ResourceExhaustedError("no memory for the copy that gives the bandwidth");
   std::printf("%s, copies %.0f GB/s; Llama 3 8B, bfloat16, contexts of %d tokens\n", description.c_str(),
               bandwidth / 1e9, options.context_tokens);
   std::printf("%9s  %-9s %-10s %10s %9s %8s %9s\n", "sequences", "layers", "steps", "step us", "host us", "floor us",
               "x floor");
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<GpuStepBench> bench, GpuStepBench::Create(config, std::move(device)));
   nlohmann::ordered_json json = {{"device", description}, {"copy_bytes_per_s", bandwidth}, {"steps", {}}};
   for (const int num_sequences : {1, 16, 64}) {
     for (const auto& [repeats, overlaps] : kModes) {
       options.num_sequences = num_sequences;
       options.repeats_layers = repeats;
       options.overlaps_steps = overlaps;
-      QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, Open());
-      QUIRE_ASSIGN_OR_RETURN(const GpuStepTime time, MeasureGpuStep(options, std::move(device)));
+      QUIRE_ASSIGN_OR_RETURN(const GpuStepTime time, bench->Measure(options));
       const double floor_us = 1e6 * static_cast<double>(time.step_bytes) / bandwidth;
       const char* const layers = repeats ? "repeated" : "launched";
       const char* const steps = overlaps ? "two" : "one by one";
@@ -88,14 +94,10 @@ absl::Status Run() {
                                {"step_us", time.step_us},
                                {"host_us", time.host_us},
                                {"floor_us", floor_us}});
+      QUIRE_RETURN_IF_ERROR(Write(json));
     }
   }
-  const std::string file = absl::GetFlag(FLAGS_json);
-  if (file.empty()) return absl::OkStatus();
-  std::ofstream out(file);
-  out << json.dump(2) << "\n";
-  out.close();
-  return out ? absl::OkStatus() : absl::InternalError(absl::StrCat("--json=", file, " cannot be written"));
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ void AttentionPlanner::PlanSharing() {
       for (int j = i; j < i + range.count; ++j) num_rows += NumQueries(prefixes_.order[j]);
       OpenRange open = {range.first + range.count, range.end, segments_.size(), false};
       const bool is_inner = !open_ranges_.empty();
-      open.is_left_out = (is_inner && open_ranges_.back().is_left_out) || !HasRoom(num_rows, range.begin, range.end);
+      open.is_left_out =
+          (is_inner && open_ranges_.back().is_left_out) || !HasRoom(num_rows, NumSplits(range.begin, range.end));
       if (open.is_left_out) open.num_tokens = is_inner ? open_ranges_.back().num_tokens : 0;
       open_ranges_.push_back(open);
       if (!open.is_left_out) AddSharedRange(range, num_rows);
@@ -154,9 +155,12 @@ void AttentionPlanner::AddRows(AttentionItem whole) {
   AddItem(whole, phase);
 }
 
-bool AttentionPlanner::HasRoom(int num_rows, int begin, int end) const {
-  const int64_t num_splits = (end - 1) / options_.split_tokens - begin / options_.split_tokens + 1;
-  const int64_t wanted = num_splits * num_rows * options_.group_size * options_.num_kv_heads;
+int AttentionPlanner::NumSplits(int begin, int end) const {
+  return (end - 1) / options_.split_tokens - begin / options_.split_tokens + 1;
+}
+
+bool AttentionPlanner::HasRoom(int num_rows, int num_parts) const {
+  const int64_t wanted = int64_t{num_parts} * num_rows * options_.group_size * options_.num_kv_heads;
   return plan_.num_partials + wanted <= options_.max_partials;
 }
 
@@ -166,25 +170,27 @@ void AttentionPlanner::CutLargeItems() {
   const size_t num_whole_items = planned_.size();
   for (size_t i = 0; i < num_whole_items; ++i) {
     const AttentionItem& item = planned_[i].item;
-    const bool has_splits = item.begin / options_.split_tokens < (item.end - 1) / options_.split_tokens;
-    if (!has_splits || planned_[i].cost * options_.min_items <= total_cost) continue;
-    if (!HasRoom(item.num_rows, item.begin, item.end)) continue;
+    const int num_splits = NumSplits(item.begin, item.end);
+    const int64_t wanted_parts = (planned_[i].cost * options_.min_items + total_cost - 1) / total_cost;
+    if (num_splits == 1 || wanted_parts <= 1) continue;
+    const int splits_per_part = options_.sizes_parts ? int((num_splits + wanted_parts - 1) / wanted_parts) : 1;
+    if (!HasRoom(item.num_rows, (num_splits + splits_per_part - 1) / splits_per_part)) continue;
     const PlannedItem whole = planned_[i];
     planned_[i].cost = -1;
-    CutItem(whole);
+    CutItem(whole, splits_per_part);
   }
   std::erase_if(planned_, [](const PlannedItem& planned) { return planned.cost < 0; });
 }
 
-// Replaces the item by one item per split and one merge, which joins their results after the item's earlier places.
-void AttentionPlanner::CutItem(const PlannedItem& whole) {
+// Replaces the item by one item per part and one merge, which joins their results after the item's earlier places.
+void AttentionPlanner::CutItem(const PlannedItem& whole, int splits_per_part) {
   const AttentionItem& item = whole.item;
   AttentionMerge merge = {item.first_row, item.num_rows, int32_t(plan_.places.size()), item.num_places};
   for (int i = 0; i < item.num_places; ++i) plan_.places.push_back(PartialPlace(plan_.places[item.first_place + i]));
   for (int begin = item.begin; begin < item.end;) {
     AttentionItem part = item;
     part.begin = begin;
-    part.end = std::min(item.end, (begin / options_.split_tokens + 1) * options_.split_tokens);
+    part.end = std::min(item.end, (begin / options_.split_tokens + splits_per_part) * options_.split_tokens);
     part.num_places = 0;
     const bool resumes = begin == item.begin && item.resumed.first >= 0;
     if (!resumes) part.resumed = {};

@@ -48,8 +48,8 @@ struct AttentionItem {
   // Partial results of earlier splits, which this item joins first.
   int32_t first_place;  // Index into AttentionPlan::places.
   int32_t num_places;
-  // Place for the item's own partial result. Such an item has tokens of one split only. Without a place (first is -1),
-  // the item writes the output of its rows.
+  // Place for the item's own partial result. Such an item has tokens of one split only, or of several whole splits if
+  // AttentionPlanOptions::sizes_parts. Without a place (first is -1), the item writes the output of its rows.
   PartialPlace partial;
 };
 
@@ -80,6 +80,10 @@ struct AttentionPlanOptions {
   int split_tokens;  // Tokens per split; fixed for a backend.
   int item_rows;     // Upper bound on an item's query rows (tokens x group). An item has at least one token.
   int min_items;     // An item that costs more than 1/min_items of all work is cut at its splits.
+  // Such an item is cut only into so many parts, of about equally many splits each, that no part costs much more than
+  // 1/min_items of all work. Otherwise every split becomes a part. The size of the parts depends on the other rows, so
+  // this changes bits where the kernels do not process an item split by split (GPU kernels).
+  bool sizes_parts = false;
   // Approximate limit on the number of partial results of a step. Beyond the limit no item is cut, and shared tokens
   // are computed by each sequence. This changes bits where the kernels do not process an item split by split (GPU
   // kernels).
@@ -125,8 +129,9 @@ class AttentionPlanner {
   // Returns the segment's place for the rows that start at `row`.
   PartialPlace PlaceOf(const Segment& segment, int row) const;
   void AddItem(const AttentionItem& item, int phase);
-  // Whether partial results of this many rows for each split of the tokens [begin, end) stay within max_partials.
-  bool HasRoom(int num_rows, int begin, int end) const;
+  int NumSplits(int begin, int end) const;  // The number of splits that contain tokens of [begin, end).
+  // Whether `num_parts` partial results of this many rows stay within max_partials.
+  bool HasRoom(int num_rows, int num_parts) const;
 
   void PlanSharing();
   void AddSharedRange(const SharedRange& range, int num_rows);
@@ -134,7 +139,7 @@ class AttentionPlanner {
   void AddSequence(int sequence, int begin);
   void AddRows(AttentionItem whole);
   void CutLargeItems();
-  void CutItem(const PlannedItem& whole);
+  void CutItem(const PlannedItem& whole, int splits_per_part);
   void SortItems();
 
   AttentionPlan plan_;

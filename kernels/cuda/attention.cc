@@ -15,9 +15,9 @@ constexpr int64_t BytesPerPartial(int head_dim) {
   return int64_t{head_dim} * int64_t{sizeof(float)} + int64_t{sizeof(SoftmaxState)};
 }
 
-// Thread blocks per multiprocessor of a recorded launch. Such a launch does not know how many items it will have, so
-// each block processes several items in turn. There are more blocks than the device runs at a time, so that blocks with
-// little work make room for others.
+// Largest number of thread blocks per multiprocessor of a recorded launch. If there are more items, each block
+// processes several of them in turn. There are more blocks than the device runs at a time, so that blocks with little
+// work make room for others.
 constexpr int kRecordedBlocksPerMultiprocessor = 8;
 
 // Makes room for `count` values, with some to spare. Returns whether the capacity was too small.
@@ -58,7 +58,7 @@ void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device
 }
 
 void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& kernels) {
-  const StepPlan& plan = PlanFor(args);
+  const StepPlan& plan = PlanFor(args, kernels);
   AttentionArgs kernel_args = plan.args;
   kernel_args.q = static_cast<const uint16_t*>(args.q);
   kernel_args.q_stride = args.q_stride;
@@ -70,10 +70,16 @@ void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& ker
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const AttentionLaunch& launch = plan.launches[i];
     kernel_args.range = plan.ranges + 2 * i;
-    const int num_blocks = is_recording_ ? kRecordedBlocksPerMultiprocessor * device_->num_multiprocessors()
-                                         : (launch.end - launch.begin) * plan.kind.num_kv_heads;
+    const int num_blocks =
+        is_recording_ ? RecordedBlocks(plan.kind, launch) : (launch.end - launch.begin) * plan.kind.num_kv_heads;
     device_->Launch(kernels.*launch.kernel, kernel_args, num_blocks);
   }
+}
+
+int CudaAttention::RecordedBlocks(const Kind& kind, const AttentionLaunch& launch) const {
+  const int64_t items = std::bit_ceil(unsigned(launch.end - launch.begin));
+  const int64_t most = int64_t{kRecordedBlocksPerMultiprocessor} * device_->num_multiprocessors();
+  return int(std::min(items * kind.num_kv_heads, most));
 }
 
 std::string CudaAttention::PlanForRecording() {
@@ -84,20 +90,25 @@ std::string CudaAttention::PlanForRecording() {
       launches += launch.kernel == &KernelTable::attention_decode    ? 'd'
                   : launch.kernel == &KernelTable::attention_prefill ? 'p'
                                                                      : 'm';
+      launches += std::to_string(RecordedBlocks(plan->kind, launch));
     }
     launches += ' ';
   }
   return launches;
 }
 
-const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs& args) {
+const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels) {
   const Kind kind = {.head_dim = args.layout->head_dim,
                      .num_kv_heads = args.layout->num_kv_heads,
                      .group_size = args.num_heads / args.layout->num_kv_heads,
                      .window = args.window,
                      .block_size = args.layout->block_size};
   auto plan = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->kind == kind; });
-  if (plan == plans_.end()) plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, device_));
+  if (plan == plans_.end()) {
+    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, device_));
+    // A later step of this kind may be recorded with a kernel that this step does not need.
+    device_->Prepare(kernels);
+  }
   if (!(*plan)->is_current) MakePlan(plan->get());
   return **plan;
 }
@@ -111,6 +122,7 @@ void CudaAttention::MakePlan(StepPlan* plan) {
                                                     exact_ ? kDecodeRows : kPrefillRows);
   if (!exact_) {
     options.min_items = kWantedBlocksPerMultiprocessor * device_->num_multiprocessors();
+    options.sizes_parts = true;
     options.max_partials = MaxPartials(kind.head_dim);
   }
   const AttentionPlan& steps = planner_.Plan(batch_, options);

@@ -36,9 +36,9 @@ class CudaAttention {
   void Run(const quire::AttentionArgs& args, const KernelTable& kernels);
 
   // For launches that are recorded and repeated in other steps. Plans the step for all kinds of layers that have run so
-  // far, and returns a text that names the launches of each kind. Launches that are recorded now are valid for every
-  // step with the same text and the same number of tokens. All differences between such steps are in memory. The
-  // addresses stay the same while num_moves and Device::num_frees stay the same.
+  // far, and returns a text that names the launches of each kind with their grids. Launches that are recorded now are
+  // valid for every step with the same text and the same number of tokens. All differences between such steps are in
+  // memory. The addresses stay the same while num_moves and Device::num_frees stay the same.
   std::string PlanForRecording();
   int64_t num_moves() const { return num_moves_; }
   // Says whether the following launches are recorded.
@@ -71,7 +71,10 @@ class CudaAttention {
 
   // Limit on the number of partial results per step when not exact.
   static int64_t MaxPartials(int head_dim);
-  const StepPlan& PlanFor(const quire::AttentionArgs& args);
+  const StepPlan& PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels);
+  // The size of the grid of a recorded launch. It depends only on a power of two near the number of items, so that
+  // steps with about as many items share a recording.
+  int RecordedBlocks(const Kind& kind, const AttentionLaunch& launch) const;
   void MakePlan(StepPlan* plan);
   // Copies the plan to the device.
   void UploadPlan(const AttentionPlan& steps, StepPlan* plan);

@@ -17,8 +17,10 @@ constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel g
 constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
 constexpr int kBatchCopyVersion = 12080;        // Required version of toolkit and driver.
 
-// Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls.
-constexpr std::chrono::milliseconds kBusyWaiting(2);
+// Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls. A sleep takes 40 to
+// 90 us, whatever its length, by which the end of a step would be seen later. Steps of decodes take less than
+// kBusyWaiting.
+constexpr std::chrono::milliseconds kBusyWaiting(50);
 constexpr std::chrono::microseconds kSleep(20);
 
 class CudaGraph : public Graph {
@@ -232,7 +234,11 @@ void CudaDevice::Wait(uint64_t mark) {
       Fatal("%s has not finished its work in %lld ms", properties_.name,
             static_cast<long long>(options_.longest_wait.count()));
     }
-    if (waited > kBusyWaiting) std::this_thread::sleep_for(kSleep);
+    if (waited > kBusyWaiting) {
+      std::this_thread::sleep_for(kSleep);
+    } else {
+      std::this_thread::yield();
+    }
   }
 }
 
@@ -243,16 +249,22 @@ const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int b
   return needed <= properties_.sharedMemPerBlockOptin ? table : nullptr;
 }
 
-bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
-  const auto found = kernel_waits_.find(entry);
-  if (found != kernel_waits_.end()) return found->second;
+void CudaDevice::Prepare(const KernelTable& kernels) {
+  MakeCurrent();
+  kernels.ForEach([this](const auto& kernel) { Load(kernel.entry, kernel.shared_bytes); });
+}
+
+// CUDA loads the code of a kernel when somebody first asks for its attributes, or launches it.
+CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_bytes) {
+  const auto found = loaded_.find(entry);
+  if (found != loaded_.end()) return found->second;
   cudaFuncAttributes attributes{};
   CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%p)", entry);
   if (shared_bytes > kPlainSharedBytes) {
     CheckCuda(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
               "cudaFuncSetAttribute(%p, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", entry, shared_bytes);
   }
-  return kernel_waits_[entry] = attributes.ptxVersion >= kPtxWithWait;
+  return loaded_[entry] = {.waits_for_prior_grid = attributes.ptxVersion >= kPtxWithWait, .is_launched = false};
 }
 
 // With overlaps_launches, on sm_90 and newer, a kernel may be set up while the previous grid ends. Its blocks then wait
@@ -272,7 +284,8 @@ bool CudaDevice::Prepare(const void* entry, size_t shared_bytes) {
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
   MakeCurrent();
-  const bool waits_for_prior_grid = Prepare(entry, shared_bytes);
+  LoadedKernel& kernel = Load(entry, shared_bytes);
+  kernel.is_launched = true;
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -282,7 +295,7 @@ void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream_;
   config.attrs = &overlap;
-  config.numAttrs = options_.overlaps_launches && waits_for_prior_grid ? 1 : 0;
+  config.numAttrs = options_.overlaps_launches && kernel.waits_for_prior_grid ? 1 : 0;
   void* parameters[] = {const_cast<void*>(args)};
   const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
   if (error == cudaSuccess) return;

@@ -39,7 +39,11 @@ class CudaDevice : public Device {
   void Wait(uint64_t mark) override;
 
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
-  bool HasLaunched(const void* entry) const override { return kernel_waits_.contains(entry); }
+  void Prepare(const KernelTable& kernels) override;
+  bool HasLaunched(const void* entry) const override {
+    const auto found = loaded_.find(entry);
+    return found != loaded_.end() && found->second.is_launched;
+  }
   void Multiply(const MatmulArgs& args) override;
 
   void BeginRecording() override;
@@ -58,8 +62,12 @@ class CudaDevice : public Device {
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
 
   void MakeCurrent() const;
-  // Does the preparations that a kernel needs once. Returns whether the kernel contains WaitForPriorGrid().
-  bool Prepare(const void* entry, size_t shared_bytes);
+  struct LoadedKernel {
+    bool waits_for_prior_grid;  // Whether its code contains WaitForPriorGrid().
+    bool is_launched;
+  };
+  // Does the preparations that a kernel needs once.
+  LoadedKernel& Load(const void* entry, size_t shared_bytes);
 
   // The event of a mark, or of a later mark that reuses it.
   cudaEvent_t EventOf(uint64_t mark) const { return events_[mark % kNumEvents]; }
@@ -74,7 +82,7 @@ class CudaDevice : public Device {
   cudaEvent_t events_[kNumEvents] = {};
   uint64_t num_marks_ = 0;
   std::unique_ptr<Matmul> matmul_;
-  std::unordered_map<const void*, bool> kernel_waits_;  // Results of Prepare.
+  std::unordered_map<const void*, LoadedKernel> loaded_;  // Results of Load, by entry.
 
   // Arguments of CopyBatch in CUDA's form; kept to reuse their memory.
   std::vector<void*> batch_to_;

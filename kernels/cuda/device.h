@@ -77,8 +77,11 @@ class Device {
 
   // Returns the kernels for this element type, head size and number of tokens per block, or null when there are none.
   virtual const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const = 0;
-  // Queues a kernel over `num_blocks` thread blocks; at least one. The kernel may begin while earlier work ends.
-  // Therefore it must call WaitForPriorGrid(), and must not touch global memory before that.
+  // Loads the code of all kernels of the table.
+  virtual void Prepare(const KernelTable& kernels) = 0;
+  // Queues a kernel over `num_blocks` thread blocks; at least one. Code cannot be loaded while work is recorded, so a
+  // kernel that is recorded must have been prepared, or launched, before. The kernel may begin while earlier
+  // work ends. Therefore it must call WaitForPriorGrid(), and must not touch global memory before that.
   template <typename Args>
   void Launch(const Kernel<Args>& kernel, const Args& args, int num_blocks) {
     LaunchKernel(kernel.entry, kernel.num_threads, kernel.shared_bytes, &args, sizeof(Args), num_blocks);

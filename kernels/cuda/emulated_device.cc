@@ -130,6 +130,10 @@ const KernelTable* EmulatedDevice::FindKernels(DataType element, int head_dim, i
                                         : TableForHeads<F16>(head_dim, block_size);
 }
 
+void EmulatedDevice::Prepare(const KernelTable& kernels) {
+  kernels.ForEach([this](const auto& kernel) { loaded_.insert(kernel.entry); });
+}
+
 void EmulatedDevice::Multiply(const MatmulArgs& args) {
   Queue([this, args] { MultiplyNow(args); });
 }
@@ -168,6 +172,10 @@ void EmulatedDevice::Replay(const Graph& graph) {
 
 void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                                   size_t args_bytes, int num_blocks) {
+  if (loaded_.insert(entry).second && recording_ != nullptr) {
+    std::fprintf(stderr, "the emulated GPU found a kernel that is recorded before it was prepared or launched\n");
+    std::abort();
+  }
   launched_.insert(entry);
   const char* const data = static_cast<const char*>(args);
   Queue([=, this, kept = std::vector<char>(data, data + args_bytes)] {

@@ -15,8 +15,9 @@ namespace quire::cuda {
 
 // A device without a GPU. Kernels run in the emulator of simt/, which checks every one of them; all other work is done
 // in plain loops. Queued work is done as late as possible: all of it when somebody waits for it, and one piece when
-// somebody asks whether it is done. A problem that the emulator finds ends the process with the emulator's report. The
-// device is slow, about a millisecond per thread block, and is meant for tests.
+// somebody asks whether it is done. A problem that the emulator finds ends the process with the emulator's report, and
+// so does a kernel that is recorded before it was loaded. The device is slow, about a millisecond per thread block, and
+// is meant for tests.
 class EmulatedDevice : public Device {
  public:
   EmulatedDevice();
@@ -44,6 +45,7 @@ class EmulatedDevice : public Device {
 
   // Supports both element types, heads of 16, 32, 64 and 128, and blocks of all sizes.
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+  void Prepare(const KernelTable& kernels) override;
   bool HasLaunched(const void* entry) const override { return launched_.contains(entry); }
   void Multiply(const MatmulArgs& args) override;
 
@@ -76,6 +78,7 @@ class EmulatedDevice : public Device {
   uint64_t num_queued_ = 0, num_done_ = 0;         // Counted since construction.
   uint64_t num_launches_ = 0;
   std::set<const void*> launched_;  // The entries of LaunchKernel.
+  std::set<const void*> loaded_;    // Entries that were prepared or launched.
   int num_replays_ = 0;
 };
 

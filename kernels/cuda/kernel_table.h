@@ -35,6 +35,21 @@ struct KernelTable {
   Kernel<GatherRowsArgs> gather_rows;
   Kernel<CopyBlocksArgs> copy_blocks;
   Kernel<SamplingKernelArgs> sampling;
+
+  // Calls visit(kernel) for every kernel.
+  template <typename F>
+  void ForEach(const F& visit) const {
+    visit(attention_decode);
+    visit(attention_prefill);
+    visit(attention_merge);
+    visit(rope_append);
+    visit(rms_norm);
+    visit(silu_mul);
+    visit(add_bias);
+    visit(gather_rows);
+    visit(copy_blocks);
+    visit(sampling);
+  }
 };
 
 }  // namespace quire::cuda

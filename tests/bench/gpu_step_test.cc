@@ -8,17 +8,21 @@ namespace quire {
 namespace {
 
 TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
+  ModelConfig config = Llama8B();
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 32;
+  config.vocab_size = 256;
+  config.max_position_embeddings = 512;
+  config.sliding_windows.assign(2, 0);
+  auto device = std::make_unique<cuda::EmulatedDevice>();
+  cuda::EmulatedDevice* const the_device = device.get();
+  const auto bench = GpuStepBench::Create(config, std::move(device));
+  ASSERT_TRUE(bench.ok()) << bench.status();
   GpuStepOptions options;
-  options.config = Llama8B();
-  options.config.hidden_size = 128;
-  options.config.intermediate_size = 192;
-  options.config.num_layers = 2;
-  options.config.num_heads = 4;
-  options.config.num_kv_heads = 2;
-  options.config.head_dim = 32;
-  options.config.vocab_size = 256;
-  options.config.max_position_embeddings = 512;
-  options.config.sliding_windows.assign(2, 0);
   options.num_sequences = 3;
   options.context_tokens = 20;
   options.num_steps = 2;
@@ -26,8 +30,10 @@ TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
     for (const bool overlaps : {false, true}) {
       options.repeats_layers = repeats;
       options.overlaps_steps = overlaps;
-      const auto time = MeasureGpuStep(options, std::make_unique<cuda::EmulatedDevice>());
+      const int num_replays = the_device->num_replays();
+      const auto time = (*bench)->Measure(options);
       ASSERT_TRUE(time.ok()) << time.status();
+      EXPECT_EQ(the_device->num_replays() > num_replays, repeats);
       EXPECT_GT(time->step_us, 0);
       // A layer has Q, K and V of 128 x 256, one matrix of 128 x 128 and three of 128 x 192. The output matrix is
       // 128 x 256. There are 25 tokens of K and V.

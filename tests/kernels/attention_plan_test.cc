@@ -116,7 +116,7 @@ class PlanChecker {
     EXPECT_TRUE(item.num_rows == 1 || item.num_rows * options_.group_size <= options_.item_rows);
     const int split = item.begin / options_.split_tokens;
     if (item.partial.first >= 0) {
-      ASSERT_EQ(split, (item.end - 1) / options_.split_tokens);
+      ASSERT_TRUE(options_.sizes_parts || split == (item.end - 1) / options_.split_tokens);
       ASSERT_EQ(item.partial.head_stride % options_.group_size, 0);
       ASSERT_LE(Slot(item.partial, item.num_rows) + (options_.num_kv_heads - 1) * item.partial.head_stride,
                 plan_.num_partials);
@@ -204,6 +204,7 @@ TEST(AttentionPlanTest, RandomBatchesAreCoveredExactlyOnce) {
     options.group_size = random.Int(1, 16);
     options.window = i % 3 == 0 ? random.Int(1, 60) : 0;
     options.min_items = random.Int(1, 30);
+    options.sizes_parts = i % 2 == 0;
     Step step;
     for (int n = random.Int(1, 6); n > 0; --n) {
       const int context_len = random.Int(1, 150);
@@ -226,6 +227,9 @@ TEST(AttentionPlanTest, RandomTreesOfSharedPrefixesAreCoveredExactlyOnce) {
     options.window = i % 5 == 0 ? random.Int(30, 200) : 0;
     options.min_items = random.Int(1, 30);
     if (i % 2 == 0) options.max_partials = random.Int(0, 2000);
+    // As on a GPU: a tile is a whole split, so that no item continues a split.
+    options.sizes_parts = i % 4 < 2;
+    if (options.sizes_parts) options.tile_tokens = options.split_tokens;
     Step step;
     std::vector<std::vector<uint32_t>> tables;
     for (int n = random.Int(2, 20); n > 0; --n) {
@@ -252,6 +256,29 @@ TEST(AttentionPlanTest, OneLongDecodeIsCutAtItsSplits) {
   EXPECT_EQ(plan.items.size(), 7u);  // The splits have 16 tokens.
   EXPECT_EQ(plan.merges.size(), 1u);
   EXPECT_EQ(plan.num_partials, 2 * 7 * 3);
+}
+
+TEST(AttentionPlanTest, PartsThatAreSizedAreJustEnough) {
+  AttentionPlanOptions options = SmallOptions();  // 8 items are wanted, and there are two KV heads.
+  options.sizes_parts = true;
+  Step step;
+  step.Add(1, 16 * 50);
+  AttentionPlan plan = Plan(step, options);
+  ASSERT_EQ(plan.items.size(), 4u);  // 13 splits each, and 11 in the last.
+  EXPECT_EQ(plan.num_partials, 2 * 4 * 3);
+  for (const AttentionItem& item : plan.items) EXPECT_LE(item.end - item.begin, 13 * 16);
+  ASSERT_EQ(plan.merges.size(), 1u);
+  EXPECT_EQ(plan.merges[0].num_places, 4);
+
+  options.min_items = 2000;  // More than there are splits.
+  EXPECT_EQ(Plan(step, options).items.size(), 50u);
+
+  // The partial results of four parts fit, those of fifty splits would not.
+  options.min_items = 8;
+  options.max_partials = 2 * 4 * 3;
+  EXPECT_EQ(Plan(step, options).items.size(), 4u);
+  options.max_partials = 2 * 4 * 3 - 1;
+  EXPECT_EQ(Plan(step, options).items.size(), 1u);
 }
 
 TEST(AttentionPlanTest, ManyDecodesStayWhole) {

@@ -21,7 +21,10 @@ using DeviceAttentionTest = DeviceTest;
 void ExpectFloat64(Device* device, const AttentionCase& c) {
   SCOPED_TRACE(ToString(c.shape));
   Random random(7);
-  PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
+  int num_tokens = 0;
+  for (const auto& [context_len, num_queries] : c.sequences) num_tokens += context_len;
+  num_tokens = std::max(num_tokens, 700);
+  PagedPool pool(LayoutOf(c.shape), num_tokens / std::min(c.shape.block_size, 16) + 10, &random);
   std::vector<Sequence> sequences;
   const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
   const DeviceAttentionResult result = AttendOnDevice(device, c.shape, slices, &pool);
@@ -44,6 +47,16 @@ TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
     ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}}});
   });
+}
+
+// More partial results than the merge loads at once, also with heads whose rows do not fill the threads of a block
+// evenly.
+TEST_F(DeviceAttentionTest, ManyPartialResultsAgreeWithFloat64) {
+  for (const int head_dim : {64, 80}) {
+    const AttentionCase c = {{4, 2, head_dim, 16, DataType::kBFloat16}, {{19 * 256 + 5, 1}, {8 * 256, 1}}};
+    if (device()->FindKernels(c.shape.type, head_dim, c.shape.block_size) == nullptr) continue;
+    ExpectFloat64(device(), c);
+  }
 }
 
 // A NaN in K must not turn into an ordinary number inside the kernels, because then nobody would notice it.

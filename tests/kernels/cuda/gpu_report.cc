@@ -7,8 +7,8 @@
 
 namespace quire::cuda {
 
-GpuReport::GpuReport(const CudaDevice& device)
-    : device_(device.Description()), numerics_(device.NumericsFingerprint()) {
+GpuReport::GpuReport(const CudaDevice& device, const std::string& json)
+    : json_(json), device_(device.Description()), numerics_(device.NumericsFingerprint()) {
   std::printf("%s\n", numerics_.c_str());
   std::printf("median of runs, least and most; GB/s of what must be moved at least, and its share of a device copy\n");
 }
@@ -27,13 +27,14 @@ void GpuReport::Add(const GpuResult& result) {
   std::printf("\n");
   std::fflush(stdout);
   results_.push_back(result);
+  if (!json_.empty()) WriteJson();
 }
 
 void GpuReport::Skip(const std::string& group, const std::string& name, const std::string& reason) {
   std::printf("  %s, %s: skipped, %s\n", group.c_str(), name.c_str(), reason.c_str());
 }
 
-bool GpuReport::WriteJson(const std::string& path) const {
+void GpuReport::WriteJson() {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const GpuResult& result : results_) {
     nlohmann::ordered_json row = {{"group", result.group},
@@ -47,9 +48,9 @@ bool GpuReport::WriteJson(const std::string& path) const {
     if (result.flops > 0) row["tflops"] = 1e-12 * result.flops / result.time.median;
     results.push_back(std::move(row));
   }
-  std::ofstream out(path);
+  std::ofstream out(json_);
   out << nlohmann::ordered_json{{"device", device_}, {"numerics", numerics_}, {"results", results}}.dump(2) << "\n";
-  return bool(out.flush());
+  is_written_ = bool(out.flush());
 }
 
 }  // namespace quire::cuda

@@ -20,7 +20,9 @@ struct GpuResult {
 // Prints results line by line as a table on standard output, and writes them as JSON.
 class GpuReport {
  public:
-  explicit GpuReport(const CudaDevice& device);
+  // The file `json` is written again with every result, so that a run that is stopped leaves what it has measured. An
+  // empty name means none.
+  GpuReport(const CudaDevice& device, const std::string& json);
 
   void Add(const GpuResult& result);
   // Prints a line about a measurement that was left out.
@@ -28,14 +30,18 @@ class GpuReport {
   // Bandwidths are compared with the first result of group "copy".
   double copy_bytes_per_second() const { return copy_bytes_per_second_; }
 
-  // Returns false when the file cannot be written.
-  bool WriteJson(const std::string& path) const;
+  // Whether all results are in the file.
+  bool is_written() const { return is_written_; }
 
  private:
+  void WriteJson();
+
+  const std::string json_;
   std::string device_;
   std::string numerics_;
   std::string last_group_;
   double copy_bytes_per_second_ = 0;
+  bool is_written_ = true;
   std::vector<GpuResult> results_;
 };
 

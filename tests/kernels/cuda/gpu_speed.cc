@@ -1,10 +1,13 @@
 // Measures the speed of the kernels on a GPU, compared with a copy of its memory and with multiplication by cuBLAS.
-//   gpu_speed [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]
-// Exits with 77 when there is no GPU.
+// Attention runs the plans of the worker, and decodes also have the grids that the worker records.
+//   gpu_speed [--only=REGEX] [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]
+// With --only, measures the rows whose "GROUP, NAME" contains a match, and the copy with which all are compared. The
+// file of --json is written after every row. Exits with 77 when there is no GPU.
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +16,8 @@
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
-#include "tests/kernels/cuda/device_attention.h"
 #include "tests/kernels/cuda/gpu_report.h"
+#include "tests/kernels/cuda/worker_attention.h"
 
 namespace quire::cuda {
 namespace {
@@ -56,22 +59,29 @@ class RandomArrays {
 
 class Measurement {
  public:
-  explicit Measurement(CudaDevice* device) : device_(device), timer_(device), report_(*device) {}
+  // Measures only rows that match `only`, and writes them to the file `json` unless it is empty.
+  Measurement(CudaDevice* device, bool exact, const std::regex& only, const std::string& json)
+      : device_(device), exact_(exact), only_(only), timer_(device), report_(*device, json) {}
 
   void Copies();
   void Decode(const Shape& shape, int num_sequences, int context_len);
   void Prefill(const Shape& shape, int num_cached, int num_queries);
   void Rows(int num_rows);
   void Multiplications();
-  const GpuReport& report() const { return report_; }
+  bool is_written() const { return report_.is_written(); }
 
  private:
+  bool Wants(const std::string& group, const std::string& name) const {
+    return std::regex_search(group + ", " + name, only_);
+  }
   // Whether there is enough memory, with some to spare. Reports it when there is not.
   bool HasRoom(const std::string& group, const std::string& name, double bytes);
   void Attention(const Shape& shape, const std::string& group, const std::string& name, int num_sequences,
                  int num_cached, int num_queries);
 
   CudaDevice* const device_;
+  const bool exact_;
+  const std::regex only_;
   GpuTimer timer_;
   GpuReport report_;
 };
@@ -88,6 +98,9 @@ void Measurement::Copies() {
   const GpuTime copy = timer_.TimeWithoutRecording([&](int) { device_->Copy(to.data(), from.data(), kBytes); });
   report_.Add({"copy", "device memory, 1 GiB, read and written", copy, 2.0 * kBytes, 0});
 
+  const std::string cow_name = "128 blocks of 64 KiB in 32 layers";
+  const std::string out_name = "4096 blocks of 64 KiB to the host", in_name = "4096 blocks of 64 KiB from the host";
+  if (!Wants("copy", cow_name) && !Wants("copy", out_name) && !Wants("copy", in_name)) return;
   // Copy-on-write: blocks of 16 tokens, 8 heads of 128, in 32 layers.
   constexpr int kLayers = 32, kCopies = 128, kBlocks = 2 * kCopies;
   constexpr int64_t kBlockBytes = 2 * 16 * 8 * 128 * 2;
@@ -108,7 +121,7 @@ void Measurement::Copies() {
         CopyBlocksArgs{source_array.data(), destination_array.data(), kCopies, kLayers, kBlockBytes, pool_array.data()},
         kCopies * kLayers);
   });
-  report_.Add({"copy", "128 blocks of 64 KiB in 32 layers", cow, 2.0 * kCopies * kLayers * kBlockBytes, 0});
+  report_.Add({"copy", cow_name, cow, 2.0 * kCopies * kLayers * kBlockBytes, 0});
 
   // Swapping: the same blocks are copied to the host and back.
   const size_t swap_bytes = size_t{kCopies} * kLayers * kBlockBytes;
@@ -122,8 +135,8 @@ void Measurement::Copies() {
   }
   const GpuTime out_time = timer_.TimeWithoutRecording([&](int) { device_->CopyBatch(out.data(), int(out.size())); });
   const GpuTime in_time = timer_.TimeWithoutRecording([&](int) { device_->CopyBatch(in.data(), int(in.size())); });
-  report_.Add({"copy", "4096 blocks of 64 KiB to the host", out_time, double(swap_bytes), 0});
-  report_.Add({"copy", "4096 blocks of 64 KiB from the host", in_time, double(swap_bytes), 0});
+  report_.Add({"copy", out_name, out_time, double(swap_bytes), 0});
+  report_.Add({"copy", in_name, in_time, double(swap_bytes), 0});
   device_->FreeHost(host);
 }
 
@@ -134,6 +147,7 @@ std::string HeadsOf(const Shape& shape) {
 
 void Measurement::Attention(const Shape& shape, const std::string& group, const std::string& name, int num_sequences,
                             int num_cached, int num_queries) {
+  if (!Wants(group, name)) return;
   const int context_len = num_cached + num_queries;
   const int blocks_per_sequence = (context_len + shape.block_size - 1) / shape.block_size;
   const int num_blocks = num_sequences * blocks_per_sequence;
@@ -159,11 +173,8 @@ void Measurement::Attention(const Shape& shape, const std::string& group, const 
   const RandomArrays pools(device_, num_pools, pool_elements);
   const RandomArray q(device_, q_elements);
   DeviceArray<uint16_t> out(device_, q_elements);
-  DeviceAttention attention(device_, shape, batch.View(), q.data(), row_size, nullptr, out.data());
-  const GpuTime time = timer_.Time([&](int i) {
-    attention.set_kv_pool(reinterpret_cast<const char*>(pools[i]));
-    attention.Launch();
-  });
+  WorkerAttention attention(device_, shape, batch.View(), exact_, /*is_recorded=*/num_queries == 1);
+  const GpuTime time = timer_.Time([&](int i) { attention.Launch(q.data(), row_size, pools[i], out.data()); });
   double visible = 0;  // Number of pairs of a query and a token that it sees.
   for (int i = 0; i < num_queries; ++i) visible += num_cached + i + 1;
   const double kv_bytes = 2.0 * kElementBytes * shape.num_kv_heads * shape.head_dim * context_len * num_sequences;
@@ -187,12 +198,17 @@ void Measurement::Prefill(const Shape& shape, int num_cached, int num_queries) {
 void Measurement::Rows(int num_rows) {
   constexpr int kDim = 4096, kHidden = 14336, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
   constexpr int kQkv = (kHeads + 2 * kKvHeads) * kHeadDim;
-  const std::string rows = std::to_string(num_rows) + " rows";
+  const std::string group = "norms and the like", rows = std::to_string(num_rows) + " rows";
   const KernelTable& kernels = *device_->FindKernels(kType, kHeadDim, 16);
   const size_t dim_elements = size_t(num_rows) * kDim, hidden_elements = size_t(num_rows) * kHidden;
   const auto copies = [&](size_t elements) { return timer_.CopiesToFillCaches(elements * kElementBytes); };
   constexpr double kMostBytes = 1.5e9;  // Size of the gated rows if there are 8192 of them.
-  if (!HasRoom("norms and the like", rows, kMostBytes)) return;
+  const std::string norm_name = "RMS norm, " + rows + " of 4096", gather_name = "gather, " + rows + " of 4096";
+  const std::string silu_name = "SiLU times, " + rows + " of 14336", rope_name = "rotation and K/V, " + rows;
+  if (!Wants(group, norm_name) && !Wants(group, gather_name) && !Wants(group, silu_name) && !Wants(group, rope_name)) {
+    return;
+  }
+  if (!HasRoom(group, rows, kMostBytes)) return;
   {
     const RandomArrays x(device_, copies(dim_elements), dim_elements);
     DeviceArray<uint16_t> y(device_, dim_elements);
@@ -201,8 +217,7 @@ void Measurement::Rows(int num_rows) {
       device_->Launch(kernels.rms_norm, RmsNormKernelArgs{x[i], weight.data(), y.data(), num_rows, kDim, 1e-5f},
                       num_rows);
     });
-    report_.Add(
-        {"norms and the like", "RMS norm, " + rows + " of 4096", norm, 2.0 * kElementBytes * double(dim_elements), 0});
+    report_.Add({group, norm_name, norm, 2.0 * kElementBytes * double(dim_elements), 0});
     std::vector<int32_t> all_rows(num_rows);
     for (int i = 0; i < num_rows; ++i) all_rows[i] = num_rows - 1 - i;
     DeviceArray<int32_t> row_array(device_, all_rows);
@@ -210,8 +225,7 @@ void Measurement::Rows(int num_rows) {
       device_->Launch(kernels.gather_rows, GatherRowsArgs{x[i], row_array.data(), y.data(), num_rows, kDim},
                       (num_rows + 7) / 8);
     });
-    report_.Add(
-        {"norms and the like", "gather, " + rows + " of 4096", gather, 2.0 * kElementBytes * double(dim_elements), 0});
+    report_.Add({group, gather_name, gather, 2.0 * kElementBytes * double(dim_elements), 0});
   }
   {
     const RandomArrays x(device_, copies(2 * hidden_elements), 2 * hidden_elements);
@@ -220,8 +234,7 @@ void Measurement::Rows(int num_rows) {
       device_->Launch(kernels.silu_mul, SiluMulArgs{x[i], y.data(), num_rows, kHidden},
                       int(std::min<size_t>(hidden_elements / 8 / 256 + 1, 16 * device_->num_multiprocessors())));
     });
-    report_.Add({"norms and the like", "SiLU times, " + rows + " of 14336", silu,
-                 3.0 * kElementBytes * double(hidden_elements), 0});
+    report_.Add({group, silu_name, silu, 3.0 * kElementBytes * double(hidden_elements), 0});
   }
   {
     const size_t qkv_elements = size_t(num_rows) * kQkv;
@@ -247,8 +260,7 @@ void Measurement::Rows(int num_rows) {
       args.qkv = qkv[i];
       device_->Launch(kernels.rope_append, args, (num_rows * (kHeads + 2 * kKvHeads) + 7) / 8);
     });
-    report_.Add(
-        {"norms and the like", "rotation and K/V, " + rows, rope, 2.0 * kElementBytes * double(qkv_elements), 0});
+    report_.Add({group, rope_name, rope, 2.0 * kElementBytes * double(qkv_elements), 0});
   }
 }
 
@@ -268,20 +280,25 @@ void Measurement::Multiplications() {
         std::string(m.name) + ", " + std::to_string(m.num_columns) + " x " + std::to_string(m.depth);
     const double y_bytes = double(m.most_rows) * m.num_columns * double(SizeOf(m.y_type));
     const double x_bytes = double(kElementBytes) * m.most_rows * m.depth;
+    std::vector<std::pair<int, std::string>> rows;  // Numbers of rows and names.
+    for (const int num_rows : {1, 8, 16, 64, 256, 2048, 8192}) {
+      const std::string name = std::to_string(num_rows) + " rows by " + columns;
+      if (num_rows <= m.most_rows && Wants("multiplication", name)) rows.emplace_back(num_rows, name);
+    }
     // Tuning needs another x and y.
-    if (!HasRoom("multiplication", columns,
-                 double(kElementBytes) * copies * double(w_elements) + 2 * (x_bytes + y_bytes))) {
+    if (rows.empty() || !HasRoom("multiplication", columns,
+                                 double(kElementBytes) * copies * double(w_elements) + 2 * (x_bytes + y_bytes))) {
       continue;
     }
     const RandomArrays w(device_, copies, w_elements);
-    for (const int num_rows : {1, 8, 16, 64, 256, 2048, 8192}) {
-      if (num_rows > m.most_rows) continue;
+    for (const auto& [num_rows, name] : rows) {
       const RandomArray x(device_, size_t(num_rows) * m.depth);
       DeviceArray<char> y(device_, size_t(num_rows) * m.num_columns * SizeOf(m.y_type));
+      const int count = num_rows;  // Clang 14 cannot capture a structured binding.
       const GpuTime time = timer_.Time([&](int i) {
-        device_->Multiply({x.data(), w[i], y.data(), num_rows, m.num_columns, m.depth, kType, m.y_type, false});
+        device_->Multiply({x.data(), w[i], y.data(), count, m.num_columns, m.depth, kType, m.y_type, false});
       });
-      report_.Add({"multiplication", std::to_string(num_rows) + " rows by " + columns, time,
+      report_.Add({"multiplication", name, time,
                    kElementBytes * (double(w_elements) + double(num_rows) * m.depth) + double(y.size()),
                    2.0 * num_rows * double(w_elements)});
     }
@@ -291,18 +308,27 @@ void Measurement::Multiplications() {
 int Main(int argc, char** argv) {
   DeviceOptions options;
   std::string json;
+  std::regex only("");  // It matches everywhere.
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.starts_with("--json=")) {
       json = argument.substr(7);
     } else if (argument.starts_with("--tuning-cache=")) {
       options.tuning_cache = argument.substr(15);
+    } else if (argument.starts_with("--only=")) {
+      try {
+        only = std::regex(argument.substr(7), std::regex::extended);
+      } catch (const std::regex_error& error) {
+        std::fprintf(stderr, "gpu_speed: %s is no regular expression: %s\n", argument.c_str(), error.what());
+        return 2;
+      }
     } else if (argument == "--exact") {
       options.exact = true;
     } else if (argument == "--overlap") {
       options.overlaps_launches = true;
     } else {
-      std::fprintf(stderr, "usage: gpu_speed [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]\n");
+      std::fprintf(stderr,
+                   "usage: gpu_speed [--only=REGEX] [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]\n");
       return 2;
     }
   }
@@ -312,7 +338,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "no GPU here: %s\n", reason.c_str());
     return kNoGpu;
   }
-  Measurement measurement(device.get());
+  Measurement measurement(device.get(), options.exact, only, json);
   measurement.Copies();
   const Shape llama = {32, 8, 128, 16, kType};
   for (const auto& [num_sequences, context_len] :
@@ -331,7 +357,7 @@ int Main(int argc, char** argv) {
   measurement.Prefill({32, 8, 64, 16, kType}, 0, 8192);
   for (const int num_rows : {1, 64, 8192}) measurement.Rows(num_rows);
   measurement.Multiplications();
-  if (!json.empty() && !measurement.report().WriteJson(json)) {
+  if (!measurement.is_written()) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());
     return 1;
   }

@@ -1,0 +1,111 @@
+#include "tests/kernels/cuda/worker_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "kernels/cuda/backend.h"
+#include "tests/kernels/cuda/grids_device.h"
+
+namespace quire::cuda {
+namespace {
+
+class WorkerAttentionTest : public ::testing::Test {
+ protected:
+  // Adds a sequence of which the step computes the last `num_queries` tokens.
+  void Add(int context_len, int num_queries) {
+    const int blocks = (context_len + shape_.block_size - 1) / shape_.block_size;
+    std::vector<uint32_t> table;
+    for (int i = 0; i < blocks; ++i) table.push_back(num_blocks_++);
+    batch_.Add(table, context_len - num_queries, context_len, shape_.block_size);
+  }
+
+  // Attends as the worker's backend does, and returns the output.
+  std::vector<uint16_t> OfBackend(bool exact) {
+    auto device = std::make_unique<GridsDevice>();
+    GridsDevice* const the_device = device.get();
+    CudaBackend backend(std::move(device), {.element = shape_.type, .exact = exact, .graphs = false});
+    PlacedInputs inputs(the_device, *this);
+    const KvLayout layout = LayoutOf(shape_);
+    std::vector<int32_t> token_ids(batch_.View().num_tokens);
+    BatchView view = batch_.View();
+    view.token_ids = token_ids.data();
+    const BatchView& on_device = backend.PrepareBatch(view, view.num_tokens);
+    the_device->grids.clear();
+    backend.Attention({.batch = &on_device,
+                       .q = inputs.q.data(),
+                       .q_stride = row_size(),
+                       .out = inputs.out.data(),
+                       .num_heads = shape_.num_heads,
+                       .scale = 1 / std::sqrt(float(shape_.head_dim)),
+                       .window = 0,
+                       .layout = &layout,
+                       .kv_pool = inputs.pool.data(),
+                       .out_type = shape_.type});
+    the_device->Synchronize();
+    grids_ = the_device->grids;
+    return inputs.out.Download();
+  }
+
+  std::vector<uint16_t> OfWorkerAttention(bool exact, bool is_recorded) {
+    GridsDevice device;
+    PlacedInputs inputs(&device, *this);
+    WorkerAttention attention(&device, shape_, batch_.View(), exact, is_recorded);
+    attention.Launch(inputs.q.data(), row_size(), inputs.pool.data(), inputs.out.data());
+    device.Synchronize();
+    grids_ = device.grids;
+    return inputs.out.Download();
+  }
+
+  int row_size() const { return shape_.num_heads * shape_.head_dim; }
+
+  // Queries, a pool and room for the output on a device. They are the same on every device.
+  struct PlacedInputs {
+    PlacedInputs(Device* device, const WorkerAttentionTest& test)
+        : q(device, Values(test.batch_.View().num_tokens * test.row_size(), 1)),
+          pool(device, Values(int(LayoutOf(test.shape_).block_elements()) * test.num_blocks_, 2)),
+          out(device, size_t(test.batch_.View().num_tokens) * test.row_size()) {}
+    static std::vector<uint16_t> Values(int count, uint64_t seed) {
+      Random random(seed);
+      std::vector<uint16_t> bits(count);
+      for (uint16_t& value : bits) value = ToBFloat16(random.Normal()).bits;
+      return bits;
+    }
+    DeviceArray<uint16_t> q, pool, out;
+  };
+
+  const Shape shape_ = {4, 2, 32, 16, DataType::kBFloat16};
+  PagedBatch batch_;
+  uint32_t num_blocks_ = 0;
+  std::vector<std::pair<const void*, int>> grids_;  // Of the last attention.
+};
+
+TEST_F(WorkerAttentionTest, ItLaunchesWhatTheBackendLaunches) {
+  Add(700, 1);
+  Add(30, 1);
+  Add(40, 40);
+  for (const bool exact : {false, true}) {
+    const std::vector<uint16_t> expected = OfBackend(exact);
+    const auto expected_grids = grids_;
+    EXPECT_EQ(OfWorkerAttention(exact, /*is_recorded=*/false), expected);
+    EXPECT_EQ(grids_, expected_grids);
+  }
+}
+
+TEST_F(WorkerAttentionTest, AFullDeviceCutsNoSequence) {
+  for (int i = 0; i < 8; ++i) Add(300, 1);
+  OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false);
+  EXPECT_EQ(grids_.size(), 1u) << "no merge";
+  OfWorkerAttention(/*exact=*/true, /*is_recorded=*/false);
+  EXPECT_EQ(grids_.size(), 2u);
+}
+
+TEST_F(WorkerAttentionTest, RecordedLaunchesComputeTheSame) {
+  Add(300, 1);
+  Add(30, 1);
+  const std::vector<uint16_t> expected = OfWorkerAttention(false, /*is_recorded=*/false);
+  EXPECT_EQ(OfWorkerAttention(false, /*is_recorded=*/true), expected);
+}
+
+}  // namespace
+}  // namespace quire::cuda
