@@ -133,6 +133,18 @@ TEST_F(RequestRestorerTest, TheRequestThatBeganLastHasTheName) {
   EXPECT_EQ(*environment_->resumable.FindSame(later.identity), second->sink);
 }
 
+// Until its client comes, a restored request counts as one that the client has left.
+TEST_F(RequestRestorerTest, NoMoreRequestsAreTakenOverThanMayBeWithoutTheirClients) {
+  Make(SecretKey(), /*max_detached=*/2);
+  for (const char* name : {"r1", "r2", "r3"}) {
+    RequestRecord record = Record();
+    record.identity.name = name;
+    EXPECT_TRUE(Restore(record).ok()) << name;
+  }
+  EXPECT_EQ(environment_->resumable.counts().running, 2);
+  EXPECT_EQ(environment_->resumable.counts().displaced, 1);
+}
+
 TEST_F(RequestRestorerTest, ARecordOfAnotherKeyIsNotTrusted) {
   Make();
   EXPECT_TRUE(absl::IsPermissionDenied(Restore(Record(), SecretKey('l')).status()));
