@@ -1,10 +1,13 @@
 // Runs a fuzz target without libFuzzer: over its seeds, and over some thousand changed seeds. So every build runs the
-// targets, the sanitizers watch them, and an input that has failed once stays a test.
+// targets, the sanitizers watch them, and an input that has failed once stays a test. The environment variable
+// QUIRE_FUZZ_ROUNDS sets another number of changed seeds, and QUIRE_FUZZ_SEED draws other changes.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,8 +26,14 @@ extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, s
 
 namespace {
 
+// The number in an environment variable, or `otherwise` if it is not set.
+uint64_t NumberOf(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
 quire::Random& RandomBytes() {
-  static quire::Random random(1);
+  static quire::Random random(NumberOf("QUIRE_FUZZ_SEED", 1));
   return random;
 }
 
@@ -86,9 +95,12 @@ TEST(SeedsTest, EverySeedRuns) {
 TEST(SeedsTest, ChangedSeedsRun) {
   const std::vector<std::string> seeds = Seeds();
   std::vector<uint8_t> buffer(kMaxChangedBytes);
-  for (int round = 0; round < QUIRE_CHANGED_SEEDS; ++round) {
+  const uint64_t num_rounds = NumberOf("QUIRE_FUZZ_ROUNDS", QUIRE_CHANGED_SEEDS);
+  uint64_t num_executed = 0;
+  for (uint64_t round = 0; round < num_rounds; ++round) {
     std::string input = seeds[round % seeds.size()];
     if (input.size() > kMaxChangedBytes) continue;
+    ++num_executed;
     for (int i = RandomBytes().Between(1, 5); i > 0; --i) {
       std::memcpy(buffer.data(), input.data(), input.size());
       const size_t size = LLVMFuzzerCustomMutator == nullptr
@@ -99,6 +111,8 @@ TEST(SeedsTest, ChangedSeedsRun) {
     }
     RunInput(input);
   }
+  std::printf("%llu changed seeds were executed\n", static_cast<unsigned long long>(num_executed));
+  EXPECT_GT(num_executed, 0u);
 }
 
 }  // namespace
