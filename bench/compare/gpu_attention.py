@@ -8,8 +8,9 @@ with K and V that are not in the device's caches.
 
 - SDPA is PyTorch's scaled_dot_product_attention with the backend that PyTorch chooses, and flex_attention is compiled
   to Triton. They read contiguous K and V of each sequence.
-- Triton is the kernel of triton_decode.py, for decodes. FlashInfer is its paged attention for decodes, and its attention
-  over contiguous K and V for prompts. Like Quire, they read blocks of 16 tokens in random places when they decode.
+- Triton is the kernel of triton_decode.py, for decodes. FlashInfer is its paged attention for decodes, and its
+  attention over contiguous K and V for prompts. Like Quire, they read blocks of 16 tokens in random places when they
+  decode.
 
 What is not installed is skipped by name.
 """

@@ -34,8 +34,10 @@ rm $LOGS/running/$$
 """
 PROGRAMS = {
     "tests/gpu_test": GPU_TEST,
-    "bin/gpu_speed": '#!/bin/bash\necho "gpu_speed $*" >>$LOGS/calls\necho "a row of figures"\nexec sleep ${SPEED:-0}\n',
-    "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\necho "a row of steps"\nexec sleep ${STEP:-0}\n',
+    "bin/gpu_speed": '#!/bin/bash\necho "gpu_speed $*" >>$LOGS/calls\n'
+                     'echo "a row of figures"\nexec sleep ${SPEED:-0}\n',
+    "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\n'
+                    'echo "a row of steps"\nexec sleep ${STEP:-0}\n',
     "bin/quire-worker": "#!/bin/bash\nexec sleep 1000\n",
     "bin/quire-manager": "#!/bin/bash\nexec sleep 1000\n",
     "bin/quirectl": '#!/bin/bash\n[ "$3" = health ] || echo "The answer to $4"\n',
