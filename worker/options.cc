@@ -67,10 +67,10 @@ ABSL_FLAG(bool, bind_threads, true,
           "where other programs keep single cores busy.");
 ABSL_FLAG(
     std::string, cpu_kernels, "auto",
-    "Instruction set of the CPU kernels: auto (the best one of the machine), generic, avx2, avx512, avx512_bf16 or "
-    "amx. "
-    "Workers compute equal bits if they have the same kernels, weights and precision of K and V; avx2 and avx512 also "
-    "agree with each other. If your machines differ, choose a set that all of them have.");
+    "Instruction set of the CPU kernels: auto (the best one of the machine), generic, avx2, avx512, avx512_vnni, "
+    "avx512_bf16 or amx. Workers compute equal bits if they have the same kernels, weights and precision of K and V; "
+    "avx2, avx512 and avx512_vnni also agree with each other. If your machines differ, choose a set that all of them "
+    "have.");
 ABSL_FLAG(
     std::string, device, "cpu",
     "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. A simulated device reads no weights and "
@@ -165,6 +165,7 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                                                                                  {"generic", cpu::Isa::kGeneric},
                                                                                  {"avx2", cpu::Isa::kAvx2},
                                                                                  {"avx512", cpu::Isa::kAvx512},
+                                                                                 {"avx512_vnni", cpu::Isa::kAvx512Vnni},
                                                                                  {"avx512_bf16", cpu::Isa::kAvx512Bf16},
                                                                                  {"amx", cpu::Isa::kAmx}}));
   const std::vector<cpu::Isa> supported = cpu::SupportedIsas();

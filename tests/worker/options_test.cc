@@ -84,8 +84,8 @@ TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
   EXPECT_FALSE(OptionsOf({"--model=x"}).cpu_kernels);
   EXPECT_FALSE(OptionsOf({"--model=x", "--cpu-kernels=auto"}).cpu_kernels);
   const std::vector<cpu::Isa> supported = cpu::SupportedIsas();
-  for (const cpu::Isa isa :
-       {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Bf16, cpu::Isa::kAmx}) {
+  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Vnni,
+                             cpu::Isa::kAvx512Bf16, cpu::Isa::kAmx}) {
     const std::string flag = absl::StrCat("--cpu-kernels=", cpu::Name(isa));
     const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--model=x", flag.c_str()});
     if (std::find(supported.begin(), supported.end(), isa) != supported.end()) {
@@ -147,7 +147,7 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
       {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
       {{"--model=x", "--cpu-kernels=sse"},
-       "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_bf16, amx"},
+       "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_vnni, avx512_bf16, amx"},
       {{"--model=x", "--device=gpu"}, "--device is \"gpu\", it must be cpu, simulated, cuda or cuda:N"},
       {{"--model=x", "--simulated-step-times=0"}, "--simulated-step-times is set, but --device is cpu, not simulated"},
       {{"--model=x", "--device=cuda", "--simulated-output-tokens=5"},
