@@ -24,6 +24,12 @@ ABSL_FLAG(std::string, model, "",
 ABSL_FLAG(std::string, model_name, "",
           "Name under which clients see the model. The default is the last part of the directory's path.");
 ABSL_FLAG(
+    std::string, quantize, "none",
+    "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
+    "the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, and "
+    "a CPU decodes nearly twice as fast. Embedding, norms and the output matrix keep their precision. none or "
+    "int8; only for --device=cpu.");
+ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
     "prints it. With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
@@ -175,6 +181,15 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                          absl::StrJoin(supported, ", ", append_name));
 }
 
+absl::StatusOr<Quantization> ReadQuantize() {
+  QUIRE_ASSIGN_OR_RETURN(const Quantization quantize,
+                         FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
+                                                                   {Name(Quantization::kInt8), Quantization::kInt8}}));
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (quantize == Quantization::kNone || device == "cpu") return quantize;
+  return InvalidArgument("--quantize is ", Name(quantize), ", with --device=", device, " it must be none");
+}
+
 constexpr char kSimulated[] = "simulated";
 
 // Returns the number of the GPU, or nothing for "cpu" and "simulated".
@@ -267,6 +282,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
+  QUIRE_ASSIGN_OR_RETURN(options.quantize, ReadQuantize());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
@@ -286,7 +302,7 @@ const ProgramFlags& WorkerFlags() {
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
-      {{"Model:", {"model", "model_name"}},
+      {{"Model:", {"model", "model_name", "quantize"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},

@@ -146,6 +146,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
       {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
+      {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8"},
+      {{"--model=x", "--quantize=int8", "--device=cuda"}, "--quantize is int8, with --device=cuda it must be none"},
       {{"--model=x", "--cpu-kernels=sse"},
        "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_vnni, avx512_bf16, amx"},
       {{"--model=x", "--device=gpu"}, "--device is \"gpu\", it must be cpu, simulated, cuda or cuda:N"},
