@@ -16,6 +16,9 @@
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kernels/cuda/device_options.h"
+#include "worker/host_memory.h"
+#include "worker/memory_explanation.h"
+#include "worker/model/model.h"
 #include "worker/step_times_file.h"
 
 ABSL_FLAG(std::string, model, "",
@@ -29,6 +32,10 @@ ABSL_FLAG(
     "the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, and "
     "a CPU decodes nearly twice as fast. Embedding, norms and the output matrix keep their precision. none or "
     "int8; only for --device=cpu.");
+ABSL_FLAG(
+    std::string, explain_memory, "",
+    "Do not start, but read config.json of this model directory, and print the memory of weights, of K and V, and "
+    "of sequences of 4096 tokens for each precision.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
@@ -252,7 +259,8 @@ std::string LastPart(absl::string_view path) {
 
 absl::StatusOr<WorkerOptions> ReadOptions() {
   WorkerOptions options;
-  options.model = absl::GetFlag(FLAGS_model);
+  options.explain_memory = absl::GetFlag(FLAGS_explain_memory);
+  options.model = options.explain_memory.empty() ? absl::GetFlag(FLAGS_model) : options.explain_memory;
   if (options.model.empty()) return InvalidArgument("--model is missing; it is the directory of a model");
   options.model_name = absl::GetFlag(FLAGS_model_name);
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
@@ -302,7 +310,7 @@ const ProgramFlags& WorkerFlags() {
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
-      {{"Model:", {"model", "model_name", "quantize"}},
+      {{"Model:", {"model", "model_name", "quantize", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
@@ -324,7 +332,12 @@ const ProgramFlags& WorkerFlags() {
 
 absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
                                                                   absl::Span<const char* const> environment) {
-  return ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions);
+  QUIRE_ASSIGN_OR_RETURN(CommandLine<WorkerOptions> line,
+                         ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions));
+  if (line.text || line.options.explain_memory.empty()) return line;
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(line.options.explain_memory));
+  line.text = ExplainMemory(config, line.options.block_size, AvailableHostMemory());
+  return line;
 }
 
 }  // namespace quire

@@ -29,6 +29,7 @@ struct SimulationOptions {
 // The options of quire-worker, read from its command line and checked.
 struct WorkerOptions {
   std::string model;           // The model directory.
+  std::string explain_memory;  // If not empty, the model directory whose memory is explained instead of a start.
   std::string model_name;      // By default the last part of the directory's path.
   std::string listen;
   Transport transport;

@@ -18,6 +18,7 @@
 #include "base/configuration.h"
 #include "base/worker_protocol.h"
 #include "tests/flag_reference.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -173,6 +174,17 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(test.message));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
   }
+}
+
+TEST(WorkerOptionsTest, TheMemoryOfAModelIsExplainedWithoutAStart) {
+  const absl::StatusOr<CommandLine<WorkerOptions>> line =
+      Parse({"--explain-memory", SourcePath("models/tales").c_str(), "--block-size=32"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_TRUE(line->text);
+  EXPECT_THAT(*line->text, HasSubstr("a block of 32"));
+  EXPECT_THAT(*line->text, HasSubstr("int8"));
+  EXPECT_THAT(std::string(Parse({"--explain-memory=/nowhere"}).status().message()),
+              HasSubstr("there is no folder /nowhere"));
 }
 
 TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {
