@@ -8,7 +8,7 @@
 #include "base/flags.h"
 
 ABSL_FLAG(std::string, cpu_kernels, "auto",
-          "generic, avx2, avx512, avx512_bf16 or amx; auto: the best of the machine.");
+          "generic, avx2, avx512, avx512_vnni, avx512_bf16 or amx; auto: the best of the machine.");
 
 namespace quire {
 

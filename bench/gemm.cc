@@ -54,15 +54,45 @@ double ReadBandwidth(MemoryReader* reader) {
   return reads.Median();
 }
 
-std::unique_ptr<PackedMatrix> Pack(Backend* backend, const GemmShape& shape, const std::vector<char>& values,
-                                   DataType type) {
-  MatrixView view = {.data = values.data(), .rows = shape.rows, .cols = shape.cols, .type = type};
-  if (!shape.is_gated) return backend->Pack(&view, 1);
-  view.rows /= 2;
-  MatrixView up = view;
-  up.data = values.data() + values.size() / 2;
-  return backend->PackGated(view, up);
-}
+// A matrix of small whole numbers before it is packed.
+class SourceMatrix {
+ public:
+  SourceMatrix(const GemmShape& shape, cpu::WeightFormat format) : shape_(shape), format_(format) {
+    const size_t count = static_cast<size_t>(shape.rows) * shape.cols;
+    if (format != cpu::WeightFormat::kInt8) {
+      bytes_ = RandomValues(count, static_cast<DataType>(format));
+      return;
+    }
+    BenchRandom random(1);
+    for (size_t i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(random.Next() % 255));
+    scales_.assign(shape.rows, 1.0f);
+  }
+
+  double num_bytes() const { return static_cast<double>(bytes_.size()); }
+
+  // Null when there is not enough memory.
+  std::unique_ptr<PackedMatrix> Pack(Backend* backend) const {
+    if (format_ != cpu::WeightFormat::kInt8) {
+      const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
+      MatrixView up = gate;
+      up.data = bytes_.data() + bytes_.size() / 2;
+      return shape_.is_gated ? backend->PackGated(gate, up) : backend->Pack(&gate, 1);
+    }
+    const auto* values = reinterpret_cast<const int8_t*>(bytes_.data());
+    const QuantizedMatrixView gate = {values, scales_.data(), PartRows(), shape_.cols};
+    QuantizedMatrixView up = gate;
+    up.values += bytes_.size() / 2;
+    return shape_.is_gated ? backend->PackGatedQuantized(gate, up) : backend->PackQuantized(&gate, 1);
+  }
+
+ private:
+  int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }
+
+  const GemmShape shape_;
+  const cpu::WeightFormat format_;
+  std::vector<char> bytes_;
+  std::vector<float> scales_;  // Of int8.
+};
 
 void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, const void* x, int num_tokens, void* y) {
   if (shape.is_gated) {
@@ -77,27 +107,32 @@ void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, c
 double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
   constexpr int kCols = 2048, kRows = 768, kCalls = 4;
   const cpu::KernelTable& kernels = cpu::KernelsFor(isa);
-  const DataType type = options.type;
+  const int format = static_cast<int>(options.format);
   const int num_threads = options.num_threads;
+  const auto backend = cpu::MakeCpuBackend(1, isa);
+  const auto packed = SourceMatrix({"", cpu::kPanelColumns, kCols}, options.format).Pack(backend.get());
+  const auto& w = static_cast<const cpu::CpuPackedMatrix&>(*packed);
+  std::vector<char> x = RandomValues(kCols, kernels.linear_input[format]);
+  if (options.format == cpu::WeightFormat::kInt8) {
+    const std::vector<char> floats = x;
+    x.resize(cpu::kQuantizedHeaderBytes + kCols * sizeof(int16_t));
+    kernels.quantize_row(reinterpret_cast<const float*>(floats.data()), kCols, x.data());
+  }
   cpu::ThreadPool pool(num_threads);
-  const std::vector<char> values = RandomValues(size_t{kCols} * cpu::kPanelColumns, type);
-  const MatrixView view = {.data = values.data(), .rows = cpu::kPanelColumns, .cols = kCols, .type = type};
-  const auto w = cpu::CpuPackedMatrix::Make(&view, 1, &pool);
-  const std::vector<char> x = RandomValues(kCols, kernels.linear_input[static_cast<int>(type)]);
   const double median = MedianSeconds(options, [&](int) {
     pool.ForEach(num_threads * kCalls, [&](int, int) {
       float y[cpu::kPanelColumns];
       cpu::LinearTask task{};
       task.x = x.data();
-      task.panels = w->panel(0);
+      task.panels = w.panel(0);
       task.y = y;
       task.y_type = DataType::kFloat32;
-      task.panel_elements = w->panel_elements();
+      task.panel_elements = w.panel_elements();
       task.num_rows = kRows;
       task.cols = kCols;
       task.num_panels = 1;
       task.num_columns = cpu::kPanelColumns;
-      kernels.linear[static_cast<int>(type)](task);
+      kernels.linear[format](task);
     });
   });
   return 2e-9 * kCols * kRows * cpu::kPanelColumns * num_threads * kCalls / median;
@@ -106,12 +141,12 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
 // Measures one shape with every number of tokens. The caller adds the bandwidth.
 std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, const GemmShape& shape) {
   const auto backend = cpu::MakeCpuBackend(options.num_threads, isa);
-  const double bytes = static_cast<double>(shape.rows) * shape.cols * static_cast<double>(SizeOf(options.type));
-  const std::vector<char> values = RandomValues(static_cast<size_t>(shape.rows) * shape.cols, options.type);
+  const SourceMatrix source(shape, options.format);
+  const double bytes = source.num_bytes();
   std::vector<std::unique_ptr<PackedMatrix>> matrices;
   const int count = static_cast<int>(static_cast<double>(options.matrix_bytes) / bytes) + 1;
   while (static_cast<int>(matrices.size()) < count) {
-    matrices.push_back(Pack(backend.get(), shape, values, options.type));
+    matrices.push_back(source.Pack(backend.get()));
     if (matrices.back() == nullptr) return {};
   }
   std::vector<GemmSpeed> speeds;

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_features.h"
-#include "kernels/types.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace quire {
 
@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<GemmShape>> GemmShapes(const std::string& model);
 
 struct GemmOptions {
   int num_threads;  // 0 means one per core. With one thread, times are CPU time, which is less noisy.
-  DataType type;    // The type of the weights.
+  cpu::WeightFormat format;
   std::vector<int> num_tokens;
   // Bytes of all copies of a matrix together, which must exceed the caches. The copies are used in turns. A plain read
   // covers twice as many bytes.

@@ -21,6 +21,7 @@ struct LocalWorkerOptions {
   int max_sequences = 256;
   int max_tokens_per_step = 2048;
   DataType kv_type = DataType::kFloat32;
+  Quantization quantize = Quantization::kNone;
 };
 
 // The real executor with a real model in this process. Plans go through the wire's messages but not through a network.

@@ -78,8 +78,9 @@ absl::Status RunSteps(const WorkerSpeedOptions& options, LocalWorker* worker, Ti
     if (plan.empty()) break;
     most_used_blocks = std::max(most_used_blocks, blocks.counts().used);
     backend->TakeSeconds();
-    double run_seconds;
-    QUIRE_ASSIGN_OR_RETURN(StepResult result, worker->Execute(plan, /*cpu_seconds=*/nullptr, &run_seconds));
+    double cpu_seconds, wall_seconds;
+    QUIRE_ASSIGN_OR_RETURN(StepResult result, worker->Execute(plan, &cpu_seconds, &wall_seconds));
+    const double run_seconds = options.threads == 1 ? cpu_seconds : wall_seconds;
     const KernelSeconds kernels = backend->TakeSeconds();
     scheduler->Commit(std::move(result));
     const double step_seconds = WallSeconds() - start;
@@ -110,6 +111,7 @@ absl::StatusOr<WorkerSpeed> MeasureWorkerSpeed(const WorkerSpeedOptions& options
   worker_options.block_size = kBlockSize;
   worker_options.max_sequences = NumRows(options);
   worker_options.kv_type = options.kv_type;
+  worker_options.quantize = options.quantize;
   auto timed = std::make_unique<TimedBackend>(cpu::MakeCpuBackend(options.threads, options.cpu_kernels));
   TimedBackend* const backend = timed.get();
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalWorker> worker,

@@ -9,6 +9,7 @@
 #include "client/load/samples.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/types.h"
+#include "worker/model/quantize.h"
 
 namespace quire {
 
@@ -20,9 +21,10 @@ struct WorkerSpeedOptions {
   int prompt_tokens = 128;
   int shared_tokens = 0;   // All prompts begin with these tokens, computed once; below prompt_tokens.
   int output_tokens = 64;  // Output of every sequence.
-  int threads = 0;         // 0 means one per core.
+  int threads = 0;         // 0 means one per core. With one thread, times of steps are CPU time, which is less noisy.
   cpu::Isa cpu_kernels = cpu::SupportedIsas().back();
   DataType kv_type = DataType::kBFloat16;
+  Quantization quantize = Quantization::kNone;
 };
 
 struct WorkerSpeed {

@@ -15,8 +15,9 @@
 #include "bench/worker_speed.h"
 
 ABSL_FLAG(std::string, model, "models/tales", "Directory of the model.");
-ABSL_FLAG(int32_t, threads, 0, "Threads that compute; 0: one per core.");
+ABSL_FLAG(int32_t, threads, 0, "Threads that compute; 0: one per core. With one thread, times of steps are CPU time.");
 ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bfloat16 or float16.");
+ABSL_FLAG(std::string, quantize, "none", "Quantization of the weights, as of quire-worker: none or int8.");
 ABSL_FLAG(int32_t, sequences, 16, "Sequences that run together.");
 ABSL_FLAG(int32_t, beams, 0, "Beams of one sequence; 0: no beam search.");
 ABSL_FLAG(int32_t, prompt, 128, "Tokens of a prompt.");
@@ -33,7 +34,7 @@ const ProgramFlags& Flags() {
                        "runs sequences with the real executor in this process and tells its speed in prefill and in "
                        "steps in which all sequences decode, and what kernels and the rest take of such a step.",
                        "[flags]",
-                       {{"Worker:", {"model", "threads", "cpu_kernels", "kv_type"}},
+                       {{"Worker:", {"model", "threads", "cpu_kernels", "kv_type", "quantize"}},
                         {"Load:", {"sequences", "beams", "prompt", "shared", "output"}},
                         {"Report:", {"json"}}}};
   return *flags;
@@ -84,6 +85,9 @@ absl::StatusOr<WorkerSpeedOptions> OptionsOfFlags() {
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, FlagChoice<DataType>(FLAGS_kv_type, {{"float32", DataType::kFloat32},
                                                                                {"bfloat16", DataType::kBFloat16},
                                                                                {"float16", DataType::kFloat16}}));
+  QUIRE_ASSIGN_OR_RETURN(options.quantize,
+                         FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
+                                                                   {Name(Quantization::kInt8), Quantization::kInt8}}));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", options.threads, 0, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("sequences", options.num_sequences, 1, options.num_beams > 0 ? 1 : 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("beams", options.num_beams, 0, 1024));

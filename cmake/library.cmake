@@ -158,6 +158,15 @@ function(quire_test)
   endforeach()
 endfunction()
 
+# Runs the same test program once more, with weights that are rounded to int8.
+function(quire_int8_test)
+  cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})
+  add_test(NAME ${ARG_NAME}.int8 COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
+  set_tests_properties(${ARG_NAME}.int8 PROPERTIES
+    TIMEOUT 600 ENVIRONMENT "QUIRE_TEST_DEVICE=int8" FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  quire_label_test(${ARG_NAME}.int8)
+endfunction()
+
 # Runs the same test program once more, with a device that computes nothing.
 function(quire_simulated_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})

@@ -46,6 +46,14 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override {
     return backend_->PackGated(gate, up);
   }
+  bool MultipliesQuantized() const override { return backend_->MultipliesQuantized(); }
+  std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override {
+    return backend_->PackQuantized(matrices, num_matrices);
+  }
+  std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
+                                                   const QuantizedMatrixView& up) override {
+    return backend_->PackGatedQuantized(gate, up);
+  }
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
   void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {

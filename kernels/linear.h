@@ -1,6 +1,8 @@
 #ifndef QUIRE_KERNELS_LINEAR_H_
 #define QUIRE_KERNELS_LINEAR_H_
 
+#include <cstdint>
+
 #include "kernels/types.h"
 
 namespace quire {
@@ -18,6 +20,17 @@ struct MatrixView {
   int cols;
   DataType type;
 };
+
+// A source matrix of whole numbers with scales: the weight of row n and column k is values[n][k] * scales[n]. Borrowed
+// for the call.
+struct QuantizedMatrixView {
+  const int8_t* values;  // [rows, cols]
+  const float* scales;   // [rows], finite.
+  int rows;
+  int cols;  // At most kMaxQuantizedCols.
+};
+// The exact sum of so many products of two numbers of 8 bits fits into 32 bits.
+constexpr int kMaxQuantizedCols = 1 << 17;
 
 // y[num_tokens, rows] = x[num_tokens, cols] * w^T (+ bias) (+ residual); residual may be y itself.
 struct LinearArgs {

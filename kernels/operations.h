@@ -31,6 +31,18 @@ class Operations {
   virtual std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) = 0;
   // Does the same for GatedLinear with the two matrices of a gated MLP, which have the same shape.
   virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
+  // Whether the next two functions work.
+  virtual bool MultipliesQuantized() const { return false; }
+  // They do the same for matrices of whole numbers. A product by such a matrix rounds every row of x to 8 bits with a
+  // scale of the row, adds the products of whole numbers exactly, and multiplies the sum by the product of the two
+  // scales. REQUIRES: MultipliesQuantized().
+  virtual std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* /*matrices*/, int /*num_matrices*/) {
+    return nullptr;
+  }
+  virtual std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& /*gate*/,
+                                                           const QuantizedMatrixView& /*up*/) {
+    return nullptr;
+  }
   // The type that the input of a multiplication by `w` must have. Operations that produce it round to this type.
   virtual DataType InputType(const PackedMatrix& w) const = 0;
 

@@ -16,10 +16,11 @@ std::string Variable(const char* name) {
 
 TestDevice DeviceOfTests() {
   const std::string device = Variable("QUIRE_TEST_DEVICE");
+  if (device == "int8") return TestDevice::kInt8Cpu;
   if (device == "emulated") return TestDevice::kEmulatedGpu;
   if (device == "gpu") return TestDevice::kGpu;
   if (device == "simulated") return TestDevice::kSimulated;
-  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be emulated, gpu or simulated";
+  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be int8, emulated, gpu or simulated";
   return TestDevice::kCpu;
 }
 

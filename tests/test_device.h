@@ -8,12 +8,14 @@ namespace quire {
 // What the tests of the executor and of whole clusters compute with.
 enum class TestDevice {
   kCpu,
+  kInt8Cpu,      // The CPU with weights that are rounded to int8 while they are loaded.
   kEmulatedGpu,  // The backend for GPUs, exact, on the emulated device, a thousand times slower.
   kGpu,          // The backend for GPUs, exact, on the first GPU.
   kSimulated,    // The simulated device, as fast as possible.
 };
 
-// Reads QUIRE_TEST_DEVICE: emulated, gpu, simulated, or nothing for the CPU. Another value ends the program.
+// Reads QUIRE_TEST_DEVICE: int8, emulated, gpu, simulated, or nothing for the CPU with float32 weights. Another value
+// ends the program.
 TestDevice DeviceOfTests();
 
 // Whether the backend for GPUs computes.

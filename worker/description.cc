@@ -16,6 +16,12 @@ std::string RandomProcessId() {
   return id;
 }
 
+// Raise the number when a change of the formula changes the results. The products of int8 are the same bits on every
+// CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
+std::string QuantizationNumerics(Quantization quantization) {
+  return quantization == Quantization::kNone ? "" : absl::StrCat("/", Name(quantization), " 1");
+}
+
 }  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
@@ -39,8 +45,9 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_block_bytes(layout.block_bytes_all_layers());
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);
-  description.set_numerics_fingerprint(
-      absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(), "/kv-", Name(layout.type)));
+  description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
+                                                    QuantizationNumerics(model.weights.quantization), "/kv-",
+                                                    Name(layout.type)));
   description.set_device(backend.Description());
   description.set_process_id(RandomProcessId());
   return description;

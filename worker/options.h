@@ -15,6 +15,7 @@
 #include "kernels/simulated/step_times.h"
 #include "kernels/types.h"
 #include "security/transport_flags.h"
+#include "worker/model/quantize.h"
 #include "worker/pool_size.h"
 
 namespace quire {
@@ -27,8 +28,9 @@ struct SimulationOptions {
 
 // The options of quire-worker, read from its command line and checked.
 struct WorkerOptions {
-  std::string model;       // The model directory.
-  std::string model_name;  // By default the last part of the directory's path.
+  std::string model;           // The model directory.
+  std::string explain_memory;  // If not empty, the model directory whose memory is explained instead of a start.
+  std::string model_name;      // By default the last part of the directory's path.
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
@@ -39,6 +41,7 @@ struct WorkerOptions {
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
   bool prefault;
+  Quantization quantize = Quantization::kNone;
   std::optional<DataType> kv_type;  // Without a value, the type of the weights.
   std::optional<int> gpu;           // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
   bool exact_gpu = false;           // Whether a row's result must be independent of the other rows of the step.

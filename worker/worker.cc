@@ -171,7 +171,7 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
-  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_));
+  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.quantize));
   return absl::OkStatus();
 }
 
@@ -268,6 +268,9 @@ std::string Worker::Summary() const {
   std::string text =
       absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
                    model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
+                   model_->weights.quantization == Quantization::kNone
+                       ? ""
+                       : absl::StrCat(", weights ", quire::Name(model_->weights.quantization)),
                    ")\n  device  ", backend_->Description(), "\n  pool    ",
                    PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
                    FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");

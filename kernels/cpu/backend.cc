@@ -28,13 +28,15 @@ std::string CpuBackend::Description() const {
          (pool_.num_threads() == 1 ? " thread" : " threads");
 }
 
-// AVX2 and AVX-512 compute the same bits. Raise the number when a change of the kernels changes their results.
+// AVX2 and AVX-512, with and without VNNI, compute the same bits. Raise the number when a change of the kernels changes
+// their results.
 std::string CpuBackend::NumericsFingerprint() const {
   switch (isa_) {
     case Isa::kGeneric:
       return "cpu generic 1";
     case Isa::kAvx2:
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
       return "cpu fma 1";
     case Isa::kAvx512Bf16:
       return "cpu avx512_bf16 2";
@@ -68,6 +70,15 @@ std::unique_ptr<PackedMatrix> CpuBackend::Pack(const MatrixView* matrices, int n
 }
 
 std::unique_ptr<PackedMatrix> CpuBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
+  return CpuPackedMatrix::MakeGated(gate, up, &pool_);
+}
+
+std::unique_ptr<PackedMatrix> CpuBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
+  return CpuPackedMatrix::Make(matrices, num_matrices, &pool_);
+}
+
+std::unique_ptr<PackedMatrix> CpuBackend::PackGatedQuantized(const QuantizedMatrixView& gate,
+                                                             const QuantizedMatrixView& up) {
   return CpuPackedMatrix::MakeGated(gate, up, &pool_);
 }
 

@@ -47,6 +47,10 @@ class CpuBackend : public Backend {
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
+  bool MultipliesQuantized() const override { return true; }
+  std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
+  std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
+                                                   const QuantizedMatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;
   void KeepDrawnTokens(int) override {}
   const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }

@@ -47,6 +47,8 @@ const char* Name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
     case Isa::kAmx:
@@ -64,9 +66,12 @@ std::vector<Isa> SupportedIsas() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
       isas.push_back(Isa::kAvx512);
-      if (HasAvx512Bf16()) {
-        isas.push_back(Isa::kAvx512Bf16);
-        if (HasAmxBf16() && MayUseTiles()) isas.push_back(Isa::kAmx);
+      if (__builtin_cpu_supports("avx512vnni")) {
+        isas.push_back(Isa::kAvx512Vnni);
+        if (HasAvx512Bf16()) {
+          isas.push_back(Isa::kAvx512Bf16);
+          if (HasAmxBf16() && MayUseTiles()) isas.push_back(Isa::kAmx);
+        }
       }
     }
   }

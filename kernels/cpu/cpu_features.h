@@ -5,11 +5,11 @@
 
 namespace quire::cpu {
 
-// The instruction sets for which the kernels are compiled. kAvx2 and kAvx512 give results that are equal bit for bit:
-// both work on vectors of 16 floats with fused multiply-add. kAvx512Bf16 and kAmx multiply bfloat16 weights and K/V
-// with bfloat16 instructions, and each gives bits of its own there. They do everything else like kAvx512. kGeneric is
-// plain C++ and runs anywhere.
-enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+// The instruction sets for which the kernels are compiled. kAvx2, kAvx512 and kAvx512Vnni give results that are equal
+// bit for bit: all work on vectors of 16 floats with fused multiply-add. kAvx512Vnni has faster products of int8
+// weights. kAvx512Bf16 and kAmx multiply bfloat16 weights and K/V with bfloat16 instructions, and each gives bits of
+// its own there. They do everything else like kAvx512Vnni. kGeneric is plain C++ and runs anywhere.
+enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
 
 const char* Name(Isa isa);
 

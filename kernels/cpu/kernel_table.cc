@@ -6,6 +6,7 @@ const KernelTable& KernelsFor(Isa isa) {
 #if defined(QUIRE_X86_KERNELS)
   if (isa == Isa::kAmx) return AmxKernels();
   if (isa == Isa::kAvx512Bf16) return Avx512Bf16Kernels();
+  if (isa == Isa::kAvx512Vnni) return Avx512VnniKernels();
   if (isa == Isa::kAvx512) return Avx512Kernels();
   if (isa == Isa::kAvx2) return Avx2Kernels();
 #endif

@@ -9,12 +9,29 @@
 
 namespace quire::cpu {
 
+// How weights are stored. The first three formats are those of DataType, in the same order.
+enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8 };
+constexpr int kNumWeightFormats = 4;
+
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]
 //   bfloat16:         [panel][k / 2][32][2], so that one load reads two consecutive k of 16 columns. k is padded with
 //                     zeros to a multiple of 32. 32 k of a panel are the two right-hand tiles of an AMX product.
+//   int8:             [panel] with 32 scales in float32 and then [k / 4][32][4] bytes, each a weight + 128. One load
+//                     reads four consecutive k of 16 columns. k is padded to a multiple of 4.
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
+constexpr int kInt8PanelStep = 4;       // The same in panels of int8.
+constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
+constexpr int kInt8Offset = 128;  // What a byte of a panel has more than the weight.
+
+// Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
+// header, and its numbers begin after kQuantizedHeaderBytes bytes in a form that depends on the instruction set.
+struct QuantizedHeader {
+  float scale;         // x is about q * scale. NaN if the row of x has an infinity or a NaN; then every q is 0.
+  int32_t offset_sum;  // kInt8Offset times the sum of all q.
+};
+constexpr int kQuantizedHeaderBytes = 64;
 
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
@@ -22,7 +39,8 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 // Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k, whatever the
 // number of rows. The result is y = (sum, then + bias, then + residual), or silu(gate + bias) * (up + bias).
 struct LinearTask {
-  const void* x;          // [num_rows, x_stride] in the type that KernelTable::linear_input gives.
+  // [num_rows, x_stride] in the type that KernelTable::linear_input gives; for int8, bytes of quantize_row.
+  const void* x;
   const void* panels;     // The first panel of the task.
   bool is_gated;          // Whether the panels belong to a gated matrix.
   const float* bias;      // [num_columns], starting at the task's first panel; or null.
@@ -30,7 +48,7 @@ struct LinearTask {
   const float* residual;  // Same shape as y, or null; may be y. Null for a gated matrix.
   void* y;                // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;        // float32, or bfloat16 for a gated matrix.
-  int64_t x_stride;       // All strides are in elements.
+  int64_t x_stride;       // All strides are in elements, which are bytes in panels of int8 and in their x.
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
   int num_rows;
@@ -82,11 +100,15 @@ struct RowExtremes {
 
 // The operations that are compiled once per instruction set.
 struct KernelTable {
-  // Indexed by DataType: here the type of the weights, in `attend` the type of the KV cache.
-  void (*linear[3])(const LinearTask& task);
+  void (*linear[kNumWeightFormats])(const LinearTask& task);
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
-  // with zeros from `cols` to the next multiple of 32.
-  DataType linear_input[3];
+  // with zeros from `cols` to the next multiple of 32. Rows for int8 are made by quantize_row from float32.
+  DataType linear_input[kNumWeightFormats];
+  // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 4. All instruction sets
+  // give the same header and the same numbers, in forms of quantized_bytes each.
+  void (*quantize_row)(const float* x, int cols, void* row);
+  int quantized_bytes;
+  // Indexed by the type of the KV cache.
   void (*attend[3])(const AttentionTask& task);
   // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
   // values.
@@ -128,7 +150,9 @@ struct KernelTable {
 const KernelTable& GenericKernels();
 const KernelTable& Avx2Kernels();
 const KernelTable& Avx512Kernels();
-// Like Avx512Kernels(), except for products of bfloat16.
+// Like Avx512Kernels(), except that products of int8 use VPDPBUSD. The bits are the same.
+const KernelTable& Avx512VnniKernels();
+// Like Avx512VnniKernels(), except for products of bfloat16.
 const KernelTable& Avx512Bf16Kernels();
 const KernelTable& AmxKernels();
 

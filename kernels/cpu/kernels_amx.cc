@@ -7,9 +7,9 @@ namespace quire::cpu {
 namespace amx {
 
 KernelTable MakeTable() {
-  KernelTable table = Avx512Kernels();
-  table.linear[int(DataType::kBFloat16)] = LinearBFloat16;
-  table.linear_input[int(DataType::kBFloat16)] = DataType::kBFloat16;
+  KernelTable table = Avx512VnniKernels();
+  table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
+  table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
   table.attend[int(DataType::kBFloat16)] = AttendPairs<AmxProducts>;
   table.multiplies_pairs = true;
   return table;

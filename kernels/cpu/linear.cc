@@ -17,6 +17,8 @@ constexpr int CeilDiv(int a, int b) {
 // of y.
 constexpr int64_t kRowBytesPerItem = 512 << 10;
 constexpr int kMinRowsPerItem = 128;
+// Rounding fewer numbers than this takes less time than waking a thread for them.
+constexpr int kMinFloatsPerItem = 32 << 10;
 // Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
 
@@ -52,16 +54,25 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
   Multiply(w, whole);
 }
 
-void CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
+int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
+  if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
-  if (InputType(w) == DataType::kFloat32 || w.cols() == w.padded_cols()) return;
-  const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
-  if (padded_.bytes() < whole->num_rows * stride) {
-    padded_ = Memory(whole->num_rows * stride);
-    if (padded_.data() == nullptr) throw std::bad_alloc();
+  return whole->x_stride * int64_t(SizeOf(InputType(w)));
+}
+
+char* CpuLinear::CopyMemory(size_t bytes) {
+  if (copy_.bytes() < bytes) {
+    copy_ = Memory(bytes);
+    if (copy_.data() == nullptr) throw std::bad_alloc();
   }
+  return static_cast<char*>(copy_.data());
+}
+
+int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
   const char* const from = static_cast<const char*>(whole->x);
-  char* const to = static_cast<char*>(padded_.data());
+  char* const to = CopyMemory(whole->num_rows * stride);
   pool_->ForEach(CeilDiv(whole->num_rows, kMinRowsPerItem), [&](int item, int) {
     const int begin = item * kMinRowsPerItem, end = std::min(begin + kMinRowsPerItem, whole->num_rows);
     for (int row = begin; row < end; ++row) {
@@ -71,11 +82,29 @@ void CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   });
   whole->x = to;
   whole->x_stride = w.padded_cols();
+  return int64_t(stride);
+}
+
+int64_t CpuLinear::QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  constexpr int kLineBytes = 64;
+  const int bytes = kQuantizedHeaderBytes + w.padded_cols() * kernels_.quantized_bytes;
+  const int64_t stride = CeilDiv(bytes, kLineBytes) * kLineBytes;
+  const float* const from = static_cast<const float*>(whole->x);
+  char* const to = CopyMemory(whole->num_rows * stride);
+  const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
+  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
+    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
+    for (int row = begin; row < end; ++row) {
+      kernels_.quantize_row(from + int64_t{row} * w.cols(), w.cols(), to + row * stride);
+    }
+  });
+  whole->x = to;
+  whole->x_stride = stride;
+  return stride;
 }
 
 void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
-  PrepareInput(w, &whole);
-  const int64_t x_row_bytes = whole.x_stride * int64_t(SizeOf(InputType(w)));
+  const int64_t x_row_bytes = PrepareInput(w, &whole);
   const int rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
   const int num_row_blocks = CeilDiv(whole.num_rows, rows_per_item);
   const int wanted_items = pool_->num_threads() * kItemsPerThread;
@@ -101,7 +130,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
     task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
     task.num_rows = std::min(rows_per_item, whole.num_rows - row);
     task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
-    kernels_.linear[int(w.type())](task);
+    kernels_.linear[int(w.format())](task);
   });
 }
 

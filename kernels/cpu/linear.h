@@ -18,20 +18,25 @@ class CpuLinear {
   void Run(const LinearArgs& args);
   void Run(const GatedLinearArgs& args);
 
-  DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.type())]; }
+  DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.format())]; }
 
  private:
   // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
   // matrix.
   void Multiply(const CpuPackedMatrix& w, LinearTask whole);
 
-  // Points the task to its input in the form that kernels take: the input itself, or a copy that is padded with zeros
-  // to the next multiple of 32. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
-  void PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
+  // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
+  int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits.
+  int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
+  int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // Returns memory for the copy.
+  char* CopyMemory(size_t bytes);
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory padded_;  // Grows to the size of the largest call.
+  Memory copy_;  // Of an input. Grows to the size of the largest call.
 };
 
 }  // namespace quire::cpu

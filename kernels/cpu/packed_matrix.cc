@@ -1,6 +1,7 @@
 #include "kernels/cpu/packed_matrix.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/half_float.h"
@@ -43,8 +44,19 @@ void PackRow(const From* from, int cols, int row, To* panel) {
   }
 }
 
+// Stores a row of whole numbers and its scale.
+void PackRow(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
+  memcpy(panel + row * sizeof(float), &matrix.scales[from_row], sizeof(float));
+  const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
+  auto* to = reinterpret_cast<uint8_t*>(panel + kInt8ScaleBytes) + row * kInt8PanelStep;
+  for (int k = 0; k < matrix.cols; ++k) {
+    to[k / kInt8PanelStep * (kPanelColumns * kInt8PanelStep) + k % kInt8PanelStep] = uint8_t(from[k] + kInt8Offset);
+  }
+}
+
 // Returns the matrix that contains row `row` of the stack, and makes *row relative to that matrix.
-const MatrixView& FindMatrix(const MatrixView* matrices, int* row) {
+template <typename View>
+const View& FindMatrix(const View* matrices, int* row) {
   while (*row >= matrices->rows) *row -= (matrices++)->rows;
   return *matrices;
 }
@@ -61,10 +73,34 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::MakeGated(const MatrixView& ga
   return Make(matrices, 2, /*is_gated=*/true, pool);
 }
 
+std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView* matrices, int num_matrices,
+                                                       ThreadPool* pool) {
+  return Make(matrices, num_matrices, /*is_gated=*/false, pool);
+}
+
+std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::MakeGated(const QuantizedMatrixView& gate,
+                                                            const QuantizedMatrixView& up, ThreadPool* pool) {
+  const QuantizedMatrixView matrices[] = {gate, up};
+  return Make(matrices, 2, /*is_gated=*/true, pool);
+}
+
 int CpuPackedMatrix::RowAt(int panel, int lane) const {
   const int output = panel * outputs_per_panel() + lane % outputs_per_panel();
   if (output >= num_outputs()) return -1;
   return lane < outputs_per_panel() ? output : num_outputs() + output;
+}
+
+template <typename PackRow>
+bool CpuPackedMatrix::Fill(ThreadPool* pool, PackRow&& pack) {
+  memory_ = Memory(panel_elements() * num_panels() * element_bytes());
+  if (memory_.data() == nullptr) return false;
+  pool->ForEach(num_panels(), [&](int index, int) {
+    for (int lane = 0; lane < kPanelColumns; ++lane) {
+      const int row = RowAt(index, lane);
+      if (row >= 0) pack(const_cast<void*>(panel(index)), lane, row);
+    }
+  });
+  return true;
 }
 
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrices, int num_matrices, bool is_gated,
@@ -75,32 +111,37 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrice
     rows += matrices[i].rows;
     if (matrices[i].type != type) type = DataType::kFloat32;
   }
-  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, type, is_gated));
-  packed->memory_ = Memory(packed->panel_elements() * packed->num_panels() * SizeOf(type));
-  if (packed->memory_.data() == nullptr) return nullptr;
-
-  WithType(type, [&]<typename To>(To*) {
-    pool->ForEach(packed->num_panels(), [&](int index, int) {
-      To* panel = static_cast<To*>(packed->memory_.data()) + index * packed->panel_elements();
-      for (int i = 0; i < kPanelColumns; ++i) {
-        int row = packed->RowAt(index, i);
-        if (row < 0) continue;
-        const MatrixView& matrix = FindMatrix(matrices, &row);
-        WithType(matrix.type, [&]<typename From>(From*) {
-          PackRow(static_cast<const From*>(matrix.data) + int64_t{row} * matrix.cols, matrix.cols, i, panel);
-        });
-      }
+  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat(type), is_gated));
+  const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
+    const MatrixView& matrix = FindMatrix(matrices, &row);
+    WithType(type, [&]<typename To>(To*) {
+      WithType(matrix.type, [&]<typename From>(From*) {
+        PackRow(static_cast<const From*>(matrix.data) + int64_t{row} * matrix.cols, matrix.cols, lane,
+                static_cast<To*>(panel));
+      });
     });
   });
-  return packed;
+  return has_memory ? std::move(packed) : nullptr;
+}
+
+std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView* matrices, int num_matrices,
+                                                       bool is_gated, ThreadPool* pool) {
+  int rows = 0;
+  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
+  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat::kInt8, is_gated));
+  const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
+    const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);
+    PackRow(matrix, row, lane, static_cast<char*>(panel));
+  });
+  return has_memory ? std::move(packed) : nullptr;
 }
 
 const void* CpuPackedMatrix::panel(int index) const {
-  return static_cast<const char*>(memory_.data()) + index * panel_elements() * SizeOf(type_);
+  return static_cast<const char*>(memory_.data()) + index * panel_elements() * int64_t(element_bytes());
 }
 
 void CpuPackedMatrix::CopyRow(int row, float* y) const {
-  WithType(type_, [&]<typename T>(T*) {
+  WithType(DataType(format_), [&]<typename T>(T*) {
     const T* from = static_cast<const T*>(panel(row / kPanelColumns));
     for (int k = 0; k < cols_; ++k) y[k] = ToFloat(from[PanelOffset<T>(row % kPanelColumns, k)]);
   });

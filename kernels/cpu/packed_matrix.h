@@ -7,6 +7,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/half_float.h"
 #include "kernels/linear.h"
 
 namespace quire::cpu {
@@ -20,41 +21,57 @@ class CpuPackedMatrix : public PackedMatrix {
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool);
   // Makes a gated matrix in the same way. REQUIRES: both have the same shape.
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const MatrixView& gate, const MatrixView& up, ThreadPool* pool);
+  // Do the same in format kInt8.
+  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, ThreadPool* pool);
+  static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
+                                                    ThreadPool* pool);
 
   bool is_gated() const { return is_gated_; }
   int rows() const { return rows_; }
   int cols() const { return cols_; }
-  // Number of columns in the panels; columns from cols() on are zeros.
-  int padded_cols() const {
-    return type_ == DataType::kBFloat16 ? (cols_ + kBFloat16PanelStep - 1) / kBFloat16PanelStep * kBFloat16PanelStep
-                                        : cols_;
-  }
-  // A quantised type would use the same scheme with scales beside the panels. It needs another DataType here and its
-  // own entry in KernelTable::linear.
-  DataType type() const { return type_; }
+  // Number of columns in the panels; columns from cols() on have no meaning.
+  int padded_cols() const { return (cols_ + step() - 1) / step() * step(); }
+  WeightFormat format() const { return format_; }
   // Columns of the product: of all panels and of one panel.
   int num_outputs() const { return is_gated_ ? rows_ / 2 : rows_; }
   int outputs_per_panel() const { return is_gated_ ? kGatedColumns : kPanelColumns; }
   int num_panels() const { return (num_outputs() + outputs_per_panel() - 1) / outputs_per_panel(); }
-  // Number of elements of one panel.
-  int64_t panel_elements() const { return int64_t{kPanelColumns} * padded_cols(); }
+  // Number of elements of one panel; in format kInt8, of bytes.
+  int64_t panel_elements() const {
+    return int64_t{kPanelColumns} * padded_cols() + (format_ == WeightFormat::kInt8 ? kInt8ScaleBytes : 0);
+  }
   const void* panel(int index) const;
 
-  // Writes the row as float32 to y[0, cols). REQUIRES: not gated.
+  // Writes the row as float32 to y[0, cols). REQUIRES: not gated, and the format is not kInt8.
   void CopyRow(int row, float* y) const;
 
  private:
-  CpuPackedMatrix(int rows, int cols, DataType type, bool is_gated)
-      : rows_(rows), cols_(cols), type_(type), is_gated_(is_gated) {}
+  CpuPackedMatrix(int rows, int cols, WeightFormat format, bool is_gated)
+      : rows_(rows), cols_(cols), format_(format), is_gated_(is_gated) {}
 
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, bool is_gated,
                                                ThreadPool* pool);
+  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, bool is_gated,
+                                               ThreadPool* pool);
+  // Takes the memory and calls pack(panel, row of the panel, row of the stack) for every row. Returns whether there was
+  // enough memory.
+  template <typename PackRow>
+  bool Fill(ThreadPool* pool, PackRow&& pack);
   // Returns the row that lane `lane` of a panel holds; -1 for padding.
   int RowAt(int panel, int lane) const;
+  // Columns are padded to a multiple of this.
+  int step() const {
+    return format_ == WeightFormat::kBFloat16 ? kBFloat16PanelStep
+           : format_ == WeightFormat::kInt8   ? kInt8PanelStep
+                                              : 1;
+  }
+  size_t element_bytes() const {
+    return format_ == WeightFormat::kInt8 ? 1 : format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(BFloat16);
+  }
 
   int rows_;
   int cols_;
-  DataType type_;
+  WeightFormat format_;
   bool is_gated_;
   Memory memory_;
 };

@@ -42,6 +42,7 @@ if platform.machine() in ("x86_64", "AMD64"):
     SOURCES["cpu/cpu_features.cc"] = SOURCES["cpu/kernel_table.cc"] = ["-DQUIRE_X86_KERNELS"]
     SOURCES["cpu/kernels_avx2.cc"] = avx2
     SOURCES["cpu/kernels_avx512.cc"] = avx512
+    SOURCES["cpu/kernels_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
     SOURCES["cpu/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
     SOURCES["cpu/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
 

@@ -6,8 +6,8 @@ if(NOT OBJECTS)
 endif()
 # DW.ref is a pointer for exception tables and not code. Sanitizers add it.
 string(CONCAT own
-  "DW.ref|quire::cpu::(generic|avx2|avx512|avx512_bf16|amx)::"
-  "|quire::cpu::(Generic|Avx2|Avx512|Avx512Bf16|Amx)Kernels\\(\\)")
+  "DW.ref|quire::cpu::(generic|avx2|avx512|avx512_vnni|avx512_bf16|amx)::"
+  "|quire::cpu::(Generic|Avx2|Avx512|Avx512Vnni|Avx512Bf16|Amx)Kernels\\(\\)")
 foreach(object IN LISTS OBJECTS)
   execute_process(COMMAND ${NM} -C --defined-only --extern-only ${object}
                   OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)

@@ -18,6 +18,7 @@
 #include "base/configuration.h"
 #include "base/worker_protocol.h"
 #include "tests/flag_reference.h"
+#include "tests/test_paths.h"
 
 namespace quire {
 namespace {
@@ -84,8 +85,8 @@ TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
   EXPECT_FALSE(OptionsOf({"--model=x"}).cpu_kernels);
   EXPECT_FALSE(OptionsOf({"--model=x", "--cpu-kernels=auto"}).cpu_kernels);
   const std::vector<cpu::Isa> supported = cpu::SupportedIsas();
-  for (const cpu::Isa isa :
-       {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Bf16, cpu::Isa::kAmx}) {
+  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Vnni,
+                             cpu::Isa::kAvx512Bf16, cpu::Isa::kAmx}) {
     const std::string flag = absl::StrCat("--cpu-kernels=", cpu::Name(isa));
     const absl::StatusOr<CommandLine<WorkerOptions>> line = Parse({"--model=x", flag.c_str()});
     if (std::find(supported.begin(), supported.end(), isa) != supported.end()) {
@@ -146,8 +147,10 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
       {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
+      {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8"},
+      {{"--model=x", "--quantize=int8", "--device=cuda"}, "--quantize is int8, with --device=cuda it must be none"},
       {{"--model=x", "--cpu-kernels=sse"},
-       "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_bf16, amx"},
+       "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_vnni, avx512_bf16, amx"},
       {{"--model=x", "--device=gpu"}, "--device is \"gpu\", it must be cpu, simulated, cuda or cuda:N"},
       {{"--model=x", "--simulated-step-times=0"}, "--simulated-step-times is set, but --device is cpu, not simulated"},
       {{"--model=x", "--device=cuda", "--simulated-output-tokens=5"},
@@ -171,6 +174,17 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(test.message));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
   }
+}
+
+TEST(WorkerOptionsTest, TheMemoryOfAModelIsExplainedWithoutAStart) {
+  const absl::StatusOr<CommandLine<WorkerOptions>> line =
+      Parse({"--explain-memory", SourcePath("models/tales").c_str(), "--block-size=32"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_TRUE(line->text);
+  EXPECT_THAT(*line->text, HasSubstr("a block of 32"));
+  EXPECT_THAT(*line->text, HasSubstr("int8"));
+  EXPECT_THAT(std::string(Parse({"--explain-memory=/nowhere"}).status().message()),
+              HasSubstr("there is no folder /nowhere"));
 }
 
 TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {

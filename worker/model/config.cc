@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kernels/kv_layout.h"
+#include "worker/model/quantization_config.h"
 
 namespace quire {
 namespace {
@@ -145,9 +146,6 @@ absl::Status ReadSpecialTokens(const JsonFields& fields, std::string_view genera
 absl::Status RefuseUnknown(const JsonFields& fields) {
   QUIRE_ASSIGN_OR_RETURN(const std::string activation, fields.String("hidden_act", "silu"));
   if (activation != "silu") return fields.Bad("hidden_act", "\"silu\"");
-  if (fields.Has("quantization_config")) {
-    return fields.Bad("quantization_config", "absent: weights are float32, bfloat16 or float16");
-  }
   return absl::OkStatus();
 }
 
@@ -172,6 +170,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
   ModelConfig config;
   QUIRE_ASSIGN_OR_RETURN(const Family family, ReadFamily(root, fields, &config.architecture));
   QUIRE_RETURN_IF_ERROR(RefuseUnknown(fields));
+  QUIRE_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(fields));
   QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, fields.String(fields.Has("dtype") ? "dtype" : "torch_dtype", ""));
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "hidden_size", kMaxHiddenSize, &config.hidden_size));
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "intermediate_size", kMaxIntermediateSize, &config.intermediate_size));
@@ -191,16 +190,20 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
 
 std::string Summary(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
-  return absl::StrCat(
-      config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size, " layers ",
-      config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads, " head_dim ", config.head_dim,
-      " vocab ", config.vocab_size, " context ", config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ",
-      Name(rope.type), " theta ", rope.theta, " factor ", rope.factor, " original ",
-      rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/", rope.high_freq_factor,
-      " betas ", rope.beta_fast, "/", rope.beta_slow, " attention_factor ", rope.attention_factor, " truncate ",
-      rope.truncate, " windows ", Runs(config.sliding_windows), " qkv_bias ", config.qkv_bias, " o_bias ",
-      config.attention_output_bias, " mlp_bias ", config.mlp_bias, " qk_norm ", config.qk_norm, " tied ",
-      config.tie_word_embeddings, " bos ", config.bos_token_id, " eos ", absl::StrJoin(config.eos_token_ids, ","));
+  // Without quantization, nothing is added, so that fingerprints stay what they were.
+  const std::string quantization =
+      config.quantization == Quantization::kNone ? "" : absl::StrCat(" quantization ", Name(config.quantization));
+  return absl::StrCat(config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size,
+                      " layers ", config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads,
+                      " head_dim ", config.head_dim, " vocab ", config.vocab_size, " context ",
+                      config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ", Name(rope.type),
+                      " theta ", rope.theta, " factor ", rope.factor, " original ",
+                      rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/",
+                      rope.high_freq_factor, " betas ", rope.beta_fast, "/", rope.beta_slow, " attention_factor ",
+                      rope.attention_factor, " truncate ", rope.truncate, " windows ", Runs(config.sliding_windows),
+                      " qkv_bias ", config.qkv_bias, " o_bias ", config.attention_output_bias, " mlp_bias ",
+                      config.mlp_bias, " qk_norm ", config.qk_norm, " tied ", config.tie_word_embeddings, " bos ",
+                      config.bos_token_id, " eos ", absl::StrJoin(config.eos_token_ids, ","), quantization);
 }
 
 }  // namespace quire

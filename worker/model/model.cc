@@ -109,18 +109,19 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
-                                                 LoadProgress* progress) {
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
+                                                 Quantization quantize) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
-  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress);
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, quantize);
   if (!weights.ok()) return In(directory, ": ", weights.status());
   model->weights = *std::move(weights);
   progress->End();
-  QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint;
+  QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint
+                    << ", quantization " << Name(model->weights.quantization);
   return model;
 }
 

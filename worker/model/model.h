@@ -36,9 +36,10 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. The weights come last, because they take longest. No file stays mapped.
-// `progress`, if it is not null, is told how far the weights are.
+// `progress`, if it is not null, is told how far the weights are. For `quantize` see LoadWeights.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
-                                                 LoadProgress* progress = nullptr);
+                                                 LoadProgress* progress = nullptr,
+                                                 Quantization quantize = Quantization::kNone);
 
 }  // namespace quire
 

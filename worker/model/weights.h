@@ -11,11 +11,12 @@
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
 #include "worker/model/load_progress.h"
+#include "worker/model/quantize.h"
 
 namespace quire {
 
-// The weights of one decoder layer. Matrices keep the precision of their file, and vectors are float32. A field is null
-// when the model does not have it.
+// The weights of one decoder layer. Matrices have the precision of their file or are quantized, and vectors are
+// float32. A field is null when the model does not have it.
 struct LayerWeights {
   BackendBuffer input_norm;           // [hidden_size]
   std::unique_ptr<PackedMatrix> qkv;  // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size], Q over K over V
@@ -35,10 +36,11 @@ struct LayerWeights {
 struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
-  BackendBuffer final_norm;               // [hidden_size]
-  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]. Null if `embedding` is used instead.
-  BackendBuffer inv_freq;                 // [head_dim / 2]
-  std::string fingerprint;                // 32 hexadecimal digits for the config and all weights that are used.
+  BackendBuffer final_norm;                         // [hidden_size]
+  std::unique_ptr<PackedMatrix> lm_head;            // [vocab_size, hidden_size]. Null if `embedding` is used instead.
+  BackendBuffer inv_freq;                           // [head_dim / 2]
+  Quantization quantization = Quantization::kNone;  // Of the matrices of the layers.
+  std::string fingerprint;  // 32 hexadecimal digits for the config and all tensors that are used.
 
   const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
 };
@@ -46,9 +48,10 @@ struct ModelWeights {
 // Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
 // the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
 // If the checkpoint has other tensors, their number and the first name are logged. `progress` is told of every tensor
-// that was read.
+// that was read. With `quantize`, the matrices of the layers are rounded after they have been read; the backend must be
+// able to multiply such matrices.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
-                                         LoadProgress* progress);
+                                         LoadProgress* progress, Quantization quantize = Quantization::kNone);
 
 }  // namespace quire
 

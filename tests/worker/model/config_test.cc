@@ -221,7 +221,7 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
        {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
        "rope_parameters.partial_rotary_factor is 0.5, must be 1"},
       {"hidden_act", "gelu", "hidden_act is \"gelu\", must be \"silu\""},
-      {"quantization_config", {{"bits", 4}}, "quantization_config is {\"bits\":4}, must be absent"},
+      {"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}, "quantization_config.quant_method is \"gptq\""},
       {"tie_word_embeddings", "yes", "tie_word_embeddings is \"yes\", must be true or false"},
       {"attention_bias", 1, "attention_bias is 1, must be true or false"},
       {"eos_token_id", 512, "eos_token_id is 512, must be an integer in 0 .. 511 or an array of them"},

@@ -9,9 +9,9 @@
 
 namespace quire {
 
-Golden LoadGolden(const std::string& name, Backend* backend) {
+Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize) {
   Golden golden;
-  auto model = LoadModel(GoldenModel(name), backend);
+  auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, quantize);
   QUIRE_CHECK(model.ok()) << model.status();
   golden.model = *std::move(model);
   const auto json = nlohmann::json::parse(ReadWholeFile(GoldenModel(name) + "/golden.json"));

@@ -19,7 +19,7 @@ struct Golden {
   std::vector<std::vector<Logits>> logits;  // Of every token of each prompt.
 };
 
-Golden LoadGolden(const std::string& name, Backend* backend);
+Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize = Quantization::kNone);
 
 }  // namespace quire
 

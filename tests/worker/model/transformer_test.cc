@@ -25,6 +25,9 @@ constexpr float kTolerance = 1e-5f;  // Of float32 against float32 in another or
 // before float32 products gives the same errors.
 constexpr float kBFloat16Tolerance = 0.05f;
 
+// Of int8 weights and inputs on the same models.
+constexpr float kInt8Tolerance = 0.15f;  // The largest measured error is 0.11.
+
 bool MultipliesBFloat16(cpu::Isa isa) {
   return cpu::KernelsFor(isa).linear_input[static_cast<int>(DataType::kBFloat16)] == DataType::kBFloat16;
 }
@@ -41,10 +44,11 @@ cpu::Isa StrictIsa() {
 struct FamilyParam {
   const char* name;
   cpu::Isa isa;
+  Quantization quantize = Quantization::kNone;
 };
 
 void PrintTo(const FamilyParam& param, std::ostream* out) {
-  *out << param.name << " " << cpu::Name(param.isa);
+  *out << param.name << " " << cpu::Name(param.isa) << " " << Name(param.quantize);
 }
 
 std::vector<FamilyParam> StrictFamilies() {
@@ -60,6 +64,14 @@ std::vector<FamilyParam> BFloat16Families() {
   for (const cpu::Isa isa : cpu::SupportedIsas()) {
     if (MultipliesBFloat16(isa)) params.push_back({"bfloat16", isa});
   }
+  return params;
+}
+
+// With every instruction set, since each has products of int8 of its own.
+std::vector<FamilyParam> Int8Families() {
+  std::vector<FamilyParam> params;
+  for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, Quantization::kInt8});
+  for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), Quantization::kInt8});
   return params;
 }
 
@@ -94,7 +106,8 @@ class RoundingBackend : public cpu::CpuBackend {
 class FamilyTest : public testing::TestWithParam<FamilyParam> {
  protected:
   FamilyTest()
-      : backend_(cpu::MakeCpuBackend(2, GetParam().isa)), golden_(LoadGolden(GetParam().name, backend_.get())) {}
+      : backend_(cpu::MakeCpuBackend(2, GetParam().isa)),
+        golden_(LoadGolden(GetParam().name, backend_.get(), GetParam().quantize)) {}
 
   PagedRunner Runner(const PagedRunner::Options& options = {}) {
     return PagedRunner(golden_.model.get(), backend_.get(), options);
@@ -108,6 +121,7 @@ class FamilyTest : public testing::TestWithParam<FamilyParam> {
 // Tests with float32 for all values.
 class StrictFamilyTest : public FamilyTest {};
 class BFloat16FamilyTest : public FamilyTest {};
+class Int8FamilyTest : public FamilyTest {};
 
 TEST_P(StrictFamilyTest, LogitsAreThoseOfTransformers) {
   PagedRunner runner = Runner();
@@ -182,7 +196,7 @@ TEST_P(FamilyTest, LogitsInSeveralCallsAreTheSameBits) {
 }
 
 std::string FamilyName(const testing::TestParamInfo<FamilyParam>& info) {
-  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa);
+  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa) + "_" + Name(info.param.quantize);
 }
 
 TEST_P(BFloat16FamilyTest, LogitsAreNearThoseOfTransformers) {
@@ -208,6 +222,38 @@ TEST_P(BFloat16FamilyTest, OnlyTheRoundingOfInputsDiffersFromFloat32) {
   }
 }
 
+TEST_P(Int8FamilyTest, LogitsAreNearThoseOfTransformers) {
+  PagedRunner runner = Runner();
+  for (size_t prompt = 0; prompt < golden_.prompts.size(); ++prompt) {
+    const std::vector<Logits> logits = runner.Prefill(static_cast<int>(prompt), golden_.prompts[prompt], 64);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_LT(RelativeError(logits[i], golden_.logits[prompt][i]), kInt8Tolerance)
+          << "prompt " << prompt << " token " << i;
+    }
+  }
+}
+
+TEST_P(Int8FamilyTest, ThreadsChangeNoBit) {
+  const std::unique_ptr<Backend> three = cpu::MakeCpuBackend(3, GetParam().isa);
+  const Golden same = LoadGolden(GetParam().name, three.get(), GetParam().quantize);
+  EXPECT_EQ(PagedRunner(same.model.get(), three.get(), {}).Prefill(0, longest_prompt(), 64),
+            Runner().Prefill(0, longest_prompt(), 64));
+}
+
+// Their float32 operations are the same bits as well. The output matrix and the cache have float32.
+TEST_P(Int8FamilyTest, InstructionSetsWithTheSameNumericsGiveTheSameBits) {
+  const auto logits_of = [](cpu::Isa isa) {
+    const std::unique_ptr<Backend> backend = cpu::MakeCpuBackend(1, isa);
+    const Golden golden = LoadGolden("llama3", backend.get(), Quantization::kInt8);
+    return PagedRunner(golden.model.get(), backend.get(), {}).Prefill(0, golden.prompts.back(), 64);
+  };
+  const cpu::Isa isa = GetParam().isa;
+  if (isa == cpu::Isa::kGeneric) GTEST_SKIP() << "its float32 operations do not fuse multiplication and addition";
+  EXPECT_EQ(logits_of(isa), logits_of(StrictIsa()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Int8, FamilyTest, testing::ValuesIn(Int8Families()), FamilyName);
+INSTANTIATE_TEST_SUITE_P(Int8, Int8FamilyTest, testing::ValuesIn(Int8Families()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Strict, FamilyTest, testing::ValuesIn(StrictFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Strict, StrictFamilyTest, testing::ValuesIn(StrictFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(BFloat16, FamilyTest, testing::ValuesIn(BFloat16Families()), FamilyName);

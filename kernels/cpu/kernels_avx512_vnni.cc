@@ -1,0 +1,23 @@
+#define QUIRE_CPU_NAMESPACE avx512_vnni
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_int8_kernel.h"
+
+namespace quire::cpu {
+namespace avx512_vnni {
+
+KernelTable MakeTable() {
+  KernelTable table = Avx512Kernels();
+  table.linear[int(WeightFormat::kInt8)] = Linear<QuantizedRow, Int8Panel>;
+  table.quantize_row = QuantizeRow;
+  table.quantized_bytes = sizeof(QuantizedValue);
+  return table;
+}
+
+}  // namespace avx512_vnni
+
+const KernelTable& Avx512VnniKernels() {
+  static const KernelTable table = avx512_vnni::MakeTable();
+  return table;
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,72 @@
+// Runs the worker with --quantize.
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+// None of the models was trained on this text, but it is of the kind that they were trained on.
+constexpr char kText[] =
+    "Once upon a time, there was a little boy named Tom. Tom had a small red boat that he liked very much. Every day "
+    "he went to the pond with his mom to play. One day, the wind was strong and the boat went far away. Tom was sad. "
+    "He wanted to get his boat back, but the water was too cold. A big dog came and saw that Tom was sad. \"Do not "
+    "cry,\" said the dog. \"I can swim. I will help you.\" The dog jumped into the water and swam to the boat. He took "
+    "it in his mouth and brought it back to Tom. Tom was very happy. He hugged the dog and said, \"Thank you! You are "
+    "my friend.\" His mom smiled and gave the dog a bone. From that day on, Tom and the dog played together at the "
+    "pond. They ran in the grass, looked at the birds, and ate apples under the old tree. When it was time to go home, "
+    "the dog went with them. Tom had a new friend, and they all lived happily in the little house near the pond.";
+
+struct Scored {
+  double perplexity;
+  std::string numerics;  // Of the model as the manager serves it.
+};
+
+Scored Score(const std::string& model, const std::vector<std::string>& worker_flags) {
+  Cluster cluster({.model = model, .worker_flags = worker_flags});
+  v1::GenerateRequest request = GreedyRequest(kText, 1);
+  request.set_prompt_logprobs(1);
+  const Generation generation = Generate(cluster.client(), request);
+  EXPECT_TRUE(generation.status.ok()) << generation.status;
+  double sum = 0;
+  int count = 0;
+  for (const v1::PositionLogprobs& entry : generation.prompt_logprobs) {
+    if (!entry.has_chosen()) continue;  // The first token follows nothing.
+    sum += entry.chosen().logprob();
+    ++count;
+  }
+  EXPECT_GT(count, 150);
+  const auto info = cluster.client().GetModel();
+  EXPECT_TRUE(info.ok()) << info.status();
+  return {std::exp(-sum / count), info.ok() ? info->numerics_fingerprint() : ""};
+}
+
+void ExpectInt8Near(const std::string& model) {
+  const Scored exact = Score(model, {}), int8 = Score(model, {"--quantize=int8"});
+  RecordProperty("perplexity", std::to_string(exact.perplexity));
+  RecordProperty("perplexity_int8", std::to_string(int8.perplexity));
+  std::printf("perplexity %.4f, with int8 %.4f (%+.2f %%)\n", exact.perplexity, int8.perplexity,
+              100 * (int8.perplexity / exact.perplexity - 1));
+  EXPECT_NE(int8.perplexity, exact.perplexity) << "nothing was rounded";
+  EXPECT_LT(int8.perplexity, 1.005 * exact.perplexity);
+  EXPECT_THAT(int8.numerics, HasSubstr("/int8 1/"));
+  EXPECT_THAT(exact.numerics, Not(HasSubstr("int8")));
+}
+
+TEST(QuantizeTest, Int8KeepsThePerplexityOfTheBundledModel) {
+  ExpectInt8Near(BundledModel());
+}
+
+TEST(QuantizeTest, Int8KeepsThePerplexityOfThePublicStoryModel) {
+  if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
+  ExpectInt8Near(Stories260k());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,64 @@
+#include "worker/memory_explanation.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/model/config.h"
+
+namespace quire {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+ModelConfig Llama2With70B() {
+  const absl::StatusOr<ModelConfig> config = ParseModelConfig(
+      R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "intermediate_size": 28672,
+          "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000,
+          "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "torch_dtype": "float16"})",
+      "");
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+// The sum of its tensors on the hub is 68,976,648,192 elements.
+TEST(MemoryExplanationTest, WeightsAreCounted) {
+  const MemoryNeeds needs = MemoryNeedsOf(Llama2With70B());
+  EXPECT_EQ(needs.num_weights, 68'976'648'192);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::k16), 2 * needs.num_weights);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::k32), 4 * needs.num_weights);
+  // Embedding, output matrix and norms keep 16 bits: 2 * 32000 * 8192 + 161 * 8192.
+  EXPECT_EQ(needs.num_weights - needs.num_layer_weights, 525'606'912);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt8),
+            needs.num_layer_weights + 2 * 525'606'912 + 4 * 80 * int64_t{10240 + 8192 + 57344 + 8192});
+}
+
+// 8 sequences of 4096 tokens need 10 GiB: 2 * 80 layers * 8 KV heads * 128 * 2 bytes are 320 KiB for each token.
+TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGibibytes) {
+  const ModelConfig config = Llama2With70B();
+  EXPECT_EQ(MemoryNeedsOf(config).kv_numbers * 2 * 4096 * 8, 10 * kGiB);
+  EXPECT_THAT(ExplainMemory(config, 16, 200 * kGiB),
+              AllOf(HasSubstr("16 bits      320.0 KiB    5.0 MiB        1.2 GiB\n"),
+                    HasSubstr("float32      640.0 KiB    10.0 MiB       2.5 GiB\n"),
+                    HasSubstr("16 bits      128.5 GiB\n"), HasSubstr("80 layers, 64 heads, 8 KV heads of 128")));
+}
+
+TEST(MemoryExplanationTest, SequencesAreThoseThatFitBesideTheWeights) {
+  const ModelConfig config = Llama2With70B();
+  // 128.48 GiB of weights leave 10.02 GiB for 8 sequences of 1.25 GiB, and nothing is left beside float32.
+  const std::string text = ExplainMemory(config, 16, int64_t{277} * kGiB / 2);
+  EXPECT_THAT(text, HasSubstr("\nsequences of 4096 beside the weights\n"));
+  EXPECT_THAT(text, HasSubstr("\n16 bits      4                     8"));
+  EXPECT_THAT(text, HasSubstr("\nfloat32      0                     0"));
+  EXPECT_THAT(text, HasSubstr("\nint8         29                    58"));
+}
+
+TEST(MemoryExplanationTest, AShortContextShortensTheSequencesAndBlocksAreRoundedUp) {
+  ModelConfig config = Llama2With70B();
+  config.max_position_embeddings = 100;
+  EXPECT_THAT(ExplainMemory(config, 64, kGiB), HasSubstr("a sequence of 100 (2 blocks)"));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,321 @@
+// Checkpoints in the layout of compressed-tensors, made here from the small Llama model.
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
+#include "nlohmann/json.hpp"
+#include "tests/test_paths.h"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
+#include "worker/model/model.h"
+#include "worker/model/safetensors.h"
+#include "worker/model/tensor_values.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// Of inputs that are rounded to 8 bits, on a small random model.
+constexpr float kInputTolerance = 0.1f;  // The largest measured error is 0.066.
+
+constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
+constexpr char kOutput[] = "model.layers.0.self_attn.o_proj.weight";
+
+struct StoredTensor {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+using Tensors = std::map<std::string, StoredTensor>;
+
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+json QuantizationConfig() {
+  return json::parse(R"({
+    "quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+    "version": "0.20.0", "global_compression_ratio": null, "kv_cache_scheme": null, "ignore": ["lm_head"],
+    "sparsity_config": {}, "transform_config": {},
+    "config_groups": {"group_0": {
+      "targets": ["Linear"], "format": "int-quantized", "output_activations": null,
+      "weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel", "group_size": null,
+                  "block_structure": null, "dynamic": false, "actorder": null, "observer": "minmax"},
+      "input_activations": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": "token", "group_size": null,
+                            "block_structure": null, "dynamic": true, "actorder": null, "observer": null}}}})");
+}
+
+class QuantizedCheckpointTest : public testing::Test {
+ protected:
+  QuantizedCheckpointTest() : backend_(MakeCpuBackend(1)) {
+    const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
+    const auto tensors = ParseSafetensors(file, "model.safetensors");
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    for (const Tensor& tensor : *tensors) {
+      tensors_[tensor.name] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
+      if (absl::StrContains(tensor.name, "_proj.weight")) Quantize(tensor.name);
+    }
+    config_ = json::parse(ReadWholeFile(GoldenModel("llama2") + "/config.json"));
+    config_["quantization_config"] = QuantizationConfig();
+  }
+
+  void Quantize(const std::string& name) {
+    StoredTensor& tensor = tensors_[name];
+    const int rows = static_cast<int>(tensor.shape[0]), cols = static_cast<int>(tensor.shape[1]);
+    const QuantizedMatrix matrix = QuantizeToInt8({tensor.bytes.data(), rows, cols, DataType::kFloat32});
+    tensors_[name + "_scale"] = {"F32", {rows, 1}, BytesOf(matrix.scales)};
+    tensor = {"I8", tensor.shape, BytesOf(matrix.values)};
+  }
+
+  std::string File() const {
+    json header;
+    std::string data;
+    for (const auto& [name, tensor] : tensors_) {
+      header[name] = {{"dtype", tensor.dtype},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+      data += tensor.bytes;
+    }
+    return SafetensorsFileOf(header.dump(), 0) + data;
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> Load(Quantization quantize = Quantization::kNone) const {
+    directory_.Write("model.safetensors", File());
+    directory_.Write("config.json", config_.dump());
+    return LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, quantize);
+  }
+  std::string ErrorOfLoad(Quantization quantize = Quantization::kNone) const {
+    const auto model = Load(quantize);
+    EXPECT_FALSE(model.ok());
+    return std::string(model.status().message());
+  }
+
+  std::vector<Logits> LogitsOf(const Model& model) const {
+    return PagedRunner(&model, backend_.get(), {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
+  }
+  std::vector<Logits> RoundedAtLoad() const {
+    const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, Quantization::kInt8);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return LogitsOf(**model);
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  const TestDirectory directory_;
+  Tensors tensors_;
+  json config_;
+};
+
+TEST_F(QuantizedCheckpointTest, StoredNumbersGiveTheBitsOfTheSameNumbersRoundedAtLoad) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.quantization, Quantization::kInt8);
+  EXPECT_EQ(LogitsOf(**model), RoundedAtLoad());
+}
+
+// tests/golden/compressed_tensors: what the package stores of the small Llama model, and what it reads back.
+TEST_F(QuantizedCheckpointTest, AFileOfThePackageIsItsDequantizedModel) {
+  const std::string folder = SourcePath("tests/golden/compressed_tensors/");
+  config_["quantization_config"] = json::parse(ReadWholeFile(folder + "quantization_config.json"));
+  directory_.Write("config.json", config_.dump());
+  directory_.Write("model.safetensors", ReadWholeFile(folder + "int8.safetensors"));
+  const auto stored = LoadModel(directory_.path(), backend_.get());
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ((*stored)->weights.quantization, Quantization::kInt8);
+  config_.erase("quantization_config");
+  directory_.Write("config.json", config_.dump());
+  directory_.Write("model.safetensors", ReadWholeFile(folder + "dequantized.safetensors"));
+  const auto dequantized = LoadModel(directory_.path(), backend_.get());
+  ASSERT_TRUE(dequantized.ok()) << dequantized.status();
+  const std::vector<Logits> actual = LogitsOf(**stored), expected = LogitsOf(**dequantized);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_LT(RelativeError(actual[i], expected[i]), kInputTolerance) << "token " << i;
+  }
+}
+
+TEST_F(QuantizedCheckpointTest, TheWeightOfAFileOfThePackageIsItsNumberTimesItsScale) {
+  const std::string folder = SourcePath("tests/golden/compressed_tensors/");
+  const std::string int8_file = ReadWholeFile(folder + "int8.safetensors");
+  const std::string dequantized_file = ReadWholeFile(folder + "dequantized.safetensors");
+  const auto int8 = ParseSafetensors(int8_file, ""), dequantized = ParseSafetensors(dequantized_file, "");
+  ASSERT_TRUE(int8.ok() && dequantized.ok());
+  const auto find = [](const std::vector<Tensor>& tensors, const std::string& name) {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+  };
+  int num_quantized = 0;
+  for (const Tensor& values : *int8) {
+    if (values.dtype != "I8") continue;
+    ++num_quantized;
+    std::vector<float> scales, expected;
+    AppendAsFloat(find(*int8, values.name + "_scale").bytes, DataType::kFloat32, &scales);
+    AppendAsFloat(find(*dequantized, values.name).bytes, DataType::kFloat32, &expected);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(static_cast<int8_t>(values.bytes[i]) * scales[i / values.shape[1]], expected[i]) << values.name;
+    }
+  }
+  EXPECT_EQ(num_quantized, 14);
+}
+
+TEST_F(QuantizedCheckpointTest, AnIgnoredLayerKeepsItsPrecision) {
+  const std::vector<Logits> all = RoundedAtLoad();
+  const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
+  const auto original = ParseSafetensors(file, "");
+  ASSERT_TRUE(original.ok());
+  for (const Tensor& tensor : *original) {
+    if (tensor.name == kOutput) tensors_[kOutput] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
+  }
+  tensors_.erase(std::string(kOutput) + "_scale");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_NE(LogitsOf(**model), all);
+}
+
+TEST_F(QuantizedCheckpointTest, OneScaleForAMatrixIsTheScaleOfEveryRow) {
+  StoredTensor& scales = tensors_[std::string(kOutput) + "_scale"];
+  const std::vector<float> same(scales.shape[0], 0.25f);
+  scales.bytes = BytesOf(same);
+  const auto per_row = Load();
+  ASSERT_TRUE(per_row.ok()) << per_row.status();
+  const std::vector<Logits> expected = LogitsOf(**per_row);
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{1}, {}}) {
+    scales = {"F32", shape, BytesOf(std::vector<float>{0.25f})};
+    const auto model = Load();
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(LogitsOf(**model), expected);
+  }
+}
+
+TEST_F(QuantizedCheckpointTest, AWrongTensorIsNamed) {
+  const std::string scale_name = std::string(kQuery) + "_scale";
+  const struct {
+    std::function<void(Tensors*)> change;
+    std::string message;
+  } cases[] = {
+      {[&](Tensors* t) { t->erase(scale_name); },
+       "tensor " + scale_name + " is missing, expected [32, 1] or [1] of F32, BF16 or F16"},
+      {[&](Tensors* t) {
+         (*t)[scale_name].shape = {1, 32};
+       },
+       "tensor " + scale_name + " is F32 [1, 32], expected [32, 1] or [1] of F32, BF16 or F16"},
+      {[&](Tensors* t) { memset((*t)[scale_name].bytes.data() + 8, 0xff, 4); },
+       "element 2 is infinite or not a number"},
+      {[&](Tensors* t) {
+         (*t)[kQuery].shape = {16, 64};
+       },
+       "tensor model.layers.1.self_attn.q_proj.weight is I8 [16, 64], expected [32, 32] of I8"},
+      {[&](Tensors* t) {
+         (*t)["model.norm.weight"] = {"I8", {32}, std::string(32, '\1')};
+       },
+       "tensor model.norm.weight is I8 [32], expected [32] of F32, BF16 or F16"},
+      {[&](Tensors* t) {
+         (*t)[kQuery] = {"F32", {32, 32}, std::string(4096, '\0')};
+       },
+       "of the tensors model.layers.1.self_attn.q_proj.weight and model.layers.1.self_attn.k_proj.weight only one is "
+       "I8"},
+  };
+  const Tensors good = tensors_;
+  for (const auto& test : cases) {
+    tensors_ = good;
+    test.change(&tensors_);
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr(test.message));
+  }
+}
+
+TEST_F(QuantizedCheckpointTest, ItIsNotQuantizedTwice) {
+  EXPECT_THAT(ErrorOfLoad(Quantization::kInt8),
+              HasSubstr("the checkpoint is quantized already, so --quantize must be none, not int8"));
+}
+
+TEST_F(QuantizedCheckpointTest, WithoutTheFieldInTheConfigNumbersOf8BitsAreRefused) {
+  config_.erase("quantization_config");
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("model.layers.0.self_attn.q_proj.weight is I8 [32, 32], expected [32, 32] of "
+                                       "F32, BF16 or F16"));
+}
+
+TEST_F(QuantizedCheckpointTest, EveryOtherKindIsRefusedByName) {
+  const std::string group = "/config_groups/group_0";
+  const struct {
+    std::string pointer;  // Below quantization_config.
+    json value;
+    std::string message;
+  } cases[] = {
+      {"/quant_method", "gptq", "quant_method is \"gptq\", must be \"compressed-tensors\" with format int-quantized"},
+      {"/quant_method", "awq", "quant_method is \"awq\", must be"},
+      {"/quant_method", "fp8", "quant_method is \"fp8\", must be"},
+      {"/quant_method", 7, "quant_method is 7, must be a string"},
+      {"/format", "pack-quantized", "format is \"pack-quantized\", must be \"int-quantized\""},
+      {"/format", "float-quantized", "format is \"float-quantized\", must be \"int-quantized\""},
+      {"/quantization_status", "frozen", "quantization_status is \"frozen\", must be \"compressed\""},
+      {"/kv_cache_scheme", json{{"num_bits", 8}}, "kv_cache_scheme is {\"num_bits\":8}, must be absent"},
+      {"/sparsity_config", json{{"format", "sparse-24-bitmask"}}, "sparsity_config is {"},
+      {"/transform_config", json{{"config_groups", 1}}, "transform_config is {"},
+      {"/config_groups", json::object(), "config_groups is {}, must be an object with a group"},
+      {"/config_groups", nullptr, "config_groups is missing"},
+      {group, 5, "config_groups.group_0 is 5, must be an object"},
+      {group + "/format", "nvfp4-pack-quantized", "group_0.format is \"nvfp4-pack-quantized\""},
+      {group + "/weights", nullptr, "group_0.weights is missing"},
+      {group + "/weights/num_bits", 4, "group_0.weights.num_bits is 4, must be an integer in 8 .. 8"},
+      {group + "/weights/type", "float", "group_0.weights.type is \"float\", must be \"int\""},
+      {group + "/weights/symmetric", false, "group_0.weights.symmetric is false, must be true"},
+      {group + "/weights/strategy", "group",
+       "group_0.weights.strategy is \"group\", must be \"channel\" or \"tensor\""},
+      {group + "/input_activations", nullptr, "group_0.input_activations is missing, must be an object: 8 bits"},
+      {group + "/input_activations/num_bits", 16, "group_0.input_activations.num_bits is 16"},
+      {group + "/input_activations/strategy", "tensor", "group_0.input_activations.strategy is \"tensor\""},
+      {group + "/input_activations/dynamic", false, "group_0.input_activations.dynamic is false, must be true"},
+      {group + "/input_activations/dynamic", "local", "group_0.input_activations.dynamic is \"local\", must be true"},
+      {group + "/output_activations", json{{"num_bits", 8}}, "group_0.output_activations is {"},
+  };
+  for (const auto& test : cases) {
+    config_["quantization_config"] = QuantizationConfig();
+    config_["quantization_config"][json::json_pointer(test.pointer)] = test.value;
+    const std::string error = ErrorOfLoad();
+    EXPECT_THAT(error, HasSubstr(test.message)) << test.pointer;
+    EXPECT_THAT(error, HasSubstr("config.json: quantization_config")) << test.pointer;
+  }
+}
+
+TEST_F(QuantizedCheckpointTest, AChangedByteIsLoadedOrRefusedButNeverCrashes) {
+  SetLogLevel(LogLevel::kError);
+  const std::string file = File(), config = config_.dump();
+  const size_t header_bytes = file.size() - [&] {
+    size_t data = 0;
+    for (const auto& [name, tensor] : tensors_) data += tensor.bytes.size();
+    return data;
+  }();
+  const size_t first = config.find("quantization_config");
+  std::mt19937 random(1);
+  int num_refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string bad_file = file, bad_config = config;
+    if (i % 2 == 0) {
+      bad_file[random() % header_bytes] ^= static_cast<char>(1 + random() % 255);
+    } else {
+      bad_config[first + random() % (config.size() - first)] ^= static_cast<char>(1 + random() % 127);
+    }
+    directory_.Write("model.safetensors", bad_file);
+    directory_.Write("config.json", bad_config);
+    const auto model = LoadModel(directory_.path(), backend_.get());
+    if (model.ok()) continue;
+    ++num_refused;
+    EXPECT_THAT(std::string(model.status().message()), Not(HasSubstr("\n")));
+  }
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_GT(num_refused, 1000);
+}
+
+}  // namespace
+}  // namespace quire

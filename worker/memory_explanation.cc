@@ -1,0 +1,75 @@
+#include "worker/memory_explanation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/num_blocks.h"
+#include "kernels/kv_layout.h"
+#include "worker/pool_size.h"
+
+namespace quire {
+namespace {
+
+constexpr std::pair<WeightWidth, const char*> kWidths[] = {
+    {WeightWidth::k32, "float32"}, {WeightWidth::k16, "16 bits"}, {WeightWidth::kInt8, "int8"}};
+constexpr std::pair<DataType, const char*> kKvTypes[] = {{DataType::kFloat32, "float32"},
+                                                         {DataType::kBFloat16, "16 bits"}};
+
+}  // namespace
+
+MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size, width = config.intermediate_size, layers = config.num_layers;
+  const int64_t heads = int64_t{config.num_heads} * config.head_dim;
+  const int64_t norms = 2 * hidden + (config.qk_norm ? 2 * config.head_dim : 0);
+  const int64_t biases = (config.qkv_bias ? config.qkv_rows() : 0) + (config.attention_output_bias ? hidden : 0) +
+                         (config.mlp_bias ? 2 * width + hidden : 0);
+  MemoryNeeds needs;
+  needs.num_layer_weights = layers * (config.qkv_rows() * hidden + hidden * heads + 3 * width * hidden);
+  needs.num_layer_rows = layers * (config.qkv_rows() + hidden + 2 * width + hidden);
+  needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
+                      (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
+  needs.kv_numbers = 2 * layers * config.num_kv_heads * config.head_dim;
+  return needs;
+}
+
+int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
+  if (width == WeightWidth::k32) return 4 * needs.num_weights;
+  if (width == WeightWidth::k16) return 2 * needs.num_weights;
+  return 2 * (needs.num_weights - needs.num_layer_weights) + needs.num_layer_weights +
+         int64_t{sizeof(float)} * needs.num_layer_rows;
+}
+
+std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {
+  const MemoryNeeds needs = MemoryNeedsOf(config);
+  const int length = std::min(4096, config.max_position_embeddings);
+  const int64_t blocks = NumBlocksFor(length, block_size);
+  std::string text = absl::StrFormat(
+      "%s: %.3f billion weights; %d layers, %d heads, %d KV heads of %d, context %d\nthis machine has %s available\n\n"
+      "weights      memory\n",
+      config.architecture, static_cast<double>(needs.num_weights) * 1e-9, config.num_layers, config.num_heads,
+      config.num_kv_heads, config.head_dim, config.max_position_embeddings, FormatBytes(available_bytes));
+  for (const auto& [width, name] : kWidths) {
+    absl::StrAppendFormat(&text, "%-12s %s\n", name, FormatBytes(WeightBytes(needs, width)));
+  }
+  absl::StrAppendFormat(&text, "\n%-12s %-12s %-14s %s\n", "K and V", "a token",
+                        absl::StrFormat("a block of %d", block_size),
+                        absl::StrFormat("a sequence of %d (%d blocks)", length, blocks));
+  for (const auto& [type, name] : kKvTypes) {
+    const int64_t token = needs.kv_numbers * static_cast<int64_t>(SizeOf(type));
+    absl::StrAppendFormat(&text, "%-12s %-12s %-14s %s\n", name, FormatBytes(token), FormatBytes(token * block_size),
+                          FormatBytes(token * block_size * blocks));
+  }
+  absl::StrAppendFormat(&text, "\nsequences of %d beside the weights\n%-12s K and V in %-10s K and V in %s\n", length,
+                        "weights", kKvTypes[0].second, kKvTypes[1].second);
+  for (const auto& [width, name] : kWidths) {
+    const int64_t left = std::max<int64_t>(0, available_bytes - WeightBytes(needs, width));
+    const auto sequences = [&, tokens = block_size * blocks](DataType type) {
+      return left / (needs.kv_numbers * static_cast<int64_t>(SizeOf(type)) * tokens);
+    };
+    absl::StrAppendFormat(&text, "%-12s %-21d %d\n", name, sequences(kKvTypes[0].first), sequences(kKvTypes[1].first));
+  }
+  return text;
+}
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+#ifndef QUIRE_WORKER_MEMORY_EXPLANATION_H_
+#define QUIRE_WORKER_MEMORY_EXPLANATION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "worker/model/config.h"
+
+namespace quire {
+
+// How weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8 and the
+// others in a type of 16 bits.
+enum class WeightWidth { k32, k16, kInt8 };
+
+// The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
+struct MemoryNeeds {
+  int64_t num_weights;        // All parameters.
+  int64_t num_layer_weights;  // Of these, the elements of the matrices of the layers.
+  int64_t num_layer_rows;     // Rows of these matrices, each with a scale in int8.
+  int64_t kv_numbers;         // Numbers of K and V of one token in all layers.
+};
+
+MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
+int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
+
+// Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
+// and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
+// into `available_bytes` beside the weights.
+std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MEMORY_EXPLANATION_H_
