@@ -124,6 +124,7 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
                             .max_tokens = request.max_tokens,
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
                             .num_rows = NumRows(request),
+                            .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
                             .ticket = std::move(event->ticket)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
   return entry;
@@ -132,6 +133,9 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
 void StepLoop::Handle(RequestMoved event) {
   const RequestId id = event.request.id();
   absl::Status status;
+  if (event.family != FamilyId{0} && event.family == session_.family()) {
+    report_.stats()->numerics_changes += ChangeGeneration(session_.generation(), &event.request, event.live.sink.get());
+  }
   if (event.request.request().generation != session_.generation()) {
     // The worker was lost meanwhile and has come back in another generation.
     if (PassOn(&event)) return;
@@ -147,6 +151,7 @@ void StepLoop::Handle(RequestMoved event) {
                                                         status.message()));
     }
   }
+  event.live.moved_us = now_us_;
   live_.Adopt(id, std::move(event.live));
   if (!status.ok()) live_.Fail(id, status);
 }
@@ -154,9 +159,10 @@ void StepLoop::Handle(RequestMoved event) {
 bool StepLoop::PassOn(RequestMoved* event) {
   if (hooks_.move_request == nullptr) return false;
   const RequestId id = event->request.id();
-  const MoveWish wish{.group = event->request.group(), .accepts_delay = true};
+  const MoveWish wish{.group = event->request.group(), .accepts_delay = true, .family = event->family};
   const bool is_moved = hooks_.move_request(wish, [&] {
-    return MovingRequest{std::move(event->request), std::move(event->live), inbox_.Release(id), event->was_refused};
+    return MovingRequest{std::move(event->request), std::move(event->live), inbox_.Release(id), event->family,
+                         event->was_refused};
   });
   report_.stats()->moved_requests += is_moved;
   return is_moved;

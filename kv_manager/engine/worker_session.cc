@@ -111,16 +111,18 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   link_.OnDescribed(event.description);
 }
 
-// Requests of another generation move to workers that still have it, or fail, because their tokens have another meaning
-// for the worker now.
+// Requests of another generation move to workers that still have it. The others stay if only the numerics have changed
+// and options.changes_numerics allows it, or else they fail.
 void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
+  const FamilyId family = hooks_->family_of == nullptr ? FamilyId{0} : hooks_->family_of(generation);
   if (!is_same_generation) {
     GiveRequestsAway(now_us, /*is_last_chance=*/true);
-    FailAll(ModelReplacedError());
+    FailForeign(worker, family);
   }
   const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
   generation_ = generation;
+  family_ = family;
   description_ = worker;
   description_->tokenizer_files.clear();
   if (is_same_pool && is_same_generation) return;
@@ -135,6 +137,7 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
   live_->SetBlockSize(worker.block_size);
   for (MovedRequest& request : moved) {
     const RequestId id = request.id();
+    report_->stats()->numerics_changes += ChangeGeneration(generation, &request, live_->SinkOf(id));
     const absl::Status status = pool_->scheduler()->Adopt(std::move(request));
     if (status.ok()) continue;
     const absl::Status failure(
@@ -142,6 +145,13 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
     QUIRE_LOG(kWarning) << "request " << Value(id) << " failed: " << failure.message();
     live_->Fail(id, failure);
   }
+}
+
+void WorkerSession::FailForeign(const WorkerDescription& worker, FamilyId family) {
+  if (family_ == FamilyId{0} || family != family_) return FailAll(ModelReplacedError());
+  if (options_->changes_numerics) return;
+  FailAll(NumericsDifferError("the worker of the request was restarted with other numerics",
+                              description_->numerics_fingerprint, worker.numerics_fingerprint));
 }
 
 void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
@@ -297,13 +307,14 @@ std::optional<WorkerLink::SentPlan> WorkerSession::OnAnswered(const PlanAnswered
 
 int64_t WorkerSession::movable_at_us() const {
   if (hooks_->move_request == nullptr || live_->size() == 0) return kNever;
-  if (link_.is_ready()) return is_migrating_ || is_drained_by_worker() ? next_move_us_ : kNever;
+  if (link_.is_ready()) return is_leaving() ? next_move_us_ : kNever;
   const int64_t grace_end_us = lost_since_us_ + options_->worker_grace_us;
   return std::min(std::max(next_move_us_, lost_since_us_ + options_->failover_after_us), grace_end_us);
 }
 
 void WorkerSession::MoveRequests(int64_t now_us) {
   is_fenced_ = false;
+  Rebalance(now_us);
   if (now_us < movable_at_us()) return;
   if (link_.num_plans_in_flight() > 0) {
     // The pause until the plans in flight are answered is for nothing when no other worker can take any request.
@@ -322,6 +333,17 @@ bool WorkerSession::IsOutdone(int64_t now_us) const {
   return hooks_->find_movable(wishes) < wishes.size();
 }
 
+void WorkerSession::Rebalance(int64_t now_us) {
+  if (!rebalances()) return rebalancer_.Reset();
+  rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
+  if (now_us < rebalancer_.due_us()) return;
+  std::vector<MoveWish> wishes;
+  for (const RequestId id : rebalancer_.TakeCandidates(*pool_->scheduler(), *live_, now_us)) {
+    wishes.push_back({.group = *pool_->scheduler()->FindGroup(id), .needs_room = true, .wants_idle = true});
+  }
+  report_->stats()->rebalanced_requests += GiveAway(wishes);
+}
+
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {
   // While their own worker may soon go on with them, requests do not go where they would wait. A request that may be
   // the reason for a loss first waits for its own worker anyway, so that it does not make other workers fail as well.
@@ -332,7 +354,8 @@ std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& nee
     const SequenceGroup* const group = pool_->scheduler()->FindGroup(id);
     // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
     if (group == nullptr || (group->suspicion().is_suspect() && !is_urgent)) continue;
-    wishes.push_back({.group = *group, .needs_room = needs.needs_room, .accepts_delay = is_urgent});
+    wishes.push_back(
+        {.group = *group, .needs_room = needs.needs_room, .accepts_delay = is_urgent, .family = MovableFamily()});
   }
   return wishes;
 }
@@ -343,18 +366,27 @@ MovingRequest WorkerSession::Take(const SequenceGroup& group) {
   if (group.beam_search() != nullptr) {
     live.num_beam_tokens = group.NumGeneratedTokens() - static_cast<int>(live.num_generated_tokens);
   }
-  return {pool_->scheduler()->Take(id), std::move(live), inbox_->Release(id)};
+  return {pool_->scheduler()->Take(id), std::move(live), inbox_->Release(id), MovableFamily()};
+}
+
+FamilyId WorkerSession::MovableFamily() const {
+  return options_->changes_numerics && !link_.is_ready() ? family_ : FamilyId{0};
 }
 
 void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
   if (hooks_->move_request == nullptr) return;
-  const std::vector<MoveWish> wishes =
-      Wishes(now_us, {.is_last_chance = is_last_chance, .needs_room = link_.is_ready()});
+  GiveAway(Wishes(now_us, {.is_last_chance = is_last_chance, .needs_room = link_.is_ready()}));
+}
+
+int WorkerSession::GiveAway(const std::vector<MoveWish>& wishes) {
+  int num_moved = 0;
   for (absl::Span<const MoveWish> left = wishes; !left.empty(); left.remove_prefix(1)) {
     left.remove_prefix(hooks_->find_movable(left));
-    if (left.empty()) return;
-    report_->stats()->moved_requests += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
+    if (left.empty()) break;
+    num_moved += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
   }
+  report_->stats()->moved_requests += num_moved;
+  return num_moved;
 }
 
 void WorkerSession::Poll(int64_t now_us) {
@@ -367,8 +399,12 @@ void WorkerSession::Poll(int64_t now_us) {
          now_us, Blame::kNobody);
   }
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
-  FailAll(absl::UnavailableError(absl::StrCat("the worker of the request was lost and did not come back within ",
-                                              options_->worker_grace_us / 1'000'000, " s")));
+  const std::string cause = absl::StrCat("the worker of the request was lost and did not come back within ",
+                                         options_->worker_grace_us / 1'000'000, " s");
+  const bool may_differ = family_ != FamilyId{0} && !options_->changes_numerics;
+  const std::string others = may_differ ? hooks_->other_numerics(family_, generation_) : "";
+  FailAll(others.empty() ? absl::UnavailableError(cause)
+                         : NumericsDifferError(cause, description_->numerics_fingerprint, others));
 }
 
 // A request that was placed here before load() told of the drain is in the inbox by the time the next round takes it:
@@ -385,7 +421,8 @@ void WorkerSession::EndIfDrained(int64_t now_us) {
 int64_t WorkerSession::next_wake_us(int64_t now_us) const {
   if (is_drained_by_worker() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
   // The end of the last plan wakes a loop that is fenced.
-  const int64_t wake_us = std::min(link_.next_poll_us(), is_fenced_ ? kNever : movable_at_us());
+  int64_t wake_us = std::min(link_.next_poll_us(), is_fenced_ ? kNever : movable_at_us());
+  if (rebalances()) wake_us = std::min(wake_us, rebalancer_.due_us());
   if (link_.is_ready()) return IsOverdue(now_us) ? wake_us : std::min(wake_us, overdue_at_us());
   return live_->size() == 0 ? wake_us : std::min(wake_us, lost_since_us_ + options_->worker_grace_us);
 }

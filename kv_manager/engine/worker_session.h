@@ -11,6 +11,7 @@
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
 #include "kv_manager/engine/moving_request.h"
+#include "kv_manager/engine/rebalancer.h"
 #include "kv_manager/engine/revival.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/table_audit.h"
@@ -23,7 +24,8 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. When the
-// worker is lost, they move to other workers of its generation. Those that no other worker can take wait. When their
+// worker is lost, they move to other workers of its generation, or with options.changes_numerics, if there is none, of
+// its family. Those that no other worker can take wait. When their
 // worker has come back, they are recomputed in the new session. When it has another pool than before, they move to the
 // new pool, and those that can never fit there fail. All that still wait fail when the worker stays away for longer
 // than the grace, or comes back in another generation. A request that is convicted of making its workers fail (see
@@ -53,7 +55,7 @@ class WorkerSession {
   std::optional<WorkerLink::SentPlan> OnAnswered(const PlanAnswered& event, int64_t now_us);
 
   // Once per round, before Poll: gives requests of a lost worker, and of one whose requests are to move away, to other
-  // workers.
+  // workers. With options.rebalances, also gives waiting requests to idle workers.
   void MoveRequests(int64_t now_us);
   // Whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
   void SetMigrating(bool is_migrating) {
@@ -97,8 +99,9 @@ class WorkerSession {
   // Null until the worker has joined for the first time.
   WorkerPool* pool() { return pool_.get(); }
   const WorkerPool* pool() const { return pool_.get(); }
-  // The generation of the pool; 0 without a pool.
+  // The generation of the pool, and its family; 0 without a pool.
   GenerationId generation() const { return generation_; }
+  FamilyId family() const { return family_; }
   // The worker of the pool, without its tokenizer files. REQUIRES: pool() is not null.
   const WorkerDescription& description() const { return *description_; }
   TableAuditor* tables() { return &tables_; }
@@ -129,10 +132,23 @@ class WorkerSession {
   };
   // The requests that are to move, those with the most generated tokens first.
   std::vector<MoveWish> Wishes(int64_t now_us, const MoveNeeds& needs) const;
+  // Whether the requests are to leave a worker that is ready.
+  bool is_leaving() const { return is_migrating_ || is_drained_by_worker(); }
+  // Whether the worker is ready and keeps what it can serve.
+  bool rebalances() const {
+    return options_->rebalances && hooks_->move_request != nullptr && link_.is_ready() && !is_leaving();
+  }
+  void Rebalance(int64_t now_us);
   // Gives all requests to other workers that these can take. REQUIRES: no plan is in flight.
   void GiveRequestsAway(int64_t now_us, bool is_last_chance);
+  // Returns how many of the requests have moved.
+  int GiveAway(const std::vector<MoveWish>& wishes);
   MovingRequest Take(const SequenceGroup& group);
+  // The family if the requests may move to other generations of it now. Otherwise 0.
+  FamilyId MovableFamily() const;
   void AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us);
+  // The worker has come back in another generation, to which requests that stay may not change.
+  void FailForeign(const WorkerDescription& worker, FamilyId family);
   void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
   // The scheduler gives up the session. The requests that are convicted fail.
   void AbandonLost(const absl::Status& reason);
@@ -150,6 +166,7 @@ class WorkerSession {
   std::optional<WorkerDescription> description_;
   std::unique_ptr<WorkerPool> pool_;
   GenerationId generation_{0};
+  FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.
@@ -157,6 +174,7 @@ class WorkerSession {
   bool has_tried_ = false;
   bool is_migrating_ = false;
   bool is_fenced_ = false;
+  Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
   std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.

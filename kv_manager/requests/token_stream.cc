@@ -22,6 +22,12 @@ absl::Status SlowReader(size_t num_waiting, size_t limit, bool ends_request) {
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 
+std::vector<int> NextPositions(const ResponseSet& responses) {
+  std::vector<int> positions;
+  for (int i = 0; i < responses.num_samples(); ++i) positions.push_back(responses.next_position(i));
+  return positions;
+}
+
 absl::Status Left() {
   return absl::CancelledError("the client has ended it");
 }
@@ -57,7 +63,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       promised_position_(responses.num_prompt_tokens() + environment_.num_promised_tokens),
       // Twice: the record has a copy, and so has its reader.
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
-      next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
+      next_positions_(NextPositions(responses)),
       is_resumable_(environment_.keeper != nullptr),
       newest_reader_id_(reader.id),
       reader_(std::move(reader)),
@@ -144,6 +150,10 @@ void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
   // On another thread, because the engine is calling.
   if (loses_request)
     environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id, FinishReason::kCancelled); });
+}
+
+void TokenStream::OnNumericsChanged(int sample_index, int position) {
+  Post([&](StreamEvents* outbox) { outbox->numerics_changes.push_back({sample_index, position}); });
 }
 
 void TokenStream::OnFinished(const Finished& finished) {
@@ -501,6 +511,9 @@ std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   if (batch.num_cached_tokens.has_value()) responses_->SetCachedTokens(*batch.num_cached_tokens);
   for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
     responses_->AddPromptLogprobs(first_position, tokens);
+  }
+  for (const auto& [sample_index, position] : batch.numerics_changes) {
+    responses_->SetNumericsChange(sample_index, position);
   }
   std::vector<int> stopped;
   for (const auto& [sample_index, token] : batch.tokens) {

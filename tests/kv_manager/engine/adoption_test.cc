@@ -69,6 +69,7 @@ class KeepingClient : public WorkerClient {
   }
   void Refuse(const std::string& /*reason*/) override {}
   void Send(const StepPlan& plan) override { kept_->plans.push_back(plan); }
+  void Probe(uint64_t epoch) override { kept_->listener->OnProbed(epoch); }
   void Close() override {}
 
  private:

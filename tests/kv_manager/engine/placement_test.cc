@@ -132,6 +132,17 @@ TEST(PlacementTest, AMovingRequestTakesItsRowsAndBlocksOrNone) {
   EXPECT_FALSE(CanTakeOver(worker, request, {})) << "it could never run";
 }
 
+TEST(PlacementTest, AnIdleWorkerHasNoWaitingRequestsAndStaysFarFromFull) {
+  const PlacementRequest request{.num_prompt_tokens = 8, .max_blocks = [](int) { return 20; }};
+  const TargetNeeds needs{.num_blocks = [](int) { return 10; }, .is_idle = true};
+  WorkerLoad worker = Ready(40);
+  EXPECT_TRUE(CanTakeOver(worker, request, needs));
+  worker.num_waiting = 1;
+  EXPECT_FALSE(CanTakeOver(worker, request, needs));
+  EXPECT_FALSE(CanTakeOver(Ready(39), request, needs)) << "71 of 100 blocks would be taken";
+  EXPECT_FALSE(CanTakeOver(Ready(50, /*wanted_blocks=*/11), request, needs));
+}
+
 TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) {
   const PlacementRequest request{.max_blocks = [](int) { return 1; }};
   WorkerLoad overdue = Ready(100);
@@ -147,6 +158,33 @@ TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) 
   for (const WorkerLoad& worker : {drained, Lost(Ready(100), true)}) {
     EXPECT_FALSE(CanTakeOver(worker, request, {.accepts_delay = true}));
   }
+}
+
+TEST(PlacementTest, AMovingRequestChangesItsNumericsOnlyIfNoWorkerOfItsOwnIsReady) {
+  const PlacementRequest request{
+      .generation = GenerationId{1}, .num_prompt_tokens = 8, .max_blocks = [](int) { return 3; }};
+  WorkerLoad own = Ready(10);
+  own.generation = GenerationId{1};
+  own.family = FamilyId{7};
+  WorkerLoad related = Ready(100);
+  related.generation = GenerationId{2};
+  related.family = FamilyId{7};
+  WorkerLoad foreign = Ready(100);
+  foreign.generation = GenerationId{3};
+  foreign.family = FamilyId{8};
+  const auto choose = [&](std::vector<WorkerLoad> workers, const TargetNeeds& needs) -> std::optional<int> {
+    if (!KeepTargets(request, needs, absl::MakeSpan(workers))) return std::nullopt;
+    return ChooseWorker(workers, request);
+  };
+  const TargetNeeds exact;
+  const TargetNeeds approximate{.family = FamilyId{7}};
+  EXPECT_EQ(choose({foreign, related}, exact), std::nullopt);
+  EXPECT_EQ(choose({foreign, related}, approximate), 1);
+  EXPECT_EQ(choose({foreign, related, own}, approximate), 2) << "though it is fuller";
+  own.is_overdue = true;
+  EXPECT_EQ(choose({foreign, related, own}, approximate), std::nullopt) << "it may soon be there again";
+  own.is_ready = false;
+  EXPECT_EQ(choose({foreign, related, own}, approximate), 1);
 }
 
 TEST(PlacementTest, RowsCountWhenTheyAreScarcerThanBlocks) {

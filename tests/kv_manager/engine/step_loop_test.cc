@@ -256,6 +256,7 @@ class SlowClient : public WorkerClient {
     clock_->Advance(2 * kMillisecond);
     client_->Send(plan);
   }
+  void Probe(uint64_t epoch) override { client_->Probe(epoch); }
   void Close() override { client_->Close(); }
 
  private:
