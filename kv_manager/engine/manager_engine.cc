@@ -55,6 +55,9 @@ PlacementRequest ToPlace(const Request& request, const TenantShare& share) {
           .max_blocks_share = share.max_blocks_share};
 }
 
+// After so many removed workers, nothing is adopted any more. By then an earlier manager is long gone.
+constexpr size_t kMaxRemoved = 1 << 16;
+
 // For a request that moves: the share of its tenant was checked when it was accepted.
 constexpr TenantShare kWholePool;
 
@@ -86,7 +89,11 @@ void ManagerEngine::SetWorkers(const std::vector<std::string>& addresses) {
            std::find(addresses.begin(), addresses.end(), worker.address) != addresses.end();
   };
   const auto first_leaving = std::stable_partition(workers_.begin(), workers_.end(), stays);
-  for (auto it = first_leaving; it != workers_.end(); ++it) retired_.Add(it->loop->status()->stats);
+  for (auto it = first_leaving; it != workers_.end(); ++it) {
+    const std::shared_ptr<const WorkerStatus> status = it->loop->status();
+    retired_.Add(status->stats);
+    if (status->last_step_us != 0 && removed_.size() < kMaxRemoved) removed_.insert(it->address);
+  }
   leaving.assign(std::make_move_iterator(first_leaving), std::make_move_iterator(workers_.end()));
   workers_.erase(first_leaving, workers_.end());
   // Before the new loops start, because from then on their workers may describe themselves.
@@ -117,7 +124,7 @@ void ManagerEngine::AddWorker(const std::string& address) {
   if (HasWorker(address)) return;
   StepLoopOptions options = options_;
   options.address = address;
-  options.link.adopts = options.adopt_window_us > 0;
+  options.link.adopts = options.adopt_window_us > 0 && removed_.size() < kMaxRemoved && !removed_.contains(address);
   options.tenants = &tenants_;
   options.quotas = &quotas_;
   StepLoopHooks hooks{

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -171,6 +172,9 @@ class ManagerEngine : public Engine {
   std::vector<Worker> workers_ QUIRE_GUARDED_BY(mutex_);
   std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
   StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.
+  // Removed workers that have had a session with this manager. What they still have belongs to requests of this
+  // manager, which have moved or ended. So nothing is adopted from them when they are added again.
+  absl::flat_hash_set<std::string> removed_ QUIRE_GUARDED_BY(mutex_);
   SubmitRefusals refusals_ QUIRE_GUARDED_BY(mutex_);
   std::vector<int64_t> tenant_refusals_ QUIRE_GUARDED_BY(mutex_);  // The refusals by Submit, by slot of tenants_.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -56,6 +56,7 @@ class FakeWorker::Client : public WorkerClient {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     worker_->epoch_ = epoch;
+    worker_->num_adoptions_ += adopts;
     std::unique_ptr<WorkerInventory> inventory;
     if (adopts && worker_->description_.keeps_rows && worker_->shadow_.has_value()) {
       inventory = std::make_unique<WorkerInventory>(worker_->shadow_->MakeInventory());
@@ -200,6 +201,11 @@ absl::Status FakeWorker::error() const {
 int FakeWorker::num_plans() const {
   const MutexLock lock(&mutex_);
   return num_plans_;
+}
+
+int FakeWorker::num_adoptions() const {
+  const MutexLock lock(&mutex_);
+  return num_adoptions_;
 }
 
 std::vector<int> FakeWorker::plan_tokens() const {

@@ -63,6 +63,7 @@ class FakeWorker {
   // The first rule that a plan has broken. OK if every plan was right.
   absl::Status error() const;
   int num_plans() const;                 // Received plans.
+  int num_adoptions() const;             // Sessions that were to adopt what the worker has.
   std::vector<int> plan_tokens() const;  // The tokens of each executed plan.
   std::vector<uint64_t> epochs() const;  // The epochs of all attempts.
   std::vector<std::string> refusals() const;
@@ -91,6 +92,7 @@ class FakeWorker {
   std::vector<int> plan_tokens_ QUIRE_GUARDED_BY(mutex_);
   absl::Status error_ QUIRE_GUARDED_BY(mutex_);
   int num_plans_ QUIRE_GUARDED_BY(mutex_) = 0;
+  int num_adoptions_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> refusals_ QUIRE_GUARDED_BY(mutex_);
   std::vector<uint64_t> epochs_ QUIRE_GUARDED_BY(mutex_);
 };

@@ -264,6 +264,25 @@ TEST_F(ManagerEngineTest, AWorkerThatIsNotNamedAnyMoreLeavesWhenItIsLostAndItsCo
   WaitFor([this] { return engine_->status().totals.generated_tokens == 32; }, "the counts of both workers");
 }
 
+// What such a worker still has belongs to requests of this manager, which run elsewhere now or have ended.
+TEST_F(ManagerEngineTest, NothingIsAdoptedFromAWorkerThatIsAddedAgain) {
+  StepLoopOptions options = Options();
+  options.adopt_window_us = 60'000'000;
+  Make(3, options);
+  WaitForAllReady();
+  for (const auto& worker : workers_) EXPECT_EQ(worker->num_adoptions(), 1);
+  workers_[1]->Kill();
+  const auto has_left = [this] {
+    engine_->SetWorkers({"0", "2"});
+    return engine_->status().workers.size() == 2;
+  };
+  WaitFor(has_left, "the lost worker to leave");
+  workers_[1]->Start(Worker());
+  engine_->SetWorkers({"0", "1", "2"});
+  WaitForAllReady();
+  EXPECT_EQ(workers_[1]->num_adoptions(), 1);
+}
+
 TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   Make(1);
   WaitForReady(true);
