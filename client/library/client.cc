@@ -92,29 +92,6 @@ class TokenSenderFactory : public grpc::experimental::ClientInterceptorFactoryIn
   const std::string token_;
 };
 
-std::shared_ptr<grpc::Channel> Connect(const ClientOptions& options) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(64 << 20);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
-  // A server that vanished without closing its connections is noticed within 40 seconds.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
-  // A server that is started again is found soon.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kFirstDelay)));
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kLongestDelay)));
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
-  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  const absl::StatusOr<std::string> token = HeaderToken(options.token);
-  // Without credentials every call ends with INVALID_ARGUMENT; gRPC would abort on such a header.
-  if (!token.ok()) credentials = nullptr;
-  if (token.ok() && !token->empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(*token));
-  return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials, arguments,
-                                                                 std::move(interceptors));
-}
-
 }  // namespace
 
 absl::Status FromRpcStatus(const google::rpc::Status& status) {
@@ -316,9 +293,32 @@ absl::Status WatchBlocksStream::Finish() {
   return *finished_;
 }
 
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
+  // A server that vanished without closing its connections is noticed within 40 seconds.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
+  // A server that is started again is found soon.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kFirstDelay)));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kLongestDelay)));
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!options.tls.authority.empty()) credentials = TlsChannelCredentials(options.tls);
+  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  const absl::StatusOr<std::string> token = HeaderToken(options.token);
+  // Without credentials every call ends with INVALID_ARGUMENT; gRPC would abort on such a header.
+  if (!token.ok()) credentials = nullptr;
+  if (token.ok() && !token->empty()) interceptors.push_back(std::make_unique<TokenSenderFactory>(*token));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials, arguments,
+                                                                 std::move(interceptors));
+}
+
 Client::Client(const ClientOptions& options)
     : options_(options),
-      channel_(Connect(options)),
+      channel_(MakeChannel(options)),
       inference_(v1::InferenceService::NewStub(channel_)),
       admin_(v1::AdminService::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}

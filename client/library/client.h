@@ -121,6 +121,10 @@ struct ClientOptions {
   std::string server_name = "";                // Name in the manager's certificate; empty means the endpoint's host.
 };
 
+// Makes the channel of a client, which connects when it is used first and again when it was lost.
+// REQUIRES: CheckTlsFiles(options.tls) is OK.
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
+
 // A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
 // of its request is not UTF-8 or when a header cannot carry the token.
 class Client {
