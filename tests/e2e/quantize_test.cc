@@ -5,15 +5,26 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
-#include "tests/e2e/quirectl.h"
 
 namespace quire {
 namespace {
 
 using testing::HasSubstr;
 
-// None of the models was trained on this text, but it is of the kind that they were trained on.
-constexpr char kText[] =
+// Stories that the models have not seen, of the kinds that they were trained on. The first is one of
+// tools/story_model/stories.py for a seed that was not used in training.
+constexpr char kDrumStory[] =
+    "This is the story of a lively girl named Emma, who lived on the top floor of an old house. One afternoon, "
+    "Emma heard an old librarian play the drum. \"I want to learn that!\" she said. Emma tried to play it, but it "
+    "sounded like falling pots. Everyone covered their ears. \"Please stop!\" they called.\n\nEmma was close to "
+    "tears. \"I will never be able to play,\" she said. But her good friend Luna said, \"I like it. Play it "
+    "again.\" Emma played in the morning and Emma played in the evening. Week after week went by. One warm "
+    "morning, a bird sat down to listen. Then another one came, and another.\n\nOne evening, there was a party in "
+    "the library, but the musicians did not come. \"Emma, could you play?\" asked her aunt. Emma began to play, "
+    "and it was like a hundred happy feet. When the song was over, everyone clapped, and the old librarian clapped "
+    "the loudest. And the birds? They came back and sang along. When the moon came up, everyone was happy and "
+    "tired.";
+constexpr char kBoatStory[] =
     "Once upon a time, there was a little boy named Tom. Tom had a small red boat that he liked very much. Every day "
     "he went to the pond with his mom to play. One day, the wind was strong and the boat went far away. Tom was sad. "
     "He wanted to get his boat back, but the water was too cold. A big dog came and saw that Tom was sad. \"Do not "
@@ -28,9 +39,9 @@ struct Scored {
   std::string numerics;  // Of the model as the manager serves it.
 };
 
-Scored Score(const std::string& model, const std::vector<std::string>& worker_flags) {
+Scored Score(const std::string& model, const char* text, const std::vector<std::string>& worker_flags) {
   Cluster cluster({.model = model, .worker_flags = worker_flags});
-  v1::GenerateRequest request = GreedyRequest(kText, 1);
+  v1::GenerateRequest request = GreedyRequest(text, 1);
   request.set_prompt_logprobs(1);
   const Generation generation = Generate(cluster.client(), request);
   EXPECT_TRUE(generation.status.ok()) << generation.status;
@@ -47,8 +58,8 @@ Scored Score(const std::string& model, const std::vector<std::string>& worker_fl
   return {std::exp(-sum / count), info.ok() ? info->numerics_fingerprint() : ""};
 }
 
-void ExpectInt8Near(const std::string& model) {
-  const Scored exact = Score(model, {}), int8 = Score(model, {"--quantize=int8"});
+void ExpectInt8Near(const std::string& model, const char* text) {
+  const Scored exact = Score(model, text, {}), int8 = Score(model, text, {"--quantize=int8"});
   RecordProperty("perplexity", std::to_string(exact.perplexity));
   RecordProperty("perplexity_int8", std::to_string(int8.perplexity));
   std::printf("perplexity %.4f, with int8 %.4f (%+.2f %%)\n", exact.perplexity, int8.perplexity,
@@ -60,12 +71,12 @@ void ExpectInt8Near(const std::string& model) {
 }
 
 TEST(QuantizeTest, Int8KeepsThePerplexityOfTheBundledModel) {
-  ExpectInt8Near(BundledModel());
+  ExpectInt8Near(BundledModel(), kDrumStory);
 }
 
 TEST(QuantizeTest, Int8KeepsThePerplexityOfThePublicStoryModel) {
   if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
-  ExpectInt8Near(Stories260k());
+  ExpectInt8Near(Stories260k(), kBoatStory);
 }
 
 }  // namespace
