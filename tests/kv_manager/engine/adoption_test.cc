@@ -25,6 +25,7 @@ class HookedSink : public RequestSink {
   void OnToken(int sample_index, int /*position*/, ScoredToken /*token*/) override {
     if (on_token != nullptr) on_token(sample_index);
   }
+  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
   void OnFinished(const Finished& /*finished*/) override {}
   void OnFailed(absl::Status /*status*/) override {}
 
