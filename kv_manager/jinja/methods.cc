@@ -72,7 +72,7 @@ OrValue PartitionMethod(const Text& self, const Arguments& arguments, bool from_
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"sep"}));
   QUIRE_ASSIGN_OR_RETURN(const Text* separator, TextArgument(bound[0], "sep"));
   if (separator->bytes.empty()) return InvalidArgument("the separator is empty");
-  const size_t found = from_right ? self.bytes.rfind(separator->bytes) : self.bytes.find(separator->bytes);
+  const size_t found = from_right ? FindLast(self.bytes, separator->bytes) : Find(self.bytes, separator->bytes);
   const size_t size = self.bytes.size();
   size_t begin = found;
   size_t end = found + separator->bytes.size();
@@ -120,8 +120,8 @@ OrValue ReplaceMethod(const Text& self, const Arguments& arguments, Budget* budg
   const size_t limit = budget->limits().max_output_bytes;
   if (to->bytes.size() > 0 && most > 2 * limit / to->bytes.size()) {
     size_t found = 0;
-    for (size_t at = self.bytes.find(from->bytes); at != std::string::npos && !from->bytes.empty();
-         at = self.bytes.find(from->bytes, at + from->bytes.size())) {
+    for (size_t at = Find(self.bytes, from->bytes); at != std::string::npos && !from->bytes.empty();
+         at = Find(self.bytes, from->bytes, at + from->bytes.size())) {
       ++found;
     }
     if (from->bytes.empty()) found = most;
@@ -138,7 +138,7 @@ OrValue FindMethod(const Text& self, const Arguments& arguments, bool from_right
   QUIRE_ASSIGN_OR_RETURN(int64_t start, IntegerArgument(bound[1], "start", 0));
   if (start < 0) start = std::max<int64_t>(0, start + static_cast<int64_t>(NumCharacters(self.bytes)));
   const size_t begin = ByteOfCharacter(self.bytes, static_cast<size_t>(start));
-  size_t found = from_right ? self.bytes.rfind(part->bytes) : self.bytes.find(part->bytes, begin);
+  size_t found = from_right ? FindLast(self.bytes, part->bytes) : Find(self.bytes, part->bytes, begin);
   if (found != std::string::npos && found < begin) found = std::string::npos;
   if (found != std::string::npos) {
     return Value(static_cast<int64_t>(NumCharacters(std::string_view(self.bytes).substr(0, found))));
@@ -152,8 +152,8 @@ OrValue CountMethod(const Text& self, const Arguments& arguments, Budget*) {
   QUIRE_ASSIGN_OR_RETURN(const Text* part, TextArgument(bound[0], "sub"));
   if (part->bytes.empty()) return Value(static_cast<int64_t>(NumCharacters(self.bytes)) + 1);
   int64_t count = 0;
-  for (size_t at = self.bytes.find(part->bytes); at != std::string::npos;
-       at = self.bytes.find(part->bytes, at + part->bytes.size())) {
+  for (size_t at = Find(self.bytes, part->bytes); at != std::string::npos;
+       at = Find(self.bytes, part->bytes, at + part->bytes.size())) {
     ++count;
   }
   return Value(count);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/strings/str_format.h"
 #include "base/utf8.h"
@@ -219,6 +220,20 @@ Text Slice(const Text& text, size_t begin, size_t end) {
   return slice;
 }
 
+size_t Find(std::string_view bytes, std::string_view part, size_t begin) {
+  if (begin > bytes.size()) return std::string_view::npos;
+  const void* const found = memmem(bytes.data() + begin, bytes.size() - begin, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - bytes.data());
+}
+
+size_t FindLast(std::string_view bytes, std::string_view part) {
+  if (part.size() > bytes.size()) return std::string_view::npos;
+  const std::string backwards(bytes.rbegin(), bytes.rend());
+  const size_t found = Find(backwards, std::string(part.rbegin(), part.rend()));
+  return found == std::string_view::npos ? found : bytes.size() - found - part.size();
+}
+
 std::vector<Range> SplitLines(std::string_view bytes) {
   std::vector<Range> lines;
   size_t begin = 0;
@@ -239,28 +254,24 @@ std::vector<Range> Split(std::string_view bytes, const std::string_view* separat
   if (separator == nullptr) {
     return from_right ? SplitAtSpaceFromRight(bytes, max_splits) : SplitAtSpace(bytes, max_splits);
   }
-  std::vector<Range> pieces;
-  const auto may_split = [&] { return max_splits < 0 || static_cast<int64_t>(pieces.size()) < max_splits; };
-  if (!from_right) {
-    size_t begin = 0;
-    while (may_split()) {
-      const size_t found = bytes.find(*separator, begin);
-      if (found == std::string_view::npos) break;
-      pieces.push_back({begin, found});
-      begin = found + separator->size();
-    }
-    pieces.push_back({begin, bytes.size()});
+  if (from_right) {
+    const std::string backwards(bytes.rbegin(), bytes.rend());
+    const std::string separator_backwards(separator->rbegin(), separator->rend());
+    const std::string_view reversed = separator_backwards;
+    std::vector<Range> pieces = Split(backwards, &reversed, max_splits, /*from_right=*/false);
+    for (Range& piece : pieces) piece = {bytes.size() - piece.end, bytes.size() - piece.begin};
+    std::reverse(pieces.begin(), pieces.end());
     return pieces;
   }
-  size_t end = bytes.size();
-  while (may_split() && end >= separator->size()) {
-    const size_t found = bytes.substr(0, end).rfind(*separator);
+  std::vector<Range> pieces;
+  size_t begin = 0;
+  while (max_splits < 0 || static_cast<int64_t>(pieces.size()) < max_splits) {
+    const size_t found = Find(bytes, *separator, begin);
     if (found == std::string_view::npos) break;
-    pieces.push_back({found + separator->size(), end});
-    end = found;
+    pieces.push_back({begin, found});
+    begin = found + separator->size();
   }
-  pieces.push_back({0, end});
-  std::reverse(pieces.begin(), pieces.end());
+  pieces.push_back({begin, bytes.size()});
   return pieces;
 }
 
@@ -282,7 +293,7 @@ Text Replace(const Text& text, const Text& from, const Text& to, int64_t max_cou
     }
   }
   while (!from.bytes.empty() && may_replace()) {
-    const size_t found = bytes.find(from.bytes, begin);
+    const size_t found = Find(bytes, from.bytes, begin);
     if (found == std::string_view::npos) break;
     out.AppendSlice(text, begin, found);
     out.Append(to);

@@ -61,6 +61,11 @@ bool IsSpace(char32_t c);
 // `chars` is null.
 Range Strip(std::string_view bytes, const std::string_view* chars, bool left, bool right);
 Text Slice(const Text& text, size_t begin, size_t end);
+// Return where `part` begins in `bytes` for the first time at or after `begin`, or for the last time, or npos. They
+// take linear time, because templates and clients choose both: the time of std::string::find can be the product of the
+// lengths.
+size_t Find(std::string_view bytes, std::string_view part, size_t begin = 0);
+size_t FindLast(std::string_view bytes, std::string_view part);
 std::vector<Range> SplitLines(std::string_view bytes);
 // Returns the pieces between the separators, or between whitespace when `separator` is null. A negative `max_splits` is
 // no limit. REQUIRES: `separator` is not empty.

@@ -262,7 +262,7 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& value, Budget
                              std::string(value.type_name()));
     }
     QUIRE_RETURN_IF_ERROR(budget->Step(static_cast<int64_t>(text->bytes.size() / 64)));
-    return text->bytes.find(part->bytes) != std::string::npos;
+    return Find(text->bytes, part->bytes) != std::string::npos;
   }
   if (const Dict* dict = container.as_dict()) return dict->Find(value) != nullptr;
   if (const Namespace* names = container.as_namespace()) return names->values.Find(value) != nullptr;

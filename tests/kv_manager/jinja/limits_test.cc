@@ -100,6 +100,16 @@ TEST(JinjaLimitsTest, FillersAndIndentsAreShort) {
             "line 1: filter 'tojson': the indent has 102 bytes, at most 100 are allowed");
 }
 
+// With the search of std::string each of these takes minutes.
+TEST(JinjaLimitsTest, SearchesAreShortForEveryText) {
+  const std::string texts =
+      "{% set x = 'a' * 3000000 %}{% set y = 'a' * 1500000 ~ 'b' %}{% set z = 'b' ~ 'a' * 1500000 %}";
+  for (const char* search : {"x.find(y)", "x.rfind(y)", "x.count(y)", "x.split(y)", "x.rsplit(y)", "x.replace(y, '')",
+                             "x.partition(y)", "x.rpartition(y)", "y in x", "x.rfind(z)"}) {
+    EXPECT_EQ(ErrorOf(texts + "{% set found = " + search + " %}").find("line 1"), std::string::npos) << search;
+  }
+}
+
 TEST(JinjaLimitsTest, JsonHasNotTooManyValues) {
   EXPECT_TRUE(ParseJson("[" + Repeated("0,", 50'000) + "0]", true).ok());
   EXPECT_EQ(ParseJson("[" + Repeated("{},", 100'000) + "0]", true).status().message(),
