@@ -21,7 +21,9 @@ namespace {
 // Of a stream that resumes: how long it tries without progress, and how long it waits before each attempt.
 constexpr absl::Duration kResumeTime = absl::Seconds(30);
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
-constexpr absl::Duration kLongestDelay = absl::Seconds(2);
+constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
+// Cancel is noticed within this time.
+constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
@@ -248,11 +250,18 @@ bool GenerateStream::WaitBeforeAttempt() {
   const absl::Time end = absl::Now() + delay_;
   delay_ = std::min(2 * delay_, kLongestDelay);
   if (end >= deadline_ || end > last_attempt_) return false;
-  const MutexLock lock(&mutex_);
-  while (!is_cancelled_ && absl::Now() < end) {
-    cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - absl::Now()));
+  // gRPC goes on with a connection only while somebody waits for the channel or for a call, and otherwise looks every
+  // five seconds. So the wait is one for the connection, and ends when it is there.
+  const bool is_connected = channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+  for (absl::Time now = absl::Now(); now < end; now = absl::Now()) {
+    {
+      const MutexLock lock(&mutex_);
+      if (is_connected && !is_cancelled_) cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - now));
+      if (is_cancelled_) return false;
+    }
+    if (!is_connected && channel_->WaitForConnected(absl::ToChronoTime(std::min(end, now + kLongestWait)))) break;
   }
-  return !is_cancelled_;
+  return true;
 }
 
 absl::Status GenerateStream::Finish() {

@@ -45,7 +45,7 @@ def read_arguments() -> argparse.Namespace:
 
 def connect(args: argparse.Namespace) -> "grpc.Channel":
     # A manager that is started again is found soon.
-    options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
+    options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
     if not args.tls_ca:
         return grpc.insecure_channel(args.endpoint, options)
     files = [args.tls_ca, args.tls_key, args.tls_cert]
@@ -164,7 +164,7 @@ def resuming_stream(stub, request, metadata, timeout, resume_time):
             if time.monotonic() + delay >= give_up:
                 raise cut from None
             time.sleep(delay)
-            delay = min(2 * delay, 2.0)
+            delay = min(2 * delay, 0.5)
 
 
 def prompt_fields(args: argparse.Namespace) -> dict:

@@ -7,19 +7,18 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/two_managers.h"
 #include "tests/test_paths.h"
 
 namespace quire {
@@ -29,41 +28,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr absl::Duration kLease = absl::Seconds(6);
-
-// The path of etcd, or empty. `./check` unpacks Debian's package etcd-server into the build folder.
-std::string EtcdPath() {
-  std::string folders = getenv("PATH") == nullptr ? "" : getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
-    const std::string path = absl::StrCat(folder, "/etcd");
-    if (std::filesystem::exists(path)) return path;
-  }
-  return "";
-}
-
-// An etcd of one member with a new store.
-class Etcd {
- public:
-  explicit Etcd(const std::string& folder) {
-    // etcd takes a free port for 0 and logs it, here in the form of 3.4 or 3.5.
-    constexpr char kAnyPort[] = "http://127.0.0.1:0";
-    process_ = std::make_unique<Process>(std::vector<std::string>{
-        EtcdPath(), absl::StrCat("--data-dir=", folder, "/etcd"), "--unsafe-no-fsync",
-        absl::StrCat("--listen-client-urls=", kAnyPort), absl::StrCat("--advertise-client-urls=", kAnyPort),
-        absl::StrCat("--listen-peer-urls=", kAnyPort), absl::StrCat("--initial-advertise-peer-urls=", kAnyPort),
-        absl::StrCat("--initial-cluster=default=", kAnyPort)});
-    const std::string line = process_->WaitForLine("strongly discouraged");
-    std::smatch port;
-    EXPECT_TRUE(std::regex_search(line, port, std::regex("127\\.0\\.0\\.1:[0-9]+"))) << process_->Output();
-    address_ = port.str();
-  }
-
-  const std::string& address() const { return address_; }
-  Process& process() { return *process_; }
-
- private:
-  std::unique_ptr<Process> process_;
-  std::string address_;
-};
 
 class StandbyTest : public ::testing::Test {
  protected:
