@@ -25,6 +25,8 @@ class MovedRequest {
   RequestId id() const { return group_->id(); }
   const Request& request() const { return group_->request(); }
   const SequenceGroup& group() const { return *group_; }
+  // The request goes on with workers of this generation.
+  void SetGeneration(GenerationId generation) { group_->SetGeneration(generation); }
 
  private:
   friend class Scheduler;

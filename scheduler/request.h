@@ -19,7 +19,7 @@ namespace quire {
 enum class GenerationId : uint64_t {};
 
 // One call of Generate as the scheduler sees it: token ids come in and token ids go out. Text, stop strings, deadlines
-// and streaming are the business of the layers above. A request does not change once it is submitted.
+// and streaming are the business of the layers above. Once a request is submitted, only its generation may change.
 struct Request {
   RequestId id;
   std::vector<TokenId> prompt;  // At least one token.

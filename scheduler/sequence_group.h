@@ -65,6 +65,7 @@ class SequenceGroup : public Pooled {
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
   const Request& request() const { return request_; }
+  void SetGeneration(GenerationId generation) { request_.generation = generation; }
   RequestId id() const { return request_.id; }
   ServiceRank rank() const { return rank_; }
   const Sequences& sequences() const { return sequences_; }

@@ -26,6 +26,16 @@ void SamplePrinter::Add(const v1::GenerateResponse& response) {
 void SamplePrinter::End() {
   PrintWaiting(/*all=*/true);
   EndLine();
+  if (numerics_changes_.empty()) return;
+  FlushOutput();
+  for (const auto& [index, position] : numerics_changes_) {
+    const std::string whose = is_one_of_several() ? absl::StrCat("sample ", index, ": ") : "";
+    std::fprintf(
+        stderr,
+        "quirectl: %sthe tokens from position %u on come from a worker with other numerics, so another run may "
+        "give others\n",
+        whose.c_str(), position);
+  }
 }
 
 void SamplePrinter::PrintWaiting(bool all) {
@@ -55,6 +65,7 @@ void SamplePrinter::PrintHeading(uint32_t index, const v1::GenerateResponse& las
 
 void SamplePrinter::Print(const v1::GenerateResponse& response) {
   samples_[response.index()].num_tokens += response.token_ids_size();
+  if (response.has_numerics_changed_at()) numerics_changes_[response.index()] = response.numerics_changed_at();
   for (const v1::PositionLogprobs& logprobs : response.prompt_logprobs()) PrintLogprobs(logprobs);
   for (const v1::PositionLogprobs& logprobs : response.logprobs()) PrintLogprobs(logprobs);
   const std::string& text = response.text_delta();

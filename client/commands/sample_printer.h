@@ -2,6 +2,7 @@
 #define QUIRE_CLIENT_COMMANDS_SAMPLE_PRINTER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ class SamplePrinter {
 
   void Add(const v1::GenerateResponse& response);
 
-  // Call it after the last response. Prints what is still waiting, and ends the line.
+  // Call it after the last response. Prints what is still waiting, and ends the line. Prints to standard error which
+  // samples have changed their numerics.
   void End();
 
  private:
@@ -43,8 +45,9 @@ class SamplePrinter {
   void EndLine();
 
   const Options options_;
-  std::vector<Sample> samples_;  // [the largest index that has come + 1]
-  uint32_t turn_ = 0;            // The sample that is being printed.
+  std::map<uint32_t, uint32_t> numerics_changes_;  // By index: GenerateResponse.numerics_changed_at.
+  std::vector<Sample> samples_;                    // [the largest index that has come + 1]
+  uint32_t turn_ = 0;                              // The sample that is being printed.
   bool line_is_open_ = false;
 };
 

@@ -147,6 +147,9 @@ def main(args: argparse.Namespace) -> int:
             with contextlib.closing(stream(stub, request, metadata)) as responses:
                 for response in responses:
                     print(response.text_delta, end="", flush=True)
+                    if response.HasField("numerics_changed_at"):
+                        at = response.numerics_changed_at
+                        print(f"\nFrom position {at} on, the numerics are others.", file=sys.stderr)
         except grpc.RpcError as error:
             print(f"{error.code().name}: {error.details()}", file=sys.stderr)
             return 1

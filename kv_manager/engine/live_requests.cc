@@ -229,6 +229,12 @@ LiveRequests::Entry LiveRequests::Take(RequestId request) {
   return Extract(it);
 }
 
+RequestSink* LiveRequests::SinkOf(RequestId request) const {
+  const auto it = entries_.find(request);
+  QUIRE_CHECK(it != entries_.end()) << request;
+  return it->second.sink.get();
+}
+
 std::vector<RequestId> LiveRequests::ByProgress() const {
   std::vector<std::pair<int64_t, RequestId>> order;
   order.reserve(entries_.size());

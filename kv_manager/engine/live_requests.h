@@ -85,6 +85,9 @@ class LiveRequests {
   // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
+  // Borrowed until the request leaves. REQUIRES: the request is known.
+  RequestSink* SinkOf(RequestId request) const;
+
   // The ids of all requests, those with the most generated tokens first.
   std::vector<RequestId> ByProgress() const;
 

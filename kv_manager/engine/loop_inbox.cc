@@ -24,6 +24,15 @@ absl::Status ModelReplacedError() {
                         /*delay_ms=*/100);
 }
 
+absl::Status NumericsDifferError(absl::string_view cause, absl::string_view own, absl::string_view others) {
+  const std::string message =
+      absl::StrCat(cause, "; its numerics were \"", own, "\", and the workers that are ready have \"", others,
+                   "\", which may give other tokens (--failover=exact); the request can be sent again");
+  return WithRetryDelay(WithReason(absl::UnavailableError(message), "NUMERICS_DIFFER",
+                                   {{"numerics", std::string(own)}, {"other_numerics", std::string(others)}}),
+                        /*delay_ms=*/100);
+}
+
 LoopInbox::LoopInbox(const StepLoopOptions* options, const Clock* clock)
     : options_(options), clock_(clock), status_(std::make_shared<WorkerStatus>()) {}
 
@@ -70,7 +79,8 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
   QUIRE_CHECK(!is_stopped_) << id;
   CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
   if (moving.wishes.is_cancellable) cancellable_.insert(id);
-  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live), moving.was_refused});
+  events_.emplace_back(
+      RequestMoved{std::move(moving.request), std::move(moving.live), moving.family, moving.was_refused});
   for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
   if (moving.wishes.cancelled.has_value()) events_.emplace_back(RequestCancelled{id, *moving.wishes.cancelled});
   changed_.NotifyOne();

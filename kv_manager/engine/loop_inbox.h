@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -38,7 +39,8 @@ struct RequestSubmitted {
 struct RequestMoved {
   MovedRequest request;
   LiveRequests::Entry live;
-  bool was_refused;  // See MovingRequest.
+  FamilyId family;   // See MovingRequest.
+  bool was_refused;  // The same.
 };
 struct RequestCancelled {
   RequestId request;
@@ -79,6 +81,9 @@ using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled,
 absl::Status ShuttingDownError();
 // The error of a request whose generation has lost its workers to another one.
 absl::Status ModelReplacedError();
+// The error of a request that could go on only with other numerics than its own. `cause` says why it cannot go on with
+// these.
+absl::Status NumericsDifferError(absl::string_view cause, absl::string_view own, absl::string_view others);
 
 // Holds what a step loop shares with other threads: the events and questions that the loop has not taken yet, the
 // status and load that it has published, whether the worker drains, and the index of cached prefixes. Thread-safe. No

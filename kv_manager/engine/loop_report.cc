@@ -72,6 +72,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
                   .has_tried = session.has_tried(),
                   .may_return = session.MayReturn(now_us),
                   .generation = session.generation(),
+                  .family = session.family(),
                   .is_overdue = session.IsOverdue(now_us),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size(),

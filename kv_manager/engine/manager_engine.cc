@@ -122,6 +122,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
   options.quotas = &quotas_;
   StepLoopHooks hooks{
       .admit_worker = [this, address](const WorkerDescription& worker) { return registry_.Admit(address, worker); },
+      .family_of = [this](GenerationId generation) { return registry_.FamilyOf(generation); },
+      .other_numerics = [this](FamilyId family, GenerationId own) { return OtherNumerics(family, own); },
       .on_change = [this] { OnLoopChange(); },
       .move_request = [this, address](const MoveWish& wish,
                                       TakeRequest take) { return MoveRequest(address, wish, take); },
@@ -261,6 +263,17 @@ size_t ManagerEngine::FindMovable(const std::string& from, absl::Span<const Move
                        [&](const WorkerLoad& load) { return CanTakeOver(load, placed, needs); });
   };
   return std::find_if(wishes.begin(), wishes.end(), can_move) - wishes.begin();
+}
+
+std::string ManagerEngine::OtherNumerics(FamilyId family, GenerationId own) const {
+  std::set<std::string> numerics;
+  const MutexLock lock(&mutex_);
+  for (const Worker& worker : workers_) {
+    const WorkerLoad load = worker.loop->load();
+    if (!load.is_ready || load.family != family || load.generation == own) continue;
+    numerics.insert(worker.loop->status()->numerics_fingerprint);
+  }
+  return absl::StrJoin(numerics, ", ");
 }
 
 // Clients see this error. What they must not see, addresses and errors of connections, is in the log and in the status.

@@ -144,6 +144,8 @@ class ManagerEngine : public Engine {
   bool MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) QUIRE_EXCLUDES(mutex_);
   // Looks for requests of the worker `from` that MoveRequest can give to another one, see FindMovableHook.
   size_t FindMovable(const std::string& from, absl::Span<const MoveWish> wishes) const QUIRE_EXCLUDES(mutex_);
+  // See StepLoopHooks::other_numerics.
+  std::string OtherNumerics(FamilyId family, GenerationId own) const QUIRE_EXCLUDES(mutex_);
   // The hook of the loops.
   absl::StatusOr<RequestRestored> RestoreRequest(const RequestToRestore& request);
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);

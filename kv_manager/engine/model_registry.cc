@@ -17,11 +17,20 @@
 namespace quire {
 namespace {
 
-bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
-  return a.model_name == b.model_name && a.architecture == b.architecture && a.vocab_size == b.vocab_size &&
-         a.max_context_tokens == b.max_context_tokens && a.eos_token_ids == b.eos_token_ids &&
-         a.bos_token_id == b.bos_token_id && a.numerics_fingerprint == b.numerics_fingerprint &&
+// See WorkerDescription of worker.proto.
+absl::string_view WeightsOf(const WorkerDescription& worker) {
+  return absl::string_view(worker.numerics_fingerprint).substr(0, worker.numerics_fingerprint.find('/'));
+}
+
+bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b) {
+  return WeightsOf(a) == WeightsOf(b) && a.model_name == b.model_name && a.architecture == b.architecture &&
+         a.vocab_size == b.vocab_size && a.max_context_tokens == b.max_context_tokens &&
+         a.eos_token_ids == b.eos_token_ids && a.bos_token_id == b.bos_token_id &&
          a.tokenizer_files == b.tokenizer_files;
+}
+
+bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
+  return a.numerics_fingerprint == b.numerics_fingerprint && IsSameFamily(a, b);
 }
 
 absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
@@ -130,7 +139,25 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
     QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));
   }
   model->generation = GenerationId{++last_id_};
+  model->family = FindFamily(description);
+  if (model->family == FamilyId{0}) model->family = FamilyId{++last_family_};
   return model;
+}
+
+FamilyId ModelRegistry::FindFamily(const WorkerDescription& description) const {
+  const MutexLock lock(&mutex_);
+  for (const Generation& generation : generations_) {
+    if (IsSameFamily(generation.description, description)) return generation.model->family;
+  }
+  return FamilyId{0};
+}
+
+FamilyId ModelRegistry::FamilyOf(GenerationId generation) const {
+  const MutexLock lock(&mutex_);
+  for (const Generation& other : generations_) {
+    if (other.model->generation == generation) return other.model->family;
+  }
+  return FamilyId{0};
 }
 
 absl::Status ModelRegistry::CheckProcess(const std::string& address, const std::string& process_id) const {

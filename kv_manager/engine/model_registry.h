@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/request.h"
@@ -20,6 +21,7 @@ namespace quire {
 // Sorts the workers into generations. The workers of a generation have the same model name, configuration, tokenizer
 // files and numerics fingerprint, so each of them gives the same tokens for the same request. An address belongs to one
 // generation at most. A generation without addresses is forgotten, so there are never more generations than addresses.
+// Generations that differ only in the numerics fingerprint, and have the same weights, belong to one family.
 // Thread-safe.
 class ModelRegistry {
  public:
@@ -41,6 +43,9 @@ class ModelRegistry {
   // step loop that is about to end may still call Admit. Until the first call any address may belong to one.
   void Retain(std::set<std::string> addresses);
 
+  // The family of a generation; 0 when the generation is not known, or not any more. Does not wait for Admit.
+  FamilyId FamilyOf(GenerationId generation) const;
+
   // The models of all generations, the newest first. Does not wait for Admit.
   std::vector<std::shared_ptr<const ServedModel>> models() const;
 
@@ -55,6 +60,8 @@ class ModelRegistry {
   std::shared_ptr<const ServedModel> Find(const WorkerDescription& description) const QUIRE_EXCLUDES(mutex_);
   absl::StatusOr<std::shared_ptr<const ServedModel>> MakeModel(const WorkerDescription& description)
       QUIRE_REQUIRES(admission_mutex_);
+  // The family to which `description` belongs; 0 when no generation belongs to it.
+  FamilyId FindFamily(const WorkerDescription& description) const QUIRE_EXCLUDES(mutex_);
   absl::Status CheckProcess(const std::string& address, const std::string& process_id) const QUIRE_EXCLUDES(mutex_);
   void ForgetEmpty() QUIRE_REQUIRES(mutex_);
 
@@ -62,6 +69,7 @@ class ModelRegistry {
   const bool reads_defaults_;
   Mutex admission_mutex_;  // Held by Admit from beginning to end; taken before mutex_.
   uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
+  uint64_t last_family_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;
   std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);            // The newest first.
   std::map<std::string, std::string> processes_ QUIRE_GUARDED_BY(mutex_);   // The process at each address.

@@ -9,8 +9,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/placement.h"
+#include "kv_manager/engine/request_sink.h"
 #include "scheduler/moved_request.h"
 #include "scheduler/request.h"
 #include "scheduler/sequence_group.h"
@@ -30,6 +32,8 @@ struct MovingRequest {
   MovedRequest request;
   LiveRequests::Entry live;
   Wishes wishes;
+  // The family of its generation if it may go on in any generation of it. Otherwise 0.
+  FamilyId family{0};
   bool was_refused = false;  // The scheduler to which it was given has refused it.
 };
 
@@ -38,11 +42,12 @@ struct MoveWish {
   const SequenceGroup& group;
   bool needs_room = false;     // Only a worker may take the request that has free rows and blocks for it now.
   bool accepts_delay = false;  // See TargetNeeds.
+  FamilyId family{0};          // See TargetNeeds.
 
   const Request& request() const { return group.request(); }
   // The result borrows `group`.
   TargetNeeds needs() const {
-    TargetNeeds needs{.accepts_delay = accepts_delay};
+    TargetNeeds needs{.accepts_delay = accepts_delay, .family = family};
     if (needs_room) needs.num_blocks = [&group = group](int block_size) { return group.MaxBlocksToGoOn(block_size); };
     return needs;
   }
@@ -51,6 +56,10 @@ struct MoveWish {
 // Returns the index of the first of these requests for which there is another ready worker now, or their number. It
 // looks once at the loads of the workers, however many requests there are.
 using FindMovableHook = std::function<size_t(absl::Span<const MoveWish> wishes)>;
+
+// The request goes on in this generation. When that is another one than before, its sink is told from which positions
+// on its samples have other numerics. Returns whether it is another one.
+bool ChangeGeneration(GenerationId generation, MovedRequest* moved, RequestSink* sink);
 
 // Takes a request out of its loop.
 using TakeRequest = absl::FunctionRef<MovingRequest()>;

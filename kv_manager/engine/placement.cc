@@ -42,6 +42,11 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
   return a.num_requests < b.num_requests;
 }
 
+bool CanServe(const WorkerLoad& worker, const PlacementRequest& request, FamilyId family) {
+  if (worker.generation == request.generation) return true;
+  return family != FamilyId{0} && worker.family == family;
+}
+
 // Whether the request finds its rows and blocks free now.
 bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_blocks) {
   if (worker.max_sequences != 0 && worker.num_rows + num_rows > worker.max_sequences) return false;
@@ -65,17 +70,23 @@ std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const Plac
 }
 
 bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, const TargetNeeds& needs) {
-  if (!worker.is_ready || worker.is_drained_by_operator || worker.generation != request.generation) return false;
+  if (!worker.is_ready || worker.is_drained_by_operator || !CanServe(worker, request, needs.family)) return false;
   if (IsDelayed(worker) && !needs.accepts_delay) return false;
   if (!CanHold(worker, request)) return false;
   return needs.num_blocks == nullptr || HasRoom(worker, request.num_rows, needs.num_blocks(worker.block_size));
 }
 
 bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers) {
+  const bool has_own = std::any_of(workers.begin(), workers.end(), [&](const WorkerLoad& worker) {
+    return CanTakeOver(worker, request, {.accepts_delay = true});
+  });
+  TargetNeeds kept = needs;
+  if (has_own) kept.family = FamilyId{0};
   bool is_found = false;
   for (WorkerLoad& worker : workers) {
     worker.may_return = false;
-    worker.is_ready = CanTakeOver(worker, request, needs);
+    worker.is_ready = CanTakeOver(worker, request, kept);
+    if (worker.is_ready) worker.generation = request.generation;
     is_found |= worker.is_ready;
   }
   return is_found;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "scheduler/request.h"
 
@@ -19,6 +20,7 @@ struct WorkerLoad {
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
   GenerationId generation{0};           // Of the worker's last session.
+  FamilyId family{0};                   // Of this generation.
   bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
   bool is_on_trial = false;             // It runs one suspect alone, and all other requests wait. See Scheduler.
   int block_size = 1;                   // Tokens per block.
@@ -65,12 +67,15 @@ struct TargetNeeds {
   // The blocks with which it can go on. The worker must have them, and the rows, free now. Empty: it need not.
   std::function<int64_t(int block_size)> num_blocks = nullptr;
   bool accepts_delay = false;  // The worker may be overdue or on trial.
+  // Unless it is 0: the worker may be of another generation of this family.
+  FamilyId family{0};
 };
 
 // Returns whether the worker can take over the request.
 bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, const TargetNeeds& needs);
-// From here on only those workers count as ready, and none as lost, that can take over the request. Returns whether
-// there is one.
+// From here on only those workers count as ready, and none as lost, that can take over the request, and they count as
+// workers of its generation. Returns whether there is one. Workers of other generations are left only if no worker of
+// its own generation is ready that could hold the request, be it overdue or on trial.
 bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers);
 
 }  // namespace quire

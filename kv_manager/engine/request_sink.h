@@ -23,6 +23,9 @@ class RequestSink {
   // The next token of a sample. `position` counts from the start of the prompt. The positions of a sample are
   // consecutive.
   virtual void OnToken(int sample_index, int position, ScoredToken token) = 0;
+  // The tokens of a sample from this position on come from a worker with other numerics than those before. It may be
+  // told more than once. It comes before the token at the position.
+  virtual void OnNumericsChanged(int sample_index, int position) = 0;
   // A sample has ended. With finished.ends_request the whole request has ended.
   virtual void OnFinished(const Finished& finished) = 0;
   // The request ends before all of its samples have ended: it was refused, its deadline has passed, or its worker is

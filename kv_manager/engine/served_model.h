@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "kv_manager/chat/chat_template.h"
+#include "kv_manager/engine/family_id.h"
 #include "kv_manager/tokenizer/tokenizer.h"
 #include "scheduler/request.h"
 
@@ -29,6 +30,7 @@ struct SamplingDefaults {
 // The model of a generation of workers. Immutable.
 struct ServedModel {
   GenerationId generation{0};
+  FamilyId family{0};
   std::string name;
   std::string architecture;
   std::string numerics_fingerprint;

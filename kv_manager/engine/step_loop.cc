@@ -132,6 +132,9 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
 void StepLoop::Handle(RequestMoved event) {
   const RequestId id = event.request.id();
   absl::Status status;
+  if (event.family != FamilyId{0} && event.family == session_.family()) {
+    report_.stats()->numerics_changes += ChangeGeneration(session_.generation(), &event.request, event.live.sink.get());
+  }
   if (event.request.request().generation != session_.generation()) {
     // The worker was lost meanwhile and has come back in another generation.
     if (PassOn(&event)) return;
@@ -154,9 +157,10 @@ void StepLoop::Handle(RequestMoved event) {
 bool StepLoop::PassOn(RequestMoved* event) {
   if (hooks_.move_request == nullptr) return false;
   const RequestId id = event->request.id();
-  const MoveWish wish{.group = event->request.group(), .accepts_delay = true};
+  const MoveWish wish{.group = event->request.group(), .accepts_delay = true, .family = event->family};
   const bool is_moved = hooks_.move_request(wish, [&] {
-    return MovingRequest{std::move(event->request), std::move(event->live), inbox_.Release(id), event->was_refused};
+    return MovingRequest{std::move(event->request), std::move(event->live), inbox_.Release(id), event->family,
+                         event->was_refused};
   });
   report_.stats()->moved_requests += is_moved;
   return is_moved;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/restore_request.h"
 #include "kv_manager/engine/tenant_labels.h"
@@ -29,6 +30,9 @@ struct StepLoopOptions {
   double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
   // The requests of a lost worker move to another one after this time, but at the latest when the grace ends.
   int64_t failover_after_us = 0;
+  // Whether requests of a lost worker move to workers of another generation of its family if no worker of its own
+  // generation is ready.
+  bool changes_numerics = false;
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   // For so long after its start, a manager waits for workers that may have requests of an earlier one. 0: it adopts
@@ -47,6 +51,11 @@ struct StepLoopOptions {
 struct StepLoopHooks {
   // Decides whether the worker may serve here, and in which generation. An error becomes the worker's last_error.
   std::function<absl::StatusOr<GenerationId>(const WorkerDescription&)> admit_worker;
+  // The family of a generation that admit_worker has returned. Empty: there are no families.
+  std::function<FamilyId(GenerationId)> family_of = nullptr;
+  // The numerics fingerprints of ready workers of the other generations of this family, separated by commas. "": there
+  // are none. Empty if and only if family_of is.
+  std::function<std::string(FamilyId family, GenerationId own)> other_numerics = nullptr;
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;

@@ -110,16 +110,18 @@ void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   link_.OnDescribed(event.description);
 }
 
-// Requests of another generation move to workers that still have it, or fail, because their tokens have another meaning
-// for the worker now.
+// Requests of another generation move to workers that still have it. The others stay if only the numerics have changed
+// and options.changes_numerics allows it, or else they fail.
 void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us) {
   const bool is_same_generation = pool_ == nullptr || generation == generation_;
+  const FamilyId family = hooks_->family_of == nullptr ? FamilyId{0} : hooks_->family_of(generation);
   if (!is_same_generation) {
     GiveRequestsAway(now_us, /*is_last_chance=*/true);
-    FailAll(ModelReplacedError());
+    FailForeign(worker, family);
   }
   const bool is_same_pool = description_.has_value() && description_->HasPoolOf(worker);
   generation_ = generation;
+  family_ = family;
   description_ = worker;
   description_->tokenizer_files.clear();
   if (is_same_pool && is_same_generation) return;
@@ -134,6 +136,7 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
   live_->SetBlockSize(worker.block_size);
   for (MovedRequest& request : moved) {
     const RequestId id = request.id();
+    report_->stats()->numerics_changes += ChangeGeneration(generation, &request, live_->SinkOf(id));
     const absl::Status status = pool_->scheduler()->Adopt(std::move(request));
     if (status.ok()) continue;
     const absl::Status failure(
@@ -141,6 +144,13 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
     QUIRE_LOG(kWarning) << "request " << Value(id) << " failed: " << failure.message();
     live_->Fail(id, failure);
   }
+}
+
+void WorkerSession::FailForeign(const WorkerDescription& worker, FamilyId family) {
+  if (family_ == FamilyId{0} || family != family_) return FailAll(ModelReplacedError());
+  if (options_->changes_numerics) return;
+  FailAll(NumericsDifferError("the worker of the request was restarted with other numerics",
+                              description_->numerics_fingerprint, worker.numerics_fingerprint));
 }
 
 void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
@@ -318,7 +328,8 @@ std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, bool is_last_chance)
     const SequenceGroup* const group = pool_->scheduler()->FindGroup(id);
     // The group is gone when all samples of the request have ended and the stream has not ended the request yet.
     if (group == nullptr || (group->suspicion().is_suspect() && !is_urgent)) continue;
-    wishes.push_back({.group = *group, .needs_room = link_.is_ready(), .accepts_delay = is_urgent});
+    wishes.push_back(
+        {.group = *group, .needs_room = link_.is_ready(), .accepts_delay = is_urgent, .family = MovableFamily()});
   }
   return wishes;
 }
@@ -329,7 +340,11 @@ MovingRequest WorkerSession::Take(const SequenceGroup& group) {
   if (group.beam_search() != nullptr) {
     live.num_beam_tokens = group.NumGeneratedTokens() - static_cast<int>(live.num_generated_tokens);
   }
-  return {pool_->scheduler()->Take(id), std::move(live), inbox_->Release(id)};
+  return {pool_->scheduler()->Take(id), std::move(live), inbox_->Release(id), MovableFamily()};
+}
+
+FamilyId WorkerSession::MovableFamily() const {
+  return options_->changes_numerics && !link_.is_ready() ? family_ : FamilyId{0};
 }
 
 void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
@@ -345,8 +360,12 @@ void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
 void WorkerSession::Poll(int64_t now_us) {
   if (absl::Status status = link_.Poll(now_us); !status.ok()) Lose(std::move(status), now_us);
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
-  FailAll(absl::UnavailableError(absl::StrCat("the worker of the request was lost and did not come back within ",
-                                              options_->worker_grace_us / 1'000'000, " s")));
+  const std::string cause = absl::StrCat("the worker of the request was lost and did not come back within ",
+                                         options_->worker_grace_us / 1'000'000, " s");
+  const bool may_differ = family_ != FamilyId{0} && !options_->changes_numerics;
+  const std::string others = may_differ ? hooks_->other_numerics(family_, generation_) : "";
+  FailAll(others.empty() ? absl::UnavailableError(cause)
+                         : NumericsDifferError(cause, description_->numerics_fingerprint, others));
 }
 
 // A request that was placed here before load() told of the drain is in the inbox by the time the next round takes it:

@@ -23,7 +23,8 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. When the
-// worker is lost, they move to other workers of its generation. Those that no other worker can take wait. When their
+// worker is lost, they move to other workers of its generation, or with options.changes_numerics, if there is none, of
+// its family. Those that no other worker can take wait. When their
 // worker has come back, they are recomputed in the new session. When it has another pool than before, they move to the
 // new pool, and those that can never fit there fail. All that still wait fail when the worker stays away for longer
 // than the grace, or comes back in another generation. A request that is convicted of making its workers fail (see
@@ -91,8 +92,9 @@ class WorkerSession {
   // Null until the worker has joined for the first time.
   WorkerPool* pool() { return pool_.get(); }
   const WorkerPool* pool() const { return pool_.get(); }
-  // The generation of the pool; 0 without a pool.
+  // The generation of the pool, and its family; 0 without a pool.
   GenerationId generation() const { return generation_; }
+  FamilyId family() const { return family_; }
   // The worker of the pool, without its tokenizer files. REQUIRES: pool() is not null.
   const WorkerDescription& description() const { return *description_; }
   TableAuditor* tables() { return &tables_; }
@@ -121,7 +123,11 @@ class WorkerSession {
   // Gives all requests to other workers that these can take. REQUIRES: no plan is in flight.
   void GiveRequestsAway(int64_t now_us, bool is_last_chance);
   MovingRequest Take(const SequenceGroup& group);
+  // The family if the requests may move to other generations of it now. Otherwise 0.
+  FamilyId MovableFamily() const;
   void AdoptPool(const WorkerDescription& worker, GenerationId generation, int64_t now_us);
+  // The worker has come back in another generation, to which requests that stay may not change.
+  void FailForeign(const WorkerDescription& worker, FamilyId family);
   void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
   // The scheduler gives up the session. The requests that are convicted fail.
   void AbandonLost(const absl::Status& reason);
@@ -139,6 +145,7 @@ class WorkerSession {
   std::optional<WorkerDescription> description_;
   std::unique_ptr<WorkerPool> pool_;
   GenerationId generation_{0};
+  FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
   int64_t lost_since_us_;  // While no session is open.

@@ -282,6 +282,9 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
       MetricType::Counter, "quire_moved_requests_total",
       "Requests that went on with another worker, because this one was lost or drained, or could no longer serve them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
+  page->Begin(MetricType::Counter, "quire_numerics_changes_total",
+              "Requests that this worker has continued after a worker with other numerics, see --failover=approximate");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.numerics_changes; });
   page->Begin(MetricType::Counter, "quire_recomputed_tokens_total",
               "Tokens computed again after a preemption or the loss of a worker");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.recomputed_tokens; });

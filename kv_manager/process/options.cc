@@ -156,6 +156,12 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
           "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
 ABSL_FLAG(
+    std::string, failover, "exact",
+    "Where the requests of a lost worker may go on: exact (with workers of the same model and numerics, which give "
+    "the same tokens; without such a worker a request waits for its own one, for --worker-grace, and then fails) "
+    "or approximate (if no such worker is ready, with workers of the same model and tokenizer, which may give "
+    "other tokens; the response says from which position on, in numerics_changed_at).");
+ABSL_FLAG(
     absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
     "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
     "numerics, at most 24h. 0: they move at once.");
@@ -414,6 +420,8 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.changes_numerics,
+                         (FlagChoice<bool>(FLAGS_failover, {{"exact", false}, {"approximate", true}})));
   if (absl::GetFlag(FLAGS_failover_after) != absl::ZeroDuration()) {
     QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationFlag(FLAGS_failover_after));
   }
@@ -441,7 +449,7 @@ const ProgramFlags& ManagerFlags() {
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-       {"Lost workers and managers:", {"failover_after", "adopt_window"}},
+       {"Lost workers and managers:", {"failover", "failover_after", "adopt_window"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},

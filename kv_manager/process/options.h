@@ -49,6 +49,7 @@ struct ManagerOptions {
   InferenceServiceOptions inference;
   int max_step_ms;  // 0: steps have no limit.
   absl::Duration step_timeout;
+  bool changes_numerics;          // See StepLoopOptions.
   absl::Duration failover_after;  // 0: at once.
   absl::Duration adopt_window;    // 0: nothing is adopted.
   absl::Duration worker_grace;

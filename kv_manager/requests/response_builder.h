@@ -2,6 +2,7 @@
 #define QUIRE_KV_MANAGER_REQUESTS_RESPONSE_BUILDER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ class ResponseBuilder {
 
   // The client has the tokens before this position, and their text. Called before the first AddToken.
   void SkipTo(int position) { num_skipped_ = position - prompt_tokens_; }
+
+  // See ResponseSet.
+  void SetNumericsChange(int position) {
+    if (!numerics_changed_at_.has_value()) numerics_changed_at_ = position;
+  }
 
   // No token follows. REQUIRES: !is_finished(), and the reason is not kDeadline, which ends the call with a status.
   void Finish(FinishReason reason);
@@ -56,6 +62,7 @@ class ResponseBuilder {
   int num_tokens_ = 0;                      // Number of generated tokens.
   int num_skipped_ = 0;                     // The first of them that the client has already.
   TokenId last_token_ = 0;                  // The latest of them.
+  std::optional<int> numerics_changed_at_;  // A position.
   double logprob_sum_ = 0;
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;

@@ -39,6 +39,10 @@ class ResponseSet {
   // Adds logprobs of the prompt tokens from `first_position` on. Called before the first AddToken.
   void AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens);
 
+  // The tokens of a sample from this position on have other numerics. The first change of a sample counts. Called
+  // before the token at the position is added.
+  void SetNumericsChange(int sample_index, int position) { samples_[sample_index].builder.SetNumericsChange(position); }
+
   // Adds the next token of a sample, unless the sample is finished. Returns true when the token completes a stop
   // string, which ends the sample, so that the caller must tell the engine. False for a beam search, which looks for
   // stop strings itself.

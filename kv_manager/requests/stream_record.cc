@@ -28,6 +28,7 @@ int64_t NumBytes(const ScoredToken& token) {
 void StreamEvents::Append(StreamEvents later) {
   if (later.num_cached_tokens.has_value()) num_cached_tokens = later.num_cached_tokens;
   MoveTo(&prompt_logprobs, std::move(later.prompt_logprobs));
+  MoveTo(&numerics_changes, std::move(later.numerics_changes));
   MoveTo(&tokens, std::move(later.tokens));
   MoveTo(&finished, std::move(later.finished));
   if (later.end.has_value()) end = std::move(later.end);
@@ -35,6 +36,7 @@ void StreamEvents::Append(StreamEvents later) {
 
 int64_t StreamEvents::num_bytes() const {
   int64_t num_bytes = static_cast<int64_t>(finished.size() * sizeof(Finished));
+  num_bytes += static_cast<int64_t>(numerics_changes.size() * sizeof(NumericsChange));
   for (const auto& [first_position, scored] : prompt_logprobs) {
     for (const ScoredToken& token : scored) num_bytes += NumBytes(token);
   }
@@ -50,6 +52,7 @@ StreamEvents StreamRecord::Read(size_t max_tokens) {
   StreamEvents read;
   read.num_cached_tokens = events_.num_cached_tokens;
   read.prompt_logprobs = CopyNext(events_.prompt_logprobs, &next_.prompt_logprobs, events_.prompt_logprobs.size());
+  read.numerics_changes = CopyNext(events_.numerics_changes, &next_.numerics_changes, events_.numerics_changes.size());
   read.tokens = CopyNext(events_.tokens, &next_.tokens, max_tokens);
   if (next_.tokens < events_.tokens.size()) return read;
   read.finished = CopyNext(events_.finished, &next_.finished, events_.finished.size());
@@ -59,7 +62,8 @@ StreamEvents StreamRecord::Read(size_t max_tokens) {
 }
 
 bool StreamRecord::is_read() const {
-  return next_.prompt_logprobs == events_.prompt_logprobs.size() && next_.tokens == events_.tokens.size() &&
+  return next_.prompt_logprobs == events_.prompt_logprobs.size() &&
+         next_.numerics_changes == events_.numerics_changes.size() && next_.tokens == events_.tokens.size() &&
          next_.finished == events_.finished.size() && next_.end == events_.end.has_value();
 }
 

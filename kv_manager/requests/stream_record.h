@@ -22,7 +22,15 @@ struct StreamEvents {
     ScoredToken token;
   };
 
-  bool empty() const { return prompt_logprobs.empty() && tokens.empty() && finished.empty() && !end.has_value(); }
+  struct NumericsChange {
+    int sample_index;
+    int position;
+  };
+
+  bool empty() const {
+    return prompt_logprobs.empty() && numerics_changes.empty() && tokens.empty() && finished.empty() &&
+           !end.has_value();
+  }
 
   // Adds events that came later.
   void Append(StreamEvents later);
@@ -32,6 +40,7 @@ struct StreamEvents {
 
   std::optional<int> num_cached_tokens;
   std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
+  std::vector<NumericsChange> numerics_changes;                           // See RequestSink::OnNumericsChanged.
   std::vector<SampleToken> tokens;                                        // At consecutive positions of each sample.
   std::vector<Finished> finished;
   std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
@@ -64,6 +73,7 @@ class StreamRecord {
   // How much of each list has been read.
   struct Position {
     size_t prompt_logprobs = 0;
+    size_t numerics_changes = 0;
     size_t tokens = 0;
     size_t finished = 0;
     bool end = false;

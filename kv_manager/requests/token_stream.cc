@@ -146,6 +146,10 @@ void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
     environment_.run_later([engine = environment_.engine, id = id_] { engine->Cancel(id, FinishReason::kCancelled); });
 }
 
+void TokenStream::OnNumericsChanged(int sample_index, int position) {
+  Post([&](StreamEvents* outbox) { outbox->numerics_changes.push_back({sample_index, position}); });
+}
+
 void TokenStream::OnFinished(const Finished& finished) {
   Post([&](StreamEvents* outbox) {
     outbox->finished.push_back(finished);
@@ -495,6 +499,9 @@ std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   if (batch.num_cached_tokens.has_value()) responses_->SetCachedTokens(*batch.num_cached_tokens);
   for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
     responses_->AddPromptLogprobs(first_position, tokens);
+  }
+  for (const auto& [sample_index, position] : batch.numerics_changes) {
+    responses_->SetNumericsChange(sample_index, position);
   }
   std::vector<int> stopped;
   for (const auto& [sample_index, token] : batch.tokens) {

@@ -178,11 +178,13 @@ Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Du
   return nothing;
 }
 
-Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {
+Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl::Duration timeout,
+                        const std::function<void()>& on_first) {
   Generations generations;
   const std::unique_ptr<GenerateStream> stream = client.Generate(request, timeout);
   v1::GenerateResponse response;
   while (stream->Next(&response)) {
+    if (generations.samples.empty() && on_first != nullptr) on_first();
     if (generations.samples.size() <= response.index()) generations.samples.resize(response.index() + 1);
     Generation& sample = generations.samples[response.index()];
     sample.text += response.text_delta();
@@ -190,6 +192,7 @@ Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl
     for (const v1::PositionLogprobs& entry : response.logprobs()) sample.logprobs.push_back(entry.chosen().logprob());
     for (const v1::PositionLogprobs& entry : response.prompt_logprobs()) sample.prompt_logprobs.push_back(entry);
     if (response.has_usage()) generations.usage = response.usage();
+    if (response.has_numerics_changed_at()) sample.numerics_changed_at = response.numerics_changed_at();
     sample.last = response;
   }
   generations.status = stream->Finish();

@@ -1,8 +1,10 @@
 #ifndef QUIRE_TESTS_E2E_CLUSTER_H_
 #define QUIRE_TESTS_E2E_CLUSTER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,7 @@ struct Generation {
   std::vector<uint32_t> token_ids;
   std::vector<float> logprobs;  // [generated tokens], if the request asks for them.
   std::vector<v1::PositionLogprobs> prompt_logprobs;
+  std::optional<uint32_t> numerics_changed_at = std::nullopt;
   v1::GenerateResponse last;
 };
 
@@ -85,8 +88,9 @@ struct Generations {
   v1::Usage usage;
 };
 
-Generations GenerateAll(Client& client, const v1::GenerateRequest& request,
-                        absl::Duration timeout = absl::Seconds(120));
+// Calls `on_first` with the first response.
+Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(120),
+                        const std::function<void()>& on_first = nullptr);
 
 // A request for `max_tokens` greedy tokens.
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens);

@@ -11,11 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
 
 namespace quire {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kTokensOfEach = 64;
 
@@ -88,6 +92,58 @@ TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
     cluster.RestartWorker(round);
     ASSERT_TRUE(cluster.WaitUntilReady());
   }
+}
+
+// The request runs on worker 1, which is lost, and goes on with worker 0.
+TEST(FailoverTest, AnApproximateStreamGoesOnWithOtherKernelsAndSaysFromWhere) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2, .manager_flags = {"--failover=approximate"}});
+  cluster.worker(1).Signal(SIGTERM);
+  cluster.worker(1).Wait();
+  cluster.RestartWorker(1, {"--cpu-kernels=generic"});
+  ASSERT_TRUE(cluster.WaitUntilReady());
+  const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+  if (status->workers(0).numerics_fingerprint() == status->workers(1).numerics_fingerprint()) {
+    GTEST_SKIP() << "this machine has generic kernels only";
+  }
+  ASSERT_EQ(status->generation(), status->workers(1).generation()) << "new requests go to the worker that joined last";
+  v1::GenerateRequest request = GreedyRequest("Once upon a time there was a fox", 400);
+  request.mutable_stopping()->set_ignore_eos(true);
+  const Generation undisturbed = Generate(cluster.client(), request);
+  ASSERT_TRUE(undisturbed.status.ok()) << undisturbed.status;
+
+  Ended printed;
+  std::thread quirectl([&] {
+    printed = Quirectl(cluster.endpoint(), {"generate", request.text(), "-t", "0", "-n", "400", "--ignore-eos"});
+  });
+  Generations actual;
+  std::thread client([&] { actual = GenerateAll(cluster.client(), request); });
+  while (cluster.client().GetStatus()->workers(1).running_requests() < 2) std::this_thread::yield();
+  const uint64_t first_step = cluster.client().GetStatus()->workers(1).steps();
+  while (cluster.client().GetStatus()->workers(1).steps() <= first_step + 5) std::this_thread::yield();
+  cluster.worker(1).Signal(SIGKILL);
+  client.join();
+  quirectl.join();
+  EXPECT_EQ(printed.exit_code, 0) << printed.output;
+  EXPECT_THAT(printed.output, HasSubstr("come from a worker with other numerics"));
+
+  ASSERT_TRUE(actual.status.ok()) << actual.status;
+  ASSERT_EQ(actual.samples[0].token_ids.size(), 400u);
+  ASSERT_TRUE(actual.samples[0].numerics_changed_at.has_value());
+  const std::vector<uint32_t>& tokens = actual.samples[0].token_ids;
+  const auto cut = tokens.begin() + *actual.samples[0].numerics_changed_at - actual.usage.prompt_tokens();
+  ASSERT_GE(cut, tokens.begin());
+  ASSERT_LT(cut, tokens.end());
+  EXPECT_EQ(
+      std::vector<uint32_t>(tokens.begin(), cut),
+      std::vector<uint32_t>(undisturbed.token_ids.begin(), undisturbed.token_ids.begin() + (cut - tokens.begin())));
+  // What follows is what worker 0 makes of the first part.
+  v1::TokenizeRequest prompt;
+  prompt.set_text(request.text());
+  v1::GenerateRequest rest = GreedyRequest("", static_cast<int>(tokens.end() - cut));
+  rest.mutable_stopping()->set_ignore_eos(true);
+  *rest.mutable_token_ids()->mutable_ids() = cluster.client().Tokenize(prompt)->token_ids();
+  for (auto token = tokens.begin(); token != cut; ++token) rest.mutable_token_ids()->add_ids(*token);
+  EXPECT_EQ(Generate(cluster.client(), rest).token_ids, std::vector<uint32_t>(cut, tokens.end()));
 }
 
 // 64 streams with their own clients, all on worker 0.

@@ -27,6 +27,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
+  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}  // There is no family.
   void OnFinished(const Finished& finished) override;
   void OnFailed(absl::Status status) override;
 

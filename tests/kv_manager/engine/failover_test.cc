@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/status_reason.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/manager_engine.h"
@@ -19,6 +22,8 @@
 
 namespace quire {
 namespace {
+
+using ::testing::IsEmpty;
 
 WorkerDescription Worker(int num_blocks = 64) {
   WorkerDescription worker = SmallWorker();
@@ -192,6 +197,131 @@ TEST_F(FailoverTest, NoRequestMovesToAnotherGeneration) {
   workers_[1]->Answer();
   WaitFor([&] { return !engine_->status().workers[0]->is_ready; }, "the loss to be noticed");
   workers_[0]->Start(Worker());
+  workers_[0]->Answer();
+  ExpectRightTokens();
+  EXPECT_EQ(NumMoved(), 0);
+}
+
+// The same model with other numerics; a ShadowModel gives the same tokens.
+WorkerDescription OtherNumerics() {
+  WorkerDescription worker = Worker();
+  worker.numerics_fingerprint = "hash/other bits";
+  return worker;
+}
+
+StepLoopOptions Approximate() {
+  StepLoopOptions options = Options();
+  options.changes_numerics = true;
+  options.worker_grace_us = 1200 * kSecond;
+  return options;
+}
+
+TEST_F(FailoverTest, AnErrorNamesBothNumericsWhenOnlyOtherOnesAreReady) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = kSecond / 5;
+  WorkerDescription other_model = OtherNumerics();
+  other_model.model_name = "other";
+  other_model.numerics_fingerprint = "other/bits";
+  Make({Worker(), OtherNumerics(), other_model}, options);
+  Submit(2, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 2; }, "the first generation to run its requests");
+  workers_[0]->Kill();
+  for (const auto& sink : sinks_) {
+    sink->WaitForEnd();
+    EXPECT_TRUE(absl::IsUnavailable(sink->failure())) << sink->failure();
+    EXPECT_EQ(ReasonOf(sink->failure()),
+              (StatusReason{"NUMERICS_DIFFER",
+                            {{"numerics", Worker().numerics_fingerprint}, {"other_numerics", "hash/other bits"}}}));
+  }
+  EXPECT_EQ(NumMoved(), 0);
+}
+
+TEST_F(FailoverTest, AnErrorNamesBothNumericsWhenTheWorkerReturnsWithOtherOnes) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 1200 * kSecond;
+  Make({Worker()}, options);
+  Submit(1, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 1; }, "the request to run");
+  workers_[0]->Kill();
+  workers_[0]->Start(OtherNumerics());
+  sinks_[0]->WaitForEnd();
+  EXPECT_EQ(ReasonOf(sinks_[0]->failure()),
+            (StatusReason{"NUMERICS_DIFFER",
+                          {{"numerics", Worker().numerics_fingerprint}, {"other_numerics", "hash/other bits"}}}));
+}
+
+TEST_F(FailoverTest, ApproximateRequestsMoveAtOnceToOtherNumericsAndSayFromWhere) {
+  Make({Worker(), OtherNumerics()}, Approximate());
+  Submit(3, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 3; }, "the first generation to run its requests");
+  WaitFor(
+      [&] {
+        workers_[0]->AnswerOnce();
+        return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->tokens().size() >= 4; });
+      },
+      "some tokens of each");
+  workers_[0]->Kill();
+  WaitFor([&] { return NumMoved() == 3; }, "the requests to move");
+  std::vector<int> positions;
+  for (const auto& sink : sinks_) positions.push_back(9 + static_cast<int>(sink->tokens().size()));
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  for (size_t i = 0; i < sinks_.size(); ++i) EXPECT_EQ(sinks_[i]->numerics_changes(), std::vector<int>{positions[i]});
+  EXPECT_EQ(engine_->status().workers[1]->stats.numerics_changes, 3);
+  ExpectNothingLeft();
+}
+
+TEST_F(FailoverTest, ApproximateRequestsPreferTheirOwnNumerics) {
+  Make({Worker(), OtherNumerics(), Worker()}, Approximate());
+  Submit(6, 9, 20);
+  WaitFor([&] { return NumRequests(0) > 0 && NumRequests(0) + NumRequests(2) == 6; }, "the requests to be placed");
+  workers_[0]->Kill();
+  for (const auto& worker : workers_) worker->Answer();
+  ExpectRightTokens();
+  for (const auto& sink : sinks_) EXPECT_THAT(sink->numerics_changes(), IsEmpty());
+  EXPECT_EQ(engine_->status().totals.numerics_changes, 0);
+}
+
+TEST_F(FailoverTest, ApproximateRequestsDoNotMoveToOtherWeightsOrAnotherTokenizer) {
+  WorkerDescription other_weights = Worker();
+  other_weights.numerics_fingerprint = "other/other bits";
+  WorkerDescription other_tokenizer = OtherNumerics();
+  other_tokenizer.tokenizer_files = {{.name = "tokenizer_config.json", .content = "{}"}};
+  StepLoopOptions options = Approximate();
+  options.worker_grace_us = kSecond / 5;
+  Make({Worker(), other_weights, other_tokenizer}, options);
+  Submit(1, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 1; }, "the request to run");
+  workers_[0]->Kill();
+  sinks_[0]->WaitForEnd();
+  EXPECT_TRUE(absl::IsUnavailable(sinks_[0]->failure())) << sinks_[0]->failure();
+  EXPECT_EQ(ReasonOf(sinks_[0]->failure()), std::nullopt);
+  EXPECT_EQ(NumMoved(), 0);
+}
+
+TEST_F(FailoverTest, ApproximateRequestsStayWithAWorkerThatReturnsWithOtherNumerics) {
+  Make({Worker()}, Approximate());
+  Submit(2, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 2; }, "the requests to run");
+  for (int i = 0; i < 4; ++i) workers_[0]->AnswerOnce();
+  workers_[0]->Kill();
+  WaitFor([&] { return !engine_->status().workers[0]->is_ready; }, "the loss to be noticed");
+  std::vector<int> positions;
+  for (const auto& sink : sinks_) positions.push_back(9 + static_cast<int>(sink->tokens().size()));
+  workers_[0]->Start(OtherNumerics());
+  workers_[0]->Answer();
+  ExpectRightTokens();
+  for (size_t i = 0; i < sinks_.size(); ++i) EXPECT_EQ(sinks_[i]->numerics_changes(), std::vector<int>{positions[i]});
+  EXPECT_EQ(engine_->status().totals.numerics_changes, 2);
+  EXPECT_EQ(NumMoved(), 0);
+}
+
+// A drain is no loss: the requests can go on where they are.
+TEST_F(FailoverTest, ADrainMovesNothingToOtherNumerics) {
+  Make({Worker(), OtherNumerics()}, Approximate());
+  Submit(2, 9, 20);
+  WaitFor([&] { return NumRunning(0) == 2; }, "the requests to run");
+  workers_[0]->Drain();
   workers_[0]->Answer();
   ExpectRightTokens();
   EXPECT_EQ(NumMoved(), 0);

@@ -113,6 +113,25 @@ TEST(ModelRegistryTest, EveryPropertyThatTokensDependOnMakesAGeneration) {
   EXPECT_EQ(registry.models().size(), ids.size());
 }
 
+TEST(ModelRegistryTest, GenerationsOfTheSameWeightsAreOneFamily) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription other_name = Weights("w/amx");
+  other_name.model_name = "other";
+  const std::vector<WorkerDescription> workers = {Weights("w/amx"), Weights("w/avx"), Weights("v/amx"), other_name};
+  std::vector<FamilyId> families;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const absl::StatusOr<GenerationId> generation = registry.Admit(absl::StrCat(i), workers[i]);
+    ASSERT_TRUE(generation.ok()) << generation.status();
+    families.push_back(registry.FamilyOf(*generation));
+  }
+  EXPECT_THAT(families, ElementsAre(FamilyId{1}, FamilyId{1}, FamilyId{2}, FamilyId{3}));
+  // A worker that comes back at its address with other numerics stays in the family, though its generation is gone.
+  const absl::StatusOr<GenerationId> restarted = registry.Admit("2", Weights("v/avx"));
+  ASSERT_TRUE(restarted.ok()) << restarted.status();
+  EXPECT_EQ(registry.FamilyOf(*restarted), FamilyId{2});
+  EXPECT_EQ(registry.FamilyOf(GenerationId{3}), FamilyId{0}) << "it is forgotten";
+}
+
 TEST(ModelRegistryTest, ARolloutMakesItsGenerationTheNewestAndForgetsTheOldOneAtItsEnd) {
   ModelRegistry registry(kNoCap);
   ASSERT_TRUE(registry.Admit("a", Weights("old")).ok());

@@ -149,6 +149,33 @@ TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) 
   }
 }
 
+TEST(PlacementTest, AMovingRequestChangesItsNumericsOnlyIfNoWorkerOfItsOwnIsReady) {
+  const PlacementRequest request{
+      .generation = GenerationId{1}, .num_prompt_tokens = 8, .max_blocks = [](int) { return 3; }};
+  WorkerLoad own = Ready(10);
+  own.generation = GenerationId{1};
+  own.family = FamilyId{7};
+  WorkerLoad related = Ready(100);
+  related.generation = GenerationId{2};
+  related.family = FamilyId{7};
+  WorkerLoad foreign = Ready(100);
+  foreign.generation = GenerationId{3};
+  foreign.family = FamilyId{8};
+  const auto choose = [&](std::vector<WorkerLoad> workers, const TargetNeeds& needs) -> std::optional<int> {
+    if (!KeepTargets(request, needs, absl::MakeSpan(workers))) return std::nullopt;
+    return ChooseWorker(workers, request);
+  };
+  const TargetNeeds exact;
+  const TargetNeeds approximate{.family = FamilyId{7}};
+  EXPECT_EQ(choose({foreign, related}, exact), std::nullopt);
+  EXPECT_EQ(choose({foreign, related}, approximate), 1);
+  EXPECT_EQ(choose({foreign, related, own}, approximate), 2) << "though it is fuller";
+  own.is_overdue = true;
+  EXPECT_EQ(choose({foreign, related, own}, approximate), std::nullopt) << "it may soon be there again";
+  own.is_ready = false;
+  EXPECT_EQ(choose({foreign, related, own}, approximate), 1);
+}
+
 TEST(PlacementTest, RowsCountWhenTheyAreScarcerThanBlocks) {
   WorkerLoad busy = Ready(100, 0, 4);
   busy.num_rows = 8;

@@ -38,6 +38,14 @@ class RecordingSink : public RequestSink {
     tokens_.push_back(token.token);
     changed_.NotifyAll();
   }
+  void OnNumericsChanged(int sample_index, int position) override {
+    const MutexLock lock(&mutex_);
+    EXPECT_EQ(sample_index, 0);
+    if (!tokens_.empty()) {
+      EXPECT_EQ(position, first_position_ + static_cast<int>(tokens_.size()));
+    }
+    numerics_changes_.push_back(position);
+  }
   void OnFinished(const Finished& finished) override {
     const MutexLock lock(&mutex_);
     EXPECT_FALSE(has_ended());
@@ -65,6 +73,10 @@ class RecordingSink : public RequestSink {
   std::vector<TokenId> tokens() const {
     const MutexLock lock(&mutex_);
     return tokens_;
+  }
+  std::vector<int> numerics_changes() const {
+    const MutexLock lock(&mutex_);
+    return numerics_changes_;
   }
   std::vector<ScoredToken> prompt_logprobs() const {
     const MutexLock lock(&mutex_);
@@ -98,6 +110,7 @@ class RecordingSink : public RequestSink {
   int first_position_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::vector<TokenId> tokens_ QUIRE_GUARDED_BY(mutex_);
   std::vector<ScoredToken> prompt_logprobs_ QUIRE_GUARDED_BY(mutex_);
+  std::vector<int> numerics_changes_ QUIRE_GUARDED_BY(mutex_);  // Positions.
   std::optional<FinishReason> reason_ QUIRE_GUARDED_BY(mutex_);
   absl::Status failure_ QUIRE_GUARDED_BY(mutex_);
 };

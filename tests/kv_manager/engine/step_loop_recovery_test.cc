@@ -182,6 +182,7 @@ struct FailureSink : RequestSink {
   void OnStarted(int /*num_cached_tokens*/) override {}
   void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
   void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
+  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
   void OnFinished(const Finished& /*finished*/) override {}
   void OnFailed(absl::Status status) override { failure = std::move(status); }
 

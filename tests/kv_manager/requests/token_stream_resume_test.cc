@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status_reason.h"
 #include "tests/kv_manager/requests/fake_engine.h"
 #include "tests/kv_manager/requests/token_stream_harness.h"
@@ -229,7 +230,10 @@ class TokenStreamResumeTest : public TokenStreamTest {
   }
 
   void TestAllCuts(int num_samples, bool has_stop, FinishReason reason = FinishReason::kLength) {
-    const std::vector<Event> script = Script(num_samples, has_stop, reason);
+    TestAllCuts(Script(num_samples, has_stop, reason));
+  }
+
+  void TestAllCuts(const std::vector<Event>& script) {
     const std::string whole = Undisturbed(script);
     EXPECT_THAT(whole, testing::HasSubstr("usage"));
     for (const Cut cut : {Cut::kLeft, Cut::kAway, Cut::kTakenOver, Cut::kWriting, Cut::kWriteFailed}) {
@@ -281,6 +285,22 @@ TEST_F(TokenStreamResumeTest, HypothesesOfABeamSearch) {
   request_.mutable_beam()->set_width(2);
   request_.mutable_beam()->set_num_return_sequences(2);
   TestAllCuts(2, /*has_stop=*/false);
+}
+
+TEST_F(TokenStreamResumeTest, AChangeOfTheNumericsIsToldOnceWithItsToken) {
+  std::vector<Event> script = Script(2, /*has_stop=*/false, FinishReason::kLength);
+  // The script has the start, and then a token of each sample in turn.
+  script.insert(script.begin() + 5, [this] {
+    stream_->OnNumericsChanged(0, prompt_tokens_ + 2);
+    stream_->OnNumericsChanged(1, prompt_tokens_ + 2);
+  });
+  script.insert(script.begin() + 8, [this] { stream_->OnNumericsChanged(0, prompt_tokens_ + 3); });
+  request_.set_n(2);
+  TestAllCuts(script);
+  const std::string whole = Undisturbed(script);
+  const std::vector<std::string> changes =
+      absl::StrSplit(whole, absl::StrCat("numerics_changed_at: ", prompt_tokens_ + 2, "\n"));
+  EXPECT_THAT(changes, SizeIs(3)) << "one of each sample: " << whole;
 }
 
 TEST_F(TokenStreamResumeTest, EachCallGetsAResumeTokenInItsFirstResponse) {

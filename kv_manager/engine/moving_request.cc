@@ -1,0 +1,23 @@
+#include "kv_manager/engine/moving_request.h"
+
+namespace quire {
+
+bool ChangeGeneration(GenerationId generation, MovedRequest* moved, RequestSink* sink) {
+  if (moved->request().generation == generation) return false;
+  moved->SetGeneration(generation);
+  const SequenceGroup& group = moved->group();
+  const Request& request = group.request();
+  if (request.beam.has_value() || group.num_to_fork() > 0) {
+    // All beams are equally long, and so are samples that have drawn nothing.
+    const int num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples;
+    const int position = group.sequences().front()->num_known_tokens();
+    for (int i = 0; i < num_outputs; ++i) sink->OnNumericsChanged(i, position);
+    return true;
+  }
+  for (const auto& sequence : group.sequences()) {
+    sink->OnNumericsChanged(sequence->sample_index(), sequence->num_known_tokens());
+  }
+  return true;
+}
+
+}  // namespace quire
