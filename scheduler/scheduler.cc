@@ -445,9 +445,9 @@ std::vector<MovedRequest> Scheduler::TakeAll() {
 }
 
 MovedRequest Scheduler::Take(RequestId request) {
-  QUIRE_CHECK_EQ(num_plans_in_flight(), 0) << request;
   SequenceGroup* const group = Find(request);
   QUIRE_CHECK(group != nullptr) << request;
+  QUIRE_CHECK(num_plans_in_flight() == 0 || (!group->is_running() && !group->has_slices_in_flight())) << request;
   rows_.End(request);
   if (group->is_running()) {
     Suspend(group, /*keeps_blocks=*/false);
@@ -596,6 +596,20 @@ std::optional<WaitReason> Scheduler::ExplainWait(RequestId request) {
   const bool is_next = suspects_.empty() || group == suspects_.newest();
   if (!is_next && !group->is_running()) reason.kind = WaitReason::Kind::kBehindOthers;
   return reason;
+}
+
+std::vector<RequestId> Scheduler::FirstWaiting(int max_requests,
+                                               absl::FunctionRef<bool(const SequenceGroup&)> may) const {
+  std::vector<std::pair<ServiceRank, RequestId>> found;
+  waiting_.ForEach([&](SequenceGroup* group) {
+    if (group->is_swapped() || group->has_slices_in_flight() || !may(*group)) return;
+    found.emplace_back(group->rank(), group->id());
+  });
+  const auto end = found.begin() + std::min<ptrdiff_t>(max_requests, std::ssize(found));
+  std::partial_sort(found.begin(), end, found.end());
+  std::vector<RequestId> requests;
+  for (auto it = found.begin(); it != end; ++it) requests.push_back(it->second);
+  return requests;
 }
 
 void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {

@@ -142,7 +142,8 @@ class Scheduler {
   // Takes all requests out, in the order in which they were submitted. REQUIRES: AbandonAll or AbandonLost was called
   // after the last plan.
   std::vector<MovedRequest> TakeAll();
-  // Takes one request out, which may run. REQUIRES: it is known, and no plan is in flight.
+  // Takes one request out. REQUIRES: it is known, and no plan is in flight, unless the request waits and has no slices
+  // in flight.
   MovedRequest Take(RequestId request);
 
   // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
@@ -179,6 +180,9 @@ class Scheduler {
 
   // Null when the request is not known.
   const SequenceGroup* FindGroup(RequestId request) const { return Find(request); }
+  // The first of the waiting requests, by rank, that hold no blocks and have no slices in flight, and for which `may`
+  // returns true.
+  std::vector<RequestId> FirstWaiting(int max_requests, absl::FunctionRef<bool(const SequenceGroup&)> may) const;
   // Visits all groups: first the running ones in the order of service, then the waiting ones.
   void ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const;
 

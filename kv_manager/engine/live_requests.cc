@@ -229,6 +229,11 @@ LiveRequests::Entry LiveRequests::Take(RequestId request) {
   return Extract(it);
 }
 
+std::optional<int64_t> LiveRequests::MovedAt(RequestId request) const {
+  const auto it = entries_.find(request);
+  return it == entries_.end() ? std::nullopt : it->second.moved_us;
+}
+
 RequestSink* LiveRequests::SinkOf(RequestId request) const {
   const auto it = entries_.find(request);
   QUIRE_CHECK(it != entries_.end()) << request;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
+    std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
     // For its tokens and the next one. They count as wanted until the request starts, or goes on after it has moved
     // here. 0: they do not count any more.
     int wanted_blocks = 0;
@@ -85,6 +87,8 @@ class LiveRequests {
   // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
+  // When the request has come from another loop. Nothing when it has not, or is not known.
+  std::optional<int64_t> MovedAt(RequestId request) const;
   // Borrowed until the request leaves. REQUIRES: the request is known.
   RequestSink* SinkOf(RequestId request) const;
 

@@ -84,13 +84,15 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   load.max_sequences = session.description().max_sequences;
   load.forecast = wait_.Forecast();
   const Scheduler& scheduler = session.pool()->scheduler();
-  load.is_on_trial = scheduler.counts().suspects > 0;
+  const SchedulerCounts counts = scheduler.counts();
+  load.num_waiting = counts.waiting;
+  load.is_on_trial = counts.suspects > 0;
   const SchedulingPolicy policy = scheduler.options().policy;
   const std::string* const tenant = scheduler.OnlyWaitingTenant();
   // The requests of one tenant are served by arrival.
   if (policy == SchedulingPolicy::kFairShare && tenant != nullptr) load.waiting_tenant = *tenant;
   if (ServesByArrival(policy) || load.waiting_tenant.has_value()) {
-    load.forecast.waiting_tokens = scheduler.counts().waiting_tokens;
+    load.forecast.waiting_tokens = counts.waiting_tokens;
   }
   return load;
 }

@@ -43,11 +43,13 @@ struct MoveWish {
   bool needs_room = false;     // Only a worker may take the request that has free rows and blocks for it now.
   bool accepts_delay = false;  // See TargetNeeds.
   FamilyId family{0};          // See TargetNeeds.
+  bool wants_idle = false;     // See TargetNeeds::is_idle.
 
   const Request& request() const { return group.request(); }
   // The result borrows `group`.
   TargetNeeds needs() const {
     TargetNeeds needs{.accepts_delay = accepts_delay, .family = family};
+    needs.is_idle = wants_idle;
     if (needs_room) needs.num_blocks = [&group = group](int block_size) { return group.MaxBlocksToGoOn(block_size); };
     return needs;
   }

@@ -53,6 +53,12 @@ bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_blocks) {
   return num_blocks <= worker.num_free_blocks - worker.wanted_blocks;
 }
 
+// Whether the worker stays far from full when it has the request.
+bool IsIdle(const WorkerLoad& worker, int64_t num_blocks) {
+  const int64_t num_free = worker.num_free_blocks - worker.wanted_blocks - num_blocks;
+  return worker.num_waiting == 0 && 100 * num_free >= int64_t{TargetNeeds::kIdlePercent} * worker.num_blocks;
+}
+
 }  // namespace
 
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
@@ -73,7 +79,9 @@ bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, cons
   if (!worker.is_ready || worker.is_drained_by_operator || !CanServe(worker, request, needs.family)) return false;
   if (IsDelayed(worker) && !needs.accepts_delay) return false;
   if (!CanHold(worker, request)) return false;
-  return needs.num_blocks == nullptr || HasRoom(worker, request.num_rows, needs.num_blocks(worker.block_size));
+  if (needs.num_blocks == nullptr) return true;
+  const int64_t num_blocks = needs.num_blocks(worker.block_size);
+  return HasRoom(worker, request.num_rows, num_blocks) && (!needs.is_idle || IsIdle(worker, num_blocks));
 }
 
 bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers) {

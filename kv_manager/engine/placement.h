@@ -28,6 +28,7 @@ struct WorkerLoad {
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
   int num_requests = 0;        // Requests that were placed there and have not ended.
+  int num_waiting = 0;         // The part of these that its scheduler knows and that do not run.
   int num_rows = 0;            // The rows of these: one per sample or beam.
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
@@ -67,6 +68,10 @@ struct TargetNeeds {
   // The blocks with which it can go on. The worker must have them, and the rows, free now. Empty: it need not.
   std::function<int64_t(int block_size)> num_blocks = nullptr;
   bool accepts_delay = false;  // The worker may be overdue or on trial.
+  // The worker must be idle: it has no waiting requests, and at least kIdlePercent of its blocks are free when it has
+  // the request. REQUIRES: num_blocks is not empty.
+  bool is_idle = false;
+  static constexpr int kIdlePercent = 30;
   // Unless it is 0: the worker may be of another generation of this family.
   FamilyId family{0};
 };

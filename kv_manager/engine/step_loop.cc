@@ -150,6 +150,7 @@ void StepLoop::Handle(RequestMoved event) {
                                                         status.message()));
     }
   }
+  event.live.moved_us = now_us_;
   live_.Adopt(id, std::move(event.live));
   if (!status.ok()) live_.Fail(id, status);
 }

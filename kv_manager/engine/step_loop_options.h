@@ -33,6 +33,7 @@ struct StepLoopOptions {
   // Whether requests of a lost worker move to workers of another generation of its family if no worker of its own
   // generation is ready.
   bool changes_numerics = false;
+  bool rebalances = false;               // Whether waiting requests move to idle workers, see Rebalancer.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   // For so long after its start, a manager waits for workers that may have requests of an earlier one. 0: it adopts

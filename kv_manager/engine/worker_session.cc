@@ -299,13 +299,14 @@ std::optional<WorkerLink::SentPlan> WorkerSession::OnAnswered(const PlanAnswered
 
 int64_t WorkerSession::movable_at_us() const {
   if (hooks_->move_request == nullptr || live_->size() == 0) return kNever;
-  if (link_.is_ready()) return is_migrating_ || is_drained_by_worker() ? next_move_us_ : kNever;
+  if (link_.is_ready()) return is_leaving() ? next_move_us_ : kNever;
   const int64_t grace_end_us = lost_since_us_ + options_->worker_grace_us;
   return std::min(std::max(next_move_us_, lost_since_us_ + options_->failover_after_us), grace_end_us);
 }
 
 void WorkerSession::MoveRequests(int64_t now_us) {
   is_fenced_ = false;
+  Rebalance(now_us);
   if (now_us < movable_at_us()) return;
   if (link_.num_plans_in_flight() > 0) {
     // The pause until the plans in flight are answered is for nothing when no other worker can take any request.
@@ -316,6 +317,17 @@ void WorkerSession::MoveRequests(int64_t now_us) {
     GiveRequestsAway(now_us, /*is_last_chance=*/false);
   }
   next_move_us_ = now_us + (link_.is_ready() ? kMoveIntervalOfReadyUs : kMoveIntervalUs);
+}
+
+void WorkerSession::Rebalance(int64_t now_us) {
+  if (!rebalances()) return rebalancer_.Reset();
+  rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
+  if (now_us < rebalancer_.due_us()) return;
+  std::vector<MoveWish> wishes;
+  for (const RequestId id : rebalancer_.TakeCandidates(*pool_->scheduler(), *live_, now_us)) {
+    wishes.push_back({.group = *pool_->scheduler()->FindGroup(id), .needs_room = true, .wants_idle = true});
+  }
+  report_->stats()->rebalanced_requests += GiveAway(wishes);
 }
 
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, bool is_last_chance) const {
@@ -349,12 +361,18 @@ FamilyId WorkerSession::MovableFamily() const {
 
 void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
   if (hooks_->move_request == nullptr) return;
-  const std::vector<MoveWish> wishes = Wishes(now_us, is_last_chance);
+  GiveAway(Wishes(now_us, is_last_chance));
+}
+
+int WorkerSession::GiveAway(const std::vector<MoveWish>& wishes) {
+  int num_moved = 0;
   for (absl::Span<const MoveWish> left = wishes; !left.empty(); left.remove_prefix(1)) {
     left.remove_prefix(hooks_->find_movable(left));
-    if (left.empty()) return;
-    report_->stats()->moved_requests += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
+    if (left.empty()) break;
+    num_moved += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
   }
+  report_->stats()->moved_requests += num_moved;
+  return num_moved;
 }
 
 void WorkerSession::Poll(int64_t now_us) {
@@ -382,7 +400,8 @@ void WorkerSession::EndIfDrained(int64_t now_us) {
 int64_t WorkerSession::next_wake_us(int64_t now_us) const {
   if (is_drained_by_worker() && live_->size() == 0 && link_.num_plans_in_flight() == 0) return now_us;
   // The end of the last plan wakes a loop that is fenced.
-  const int64_t wake_us = std::min(link_.next_poll_us(), is_fenced_ ? kNever : movable_at_us());
+  int64_t wake_us = std::min(link_.next_poll_us(), is_fenced_ ? kNever : movable_at_us());
+  if (rebalances()) wake_us = std::min(wake_us, rebalancer_.due_us());
   if (link_.is_ready()) return IsOverdue(now_us) ? wake_us : std::min(wake_us, overdue_at_us());
   return live_->size() == 0 ? wake_us : std::min(wake_us, lost_since_us_ + options_->worker_grace_us);
 }

@@ -11,6 +11,7 @@
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
 #include "kv_manager/engine/moving_request.h"
+#include "kv_manager/engine/rebalancer.h"
 #include "kv_manager/engine/revival.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/table_audit.h"
@@ -50,7 +51,7 @@ class WorkerSession {
   std::optional<WorkerLink::SentPlan> OnAnswered(const PlanAnswered& event, int64_t now_us);
 
   // Once per round, before Poll: gives requests of a lost worker, and of one whose requests are to move away, to other
-  // workers.
+  // workers. With options.rebalances, also gives waiting requests to idle workers.
   void MoveRequests(int64_t now_us);
   // Whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
   void SetMigrating(bool is_migrating) {
@@ -120,8 +121,17 @@ class WorkerSession {
   // The requests that are to move, those with the most generated tokens first. With `is_last_chance` the others would
   // fail, so that none stays.
   std::vector<MoveWish> Wishes(int64_t now_us, bool is_last_chance) const;
+  // Whether the requests are to leave a worker that is ready.
+  bool is_leaving() const { return is_migrating_ || is_drained_by_worker(); }
+  // Whether the worker is ready and keeps what it can serve.
+  bool rebalances() const {
+    return options_->rebalances && hooks_->move_request != nullptr && link_.is_ready() && !is_leaving();
+  }
+  void Rebalance(int64_t now_us);
   // Gives all requests to other workers that these can take. REQUIRES: no plan is in flight.
   void GiveRequestsAway(int64_t now_us, bool is_last_chance);
+  // Returns how many of the requests have moved.
+  int GiveAway(const std::vector<MoveWish>& wishes);
   MovingRequest Take(const SequenceGroup& group);
   // The family if the requests may move to other generations of it now. Otherwise 0.
   FamilyId MovableFamily() const;
@@ -153,6 +163,7 @@ class WorkerSession {
   bool has_tried_ = false;
   bool is_migrating_ = false;
   bool is_fenced_ = false;
+  Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
   std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.

@@ -7,6 +7,7 @@ void StepLoopStats::Add(const StepLoopStats& other) {
   displaced += other.displaced;
   restored_requests += other.restored_requests;
   moved_requests += other.moved_requests;
+  rebalanced_requests += other.rebalanced_requests;
   numerics_changes += other.numerics_changes;
   for (int64_t StepLoopStats::*count :
        {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,

@@ -45,9 +45,10 @@ struct StepLoopStats {
   int64_t restored_requests = 0;  // Requests of another manager, which the worker still had.
   // Requests that went on with another worker, because this one was lost or drained, or could no longer serve them.
   int64_t moved_requests = 0;
-  int64_t numerics_changes = 0;  // Requests that go on here after a worker with other numerics.
-  int64_t preemptions = 0;       // Requests that were preempted because there were too few blocks.
-  int64_t swap_outs = 0;         // Preemptions that moved blocks to the host tier.
+  int64_t rebalanced_requests = 0;  // The part of these that moved because this worker was full.
+  int64_t numerics_changes = 0;     // Requests that go on here after a worker with other numerics.
+  int64_t preemptions = 0;          // Requests that were preempted because there were too few blocks.
+  int64_t swap_outs = 0;            // Preemptions that moved blocks to the host tier.
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
   int64_t recomputed_tokens = 0;

@@ -282,6 +282,9 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
       MetricType::Counter, "quire_moved_requests_total",
       "Requests that went on with another worker, because this one was lost or drained, or could no longer serve them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
+  page->Begin(MetricType::Counter, "quire_rebalanced_requests_total",
+              "The part of quire_moved_requests_total that waited here and moved to an idle worker, see --rebalance");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.rebalanced_requests; });
   page->Begin(MetricType::Counter, "quire_numerics_changes_total",
               "Requests that this worker has continued after a worker with other numerics, see --failover=approximate");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.numerics_changes; });

@@ -46,6 +46,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
   loop.changes_numerics = options.changes_numerics;
+  loop.rebalances = options.rebalances;
   loop.failover_after_us = absl::ToInt64Microseconds(options.failover_after);
   loop.adopt_window_us = absl::ToInt64Microseconds(options.adopt_window);
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);

@@ -165,6 +165,9 @@ ABSL_FLAG(
     absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
     "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
     "numerics, at most 24h. 0: they move at once.");
+ABSL_FLAG(bool, rebalance, true,
+          "Give waiting requests of a worker that has been full for a while to idle workers with the same model and "
+          "numerics. They have the same tokens there. Requests that run stay.");
 ABSL_FLAG(
     absl::Duration, adopt_window, absl::Seconds(5),
     "How long a manager that has started waits for workers which may still have requests of the manager before it. It "
@@ -425,6 +428,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   if (absl::GetFlag(FLAGS_failover_after) != absl::ZeroDuration()) {
     QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationFlag(FLAGS_failover_after));
   }
+  options.rebalances = absl::GetFlag(FLAGS_rebalance);
   if (absl::GetFlag(FLAGS_adopt_window) != absl::ZeroDuration()) {
     QUIRE_ASSIGN_OR_RETURN(options.adopt_window, DurationFlag(FLAGS_adopt_window));
   }
@@ -449,7 +453,7 @@ const ProgramFlags& ManagerFlags() {
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
-       {"Lost workers and managers:", {"failover", "failover_after", "adopt_window"}},
+       {"Lost workers and managers:", {"failover", "failover_after", "rebalance", "adopt_window"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",
          "max_context_tokens", "watermark", "prefix_cache", "max_pinned_share", "generation_config"}},

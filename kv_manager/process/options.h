@@ -51,7 +51,8 @@ struct ManagerOptions {
   absl::Duration step_timeout;
   bool changes_numerics;          // See StepLoopOptions.
   absl::Duration failover_after;  // 0: at once.
-  absl::Duration adopt_window;    // 0: nothing is adopted.
+  bool rebalances;
+  absl::Duration adopt_window;  // 0: nothing is adopted.
   absl::Duration worker_grace;
   absl::Duration worker_keepalive_timeout;
   absl::Duration drain_timeout;

@@ -132,6 +132,17 @@ TEST(PlacementTest, AMovingRequestTakesItsRowsAndBlocksOrNone) {
   EXPECT_FALSE(CanTakeOver(worker, request, {})) << "it could never run";
 }
 
+TEST(PlacementTest, AnIdleWorkerHasNoWaitingRequestsAndStaysFarFromFull) {
+  const PlacementRequest request{.num_prompt_tokens = 8, .max_blocks = [](int) { return 20; }};
+  const TargetNeeds needs{.num_blocks = [](int) { return 10; }, .is_idle = true};
+  WorkerLoad worker = Ready(40);
+  EXPECT_TRUE(CanTakeOver(worker, request, needs));
+  worker.num_waiting = 1;
+  EXPECT_FALSE(CanTakeOver(worker, request, needs));
+  EXPECT_FALSE(CanTakeOver(Ready(39), request, needs)) << "71 of 100 blocks would be taken";
+  EXPECT_FALSE(CanTakeOver(Ready(50, /*wanted_blocks=*/11), request, needs));
+}
+
 TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) {
   const PlacementRequest request{.max_blocks = [](int) { return 1; }};
   WorkerLoad overdue = Ready(100);

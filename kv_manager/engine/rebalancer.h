@@ -1,0 +1,47 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_REBALANCER_H_
+#define QUIRE_KV_MANAGER_ENGINE_REBALANCER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv_manager/engine/live_requests.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+// Decides when a worker that serves gives waiting requests to an idle one, and which. These rules keep requests from
+// going to and fro:
+//   - The worker has had waiting requests for kFullUs without a break, and no suspect.
+//   - Only requests move that nothing is lost of: those that wait and have no blocks, on the device or on the host.
+//     Requests that run stay. When blocks are short, the ones that were preempted move.
+//   - The other worker is idle (see TargetNeeds): it has room and no waiting requests.
+//   - A request that has moved, for whatever reason, stays for kStayUs.
+//   - At most kMaxMoves move in kIntervalUs.
+// Owned by the step-loop thread.
+class Rebalancer {
+ public:
+  static constexpr int64_t kFullUs = 200'000;
+  static constexpr int64_t kIntervalUs = 100'000;
+  static constexpr int kMaxMoves = 32;
+  static constexpr int64_t kStayUs = 10'000'000;
+
+  // Once per round while the worker serves and keeps its requests.
+  void OnRound(const SchedulerCounts& counts, int64_t now_us);
+  // The worker is lost or gives its requests away.
+  void Reset() { *this = Rebalancer(); }
+
+  // When Candidates may have some; kNever while no request waits.
+  int64_t due_us() const;
+  // The requests that may move now, in the order of service. The next ones may move after kIntervalUs.
+  std::vector<RequestId> TakeCandidates(const Scheduler& scheduler, const LiveRequests& live, int64_t now_us);
+
+ private:
+  std::optional<int64_t> full_since_us_;  // Requests have waited since then.
+  int64_t next_us_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_REBALANCER_H_
