@@ -1,6 +1,9 @@
 // Runs the worker with --quantize.
 
 #include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,8 +63,6 @@ Scored Score(const std::string& model, const char* text, const std::vector<std::
 
 void ExpectInt8Near(const std::string& model, const char* text) {
   const Scored exact = Score(model, text, {}), int8 = Score(model, text, {"--quantize=int8"});
-  testing::Test::RecordProperty("perplexity", std::to_string(exact.perplexity));
-  testing::Test::RecordProperty("perplexity_int8", std::to_string(int8.perplexity));
   std::printf("perplexity %.4f, with int8 %.4f (%+.2f %%)\n", exact.perplexity, int8.perplexity,
               100 * (int8.perplexity / exact.perplexity - 1));
   EXPECT_NE(int8.perplexity, exact.perplexity) << "nothing was rounded";
