@@ -239,8 +239,8 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
 
 bool GenerateStream::MayResume() const {
   if (!resume_token_.empty()) return true;
-  // A manager that lets no request outlive its call has sent responses without a token.
   if (request_.continue_from_size() > 0) return true;
+  // A manager that lets no request outlive its call has sent responses without a token.
   if (!received_.empty() || request_.request_id().empty()) return false;
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
   return channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
