@@ -35,6 +35,16 @@ struct Request {
   std::optional<BeamParams> beam;
   std::shared_ptr<const StopCondition> beam_stop;  // May be null.
 
+  // A sample that goes on where an earlier scheduler has left it.
+  struct ContinuedSample {
+    int sample_index;
+    std::vector<TokenId> tokens;  // That it has generated. They do not end it.
+  };
+  // If there are any, the request has these samples in place of num_samples new ones, and the other ones have ended
+  // before. REQUIRES: the request is no beam search and wants no logprobs of the prompt; the indices are below
+  // num_samples and ascend.
+  std::vector<ContinuedSample> continued = {};
+
   // Cached prefixes are shared only among requests with the same salt.
   std::string cache_salt;
   bool bypass_prefix_cache = false;  // The request neither uses cached prefixes nor adds any.
@@ -54,6 +64,13 @@ struct Request {
 // The number of rows that the request runs in: one per sample or beam.
 inline int NumRows(const Request& request) {
   return request.beam.has_value() ? request.beam->width : request.num_samples;
+}
+
+// The number of tokens with which the request comes.
+inline int NumKnownTokens(const Request& request) {
+  size_t num_tokens = request.prompt.size();
+  for (const Request::ContinuedSample& sample : request.continued) num_tokens += sample.tokens.size();
+  return static_cast<int>(num_tokens);
 }
 
 enum class FinishReason {

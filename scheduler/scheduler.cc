@@ -76,6 +76,7 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
   }
   const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
+  if (group->num_sequences() > 1) group->EnterScheduler(rank, [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));

@@ -11,6 +11,15 @@ namespace quire {
 
 SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId sequence)
     : num_to_fork_(request.num_samples - 1), rank_(rank), request_(std::move(request)) {
+  for (const Request::ContinuedSample& sample : request_.continued) {
+    const SequenceId id{Value(sequence) + sequences_.size()};
+    Sequence* const continued = Add(Sequence(id, sample.sample_index, request_.prompt, request_.max_tokens));
+    for (const TokenId token : sample.tokens) continued->Append(token);
+  }
+  if (!sequences_.empty()) {
+    OnForked();
+    return;
+  }
   sequences_.push_back(std::make_unique<Sequence>(sequence, /*sample_index=*/0, request_.prompt, request_.max_tokens));
   if (!request_.beam.has_value()) return;
   beam_search_ = std::make_unique<BeamSearch>(*request_.beam, request_.max_tokens, request_.stop_token_ids,
@@ -93,7 +102,7 @@ void SequenceGroup::OnSlicesAbandoned() {
   for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
   const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
                                      [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
-  if (has_drawn || beam_search_ != nullptr) return;
+  if (has_drawn || beam_search_ != nullptr || !request_.continued.empty()) return;
   sequences_.resize(1);
   num_to_fork_ = request_.num_samples - 1;
 }

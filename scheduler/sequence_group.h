@@ -62,6 +62,7 @@ class SequenceGroup : public Pooled {
     int num_passed = 0;          // How often groups that came later have entered first.
   };
 
+  // When the request continues several samples, these have the ids from `sequence` on, until EnterScheduler.
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
   const Request& request() const { return request_; }
@@ -117,8 +118,8 @@ class SequenceGroup : public Pooled {
   // again if none of them has drawn a token. REQUIRES: the group does not run.
   void OnSlicesAbandoned();
 
-  // The group has come from another scheduler. It gets a new rank, and its sequences get new ids. REQUIRES: the group
-  // waits, and nothing of it is computed or in flight.
+  // The group has come from another scheduler, or continues samples. It gets a new rank, and its sequences get new ids.
+  // REQUIRES: the group waits, and nothing of it is computed or in flight.
   void EnterScheduler(ServiceRank rank, absl::FunctionRef<SequenceId()> new_id);
 
   const Progress& progress() const { return progress_; }

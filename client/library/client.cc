@@ -25,14 +25,18 @@ constexpr absl::Duration kLongestDelay = absl::Seconds(2);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
-// Whether the manager has just started and may still find the request on a worker.
-bool IsRestoring(const grpc::Status& status) {
+bool HasReason(const grpc::Status& status, absl::string_view reason) {
   google::rpc::Status details;
   google::rpc::ErrorInfo info;
   if (!details.ParseFromString(status.error_details())) return false;
   return std::any_of(details.details().begin(), details.details().end(), [&](const google::protobuf::Any& detail) {
-    return detail.Is<google::rpc::ErrorInfo>() && detail.UnpackTo(&info) && info.reason() == "RESTORING";
+    return detail.Is<google::rpc::ErrorInfo>() && detail.UnpackTo(&info) && info.reason() == reason;
   });
+}
+
+// Whether the manager has just started and may still find the request on a worker.
+bool IsRestoring(const grpc::Status& status) {
+  return HasReason(status, "RESTORING");
 }
 
 // Whether the call has ended and another one may get on: gRPC or a proxy has ended it, whose errors have no details, or
@@ -157,6 +161,7 @@ GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, grpc::Channel* 
     finished_ = valid;
     return;
   }
+  for (const v1::ContinuedSample& sample : request.continue_from()) continued_[sample.index()] = sample;
   Call();
 }
 
@@ -189,6 +194,26 @@ void GenerateStream::Note(const v1::GenerateResponse& response) {
   sample.set_index(response.index());
   sample.set_next_position(response.position() + response.token_ids_size());
   sample.set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+  if (request_.on_disconnect() != v1::ON_DISCONNECT_DETACH || request_.has_beam()) return;
+  v1::ContinuedSample& continued = continued_[response.index()];
+  continued.set_index(response.index());
+  continued.mutable_token_ids()->MergeFrom(response.token_ids());
+  continued.set_has_finish(sample.has_finish());
+  if (!response.numerics_fingerprint().empty()) numerics_ = response.numerics_fingerprint();
+  if (response.has_seed()) seed_ = response.seed() - response.index();
+  // With a name, the request that continues it can be sent twice.
+  if (!response.request_id().empty()) request_.set_request_id(response.request_id());
+}
+
+bool GenerateStream::Continue() {
+  if (continued_.empty() || request_.best_of() > std::max(request_.n(), 1U)) return false;
+  if (request_.has_prompt_logprobs() && !continued_.contains(0)) return false;
+  resume_token_.clear();
+  if (seed_.has_value()) request_.mutable_sampling()->set_seed(*seed_);
+  request_.set_continue_numerics(numerics_);
+  request_.clear_continue_from();
+  for (const auto& [index, sample] : continued_) *request_.add_continue_from() = sample;
+  return true;
 }
 
 bool GenerateStream::Next(v1::GenerateResponse* response) {
@@ -210,7 +235,16 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
     request_.clear_on_disconnect();
     return true;
   }
-  const bool is_cut = IsCut(status);
+  if (!resume_token_.empty() && HasReason(status, "REQUEST_UNKNOWN") && Continue()) {
+    unknown_ = FromGrpcStatus(status);
+    return true;
+  }
+  if (unknown_.has_value() && IsUnknownField(status, v1::GenerateRequest::kContinueFromFieldNumber)) {
+    finished_ = *unknown_;
+    return false;
+  }
+  // A manager that has just started waits for its workers.
+  const bool is_cut = IsCut(status) || (request_.continue_from_size() > 0 && HasReason(status, "NO_WORKER"));
   if (is_cut && !cut_.has_value()) {
     cut_ = FromGrpcStatus(status);
     last_attempt_ = absl::Now() + kResumeTime;
@@ -226,6 +260,7 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
 
 bool GenerateStream::MayResume() const {
   if (!resume_token_.empty()) return true;
+  if (request_.continue_from_size() > 0) return true;
   // A manager that lets no request outlive its call has sent responses without a token.
   if (!received_.empty() || request_.request_id().empty()) return false;
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.

@@ -37,9 +37,10 @@ bool IsConnectionError(const absl::Status& status);
 // When on_disconnect of the request is ON_DISCONNECT_DETACH, the stream resumes by itself after its connection was
 // lost: Next returns every token once, as if nothing had happened. It tries again for 30 seconds without progress, and
 // not after the timeout; then Finish returns how the connection was lost. A request without a request_id cannot be
-// resumed before its first response. Destruction and Cancel end only the call, and the request waits for
-// --detach-grace; Client::Abort ends it at once. A manager that is too old to know on_disconnect gets the request
-// without it, and then the stream does not resume.
+// resumed before its first response. When the manager does not know the request any more, it is sent again with what
+// was received (continue_from), unless it is a beam search or has best_of above n. Destruction and Cancel end only the
+// call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is too old to know
+// on_disconnect gets the request without it, and then the stream does not resume.
 //
 // Not thread-safe, except that Cancel may be called from any thread.
 class GenerateStream {
@@ -64,6 +65,9 @@ class GenerateStream {
   bool GoesOnAfter(const grpc::Status& status);
   // Whether another call may go on after the connection was lost.
   bool MayResume() const;
+  // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
+  // not possible.
+  bool Continue();
   // Returns false when the stream was cancelled, or when the time is up.
   bool WaitBeforeAttempt();
 
@@ -73,10 +77,15 @@ class GenerateStream {
   const absl::Time deadline_;
   std::string resume_token_;                         // Empty until the first response.
   std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
-  std::optional<absl::Status> cut_;                  // How the connection was lost, until the next response.
-  absl::Time last_attempt_;                          // No attempt begins later, while cut_ is set.
-  absl::Duration delay_;                             // Before the next attempt.
-  std::optional<absl::Status> finished_;             // Set without a call when the request cannot be sent.
+  // What Continue needs: what was received of each sample, by index, and what the first responses have said.
+  std::map<uint32_t, v1::ContinuedSample> continued_;
+  std::string numerics_;
+  std::optional<uint64_t> seed_;          // That of the sample with index 0.
+  std::optional<absl::Status> unknown_;   // Why the request is being continued.
+  std::optional<absl::Status> cut_;       // How the connection was lost, until the next response.
+  absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
+  absl::Duration delay_;                  // Before the next attempt.
+  std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 
   Mutex mutex_;
   CondVar cancelled_;

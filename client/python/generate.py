@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import copy
 import ipaddress
 import os
 import pathlib
@@ -61,11 +62,52 @@ def is_cut(error: "grpc.RpcError") -> bool:
     return error.code() in codes and not has_details
 
 
+def has_reason(error: "grpc.RpcError", reason: str) -> bool:
+    # The details are a google.rpc.Status with an ErrorInfo, whose first field is the reason: a string.
+    details = (value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin")
+    return any(bytes([0x0A, len(reason)]) + reason.encode() in value for value in details)
+
+
 def is_restoring(error: "grpc.RpcError") -> bool:
     """Whether the manager has just started and still asks its workers for their requests."""
-    # The details are a google.rpc.Status with an ErrorInfo, whose first field is the reason: a string of 9 bytes.
-    details = (value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin")
-    return error.code() == grpc.StatusCode.UNAVAILABLE and any(b"\x0a\x09RESTORING" in value for value in details)
+    return has_reason(error, "RESTORING")
+
+
+class Received:
+    """What a client has of a stream."""
+
+    def __init__(self, continue_from):
+        self.token = ""  # With which it is resumed.
+        self.positions, self.continued = {}, {sample.index: sample for sample in continue_from}  # By index.
+        self.numerics, self.seed = "", None
+
+    def note(self, response):
+        index = response.index
+        has_finish = response.finish_reason != common.FINISH_REASON_UNSPECIFIED
+        self.token = response.resume_token or self.token
+        self.numerics = response.numerics_fingerprint or self.numerics
+        if response.HasField("seed"):
+            self.seed = (response.seed - index) % 2**64
+        self.positions[index] = inference.ReceivedSample(
+            index=index, next_position=response.position + len(response.token_ids), has_finish=has_finish
+        )
+        continued = self.continued.setdefault(index, inference.ContinuedSample(index=index))
+        continued.token_ids.extend(response.token_ids)
+        continued.has_finish = has_finish
+
+    def continue_request(self, request) -> bool:
+        """Makes the request one that continues its stream, which the manager does not know any more."""
+        is_ranked = request.HasField("beam") or request.best_of > max(request.n, 1)
+        if not self.continued or is_ranked or (request.HasField("prompt_logprobs") and 0 not in self.continued):
+            return False
+        self.token = ""
+        if self.seed is not None:
+            request.sampling.seed = self.seed
+        request.continue_numerics = self.numerics
+        samples = list(self.continued.values())
+        del request.continue_from[:]
+        request.continue_from.extend(samples)
+        return True
 
 
 def is_unknown_field(error: "grpc.RpcError", field: int) -> bool:
@@ -77,10 +119,10 @@ def is_unknown_field(error: "grpc.RpcError", field: int) -> bool:
 
 def stream(stub, request, metadata, timeout=60.0, resume_time=30.0):
     """Yields the responses of a request whose on_disconnect is DETACH, each token once, across lost connections. Tries
-    to resume for `resume_time` seconds without progress, and raises the first error then. When the caller stops, the
-    request ends as well."""
+    to resume for `resume_time` seconds without progress, and raises the first error then. A request that the manager
+    does not know any more is continued from what was received. When the caller stops, the request ends as well."""
     try:
-        yield from resuming_stream(stub, request, metadata, timeout, resume_time)
+        yield from resuming_stream(stub, copy.deepcopy(request), metadata, timeout, resume_time)
     except (KeyboardInterrupt, GeneratorExit):
         with contextlib.suppress(grpc.RpcError):
             stub.Abort(inference.AbortRequest(request_id=request.request_id), timeout=1.0, metadata=metadata)
@@ -89,30 +131,31 @@ def stream(stub, request, metadata, timeout=60.0, resume_time=30.0):
 
 def resuming_stream(stub, request, metadata, timeout, resume_time):
     end = time.monotonic() + timeout
-    token, received, cut, give_up, delay = "", {}, None, 0.0, 0.0
+    received, cut, give_up, delay = Received(request.continue_from), None, 0.0, 0.0
     while True:
         left = end - time.monotonic()
-        if token:
-            resume = inference.ResumeRequest(resume_token=token, received=received.values())
+        if received.token:
+            resume = inference.ResumeRequest(resume_token=received.token, received=received.positions.values())
             call = stub.Resume(resume, timeout=left, metadata=metadata)
         else:
             call = stub.Generate(request, timeout=left, metadata=metadata)
         try:
             for response in call:
-                token, cut = response.resume_token or token, None
-                received[response.index] = inference.ReceivedSample(
-                    index=response.index,
-                    next_position=response.position + len(response.token_ids),
-                    has_finish=response.finish_reason != common.FINISH_REASON_UNSPECIFIED,
-                )
+                cut = None
+                received.note(response)
                 yield response
             return
         except grpc.RpcError as error:
             if is_unknown_field(error, request.DESCRIPTOR.fields_by_name["on_disconnect"].number):
                 request.ClearField("on_disconnect")
                 continue
-            # While the manager restores, a request that it does not know has not been started by it either.
-            if not is_restoring(error) and (not token or not is_cut(error)):
+            if received.token and has_reason(error, "REQUEST_UNKNOWN") and received.continue_request(request):
+                continue
+            may_repeat = received.token or request.continue_from
+            # While the manager restores, a request that it does not know has not been started by it either. A manager
+            # that has just started waits for its workers.
+            is_starting = is_restoring(error) or (request.continue_from and has_reason(error, "NO_WORKER"))
+            if not is_starting and (not may_repeat or not is_cut(error)):
                 raise
             if cut is None:
                 cut, delay, give_up = error, 0.1, min(end, time.monotonic() + resume_time)

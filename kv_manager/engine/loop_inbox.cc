@@ -54,7 +54,7 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
     return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  CountSubmitted(request, static_cast<int>(request.prompt.size()));
+  CountSubmitted(request, NumKnownTokens(request));
   cancellable_.insert(request.id);
   events_.emplace_back(std::move(submitted));
   changed_.NotifyOne();

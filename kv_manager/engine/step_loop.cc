@@ -124,6 +124,7 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
                             .max_tokens = request.max_tokens,
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
                             .num_rows = NumRows(request),
+                            .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
                             .ticket = std::move(event->ticket)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
   return entry;

@@ -175,9 +175,7 @@ void ClientRequest::StartNew(int64_t deadline_us) {
   }
 
   const RequestId id = request.id;
-  // A client that has left before the request began does not get a request that outlives its call.
-  absl::Status status = HasLeft();
-  if (leaving() == Leaving::kStays) status = environment_->engine->Submit(std::move(request), stream);
+  absl::Status status = Submit(std::move(request), stream);
   if (!status.ok()) {
     StopWaiting();  // A drain waits only for the readers of requests that the engine has taken.
     if (is_resumable()) environment_->resumable.Remove(identity_, id);
@@ -186,6 +184,14 @@ void ClientRequest::StartNew(int64_t deadline_us) {
   // An Abort, or a client that left, may have ended the stream before the engine knew the request.
   if (const Leaving leaving = this->leaving(); leaving != Leaving::kStays) Leave(leaving == Leaving::kCancels);
   if (stream->has_ended()) environment_->engine->Cancel(id, FinishReason::kCancelled);
+}
+
+absl::Status ClientRequest::Submit(Request request, const std::shared_ptr<TokenStream>& stream) {
+  // A client that has left before the request began does not get a request that outlives its call.
+  if (leaving() != Leaving::kStays) return HasLeft();
+  if (!is_over_) return environment_->engine->Submit(std::move(request), stream);
+  stream->OnFinished({request.id, /*sample_index=*/0, FinishReason::kLength, /*ends_request=*/true});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
@@ -221,6 +227,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t d
     stream = MakeSingle(name, *valid, std::move(model));
   }
   if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
+  is_over_ = valid->is_over();
   *request = std::move(valid->request);
   return stream;
 }

@@ -57,6 +57,8 @@ class ClientRequest {
   enum class Leaving { kStays, kLeaves, kCancels };
 
   void StartNew(int64_t deadline_us);
+  // Gives the new request to the engine, unless its client has left.
+  absl::Status Submit(Request request, const std::shared_ptr<TokenStream>& stream);
   // Takes the stream of another call over. On error, nothing has changed: NOT_FOUND when the stream is not kept any
   // more.
   absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
@@ -93,6 +95,7 @@ class ClientRequest {
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
   ResumableRequests::Identity identity_;  // Of a new request that is resumable. Used by Start.
+  bool is_over_ = false;                  // See ValidRequest. Used by Start.
 
   Mutex mutex_;
   std::shared_ptr<TokenStream> stream_ QUIRE_GUARDED_BY(mutex_);  // Set once, before other threads can find it.

@@ -29,6 +29,9 @@ v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const Vali
   if (valid.echo == Echo::kText) out.set_text(valid.prompt_text);
   out.clear_tenant();
   out.clear_cache_salt();
+  // The rows have these tokens.
+  out.clear_continue_from();
+  out.clear_continue_numerics();
   const SamplingParams& sampling = valid.request.sampling;
   out.mutable_stopping()->set_max_tokens(valid.request.max_tokens);
   v1::SamplingParams* const params = out.mutable_sampling();

@@ -16,6 +16,7 @@
 #include "base/status_reason.h"
 #include "base/utf8.h"
 #include "kv_manager/requests/chat_prompt.h"
+#include "kv_manager/requests/continuation.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/caller.h"
@@ -89,6 +90,8 @@ class GenerateValidator {
     ReadSharing();
     ReadSamples(in_, &out_, &errors_);
     CheckOnDisconnect();
+    if (in_.continue_from_size() > 0) ReadContinuation(in_, model_, &out_, &errors_);
+    if (!in_.continue_numerics().empty()) CheckNumerics();
     if (!errors_.empty()) return errors_.ToStatus();
     if (!precondition_.ok()) return precondition_;
     return std::move(out_);
@@ -99,6 +102,17 @@ class GenerateValidator {
     if (v1::OnDisconnect_IsValid(in_.on_disconnect())) return;
     errors_.Add("on_disconnect", absl::StrCat("is ", static_cast<int>(in_.on_disconnect()),
                                               ", must be ON_DISCONNECT_ABORT or ON_DISCONNECT_DETACH"));
+  }
+
+  void CheckNumerics() {
+    if (in_.continue_from_size() == 0) errors_.Add("continue_numerics", "cannot be set without continue_from");
+    if (in_.continue_numerics() == model_.numerics_fingerprint || !precondition_.ok()) return;
+    precondition_ = WithReason(
+        absl::FailedPreconditionError(absl::StrCat("continue_numerics: is ", Quoted(in_.continue_numerics()),
+                                                   ", the model that is served now has the numerics ",
+                                                   Quoted(model_.numerics_fingerprint),
+                                                   ", and would give other tokens")),
+        "NUMERICS_DIFFER", {{"numerics", in_.continue_numerics()}, {"other_numerics", model_.numerics_fingerprint}});
   }
 
   void ReadPrompt() {
@@ -421,6 +435,10 @@ size_t TextWork(const v1::GenerateRequest& request) {
   size_t num_bytes =
       request.text().size() + request.token_ids().ids_size() * sizeof(TokenId) + TextWork(request.chat());
   for (const std::string& word : request.sampling().bad_words()) num_bytes += word.size();
+  // These become text twice: to find their end, and in the responses.
+  for (const v1::ContinuedSample& sample : request.continue_from()) {
+    num_bytes += 2 * sample.token_ids_size() * sizeof(TokenId);
+  }
   return num_bytes;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,16 @@ struct ValidRequest {
   std::vector<TokenId> named_stop_tokens;  // The part of output.end_tokens that the caller named. Sorted.
   Echo echo = Echo::kNone;
   std::string prompt_text;  // For Echo::kText.
+
+  // What the client has of a sample that the request continues.
+  struct Continued {
+    std::vector<TokenId> tokens = {};
+    std::optional<FinishReason> end = std::nullopt;  // Why the last token ends it, unless it ends at a stop string.
+    bool has_finish = false;                         // The client knows the end.
+  };
+  std::vector<Continued> continued;  // By sample. Empty: nothing is continued.
+  // Nothing is to be computed, because all samples have ended.
+  bool is_over() const { return !continued.empty() && request.continued.empty(); }
 };
 
 // How a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.

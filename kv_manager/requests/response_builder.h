@@ -47,6 +47,8 @@ class ResponseBuilder {
   // The response was sent; begins the next one.
   void StartNextResponse();
 
+  // The position of the next token.
+  int next_position() const { return prompt_tokens_ + num_tokens_; }
   // UNSPECIFIED until it is finished.
   v1::FinishReason finish_reason() const { return finish_reason_; }
   int num_tokens() const { return num_tokens_; }

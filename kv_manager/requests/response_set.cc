@@ -36,8 +36,20 @@ ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string n
   order_.resize(samples_.size());
   std::iota(order_.begin(), order_.end(), 0);
   has_received_.resize(samples_.size());
+  for (size_t i = 0; i < request.continued.size(); ++i) Continue(static_cast<int>(i), request.continued[i]);
+  if (request.is_over()) End(/*is_whole=*/true);  // The end that is sent first has the usage.
   if (request.request.sampling.num_prompt_logprobs < 0) return;
   for (int i = 0; i < num_prompt_tokens_; ++i) prompt_logprobs_.Add();
+}
+
+void ResponseSet::Continue(int sample_index, const ValidRequest::Continued& continued) {
+  if (continued.tokens.empty()) return;
+  ResponseBuilder& builder = samples_[sample_index].builder;
+  builder.SkipTo(num_prompt_tokens_ + static_cast<int>(continued.tokens.size()));
+  for (const TokenId token : continued.tokens) builder.AddToken({.token = token, .top = {}});
+  if (continued.end.has_value() && !builder.is_finished()) builder.Finish(*continued.end);
+  samples_[sample_index].is_sent = true;
+  has_received_[sample_index] = continued.has_finish;
 }
 
 // When the best samples are picked, each is sent in one response, so the client has all of a sample or nothing.
@@ -128,7 +140,10 @@ const v1::GenerateResponse* ResponseSet::Next() {
   response->set_request_id(name_);
   response->set_index(index);
   if (!std::exchange(sample.is_sent, true)) BeginSample(index, order_[index]);
-  if (!resume_token_.empty()) response->set_resume_token(std::exchange(resume_token_, ""));
+  if (!resume_token_.empty()) {
+    response->set_resume_token(std::exchange(resume_token_, ""));
+    response->set_numerics_fingerprint(model_->numerics_fingerprint);
+  }
   if (!is_last() || phase_ != Phase::kWhole) return response;
   v1::Usage* usage = response->mutable_usage();
   usage->set_prompt_tokens(num_prompt_tokens_);

@@ -73,6 +73,8 @@ class ResponseSet {
   // Whether a sample has ended because the request was aborted.
   bool is_aborted() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
+  // The position of the next token of a sample.
+  int next_position(int sample_index) const { return samples_[sample_index].builder.next_position(); }
   // The samples or hypotheses that the client gets. With fewer than there are samples, the best ones are picked.
   int num_returned() const { return num_returned_; }
   bool picks_best() const { return num_returned_ < num_samples(); }
@@ -99,6 +101,8 @@ class ResponseSet {
   bool MaySend(int sample_index) const;
   void PickBest();
   void BeginSample(int index, int sample_index);
+  // The client has this much of a sample from an earlier stream.
+  void Continue(int sample_index, const ValidRequest::Continued& continued);
 
   const std::shared_ptr<const ServedModel> model_;
   const std::string name_;

@@ -22,6 +22,12 @@ absl::Status SlowReader(size_t num_waiting, size_t limit, bool ends_request) {
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 
+std::vector<int> NextPositions(const ResponseSet& responses) {
+  std::vector<int> positions;
+  for (int i = 0; i < responses.num_samples(); ++i) positions.push_back(responses.next_position(i));
+  return positions;
+}
+
 absl::Status Left() {
   return absl::CancelledError("the client has ended it");
 }
@@ -57,7 +63,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       promised_position_(responses.num_prompt_tokens() + environment_.num_promised_tokens),
       // Twice: the record has a copy, and so has its reader.
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
-      next_positions_(responses.num_samples(), responses.num_prompt_tokens()),
+      next_positions_(NextPositions(responses)),
       is_resumable_(environment_.keeper != nullptr),
       newest_reader_id_(reader.id),
       reader_(std::move(reader)),

@@ -1,5 +1,6 @@
 // The manager is killed and started again: its streams go on with what the workers have kept, with the same tokens.
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -119,6 +120,49 @@ class RestartTest : public ::testing::Test {
 
   const TemporaryDirectory directory_;
 };
+
+// The programs and all that they know are gone; only the clients still have a part of each stream.
+TEST_F(RestartTest, ClientsContinueTheirStreamsWhenNobodyKnowsThemAnyMore) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2, .metrics_listen = "127.0.0.1:0"});
+  std::vector<v1::GenerateRequest> requests = AdoptedKinds();
+  requests.push_back(Seeded(11));
+  requests.back().set_logprobs(2);
+  requests.back().set_prompt_logprobs(1);
+  requests.push_back(Seeded(12));
+  requests.back().mutable_stopping()->set_min_tokens(100);
+  requests.back().mutable_stopping()->add_stop("the");
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
+  std::vector<Generations> actual(requests.size());
+  std::atomic<size_t> num_begun = 0;
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    clients.emplace_back([&, i] {
+      Client client(cluster.client_options());
+      actual[i] = GenerateAll(client, requests[i], absl::Seconds(120), [&] { ++num_begun; });
+    });
+  }
+  while (num_begun < requests.size()) std::this_thread::yield();
+  cluster.manager().Signal(SIGKILL);
+  for (int i = 0; i < 2; ++i) cluster.worker(i).Signal(SIGKILL);
+  cluster.manager().Wait();
+  for (int i = 0; i < 2; ++i) cluster.worker(i).Wait();
+  cluster.RestartManager();
+  for (int i = 0; i < 2; ++i) cluster.RestartWorker(i);
+  for (std::thread& client : clients) client.join();
+  uint32_t num_tokens = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectSame(actual[i], expected[i]);
+    EXPECT_EQ(actual[i].usage.prompt_tokens(), expected[i].usage.prompt_tokens());
+    EXPECT_EQ(actual[i].samples[0].prompt_logprobs.size(), expected[i].samples[0].prompt_logprobs.size());
+    num_tokens += actual[i].usage.completion_tokens();
+  }
+  const double num_drawn_now = cluster.ReadMetric("quire_generated_tokens_total");
+  EXPECT_GT(num_drawn_now, 0);
+  EXPECT_LT(num_drawn_now, num_tokens) << "the first tokens were not drawn again";
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+}
 
 TEST_F(RestartTest, StreamsGoOnAndNothingIsComputedAgain) {
   Cluster cluster(Options());

@@ -15,6 +15,8 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "client/library/client.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 // Tests how a GenerateStream goes on after its call has ended, with a service that follows a script.
 
@@ -134,6 +136,102 @@ TEST_F(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
   EXPECT_EQ(service_.resumes[1].received(0).next_position(), 6u);
   EXPECT_EQ(service_.resumes[2].resume_token(), "token-2");
   EXPECT_EQ(service_.resumes[2].received(0).next_position(), 7u);
+}
+
+// An error as a manager sends it.
+grpc::Status Error(grpc::StatusCode code, const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  google::rpc::Status details;
+  details.set_code(code);
+  details.add_details()->PackFrom(info);
+  return grpc::Status(code, "the manager says so", details.SerializeAsString());
+}
+
+grpc::Status Unknown() {
+  return Error(grpc::StatusCode::NOT_FOUND, "REQUEST_UNKNOWN");
+}
+
+TEST_F(GenerateStreamTest, ARequestThatTheManagerDoesNotKnowIsContinued) {
+  request_.clear_request_id();
+  request_.set_n(2);
+  service_.generate = {[](const auto&, Writer* writer) {
+                         v1::GenerateResponse first = Response(5, "a", "token-1");
+                         first.set_request_id("chosen");
+                         first.set_index(1);
+                         first.set_seed(9);
+                         first.set_numerics_fingerprint("bits");
+                         writer->Write(first);
+                         v1::GenerateResponse end = Response(6, "b");
+                         end.set_index(1);
+                         end.set_finish_reason(v1::FINISH_REASON_LENGTH);
+                         writer->Write(end);
+                         return Cut();
+                       },
+                       [](const auto&, Writer*) { return Error(grpc::StatusCode::UNAVAILABLE, "NO_WORKER"); },
+                       [](const auto&, Writer*) { return Cut(); },
+                       [](const auto&, Writer* writer) {
+                         v1::GenerateResponse response = Response(5, "c", "token-2");
+                         writer->Write(response);
+                         return Cut();
+                       },
+                       [](const auto&, Writer* writer) {
+                         writer->Write(Response(6, "d", "token-3"));
+                         return grpc::Status::OK;
+                       }};
+  service_.resume = {[](const auto&, Writer*) { return Unknown(); }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  EXPECT_THAT(texts_, ElementsAre("a", "b", "c", "d"));
+  ASSERT_THAT(service_.generates, SizeIs(5));
+  for (int i = 1; i <= 3; ++i) {
+    const v1::GenerateRequest& again = service_.generates[i];
+    EXPECT_EQ(again.request_id(), "chosen") << "so it cannot start twice";
+    EXPECT_EQ(again.sampling().seed(), 8u);
+    EXPECT_EQ(again.continue_numerics(), "bits");
+    ASSERT_EQ(again.continue_from_size(), 1);
+    EXPECT_EQ(again.continue_from(0).index(), 1u);
+    EXPECT_THAT(again.continue_from(0).token_ids(), ElementsAre(5, 6));
+    EXPECT_TRUE(again.continue_from(0).has_finish());
+  }
+  const v1::GenerateRequest& last = service_.generates[4];
+  ASSERT_EQ(last.continue_from_size(), 2);
+  EXPECT_THAT(last.continue_from(0).token_ids(), ElementsAre(5));
+  EXPECT_FALSE(last.continue_from(0).has_finish());
+}
+
+TEST_F(GenerateStreamTest, WhatCannotBeContinuedFailsWithTheFirstError) {
+  const std::vector<std::function<void(v1::GenerateRequest*)>> changes = {
+      [](auto* request) { request->mutable_beam()->set_width(2); },
+      [](auto* request) { request->set_best_of(3); },
+  };
+  for (const auto& change : changes) {
+    service_.generates.clear();
+    service_.resumes.clear();
+    service_.generate = {[](const auto&, Writer* writer) {
+      writer->Write(Response(5, "a", "token-1"));
+      return Cut();
+    }};
+    service_.resume = {[](const auto&, Writer*) { return Unknown(); }};
+    const v1::GenerateRequest request = request_;
+    change(&request_);
+    EXPECT_EQ(ReadAll().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(service_.generates, SizeIs(1));
+    request_ = request;
+  }
+}
+
+TEST_F(GenerateStreamTest, AnOlderManagerThatCannotContinueFailsWithTheFirstError) {
+  service_.generate = {[](const auto&, Writer* writer) {
+                         writer->Write(Response(5, "a", "token-1"));
+                         return Cut();
+                       },
+                       [](const auto&, Writer*) {
+                         return grpc::Status(
+                             grpc::StatusCode::INVALID_ARGUMENT,
+                             "20: field number 20 of quire.v1.GenerateRequest is not known to this server");
+                       }};
+  service_.resume = {[](const auto&, Writer*) { return Unknown(); }};
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(GenerateStreamTest, ARequestThatCannotBeResumedIsNotSentAgainAfterItsFirstResponse) {

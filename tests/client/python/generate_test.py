@@ -52,7 +52,8 @@ class ScriptedStub:
             raise error
 
     def Generate(self, request, timeout, metadata):
-        return self.answer("Generate", request.on_disconnect)
+        continued = [(s.index, list(s.token_ids)) for s in request.continue_from]
+        return self.answer("Generate", request.on_disconnect, *continued)
 
     def Resume(self, request, timeout, metadata):
         return self.answer("Resume", request.resume_token, [r.next_position for r in request.received])
@@ -64,15 +65,22 @@ class ScriptedStub:
 class Request:
     """The part of a GenerateRequest that resuming needs."""
 
-    request_id, on_disconnect = "r", 2
+    request_id, on_disconnect, n, best_of = "r", 2, 0, 0
     DESCRIPTOR = types.SimpleNamespace(fields_by_name={"on_disconnect": types.SimpleNamespace(number=19)})
+
+    def __init__(self, beam=False):
+        self.beam, self.continue_from, self.sampling = beam, [], types.SimpleNamespace(seed=None)
+
+    def HasField(self, name):
+        return name == "beam" and self.beam
 
     def ClearField(self, name):
         setattr(self, name, 0)
 
 
-def response(position, token=""):
-    return types.SimpleNamespace(index=0, position=position, token_ids=[1], finish_reason=0, resume_token=token)
+def response(position, token="", seed=None):
+    return types.SimpleNamespace(index=0, position=position, token_ids=[position], finish_reason=0, resume_token=token,
+                                 numerics_fingerprint="bits", seed=seed, HasField=lambda name: seed is not None)
 
 
 CUT = RpcError("UNAVAILABLE", "Socket closed")
@@ -90,6 +98,8 @@ class StreamTest(unittest.TestCase):
                  "common": types.SimpleNamespace(FINISH_REASON_UNSPECIFIED=0),
                  "inference": types.SimpleNamespace(ResumeRequest=types.SimpleNamespace,
                                                     ReceivedSample=types.SimpleNamespace,
+                                                    ContinuedSample=lambda index: types.SimpleNamespace(
+                                                        index=index, token_ids=[], has_finish=False),
                                                     AbortRequest=types.SimpleNamespace)}
         for name, fake in fakes.items():
             patch = mock.patch.object(generate, name, fake, create=True)
@@ -139,6 +149,23 @@ class StreamTest(unittest.TestCase):
             self.positions(stub, resume_time=0.45)
         self.assertGreater(len(stub.calls), 3, "the delay does not grow")
         self.assertIs(raised.exception, restoring)
+
+    def test_a_request_that_the_manager_does_not_know_is_continued(self):
+        unknown = RpcError("NOT_FOUND", "unknown", [("grpc-status-details-bin", b"\x0a\x0fREQUEST_UNKNOWN")])
+        starting = RpcError("UNAVAILABLE", "no worker", [("grpc-status-details-bin", b"\x0a\x09NO_WORKER")])
+        stub = ScriptedStub(([response(5, "one", seed=9), response(6)], CUT), ([], unknown), ([], starting), ([], CUT),
+                            ([response(7, "two")], CUT), ([], unknown), ([response(8)], None))
+        self.assertEqual(self.positions(stub), [5, 6, 7, 8])
+        again = ("Generate", 2, (0, [5, 6]))
+        self.assertEqual(stub.calls, [("Generate", 2), ("Resume", "one", [7]), again, again, again,
+                                      ("Resume", "two", [8]), ("Generate", 2, (0, [5, 6, 7]))])
+
+    def test_a_beam_search_is_not_continued(self):
+        unknown = RpcError("NOT_FOUND", "unknown", [("grpc-status-details-bin", b"\x0a\x0fREQUEST_UNKNOWN")])
+        stub = ScriptedStub(([response(5, "one")], CUT), ([], unknown))
+        with self.assertRaises(RpcError) as raised:
+            list(generate.stream(stub, Request(beam=True), []))
+        self.assertIs(raised.exception, unknown)
 
     def test_an_older_manager_gets_the_request_without_on_disconnect(self):
         error = RpcError("INVALID_ARGUMENT",

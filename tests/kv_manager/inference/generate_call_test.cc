@@ -70,6 +70,21 @@ TEST(GenerateCallTest, ATextIsTokenizedAgainWhenAnotherModelIsServedMeanwhile) {
   EXPECT_EQ(submitted.prompt, (std::vector<TokenId>{ToyTokenizer::kBos, 258})) << "the newer model has a token for it";
 }
 
+TEST(GenerateCallTest, ARequestThatIsContinuedAtItsEndNeedsNoWorker) {
+  ServiceHarness harness(ToyModel());
+  v1::GenerateRequest request = RequestOfTokens(2);
+  request.mutable_sampling()->set_seed(5);
+  v1::ContinuedSample* const sample = request.add_continue_from();
+  for (const char c : {'b', 'c'}) sample->add_token_ids(ToyTokenizer::Byte(c));
+  const ServiceHarness::Result result = harness.Generate(request);
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  ASSERT_EQ(result.responses.size(), 1u);
+  EXPECT_EQ(result.last().finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(result.last().token_ids_size(), 0);
+  EXPECT_EQ(result.last().usage().completion_tokens(), 2u);
+  EXPECT_TRUE(harness.engine.requests().empty());
+}
+
 TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
   ServiceHarness harness(ToyModel());
   EXPECT_TRUE(harness.registry().WaitForReaders(absl::ZeroDuration()));
