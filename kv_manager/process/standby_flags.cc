@@ -68,6 +68,18 @@ absl::Status ReadEtcd(bool is_insecure, StandbyOptions* options) {
   return absl::OkStatus();
 }
 
+// Other managers tell clients this address, so it must be one that a client can connect to.
+absl::Status CheckAdvertise(absl::string_view address) {
+  const std::optional<HostPort> parts = SplitHostPort(address);
+  const bool is_for_clients =
+      !parts.has_value() || (parts->host != "0.0.0.0" && parts->host != "::" && parts->port != "0" &&
+                             parts->host.find_first_of(" \t\r\n") == std::string::npos);
+  if (IsListenAddress(address) && is_for_clients) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--advertise is '", address,
+                   "', it must be host:port with the host and the port at which clients reach this manager"));
+}
+
 // The API server of the cluster in which this process runs. Empty outside of a cluster.
 std::string ApiOfThisCluster() {
   const char* const host = std::getenv("KUBERNETES_SERVICE_HOST");
@@ -124,6 +136,7 @@ absl::StatusOr<StandbyOptions> ReadStandbyFlags(bool is_insecure) {
                                                    ", it must be whole seconds in 2s .. 1m"));
   }
   options.advertise = absl::GetFlag(FLAGS_advertise);
+  if (!options.advertise.empty()) QUIRE_RETURN_IF_ERROR(CheckAdvertise(options.advertise));
   QUIRE_RETURN_IF_ERROR(options.keeper == LeaseKeeper::kEtcd ? ReadEtcd(is_insecure, &options)
                                                              : ReadKubernetes(&options));
   return options;

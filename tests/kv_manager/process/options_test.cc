@@ -90,6 +90,17 @@ TEST(OptionsTest, WrongFlagsOfAStandbyNameTheValueAndTheLimit) {
   EXPECT_EQ(Error({"--standby=etcd", "--etcd=etcd:2379"}),
             "--etcd has 'etcd:2379', which is reached over a network: give --etcd-tls-ca, or --insecure");
   EXPECT_THAT(Error({"--standby=etcd", "--etcd-tls-key=k"}), HasSubstr("--etcd-tls-ca is missing"));
+  for (const std::string address : {"0.0.0.0:50051", "[::]:50051", "manager", "manager:0", ":50051", "manager:70000",
+                                    "a b:1", "http://manager:50051"}) {
+    const std::string flag = "--advertise=" + address;
+    EXPECT_EQ(Error({"--standby=etcd", flag.c_str()}),
+              "--advertise is '" + address +
+                  "', it must be host:port with the host and the port at which clients reach this manager");
+  }
+  for (const char* flag : {"--advertise=10.1.2.3:50051", "--advertise=[fd00::1]:50051",
+                           "--advertise=manager-0.quire:50051", "--advertise=unix:/run/manager.sock"}) {
+    EXPECT_TRUE(Parse({"--standby=etcd", flag}).ok()) << flag;
+  }
   // The token of the service account does not travel in plain text.
   for (const char* api : {"--kubernetes-api=http://10.0.0.1:80", "--kubernetes-api=http://127.0.0.1.evil:80",
                           "--kubernetes-api=10.0.0.1:443"}) {
