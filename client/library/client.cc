@@ -22,6 +22,11 @@ namespace {
 constexpr absl::Duration kResumeTime = absl::Seconds(30);
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Seconds(2);
+// How long a call that could not be sent waits for the connection that gRPC makes. gRPC gets on with it only while
+// somebody waits. So a caller that tried again and again, with calls that fail at once, would stay without a connection
+// for half a minute after the server is back.
+constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
+constexpr absl::Duration kCancelCheckInterval = absl::Milliseconds(50);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
@@ -218,6 +223,9 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
   }
   if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
   if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) return true;
+  if (is_cut && channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    channel_->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
+  }
   // What has failed first says more than the attempts to connect again.
   const bool is_from_manager = status.ok() || !status.error_details().empty();
   finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
@@ -236,6 +244,15 @@ bool GenerateStream::WaitBeforeAttempt() {
   const absl::Time end = absl::Now() + delay_;
   delay_ = std::min(2 * delay_, kLongestDelay);
   if (end >= deadline_ || end > last_attempt_) return false;
+  while (channel_->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY) {
+    const absl::Time now = absl::Now();
+    {
+      const MutexLock lock(&mutex_);
+      if (is_cancelled_) return false;
+    }
+    if (now >= end) return true;
+    if (channel_->WaitForConnected(absl::ToChronoTime(std::min(end, now + kCancelCheckInterval)))) return true;
+  }
   const MutexLock lock(&mutex_);
   while (!is_cancelled_ && absl::Now() < end) {
     cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - absl::Now()));
