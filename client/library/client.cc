@@ -24,6 +24,9 @@ constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 // Cancel is noticed within this time.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
+// How long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and again,
+// with calls that fail at once, would stay without a connection for half a minute after the server is back.
+constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 
@@ -231,6 +234,9 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
   }
   if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
   if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) return true;
+  if (is_cut && channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    channel_->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
+  }
   // What has failed first says more than the attempts to connect again.
   const bool is_from_manager = status.ok() || !status.error_details().empty();
   finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
@@ -242,6 +248,7 @@ bool GenerateStream::MayResume() const {
   if (request_.continue_from_size() > 0) return true;
   // A manager that lets no request outlive its call has sent responses without a token.
   if (!received_.empty() || request_.request_id().empty()) return false;
+  if (delay_ > kFirstDelay) return true;  // The call before had a connection, so the request may have begun.
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
   return channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
 }

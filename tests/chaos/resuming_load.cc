@@ -16,7 +16,7 @@ using simulated::ExpectedTokens;
 
 constexpr absl::Duration kRequestTimeout = absl::Minutes(2);
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(20);
-constexpr int kMaxAttempts = 1000;
+constexpr int kMaxAttempts = 10'000;
 constexpr size_t kMaxErrors = 20;
 
 std::string TimeOfDay(absl::Time time) {

@@ -196,11 +196,11 @@ class OpenAiTest(unittest.TestCase):
     def test_a_last_event_id_must_be_one_of_ours(self):
         connection = self.quire.connect()
         self.addCleanup(connection.close)
-        for options, event_id, code in (({}, "x:0.1", 400), ({"resumable": True}, "x", 400), ({"resumable": True}, "x:", 400)):
+        for options, event_id in (({}, "x:0.1"), ({"resumable": True}, "x"), ({"resumable": True}, "x:")):
             body = {**GREEDY, "stream": True, "stream_options": options}
             connection.request("POST", "/v1/completions", json.dumps(body).encode(), {"Last-Event-ID": event_id})
             response = connection.getresponse()
-            self.assertEqual(response.status, code, response.read())
+            self.assertEqual(response.status, 400, response.read())
             response.read()
 
     def test_a_client_that_leaves_ends_its_request(self):
@@ -219,21 +219,18 @@ class LimitsTest(unittest.TestCase):
         quire = Installation(BIN, manager_flags=["--max-requests=1"])
         self.addCleanup(quire.close)
         quire.wait_until_ready()
-        connection = quire.connect()
-        self.addCleanup(connection.close)
         body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
-        code, headers, error = 200, {}, {}
-        for _ in range(20):  # The first request may end before the second one arrives.
+        # The limit has a small reserve. All streams stay open until one is refused.
+        for _ in range(20):
+            connection = quire.connect()
+            self.addCleanup(connection.close)
             connection.request("POST", "/v1/completions", json.dumps(body).encode())
             response = connection.getresponse()
-            self.assertEqual(response.status, 200)
-            code, error, headers = quire.call("/v1/completions", GREEDY)
-            response.read()
-            if code != 200:
+            if response.status != 200:
                 break
-        self.assertEqual(code, 429)
-        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
-        self.assertEqual(error["error"]["type"], "rate_limit_error")
+        self.assertEqual(response.status, 429)
+        self.assertGreaterEqual(int(response.headers["Retry-After"]), 1)
+        self.assertEqual(json.loads(response.read())["error"]["type"], "rate_limit_error")
 
     def test_the_gateway_survives_its_manager_and_drains(self):
         quire = Installation(BIN)
