@@ -84,7 +84,8 @@ TEST_P(HardeningTest, ItChecksArraysOnTheStackAndCallsOfTheCLibrary) {
   EXPECT_TRUE(elf_.ImportsNameThatEndsWith("_chk"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, HardeningTest, testing::Values("quire-manager", "quire-worker", "quirectl"),
+INSTANTIATE_TEST_SUITE_P(Programs, HardeningTest,
+                         testing::Values("quire-manager", "quire-worker", "quire-openai", "quirectl"),
                          [](const auto& info) { return std::string(info.param).substr(info.index == 2 ? 0 : 6); });
 
 }  // namespace

@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLineLength = 120;
 
-const std::vector<std::string> kFolders = {"base",       "proto",  "kernels", "scheduler", "security", "serving",
-                                           "kv_manager", "worker", "client",  "bench",     "tools",    "tests"};
+const std::vector<std::string> kFolders = {"base",    "proto",      "kernels", "scheduler", "security",
+                                           "serving", "kv_manager", "worker",  "client",    "gateway",
+                                           "bench",   "tools",      "tests"};
 
 // The includes that are allowed in a folder: from our own tree (by first path component; generated protos are "quire",
 // "google" and "grpc") and from outside (by prefix). The standard library is always allowed.
@@ -49,6 +50,9 @@ const std::map<std::string, Layer>& Layers() {
       {"client",
        {{"base", "client", "security", "quire", "google", "grpc"},
         {"absl/", "grpcpp/", "nlohmann/", "google/protobuf", "CLI/"}}},
+      {"gateway",
+       {{"base", "client", "gateway", "security", "serving", "quire", "google", "grpc"},
+        {"absl/", "boost/", "grpcpp/", "nlohmann/", "google/protobuf", "prometheus/"}}},
   };
   return *layers;
 }
@@ -68,6 +72,10 @@ const std::vector<Room>& Rooms() {
       {"client/views", {"client/library", "client/terminal"}},
       {"client/commands", {"client/library", "client/load", "client/terminal", "client/views"}},
       {"client/quirectl", {"client/commands", "client/library", "client/terminal"}},
+      {"gateway/web", {}},
+      {"gateway/openai", {"gateway/web"}},
+      {"gateway/manager_link", {}},
+      {"gateway/process", {"gateway/manager_link", "gateway/openai", "gateway/web"}},
       {"kv_manager/blocks", {}},
       {"kv_manager/tokenizer", {}},
       {"kv_manager/jinja", {}},

@@ -5,7 +5,7 @@ readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
   libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev
   libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev
-  libcurl4-openssl-dev
+  libcurl4-openssl-dev libboost-dev
 )
 
 as_root() {
@@ -83,5 +83,5 @@ build_programs() {
     echo "The first build takes about 3 minutes on two idle cores."
   fi
   configure release
-  build release quire_manager quire_worker quirectl
+  build release quire_manager quire_worker quirectl quire_openai
 }

@@ -16,20 +16,20 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
       libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
-      libcurl4-openssl-dev \
+      libcurl4-openssl-dev libboost-dev \
       cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA} libcublas-dev-${CUDA} \
     && rm -rf /var/lib/apt/lists/*
 ENV PATH=/usr/local/cuda/bin:/usr/bin:/bin
 WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=ON \
-    && ninja -C build/release quire_manager quire_worker quire_cuda quirectl \
-    && strip build/release/bin/quire-manager build/release/bin/quire-worker build/release/bin/quirectl \
-       build/release/bin/libquire_cuda.so
+    && ninja -C build/release quire_manager quire_openai quire_worker quire_cuda quirectl \
+    && strip build/release/bin/quire-manager build/release/bin/quire-openai build/release/bin/quire-worker \
+       build/release/bin/quirectl build/release/bin/libquire_cuda.so
 
 FROM nvidia
 ARG CUDA
-# The libraries that the three programs and the worker's library for GPUs load, and nothing else.
+# The libraries that the programs and the worker's library for GPUs load, and nothing else.
 RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libcurl4 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
@@ -38,7 +38,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
 # The worker looks for the library in its own folder.
-COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
+COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-openai /src/build/release/bin/quire-worker \
      /src/build/release/bin/libquire_cuda.so /src/build/release/bin/quirectl /opt/quire/bin/
 ENV PATH=/opt/quire/bin:/usr/bin:/bin \
     NVIDIA_VISIBLE_DEVICES=all \

@@ -9,7 +9,7 @@ import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = SOURCE / "deploy/docker"
-PROGRAMS = ["quire-manager", "quire-worker", "quirectl"]
+PROGRAMS = ["quire-manager", "quire-worker", "quire-openai", "quirectl"]
 # Every image of Debian 12 has its essential packages and their dependencies.
 IN_EVERY_IMAGE = {"libc6", "libgcc-s1", "libstdc++6", "libzstd1", "zlib1g"}
 

@@ -1,0 +1,88 @@
+#ifndef QUIRE_GATEWAY_MANAGER_LINK_BATCH_CALL_H_
+#define QUIRE_GATEWAY_MANAGER_LINK_BATCH_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "quire/v1/inference.grpc.pb.h"
+
+namespace quire {
+
+// Runs a function soon on the thread that owns the objects of this folder, in the order of the calls. Thread-safe.
+using Executor = std::function<void(std::function<void()> function)>;
+
+// Gets what the manager sends for one request. The last entry has an end.
+using EntryHandler = std::function<void(const v1::GenerateBatchEntry& entry)>;
+
+// The status of an RPC with its details.
+google::rpc::Status RpcStatusOf(const grpc::Status& status);
+
+// One call of GenerateBatch. gRPC's threads only hand events over to the owner's thread, on which everything else runs.
+// The next message is read when the one before it was handled, so an owner that is behind holds at most one.
+class BatchCall : public std::enable_shared_from_this<BatchCall> {
+ public:
+  // `authorization` is sent with the call, unless it is empty. `ended` is called when the call is over, after every
+  // request has got an end.
+  static std::shared_ptr<BatchCall> Start(v1::InferenceService::Stub* stub, const std::string& authorization,
+                                          Executor executor, std::function<void(BatchCall* call)> ended);
+
+  // Sends a message with a new tag, which starts or resumes a request. `handler` is called until the end of the
+  // request. REQUIRES: the call is not over.
+  void Send(v1::GenerateBatchRequest message, EntryHandler handler);
+
+  // The request ends, and its handler is not called any more.
+  void Cancel(uint64_t tag);
+
+  // Ends the call, and so all requests.
+  void End() { context_.TryCancel(); }
+
+  size_t num_requests() const { return handlers_.size(); }
+
+ private:
+  // Joins gRPC's callbacks to the call.
+  class Reactor : public grpc::ClientBidiReactor<v1::GenerateBatchRequest, v1::GenerateBatchResponse> {
+   public:
+    explicit Reactor(BatchCall* call) : call_(call) {}
+    void OnReadDone(bool ok) override { call_->Post(ok ? &BatchCall::OnRead : &BatchCall::OnStreamEnd); }
+    void OnWriteDone(bool ok) override {
+      if (ok) call_->Post(&BatchCall::OnWritten);
+    }
+    void OnDone(const grpc::Status& status) override { call_->PostEnd(status); }
+
+   private:
+    BatchCall* const call_;
+  };
+
+  BatchCall(Executor executor, std::function<void(BatchCall* call)> ended)
+      : executor_(std::move(executor)), ended_(std::move(ended)) {}
+
+  void Post(void (BatchCall::*event)());
+  void PostEnd(const grpc::Status& status);
+  void OnRead();
+  void OnStreamEnd();
+  void OnWritten();
+  void OnEnd(const google::rpc::Status& status);
+  void Write();
+
+  const Executor executor_;
+  const std::function<void(BatchCall* call)> ended_;
+  grpc::ClientContext context_;
+  Reactor reactor_{this};
+  std::shared_ptr<BatchCall> self_;                       // Until gRPC has said that the call is over.
+  absl::flat_hash_map<uint64_t, EntryHandler> handlers_;  // By tag.
+  std::deque<v1::GenerateBatchRequest> unsent_;           // The first one is being written if is_writing_.
+  v1::GenerateBatchResponse response_;
+  bool is_writing_ = false;
+  bool is_over_ = false;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_MANAGER_LINK_BATCH_CALL_H_

@@ -1,0 +1,103 @@
+#include "gateway/openai/api_error.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gateway/web/error_body.h"
+#include "google/rpc/error_details.pb.h"
+
+namespace quire {
+namespace {
+
+constexpr char kInvalid[] = "invalid_request_error";
+constexpr char kServer[] = "server_error";
+
+struct CodeMapping {
+  absl::StatusCode status;
+  int http_code;
+  const char* type;
+};
+constexpr CodeMapping kMappings[] = {
+    {absl::StatusCode::kInvalidArgument, 400, kInvalid},
+    {absl::StatusCode::kOutOfRange, 400, kInvalid},
+    {absl::StatusCode::kFailedPrecondition, 400, kInvalid},
+    {absl::StatusCode::kUnauthenticated, 401, "authentication_error"},
+    {absl::StatusCode::kPermissionDenied, 403, "permission_error"},
+    {absl::StatusCode::kNotFound, 404, "not_found_error"},
+    {absl::StatusCode::kAlreadyExists, 409, "conflict_error"},
+    {absl::StatusCode::kAborted, 409, "conflict_error"},
+    {absl::StatusCode::kResourceExhausted, 429, "rate_limit_error"},
+    {absl::StatusCode::kUnimplemented, 501, kServer},
+    {absl::StatusCode::kUnavailable, 503, "service_unavailable_error"},
+    {absl::StatusCode::kDeadlineExceeded, 504, "timeout_error"},
+};
+
+// Parts of the manager's paths whose names differ.
+constexpr std::pair<const char*, const char*> kNames[] = {
+    {"beam.width", "n"},
+    {"beam.num_return_sequences", "n"},
+    {"include_stop", "include_stop_str_in_output"},
+    {"template_kwargs", "chat_template_kwargs"},
+};
+
+}  // namespace
+
+std::string ApiError::Body() const {
+  return ErrorBody(message, type, param, code);
+}
+
+ApiError FieldError(absl::string_view field, absl::string_view description) {
+  return {.message = absl::StrCat(field, " ", description), .param = std::string(field)};
+}
+
+std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
+  absl::ConsumePrefix(&path, "start.");
+  for (const auto& [name, api_name] : kNames) {
+    if (path == name || absl::EndsWith(path, absl::StrCat(".", name))) return api_name;
+  }
+  for (const char* prefix : {"sampling.", "stopping.", "beam.", "chat."}) absl::ConsumePrefix(&path, prefix);
+  if (path == "max_tokens") return names.max_tokens;
+  if (path == "logprobs") return names.logprobs;
+  if (path == "text" || absl::StartsWith(path, "token_ids")) return names.prompt;
+  if (path == "chat") return "messages";
+  return std::string(path);
+}
+
+ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
+  ApiError error{.http_code = 500, .message = status.message(), .type = kServer};
+  for (const CodeMapping& mapping : kMappings) {
+    if (static_cast<int>(mapping.status) == status.code()) {
+      error.http_code = mapping.http_code;
+      error.type = mapping.type;
+    }
+  }
+  for (const google::protobuf::Any& any : status.details()) {
+    google::rpc::BadRequest bad_request;
+    google::rpc::RetryInfo retry;
+    google::rpc::ErrorInfo info;
+    if (any.UnpackTo(&bad_request) && bad_request.field_violations_size() > 0) {
+      error.message.clear();
+      for (const auto& violation : bad_request.field_violations()) {
+        const std::string field = ApiFieldName(violation.field(), names);
+        if (!error.param.has_value()) error.param = field;
+        absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", violation.description());
+        if (absl::StrContains(violation.description(), "the model's context")) error.code = "context_length_exceeded";
+      }
+    } else if (any.UnpackTo(&retry)) {
+      const int64_t seconds = retry.retry_delay().seconds() + (retry.retry_delay().nanos() > 0 ? 1 : 0);
+      error.retry_after_s = static_cast<int>(std::clamp<int64_t>(seconds, 1, 3600));
+    } else if (any.UnpackTo(&info) && !error.code.has_value()) {
+      error.code = absl::AsciiStrToLower(info.reason());
+    }
+  }
+  if (error.http_code == 401) error.code = "invalid_api_key";
+  if ((error.http_code == 429 || error.http_code == 503) && !error.retry_after_s.has_value()) error.retry_after_s = 1;
+  return error;
+}
+
+}  // namespace quire

@@ -1,0 +1,44 @@
+#ifndef QUIRE_GATEWAY_OPENAI_API_ERROR_H_
+#define QUIRE_GATEWAY_OPENAI_API_ERROR_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "google/rpc/status.pb.h"
+
+namespace quire {
+
+// An error of the OpenAI interface.
+struct ApiError {
+  int http_code = 400;
+  std::string message;
+  std::string type = "invalid_request_error";
+  std::optional<std::string> param = std::nullopt;  // The field of the request that must be corrected.
+  std::optional<std::string> code = std::nullopt;   // A word that programs can compare.
+  std::optional<int> retry_after_s = std::nullopt;  // After how many seconds the request may be sent again.
+
+  // {"error": {...}}
+  std::string Body() const;
+};
+
+// The error of a field, which comes first in the message.
+ApiError FieldError(absl::string_view field, absl::string_view description);
+
+// Names of fields that differ between requests of the OpenAI interface.
+struct ApiNames {
+  std::string max_tokens = "max_tokens";  // The field of the request that has set max_tokens.
+  std::string logprobs = "logprobs";      // The field that has the number of alternatives.
+  std::string prompt = "prompt";          // The field that has the text or the tokens.
+};
+
+// Converts the status with which the manager has ended a request. Field paths of the manager become the names that the
+// OpenAI interface and vLLM have.
+ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names = {});
+
+// Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens".
+std::string ApiFieldName(absl::string_view path, const ApiNames& names);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_API_ERROR_H_

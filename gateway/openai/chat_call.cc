@@ -1,0 +1,63 @@
+#include <optional>
+#include <utility>
+
+#include "gateway/openai/chat_fields.h"
+#include "gateway/openai/generate_call.h"
+#include "gateway/openai/generate_fields.h"
+
+namespace quire {
+namespace {
+
+void ReadToolChoice(FieldReader* fields) {
+  const Json* const choice = fields->Find("tool_choice");
+  if (choice != nullptr && *choice != "none" && *choice != "auto") {
+    fields->Fail(
+        {.message = "tool_choice is not supported, except for auto and none: this server has no guided decoding",
+         .param = "tool_choice",
+         .code = "unsupported_parameter"});
+  }
+  fields->Refuse("functions", "OpenAI has replaced it by tools");
+  fields->Refuse("function_call", "OpenAI has replaced it by tool_choice");
+  fields->Ignore({"parallel_tool_calls"});
+}
+
+void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCall* call) {
+  const std::optional<uint32_t> max_tokens = fields->Count("max_tokens");
+  const std::optional<uint32_t> max_completion_tokens = fields->Count("max_completion_tokens");
+  if (max_completion_tokens.has_value()) call->names.max_tokens = "max_completion_tokens";
+  call->has_max_tokens = max_tokens.has_value() || max_completion_tokens.has_value();
+  if (call->has_max_tokens) {
+    stopping->set_max_tokens(max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);
+  }
+}
+
+void ReadLogprobs(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
+  const bool has_logprobs = fields->Bool("logprobs").value_or(false);
+  const std::optional<uint32_t> top = fields->Count("top_logprobs");
+  if (top.value_or(0) > 0 && !has_logprobs) return fields->Fail("top_logprobs", "needs logprobs to be true");
+  if (!has_logprobs) return;
+  call->logprobs = top.value_or(0);
+  request->set_logprobs(*call->logprobs);
+}
+
+}  // namespace
+
+std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
+  FieldReader fields(body);
+  GenerateCall call{.is_chat = true, .names = {.logprobs = "top_logprobs"}};
+  v1::GenerateRequest request;
+  ReadGenerateFields(&fields, &request, &call);
+  ReadMaxTokens(&fields, request.mutable_stopping(), &call);
+  ReadLogprobs(&fields, &request, &call);
+  ReadChatFields(&fields, request.mutable_chat());
+  ReadToolChoice(&fields);
+  fields.Refuse("audio", "the model writes text only");
+  fields.Refuse("modalities", "the model writes text only");
+  fields.Refuse("web_search_options", "this server does not search the web");
+  fields.RefuseOthers();
+  if (fields.error().has_value()) return *fields.error();
+  call.requests.push_back(std::move(request));
+  return call;
+}
+
+}  // namespace quire

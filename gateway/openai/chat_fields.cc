@@ -1,0 +1,120 @@
+#include "gateway/openai/chat_fields.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+// A text, or a list of parts, all of which must be texts.
+std::optional<std::string> ReadContent(FieldReader* fields) {
+  const Json* const content = fields->Find("content");
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    fields->Fail("content", absl::StrCat(Describe(*content), ", it must be a string or a list of parts"));
+    return std::nullopt;
+  }
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const Json& part = (*content)[i];
+    const std::string name = absl::StrCat("content[", i, "]");
+    if (!part.is_object()) {
+      fields->Fail(name, absl::StrCat(Describe(part), ", it must be an object"));
+      return std::nullopt;
+    }
+    const auto type = part.find("type");
+    const auto value = part.find("text");
+    if (type == part.end() || *type != "text") {
+      fields->Fail(name + ".type",
+                   type == part.end() ? "is missing" : absl::StrCat(Describe(*type), ", only text is supported"));
+      return std::nullopt;
+    }
+    if (value == part.end() || !value->is_string()) {
+      fields->Fail(name + ".text", "is missing or no string");
+      return std::nullopt;
+    }
+    text += value->get<std::string>();
+  }
+  return text;
+}
+
+void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent, v1::ToolCall* call) {
+  FieldReader fields(json, path + ".");
+  call->set_id(fields.String("id").value_or(""));
+  const std::string type = fields.String("type").value_or("function");
+  if (type != "function") fields.Fail("type", "is not \"function\", the only one that is supported");
+  fields.Ignore({"index"});
+  if (const Json* const function = fields.Object("function"); function != nullptr) {
+    FieldReader inner(*function, path + ".function.");
+    call->set_name(inner.String("name").value_or(""));
+    call->set_arguments(inner.String("arguments").value_or(""));
+    inner.RefuseOthers();
+    if (inner.error().has_value()) fields.Fail(*inner.error());
+  } else {
+    fields.Fail("function", "is missing");
+  }
+  fields.RefuseOthers();
+  if (fields.error().has_value()) parent->Fail(*fields.error());
+}
+
+void ReadMessage(const Json& json, const std::string& path, FieldReader* parent, v1::ChatMessage* message) {
+  FieldReader fields(json, path + ".");
+  if (const auto role = fields.String("role")) {
+    message->set_role(*role);
+  } else {
+    fields.Fail("role", "is missing");
+  }
+  if (const auto content = ReadContent(&fields)) message->set_content(*content);
+  if (const auto name = fields.String("name")) message->set_name(*name);
+  if (const auto id = fields.String("tool_call_id")) message->set_tool_call_id(*id);
+  if (const auto reasoning = fields.String("reasoning_content")) message->set_reasoning_content(*reasoning);
+  if (const Json* const calls = fields.Find("tool_calls"); calls != nullptr) {
+    if (!calls->is_array()) fields.Fail("tool_calls", absl::StrCat(Describe(*calls), ", it must be a list"));
+    for (size_t i = 0; calls->is_array() && i < calls->size(); ++i) {
+      const std::string call_path = absl::StrCat(path, ".tool_calls[", i, "]");
+      if (!(*calls)[i].is_object()) {
+        fields.Fail(absl::StrCat("tool_calls[", i, "]"), "is no object");
+        break;
+      }
+      ReadToolCall((*calls)[i], call_path, &fields, message->add_tool_calls());
+    }
+  }
+  // What clients send back of an answer that they have received. The audio of this server's answers is always null.
+  fields.Ignore({"refusal", "annotations"});
+  fields.RefuseOthers();
+  if (fields.error().has_value()) parent->Fail(*fields.error());
+}
+
+void ReadMessages(FieldReader* fields, v1::Chat* chat) {
+  const Json* const messages = fields->Find("messages");
+  if (messages == nullptr) return fields->Fail("messages", "is missing");
+  if (!messages->is_array()) return fields->Fail("messages", absl::StrCat(Describe(*messages), ", it must be a list"));
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const std::string path = absl::StrCat("messages[", i, "]");
+    if (!(*messages)[i].is_object()) {
+      return fields->Fail(path, absl::StrCat(Describe((*messages)[i]), ", it must be an object"));
+    }
+    ReadMessage((*messages)[i], path, fields, chat->add_messages());
+  }
+}
+
+}  // namespace
+
+void ReadChatFields(FieldReader* fields, v1::Chat* chat) {
+  ReadMessages(fields, chat);
+  const Json* const tools = fields->Find("tools");
+  if (tools != nullptr && !tools->is_array()) {
+    fields->Fail("tools", absl::StrCat(Describe(*tools), ", it must be a list"));
+  } else if (tools != nullptr && !tools->empty()) {
+    chat->set_tools(Dump(*tools));
+  }
+  if (const auto value = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*value);
+  if (const auto value = fields->Bool("continue_final_message")) chat->set_continue_final_message(*value);
+  if (const auto* value = fields->Object("chat_template_kwargs")) chat->set_template_kwargs(Dump(*value));
+  fields->Refuse("chat_template", "the template of the model's checkpoint is always used");
+}
+
+}  // namespace quire

@@ -1,0 +1,14 @@
+#ifndef QUIRE_GATEWAY_OPENAI_CHAT_FIELDS_H_
+#define QUIRE_GATEWAY_OPENAI_CHAT_FIELDS_H_
+
+#include "gateway/openai/field_reader.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// Reads the fields that make a conversation: messages, tools, and how the chat template renders them.
+void ReadChatFields(FieldReader* fields, v1::Chat* chat);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_CHAT_FIELDS_H_

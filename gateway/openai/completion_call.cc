@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/openai/generate_call.h"
+#include "gateway/openai/generate_fields.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxPrompts = 256;
+
+bool AreTokenIds(const Json& value) {
+  return value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& id) {
+           return id.is_number_unsigned() && id.get<uint64_t>() <= UINT32_MAX;
+         });
+}
+
+// Returns false when `value` is no prompt.
+bool SetPrompt(const Json& value, v1::GenerateRequest* request) {
+  if (value.is_string()) {
+    request->set_text(value.get<std::string>());
+    return true;
+  }
+  if (!AreTokenIds(value)) return false;
+  auto* const ids = request->mutable_token_ids()->mutable_ids();
+  ids->Reserve(static_cast<int>(value.size()));
+  for (const Json& id : value) ids->Add(id.get<uint32_t>());
+  return true;
+}
+
+void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, GenerateCall* call) {
+  const Json* const prompt = fields->Find("prompt");
+  if (prompt == nullptr) return fields->Fail("prompt", "is missing");
+  v1::GenerateRequest request = common;
+  if (SetPrompt(*prompt, &request)) {
+    call->requests.push_back(std::move(request));
+    return;
+  }
+  if (!prompt->is_array() || prompt->empty()) {
+    return fields->Fail("prompt", absl::StrCat(prompt->is_array() ? "is empty" : Describe(*prompt),
+                                               ", it must be a text, a list of token ids, or a list of these"));
+  }
+  if (prompt->size() > kMaxPrompts) {
+    return fields->Fail("prompt",
+                        absl::StrCat("has ", prompt->size(), " prompts, at most ", kMaxPrompts, " are allowed"));
+  }
+  for (size_t i = 0; i < prompt->size(); ++i) {
+    if (!SetPrompt((*prompt)[i], &request)) {
+      return fields->Fail(absl::StrCat("prompt[", i, "]"),
+                          absl::StrCat(Describe((*prompt)[i]), ", it must be a text or a list of token ids"));
+    }
+    call->requests.push_back(request);
+  }
+}
+
+}  // namespace
+
+std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
+  FieldReader fields(body);
+  GenerateCall call;
+  v1::GenerateRequest request;
+  ReadGenerateFields(&fields, &request, &call);
+  if (const auto value = fields.Count("max_tokens")) request.mutable_stopping()->set_max_tokens(*value);
+  if (const auto value = fields.Bool("echo")) request.set_echo(*value);
+  if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
+  if (const auto value = fields.Count("logprobs")) {
+    call.logprobs = *value;
+    request.set_logprobs(*value);
+    if (request.echo()) {
+      call.echoes_logprobs = true;
+      if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
+    }
+  }
+  fields.Refuse("suffix", "the model continues prompts and fills no gaps");
+  ReadPrompts(&fields, request, &call);
+  if (call.is_resumable) {
+    if (call.requests.size() > 1) fields.Fail("stream_options.resumable", "is true, but there are several prompts");
+    if (call.logprobs.has_value()) fields.Fail("stream_options.resumable", "is true, but the request has logprobs");
+  }
+  fields.RefuseOthers();
+  if (fields.error().has_value()) return *fields.error();
+  return call;
+}
+
+}  // namespace quire

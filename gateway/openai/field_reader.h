@@ -1,0 +1,78 @@
+#ifndef QUIRE_GATEWAY_OPENAI_FIELD_READER_H_
+#define QUIRE_GATEWAY_OPENAI_FIELD_READER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "gateway/openai/api_error.h"
+#include "nlohmann/json.hpp"
+
+namespace quire {
+
+// JSON whose objects keep the order of their members, which chat templates write into prompts.
+using Json = nlohmann::ordered_json;
+
+// Parses the body of a request. INVALID_ARGUMENT when it is not a JSON object or not UTF-8, when it is nested more than
+// 100 deep, or when it has more than 2048 members in an object or 65536 in all.
+absl::StatusOr<Json> ParseBody(const std::string& body);
+
+// Reads the fields of a JSON object. A field that is null counts as missing. The first field with a wrong type or value
+// leaves an error with its name; later calls may still be made. Every field that nobody asked for is an error at the
+// end, so nothing is ignored silently.
+class FieldReader {
+ public:
+  // REQUIRES: `object` is an object and outlives the reader. `path` comes before the names in errors, such as
+  // "stream_options.".
+  explicit FieldReader(const Json& object, std::string path = "");
+
+  // Returns nothing when the field is missing or wrong.
+  const Json* Find(const char* name);
+  std::optional<bool> Bool(const char* name);
+  std::optional<double> Number(const char* name);
+  std::optional<int64_t> Integer(const char* name, int64_t min, int64_t max);
+  std::optional<uint32_t> Count(const char* name) { return Cast(Integer(name, 0, UINT32_MAX)); }
+  std::optional<std::string> String(const char* name);
+  // An object, whatever it contains.
+  const Json* Object(const char* name);
+  // A list of numbers from 0 to 2^32 - 1.
+  std::vector<uint32_t> TokenIds(const char* name);
+  // A list of strings, or one string.
+  std::vector<std::string> Strings(const char* name);
+
+  // Accepts fields that make no difference.
+  void Ignore(std::initializer_list<const char*> names);
+  // Leaves an error if a field that is not supported is there, and was not asked for before.
+  void Refuse(const char* name, absl::string_view reason);
+  // Leaves an error for every field that nobody asked for.
+  void RefuseOthers();
+
+  // Leaves the error if there was none before.
+  void Fail(absl::string_view name, absl::string_view description);
+  void Fail(ApiError error);
+  const std::optional<ApiError>& error() const { return error_; }
+
+ private:
+  static std::optional<uint32_t> Cast(std::optional<int64_t> value) {
+    return value.has_value() ? std::optional<uint32_t>(static_cast<uint32_t>(*value)) : std::nullopt;
+  }
+
+  const Json& object_;
+  const std::string path_;
+  std::vector<std::string> known_;  // The names that were asked for.
+  std::optional<ApiError> error_;
+};
+
+// Returns the text of JSON, in which bytes that are not UTF-8 are replaced by U+FFFD.
+std::string Dump(const Json& json);
+
+// "is a string", "is 7" and so on, for the message of an error.
+std::string Describe(const Json& value);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_FIELD_READER_H_

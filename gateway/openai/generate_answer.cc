@@ -1,0 +1,203 @@
+#include "gateway/openai/generate_answer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/web/error_body.h"
+
+namespace quire {
+namespace {
+
+constexpr char kEnd[] = "data: [DONE]\n\n";
+
+const char* FinishReasonName(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return "stop";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_ABORT:
+      return "abort";
+    default:
+      return "";
+  }
+}
+
+// What vLLM calls stop_reason: the stop string or the stop token that ended the sample.
+Json StopReason(const v1::GenerateResponse& response) {
+  if (response.has_stop()) return response.stop();
+  if (response.has_stop_token_id()) return response.stop_token_id();
+  return nullptr;
+}
+
+// Appends "[first, second]" to the list of logprobs that were collected before.
+void Append(Json more, Json* all) {
+  if (more.is_null()) return;
+  if (all->is_null()) {
+    *all = std::move(more);
+    return;
+  }
+  for (auto& [name, list] : more.items()) {
+    for (Json& entry : list) (*all)[name].push_back(std::move(entry));
+  }
+}
+
+}  // namespace
+
+GenerateAnswer::GenerateAnswer(const GenerateCall& call, const AnswerHead& head)
+    : call_(call),
+      head_(head),
+      choices_(call.requests.size() * call.num_choices),
+      prompt_logprobs_(call.requests.size()),
+      usages_(call.requests.size()) {
+  SetId(head.id);
+}
+
+void GenerateAnswer::SetId(const std::string& id) {
+  head_.id = id;
+  event_begin_ = "data: {\"id\":";
+  AppendJsonString(head_.id, &event_begin_);
+  absl::StrAppend(&event_begin_, ",\"object\":\"", call_.is_chat ? "chat.completion.chunk" : "text_completion",
+                  "\",\"created\":", head_.created_unix_sec, ",\"model\":");
+  AppendJsonString(head_.model, &event_begin_);
+  event_begin_ += ",\"choices\":[";
+}
+
+void GenerateAnswer::ResumeBehind(const StreamPosition& position) {
+  position_ = position;
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].has_begun = position.HasBegun(static_cast<uint32_t>(i));
+}
+
+std::string GenerateAnswer::Add(size_t prompt, const v1::GenerateResponse& response) {
+  const size_t index = prompt * call_.num_choices + response.index();
+  if (index >= choices_.size()) return "";
+  if (response.prompt_logprobs_size() > 0) prompt_logprobs_[prompt] = response.prompt_logprobs();
+  if (response.has_usage()) {
+    usages_[prompt] = response.usage();
+    has_usage_ = true;
+  }
+  if (call_.is_resumable) {
+    position_.Note(response);
+    if (response.request_id() != head_.id) SetId(response.request_id());  // The stream was resumed.
+  }
+  Choice* const choice = &choices_[index];
+  Json logprobs = LogprobsOf(choice, prompt, response);
+  if (call_.streams) return EventsOf(choice, index, response, std::move(logprobs));
+  Collect(choice, response, std::move(logprobs));
+  return "";
+}
+
+Json GenerateAnswer::LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response) {
+  if (!call_.logprobs.has_value()) return nullptr;
+  if (call_.is_chat) {
+    if (response.logprobs_size() == 0) return nullptr;
+    return {{"content", ChatLogprobs(response.logprobs())}};
+  }
+  if (call_.echoes_logprobs && !choice->has_begun) {
+    choice->completion_logprobs.Add(prompt_logprobs_[prompt], *call_.logprobs);
+  }
+  choice->has_begun = true;
+  choice->completion_logprobs.Add(response.logprobs(), *call_.logprobs);
+  return choice->completion_logprobs.Take();
+}
+
+std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response,
+                                     Json logprobs) {
+  const absl::string_view usage = call_.includes_usage ? ",\"usage\":null" : "";
+  std::string out;
+  if (call_.is_chat && !choice->has_begun) {
+    absl::StrAppend(&out, event_begin_, "{\"index\":", index,
+                    ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
+                    usage, "}\n\n");
+  }
+  choice->has_begun = true;
+  const std::string reason = FinishReasonName(response.finish_reason());
+  if (response.text_delta().empty() && reason.empty() && logprobs.is_null()) return out;
+  // An event without text has no id, so a client that has lost its text gets it again.
+  if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
+  absl::StrAppend(&out, event_begin_, "{\"index\":", index);
+  if (!call_.is_chat) {
+    out += ",\"text\":";
+    AppendJsonString(response.text_delta(), &out);
+  } else if (response.text_delta().empty()) {
+    out += ",\"delta\":{}";
+  } else {
+    out += ",\"delta\":{\"content\":";
+    AppendJsonString(response.text_delta(), &out);
+    out += "}";
+  }
+  out += ",\"logprobs\":";
+  out += logprobs.is_null() ? "null" : Dump(logprobs);
+  out += ",\"finish_reason\":";
+  if (reason.empty()) {
+    out += "null";
+  } else {
+    absl::StrAppend(&out, "\"", reason, "\",\"stop_reason\":", Dump(StopReason(response)));
+  }
+  absl::StrAppend(&out, "}]", usage, "}\n\n");
+  return out;
+}
+
+void GenerateAnswer::Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs) {
+  choice->text += response.text_delta();
+  Append(std::move(logprobs), &choice->logprobs);
+  if (response.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
+  choice->finish_reason = FinishReasonName(response.finish_reason());
+  choice->stop_reason = StopReason(response);
+}
+
+Json GenerateAnswer::UsageJson() const {
+  uint64_t prompt = 0;
+  uint64_t completion = 0;
+  uint64_t cached = 0;
+  for (const v1::Usage& usage : usages_) {
+    prompt += usage.prompt_tokens();
+    completion += usage.completion_tokens();
+    cached += usage.cached_tokens();
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+std::string GenerateAnswer::LastEvents() const {
+  // A client that has read all samples before it came back has lost the usage.
+  if (!call_.includes_usage || !has_usage_) return kEnd;
+  return absl::StrCat(event_begin_, "],\"usage\":", Dump(UsageJson()), "}\n\n", kEnd);
+}
+
+std::string GenerateAnswer::Body() const {
+  Json choices = Json::array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    if (choice.finish_reason.empty()) continue;  // A beam search may find fewer hypotheses.
+    Json entry = {{"index", i}};
+    if (call_.is_chat) {
+      entry["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    } else {
+      entry["text"] = choice.text;
+    }
+    entry["logprobs"] = choice.logprobs;
+    entry["finish_reason"] = choice.finish_reason;
+    entry["stop_reason"] = choice.stop_reason;
+    if (call_.has_prompt_logprobs && !call_.is_chat) {
+      entry["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[i / call_.num_choices]);
+    }
+    choices.push_back(std::move(entry));
+  }
+  Json body = {{"id", head_.id},
+               {"object", call_.is_chat ? "chat.completion" : "text_completion"},
+               {"created", head_.created_unix_sec},
+               {"model", head_.model},
+               {"choices", std::move(choices)},
+               {"usage", UsageJson()}};
+  if (call_.has_prompt_logprobs && call_.is_chat) body["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[0]);
+  return Dump(body);
+}
+
+std::string GenerateAnswer::ErrorEvent(const ApiError& error) {
+  return absl::StrCat("data: ", error.Body(), "\n\n");
+}
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+#ifndef QUIRE_GATEWAY_OPENAI_GENERATE_ANSWER_H_
+#define QUIRE_GATEWAY_OPENAI_GENERATE_ANSWER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gateway/openai/api_error.h"
+#include "gateway/openai/generate_call.h"
+#include "gateway/openai/logprobs_json.h"
+#include "gateway/openai/stream_position.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// What every answer of a call begins with.
+struct AnswerHead {
+  std::string id;
+  int64_t created_unix_sec = 0;
+  std::string model;
+};
+
+// Builds the answer to a call of completions or chats from the responses of the manager: events if the call is a
+// stream, otherwise a body. Not thread-safe.
+class GenerateAnswer {
+ public:
+  GenerateAnswer(const GenerateCall& call, const AnswerHead& head);
+
+  // Goes on with a stream that the client has read up to here.
+  void ResumeBehind(const StreamPosition& position);
+
+  // Takes a response for the prompt with this number. Returns server-sent events to send now, which is empty if the
+  // call is no stream.
+  std::string Add(size_t prompt, const v1::GenerateResponse& response);
+
+  // Returns the last events of a stream: the usage if the client asked for it, and the mark of the end. REQUIRES: the
+  // requests of all prompts have ended.
+  std::string LastEvents() const;
+
+  // Returns the body of an answer that is no stream. REQUIRES: the requests of all prompts have ended.
+  std::string Body() const;
+
+  // Returns the event for an error after the beginning of a stream.
+  static std::string ErrorEvent(const ApiError& error);
+
+ private:
+  // One continuation of one prompt.
+  struct Choice {
+    bool has_begun = false;  // In a stream: the first event was made.
+    std::string text;        // Not in a stream.
+    CompletionLogprobs completion_logprobs;
+    Json logprobs = nullptr;    // Not in a stream.
+    std::string finish_reason;  // Empty until the end.
+    Json stop_reason = nullptr;
+  };
+
+  void SetId(const std::string& id);
+  std::string EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response, Json logprobs);
+  void Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs);
+  // The logprobs of a response as JSON; null if the client did not ask for any or there are none.
+  Json LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response);
+  Json UsageJson() const;
+
+  const GenerateCall& call_;
+  AnswerHead head_;
+  std::string event_begin_;  // Of each event, up to the list of choices.
+  std::vector<Choice> choices_;
+  std::vector<LogprobList> prompt_logprobs_;  // By prompt.
+  std::vector<v1::Usage> usages_;
+  bool has_usage_ = false;
+  StreamPosition position_;  // Of a stream that can be resumed.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_GENERATE_ANSWER_H_

@@ -1,0 +1,40 @@
+#ifndef QUIRE_GATEWAY_OPENAI_GENERATE_CALL_H_
+#define QUIRE_GATEWAY_OPENAI_GENERATE_CALL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gateway/openai/api_error.h"
+#include "gateway/openai/field_reader.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// What a client has asked for with /v1/completions or /v1/chat/completions, in the words of quire.v1.
+struct GenerateCall {
+  bool is_chat = false;
+  std::string model = {};  // Empty if the client names none.
+  // One request for each prompt. Only the prompts differ. Their names are not set yet.
+  std::vector<v1::GenerateRequest> requests = {};
+  uint32_t num_choices = 1;  // Of each prompt. Choice i of prompt p has the index p * num_choices + i.
+  bool streams = false;
+  bool is_resumable = false;                        // In a stream: the client may come back and go on with it.
+  bool includes_usage = false;                      // In a stream: a last event has the usage.
+  std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
+  bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
+  bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
+  bool has_max_tokens = true;                       // Otherwise the answer may fill the context.
+  ApiNames names = {};                              // The names of fields that this call uses.
+};
+
+// Translate the body of a request. The manager checks the ranges of most values; here every type is checked, and what
+// is not supported is refused by its name.
+std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body);
+std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_GENERATE_CALL_H_

@@ -1,0 +1,136 @@
+#include "gateway/openai/generate_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+constexpr char kNoGuidance[] = "this server has no guided decoding";
+
+void ReadLogitBias(FieldReader* fields, v1::SamplingParams* sampling) {
+  const Json* const bias = fields->Object("logit_bias");
+  if (bias == nullptr) return;
+  for (const auto& [key, value] : bias->items()) {
+    uint32_t id = 0;
+    if (!absl::SimpleAtoi(key, &id))
+      return fields->Fail("logit_bias", absl::StrCat("has the key ", Json(key).dump(), ", which is no token id"));
+    if (!value.is_number())
+      return fields->Fail("logit_bias", absl::StrCat("of token ", id, " ", Describe(value), ", it must be a number"));
+    (*sampling->mutable_logit_bias())[id] = value.get<float>();
+  }
+}
+
+void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
+  if (const auto value = fields->Number("temperature")) sampling->set_temperature(static_cast<float>(*value));
+  if (const auto value = fields->Number("top_p")) sampling->set_top_p(static_cast<float>(*value));
+  // For vLLM, -1 keeps all tokens as well.
+  if (const auto value = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max())) {
+    sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
+  }
+  if (const auto value = fields->Number("min_p")) sampling->set_min_p(static_cast<float>(*value));
+  if (const auto value = fields->Number("presence_penalty")) sampling->set_presence_penalty(static_cast<float>(*value));
+  if (const auto value = fields->Number("frequency_penalty")) {
+    sampling->set_frequency_penalty(static_cast<float>(*value));
+  }
+  if (const auto value = fields->Number("repetition_penalty")) {
+    sampling->set_repetition_penalty(static_cast<float>(*value));
+  }
+  if (const auto value =
+          fields->Integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
+    sampling->set_seed(static_cast<uint64_t>(*value));
+  }
+  ReadLogitBias(fields, sampling);
+  for (const uint32_t id : fields->TokenIds("allowed_token_ids")) sampling->add_allowed_token_ids(id);
+  for (const std::string& word : fields->Strings("bad_words")) sampling->add_bad_words(word);
+}
+
+void ReadStopping(FieldReader* fields, v1::StoppingParams* stopping) {
+  for (const std::string& stop : fields->Strings("stop")) stopping->add_stop(stop);
+  for (const uint32_t id : fields->TokenIds("stop_token_ids")) stopping->add_stop_token_ids(id);
+  if (const auto value = fields->Count("min_tokens")) stopping->set_min_tokens(*value);
+  if (const auto value = fields->Bool("ignore_eos")) stopping->set_ignore_eos(*value);
+  if (const auto value = fields->Bool("include_stop_str_in_output")) stopping->set_include_stop(*value);
+}
+
+// In vLLM's beam search, n is the number of beams and of hypotheses to return, and the temperature means nothing.
+void ReadBeam(FieldReader* fields, uint32_t num_choices, v1::GenerateRequest* request) {
+  const bool is_beam_search = fields->Bool("use_beam_search").value_or(false);
+  const std::optional<double> length_penalty = fields->Number("length_penalty");
+  if (!is_beam_search) {
+    if (length_penalty.has_value())
+      fields->Fail("length_penalty", "is for beam searches, but use_beam_search is not true");
+    return;
+  }
+  v1::BeamParams* const beam = request->mutable_beam();
+  beam->set_width(std::max(num_choices, request->best_of()));
+  beam->set_num_return_sequences(num_choices);
+  if (length_penalty.has_value()) beam->set_length_penalty(static_cast<float>(*length_penalty));
+  request->clear_n();
+  request->clear_best_of();
+  const float temperature = request->sampling().temperature();
+  if (temperature == 0 || temperature == 1) request->mutable_sampling()->clear_temperature();
+}
+
+void ReadStream(FieldReader* fields, GenerateCall* call) {
+  call->streams = fields->Bool("stream").value_or(false);
+  const Json* const options = fields->Object("stream_options");
+  if (options == nullptr) return;
+  if (!call->streams) return fields->Fail("stream_options", "is for streams, but stream is not true");
+  FieldReader reader(*options, "stream_options.");
+  call->includes_usage = reader.Bool("include_usage").value_or(false);
+  call->is_resumable = reader.Bool("resumable").value_or(false);
+  if (reader.Bool("include_obfuscation").value_or(false)) {
+    reader.Fail("include_obfuscation", "is true, which is not supported");
+  }
+  if (reader.Bool("continuous_usage_stats").value_or(false)) {
+    reader.Fail("continuous_usage_stats", "is true, which is not supported");
+  }
+  reader.RefuseOthers();
+  if (reader.error().has_value()) fields->Fail(*reader.error());
+}
+
+void ReadResponseFormat(FieldReader* fields) {
+  const Json* const format = fields->Object("response_format");
+  if (format == nullptr) return;
+  const auto type = format->find("type");
+  if (type != format->end() && *type == "text") return;
+  fields->Fail({.message = absl::StrCat("response_format is not supported, except for the type text: ", kNoGuidance),
+                .param = "response_format",
+                .code = "unsupported_parameter"});
+}
+
+}  // namespace
+
+void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
+  call->model = fields->String("model").value_or("");
+  ReadSampling(fields, request->mutable_sampling());
+  ReadStopping(fields, request->mutable_stopping());
+  if (const auto value = fields->Integer("n", 1, 256)) call->num_choices = static_cast<uint32_t>(*value);
+  if (call->num_choices > 1) request->set_n(call->num_choices);
+  if (const auto value = fields->Count("best_of")) request->set_best_of(*value);
+  ReadBeam(fields, call->num_choices, request);
+  if (const auto value = fields->Count("prompt_logprobs")) {
+    request->set_prompt_logprobs(*value);
+    call->has_prompt_logprobs = true;
+  }
+  if (const auto value = fields->Bool("skip_special_tokens")) request->set_skip_special_tokens(*value);
+  if (const auto value =
+          fields->Integer("priority", std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max())) {
+    request->set_priority(static_cast<int32_t>(*value));
+  }
+  if (const auto value = fields->String("cache_salt")) request->set_cache_salt(*value);
+  ReadStream(fields, call);
+  ReadResponseFormat(fields);
+  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
+    fields->Refuse(name, kNoGuidance);
+  }
+  // They tell the provider something about the caller, or are about services that this server has not.
+  fields->Ignore({"user", "metadata", "safety_identifier", "service_tier", "store", "prompt_cache_key"});
+}
+
+}  // namespace quire

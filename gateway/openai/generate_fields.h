@@ -1,0 +1,14 @@
+#ifndef QUIRE_GATEWAY_OPENAI_GENERATE_FIELDS_H_
+#define QUIRE_GATEWAY_OPENAI_GENERATE_FIELDS_H_
+
+#include "gateway/openai/field_reader.h"
+#include "gateway/openai/generate_call.h"
+
+namespace quire {
+
+// Reads the fields that completions and chats have in common, except the prompt, into `request` and `call`.
+void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_GENERATE_FIELDS_H_

@@ -1,0 +1,49 @@
+#ifndef QUIRE_GATEWAY_OPENAI_TOKENIZE_CALL_H_
+#define QUIRE_GATEWAY_OPENAI_TOKENIZE_CALL_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gateway/openai/api_error.h"
+#include "gateway/openai/field_reader.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// What a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
+struct TokenizeCall {
+  std::string model;  // Empty if the client names none.
+  std::variant<v1::TokenizeRequest, v1::Chat> prompt;
+  bool returns_strings = false;  // The answer has the text of each token as well.
+};
+
+// What a client has asked for with vLLM's /detokenize.
+struct DetokenizeCall {
+  std::string model;  // Empty if the client names none.
+  v1::DetokenizeRequest request;
+};
+
+std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body);
+std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body);
+
+// The answer of /tokenize. `Response` has token_ids and pieces.
+template <typename Response>
+std::string TokenizeBody(const TokenizeCall& call, const Response& response, uint32_t max_context_tokens) {
+  Json body = {{"count", response.token_ids_size()},
+               {"max_model_len", max_context_tokens},
+               {"tokens", std::vector<uint32_t>(response.token_ids().begin(), response.token_ids().end())},
+               {"token_strs", nullptr}};
+  if (call.returns_strings) {
+    body["token_strs"] = std::vector<std::string>(response.pieces().begin(), response.pieces().end());
+  }
+  return Dump(body);
+}
+
+// The answer of /detokenize.
+std::string DetokenizeBody(const v1::DetokenizeResponse& response);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_TOKENIZE_CALL_H_

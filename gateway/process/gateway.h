@@ -1,0 +1,71 @@
+#ifndef QUIRE_GATEWAY_PROCESS_GATEWAY_H_
+#define QUIRE_GATEWAY_PROCESS_GATEWAY_H_
+
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "gateway/manager_link/manager_link.h"
+#include "gateway/openai/api_error.h"
+#include "gateway/openai/generate_call.h"
+#include "gateway/process/gateway_metrics.h"
+#include "gateway/process/options.h"
+#include "gateway/web/web_server.h"
+
+namespace quire {
+
+// The OpenAI interface over HTTP, for one manager. See docs/openai.md.
+class Gateway {
+ public:
+  // Listens. The manager need not be there yet; until it is, requests get 503.
+  static absl::StatusOr<std::unique_ptr<Gateway>> Start(const GatewayOptions& options);
+  ~Gateway();
+
+  // The text to print when the gateway has started.
+  std::string Summary() const;
+  // Refuses new connections and waits until running requests have ended, for at most --drain-timeout.
+  void Stop();
+
+ private:
+  explicit Gateway(const GatewayOptions& options);
+
+  // A path of the interface, and what answers it.
+  struct Route {
+    const char* path;
+    const char* method;
+    bool needs_token;  // With --require-tokens.
+    void (Gateway::*answer)(const std::string& authorization, const std::shared_ptr<WebExchange>& exchange);
+  };
+  static const Route kRoutes[];
+
+  using Exchange = std::shared_ptr<WebExchange>;
+
+  // These run on the server's thread.
+  void Handle(const Exchange& exchange);
+  void Complete(const std::string& authorization, const Exchange& exchange);
+  void Chat(const std::string& authorization, const Exchange& exchange);
+  void Tokenize(const std::string& authorization, const Exchange& exchange);
+  void Detokenize(const std::string& authorization, const Exchange& exchange);
+  void ListModels(const std::string& authorization, const Exchange& exchange);
+  void DescribeModel(const std::string& authorization, const Exchange& exchange);
+  void ReportHealth(const std::string& authorization, const Exchange& exchange);
+  void ReportVersion(const std::string& authorization, const Exchange& exchange);
+  void ReportMetrics(const std::string& authorization, const Exchange& exchange);
+  void Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization, const Exchange& exchange);
+  // Calls `use` with the model that is served, if it has the name that was asked for or if that is empty.
+  void WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,
+                 std::function<void(const v1::GetModelResponse& model)> use);
+
+  const GatewayOptions options_;
+  const std::time_t start_ = std::time(nullptr);
+  GatewayMetrics metrics_;  // For the server's thread.
+  std::unique_ptr<WebServer> server_;
+  std::unique_ptr<ManagerLink> link_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_PROCESS_GATEWAY_H_

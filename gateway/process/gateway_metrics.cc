@@ -1,0 +1,64 @@
+#include "gateway/process/gateway_metrics.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/text_serializer.h"
+#include "serving/port_metrics.h"
+
+namespace quire {
+
+// Ends with the last reference, when nobody can answer any more.
+class GatewayMetrics::Counted : public WebExchange {
+ public:
+  Counted(GatewayMetrics* metrics, std::shared_ptr<WebExchange> exchange, std::string path)
+      : metrics_(metrics), exchange_(std::move(exchange)), path_(std::move(path)) {
+    ++metrics_->num_running_;
+  }
+  ~Counted() override { --metrics_->num_running_; }
+
+  const WebRequest& request() const override { return exchange_->request(); }
+  void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
+  void Respond(WebResponse response) override {
+    ++metrics_->answers_[{path_, response.code}];
+    exchange_->Respond(std::move(response));
+  }
+  void BeginEvents() override {
+    ++metrics_->answers_[{path_, 200}];
+    exchange_->BeginEvents();
+  }
+  void Send(const std::string& text) override { exchange_->Send(text); }
+  void EndEvents() override { exchange_->EndEvents(); }
+
+ private:
+  GatewayMetrics* const metrics_;
+  const std::shared_ptr<WebExchange> exchange_;
+  const std::string path_;
+};
+
+std::shared_ptr<WebExchange> GatewayMetrics::Count(std::shared_ptr<WebExchange> exchange, const std::string& path) {
+  return std::make_shared<Counted>(this, std::move(exchange), path);
+}
+
+std::string GatewayMetrics::Page(const PortStats& port) const {
+  std::vector<prometheus::MetricFamily> families =
+      PortMetrics([&port] { return std::vector<PortStats>{port}; }).Collect();
+  prometheus::MetricFamily& answers =
+      families.emplace_back(prometheus::MetricFamily{"quire_openai_answers_total",
+                                                     "Answers by path and HTTP code; a stream counts when it "
+                                                     "begins",
+                                                     prometheus::MetricType::Counter,
+                                                     {}});
+  for (const auto& [key, count] : answers_) {
+    prometheus::ClientMetric& metric = answers.metric.emplace_back();
+    metric.label = {{"path", key.first}, {"code", absl::StrCat(key.second)}};
+    metric.counter.value = static_cast<double>(count);
+  }
+  prometheus::MetricFamily& running = families.emplace_back(prometheus::MetricFamily{
+      "quire_openai_running", "Requests whose answer is not complete", prometheus::MetricType::Gauge, {}});
+  running.metric.emplace_back().gauge.value = static_cast<double>(num_running_);
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace quire

@@ -1,0 +1,152 @@
+#include "gateway/process/generate_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/openai/model_list.h"
+
+namespace quire {
+namespace {
+
+// How long a client may stay away from a stream that can be resumed.
+constexpr std::chrono::seconds kComeBackTime(30);
+
+// A name that no other request has.
+std::string UniqueName(absl::string_view prefix) {
+  static std::random_device* const source = new std::random_device();
+  std::string name(prefix);
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&name, absl::Hex((*source)(), absl::kZeroPad8));
+  return name;
+}
+
+}  // namespace
+
+void RespondWith(const ApiError& error, WebExchange* exchange) {
+  WebResponse response{.code = error.http_code, .body = error.Body()};
+  if (error.retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
+  if (error.http_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  exchange->Respond(std::move(response));
+}
+
+void GenerateExchange::Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
+                             ManagerLink* link, WebServer* server) {
+  std::shared_ptr<GenerateExchange> self(
+      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), link, server));
+  self->exchange_->OnGone([self] { self->OnGone(); });
+  link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
+    self->OnModel(status, model);
+  });
+}
+
+GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
+                                   ManagerLink* link, WebServer* server)
+    : call_(std::move(call)),
+      authorization_(std::move(authorization)),
+      exchange_(std::move(exchange)),
+      link_(link),
+      server_(server) {}
+
+void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
+  if (is_over_) return;
+  if (status.code() != 0) return Fail(ToApiError(status));
+  if (!call_.model.empty() && call_.model != model.name()) return Fail(NoSuchModel(call_.model, model.name()));
+  id_ = UniqueName(call_.is_chat ? "chatcmpl-" : "cmpl-");
+  answer_ = std::make_unique<GenerateAnswer>(
+      call_, AnswerHead{.id = id_, .created_unix_sec = std::time(nullptr), .model = model.name()});
+  if (ResumeIfAsked()) return;
+  if (!call_.is_chat || call_.has_max_tokens) return StartRequests();
+  link_->RenderChat(authorization_, call_.requests[0].chat(),
+                    [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
+                      self->OnPrompt(end, prompt, model);
+                    });
+}
+
+void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
+                                const v1::GetModelResponse& model) {
+  if (is_over_) return;
+  if (status.code() != 0) return Fail(ToApiError(status, call_.names));
+  const uint32_t context = model.max_context_tokens();
+  const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());
+  // A conversation without room is refused by the manager, which says so.
+  const uint32_t room = num_tokens < context ? context - num_tokens : 1;
+  call_.requests[0].mutable_stopping()->set_max_tokens(
+      model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
+  StartRequests();
+}
+
+void GenerateExchange::StartRequests() {
+  tickets_.resize(call_.requests.size());
+  for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
+    v1::GenerateRequest& request = call_.requests[i];
+    if (call_.is_resumable) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+    request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
+    tickets_[i] = link_->Start(authorization_, request,
+                               [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); });
+    request.Clear();  // The manager has it now.
+  }
+}
+
+bool GenerateExchange::ResumeIfAsked() {
+  const std::string& id = exchange_->request().last_event_id;
+  if (id.empty()) return false;
+  const std::optional<StreamPosition> position = StreamPosition::Parse(id);
+  if (!call_.is_resumable) {
+    Fail(FieldError("Last-Event-ID", "is set, but stream_options.resumable is not true"));
+  } else if (!position.has_value()) {
+    Fail(FieldError("Last-Event-ID", "is not the id of an event of this server"));
+  } else {
+    answer_->ResumeBehind(*position);
+    tickets_ = {link_->Resume(authorization_, position->Resume(),
+                              [self = shared_from_this()](const auto& entry) { self->OnEntry(0, entry); })};
+  }
+  return true;
+}
+
+// The manager goes on with a request that can be resumed. If the client does not come back, the request ends. When it
+// does come back, this call of the request ends by itself, because the other one takes the stream over.
+void GenerateExchange::OnGone() {
+  if (!call_.is_resumable || !has_begun_) return CancelAll();
+  server_->PostAfter(kComeBackTime, [self = shared_from_this()] { self->CancelAll(); });
+}
+
+void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry) {
+  if (is_over_) return;
+  if (entry.has_response()) {
+    const std::string events = answer_->Add(prompt, entry.response());
+    if (call_.streams) Send(events);
+  }
+  if (is_over_ || !entry.has_end()) return;
+  if (entry.end().code() != 0) return Fail(ToApiError(entry.end(), call_.names));
+  if (++num_ended_ == tickets_.size()) Finish();
+}
+
+void GenerateExchange::Send(const std::string& events) {
+  if (!std::exchange(has_begun_, true)) exchange_->BeginEvents();
+  exchange_->Send(events);
+}
+
+void GenerateExchange::Finish() {
+  is_over_ = true;
+  if (!call_.streams) return exchange_->Respond({.body = answer_->Body()});
+  Send(answer_->LastEvents());
+  exchange_->EndEvents();
+}
+
+void GenerateExchange::Fail(const ApiError& error) {
+  CancelAll();
+  if (!has_begun_) return RespondWith(error, exchange_.get());
+  exchange_->Send(GenerateAnswer::ErrorEvent(error));
+  exchange_->EndEvents();
+}
+
+void GenerateExchange::CancelAll() {
+  is_over_ = true;
+  for (const ManagerLink::Ticket& ticket : tickets_) link_->Cancel(ticket);
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+#ifndef QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_
+#define QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/manager_link/manager_link.h"
+#include "gateway/openai/generate_answer.h"
+#include "gateway/openai/generate_call.h"
+#include "gateway/web/web_server.h"
+
+namespace quire {
+
+// Answers with an error.
+void RespondWith(const ApiError& error, WebExchange* exchange);
+
+// Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
+// manager end. Lives as long as the manager or the client has something to say. For the thread of the server.
+class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
+ public:
+  // `link` and `server` must outlive it.
+  static void Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
+                    ManagerLink* link, WebServer* server);
+
+ private:
+  GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
+                   ManagerLink* link, WebServer* server);
+
+  void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
+  // Sets max_tokens to what the conversation leaves in the context, and starts the request.
+  void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
+                const v1::GetModelResponse& model);
+  void StartRequests();
+  // Goes on with a stream, if the request says behind which event. Returns whether it has that, or is wrong.
+  bool ResumeIfAsked();
+  void OnGone();
+  void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
+  void Send(const std::string& events);
+  void Finish();
+  // Answers with an error, or ends the stream with it, and ends all requests.
+  void Fail(const ApiError& error);
+  void CancelAll();
+
+  GenerateCall call_;
+  const std::string authorization_;
+  const std::shared_ptr<WebExchange> exchange_;
+  ManagerLink* const link_;
+  WebServer* const server_;
+  std::string id_;
+  std::unique_ptr<GenerateAnswer> answer_;    // Once the model is known.
+  std::vector<ManagerLink::Ticket> tickets_;  // By prompt.
+  size_t num_ended_ = 0;
+  bool has_begun_ = false;  // The stream to the client.
+  bool is_over_ = false;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_

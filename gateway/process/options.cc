@@ -1,0 +1,137 @@
+#include "gateway/process/options.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "base/configuration.h"
+#include "base/connection_flags.h"
+#include "base/local_address.h"
+#include "base/status.h"
+#include "client/library/endpoint.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
+          "Address for HTTP clients: host:port or unix:path. With port 0 the gateway takes a free port and prints it. "
+          "With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
+ABSL_FLAG(std::string, manager, "127.0.0.1:50051",
+          "Address of the manager: host:port, unix:path, or a gRPC name such as dns:///host:port.");
+ABSL_FLAG(bool, require_tokens, false,
+          "Refuse requests for the model that have no bearer token. The gateway passes tokens on to the manager, which "
+          "checks them if it has --tokens; the gateway does not check them itself.");
+ABSL_FLAG(
+    std::string, manager_tls_ca, "",
+    "PEM file with the certificates of authorities. With it the gateway uses TLS to the manager, and one of these "
+    "authorities must have issued the manager's certificate.");
+ABSL_FLAG(std::string, manager_tls_cert, "",
+          "PEM file with the certificate that the gateway shows to the manager. This file, the key and the CA file are "
+          "read again when they change.");
+ABSL_FLAG(std::string, manager_tls_key, "", "PEM file with the private key of --manager-tls-cert, without a password.");
+ABSL_FLAG(std::string, manager_name, "",
+          "DNS name that the manager's certificate must contain. If empty, it is the host in --manager.");
+ABSL_FLAG(int32_t, max_callers, 256,
+          "Largest number of bearer tokens whose requests run at the same time. Requests with further tokens are "
+          "refused with 429.");
+ABSL_FLAG(int32_t, max_body_bytes, 16 << 20,
+          "Largest size of the body of a request, in bytes. Larger ones are refused with 413.");
+ABSL_FLAG(int64_t, max_receiving_bytes, int64_t{256} << 20,
+          "Memory for all bodies that have not arrived completely, in bytes. When it is used up, further requests are "
+          "refused with 503.");
+ABSL_FLAG(
+    int32_t, max_unsent_bytes, 1 << 20,
+    "Largest part of a stream that waits for a client that reads slowly, in bytes. When there is more, the client "
+    "is disconnected, and its request ends.");
+ABSL_FLAG(absl::Duration, head_timeout, absl::Seconds(10),
+          "How long the TLS handshake and the head of a request may take.");
+ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(30), "How long the body of a request may take to arrive.");
+ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "How long a connection may stay open between two requests.");
+ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(30),
+          "How long a client may read nothing while data waits for it, before it is disconnected.");
+ABSL_FLAG(absl::Duration, call_timeout, absl::Seconds(10),
+          "How long the manager may take to answer calls that generate nothing.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "How long running requests may continue after SIGTERM or Ctrl-C. New connections are refused.");
+
+namespace quire {
+namespace {
+
+absl::Status ReadManager(GatewayOptions* options) {
+  options->manager = absl::GetFlag(FLAGS_manager);
+  QUIRE_RETURN_IF_ERROR(AboutFlag("--manager", CheckEndpoint(options->manager)));
+  options->manager_tls = {absl::GetFlag(FLAGS_manager_tls_cert), absl::GetFlag(FLAGS_manager_tls_key),
+                          absl::GetFlag(FLAGS_manager_tls_ca)};
+  options->manager_name = absl::GetFlag(FLAGS_manager_name);
+  const TlsFiles& tls = options->manager_tls;
+  if (tls.authority.empty() && !(tls.certificate.empty() && tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "--manager-tls-ca is missing: --manager-tls-cert and --manager-tls-key mean nothing without it");
+  }
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError("--manager-tls-cert and --manager-tls-key need each other");
+  }
+  if (tls.authority.empty() && !IsLocalAddress(options->manager) && !options->transport.is_insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--manager is '", options->manager, "' on another machine: set --manager-tls-ca, or --insecure"));
+  }
+  return tls.authority.empty() ? absl::OkStatus() : CheckTlsFiles(tls, "--manager-tls-");
+}
+
+absl::Status ReadLimits(GatewayOptions* options) {
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_callers", absl::GetFlag(FLAGS_max_callers), 1, 65'536));
+  options->max_callers = static_cast<size_t>(absl::GetFlag(FLAGS_max_callers));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_body_bytes", absl::GetFlag(FLAGS_max_body_bytes), 1024, 1 << 30));
+  options->max_body_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_body_bytes));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_receiving_bytes", absl::GetFlag(FLAGS_max_receiving_bytes),
+                                       absl::GetFlag(FLAGS_max_body_bytes), int64_t{1} << 40));
+  options->max_receiving_bytes = absl::GetFlag(FLAGS_max_receiving_bytes);
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_unsent_bytes", absl::GetFlag(FLAGS_max_unsent_bytes), 1024, 1 << 30));
+  options->max_unsent_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_unsent_bytes));
+  QUIRE_ASSIGN_OR_RETURN(options->head_timeout, DurationFlag(FLAGS_head_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->body_timeout, DurationFlag(FLAGS_body_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->idle_timeout, DurationFlag(FLAGS_idle_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->write_timeout, DurationFlag(FLAGS_write_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->call_timeout, DurationFlag(FLAGS_call_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->drain_timeout, DurationFlag(FLAGS_drain_timeout));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
+  GatewayOptions options;
+  QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
+  options.requires_tokens = absl::GetFlag(FLAGS_require_tokens);
+  QUIRE_ASSIGN_OR_RETURN(options.transport,
+                         ReadTransportFlags(options.listen, /*has_other_proof=*/options.requires_tokens));
+  if (options.requires_tokens && options.transport.tls.certificate.empty() && !IsLocalAddress(options.listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--require-tokens is set and --listen is '", options.listen,
+                     "': tokens are not taken over a network without TLS, give --tls-cert"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
+  QUIRE_RETURN_IF_ERROR(ReadManager(&options));
+  QUIRE_RETURN_IF_ERROR(ReadLimits(&options));
+  QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
+  return options;
+}
+
+}  // namespace
+
+const ProgramFlags& GatewayFlags() {
+  static const auto* const flags = new ProgramFlags{
+      "quire-openai",
+      "serves the OpenAI HTTP interface and passes requests on to a manager.",
+      "--manager=host:port [flags]",
+      {{"Addresses:", {"listen", "manager", "max_connections"}},
+       TransportFlagGroup(),
+       {"Callers:", {"require_tokens", "max_callers"}},
+       {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
+       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_unsent_bytes"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "call_timeout", "drain_timeout"}},
+       LogFlagGroup({}),
+       ConfigurationFlagGroup()}};
+  return *flags;
+}
+
+absl::StatusOr<CommandLine<GatewayOptions>> ParseGatewayCommandLine(absl::Span<const char* const> arguments,
+                                                                    absl::Span<const char* const> environment) {
+  return ReadConfiguration<GatewayOptions>(GatewayFlags(), arguments, environment, MakeGatewayOptions);
+}
+
+}  // namespace quire

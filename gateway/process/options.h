@@ -1,0 +1,49 @@
+#ifndef QUIRE_GATEWAY_PROCESS_OPTIONS_H_
+#define QUIRE_GATEWAY_PROCESS_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/flags.h"
+#include "base/log_flags.h"
+#include "security/transport_flags.h"
+
+namespace quire {
+
+// The command line of quire-openai, after all checks.
+struct GatewayOptions {
+  std::string listen;
+  Transport transport;
+  bool requires_tokens;  // Whether a request needs a bearer token, which the manager checks.
+  int max_connections;
+  std::string manager;       // See CheckEndpoint of the client library.
+  TlsFiles manager_tls;      // Without an authority, the connection is plain text.
+  std::string manager_name;  // Expected in the manager's certificate. Empty: the host of `manager`.
+  size_t max_callers;
+  size_t max_body_bytes;
+  int64_t max_receiving_bytes;
+  size_t max_unsent_bytes;
+  absl::Duration head_timeout;
+  absl::Duration body_timeout;
+  absl::Duration idle_timeout;
+  absl::Duration write_timeout;
+  absl::Duration call_timeout;
+  absl::Duration drain_timeout;
+  LogOptions log;
+};
+
+// The flags of quire-openai.
+const ProgramFlags& GatewayFlags();
+
+// Reads the command line. `arguments` does not include the program's name; `environment` consists of "NAME=value".
+// Returns INVALID_ARGUMENT with one line that names the flag, its value, the limit and where the value comes from.
+absl::StatusOr<CommandLine<GatewayOptions>> ParseGatewayCommandLine(absl::Span<const char* const> arguments,
+                                                                    absl::Span<const char* const> environment = {});
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_PROCESS_OPTIONS_H_

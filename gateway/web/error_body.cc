@@ -1,0 +1,63 @@
+#include "gateway/web/error_body.h"
+
+namespace quire {
+namespace {
+
+void AppendOrNull(const std::optional<std::string>& text, std::string* out) {
+  if (text.has_value()) {
+    AppendJsonString(*text, out);
+  } else {
+    out->append("null");
+  }
+}
+
+}  // namespace
+
+void AppendJsonString(absl::string_view text, std::string* out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  out->push_back('"');
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out->append("\\\"");
+        break;
+      case '\\':
+        out->append("\\\\");
+        break;
+      case '\n':
+        out->append("\\n");
+        break;
+      case '\r':
+        out->append("\\r");
+        break;
+      case '\t':
+        out->append("\\t");
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out->append("\\u00");
+          out->push_back(kHex[static_cast<unsigned char>(c) >> 4]);
+          out->push_back(kHex[c & 15]);
+        } else {
+          out->push_back(c);
+        }
+    }
+  }
+  out->push_back('"');
+}
+
+std::string ErrorBody(absl::string_view message, absl::string_view type, const std::optional<std::string>& param,
+                      const std::optional<std::string>& code) {
+  std::string body = "{\"error\":{\"message\":";
+  AppendJsonString(message, &body);
+  body += ",\"type\":";
+  AppendJsonString(type, &body);
+  body += ",\"param\":";
+  AppendOrNull(param, &body);
+  body += ",\"code\":";
+  AppendOrNull(code, &body);
+  body += "}}";
+  return body;
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+#ifndef QUIRE_GATEWAY_WEB_ERROR_BODY_H_
+#define QUIRE_GATEWAY_WEB_ERROR_BODY_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace quire {
+
+// Appends `text` as a JSON string, with its quotes. Bytes above 0x7F stay as they are, so `text` should be UTF-8.
+void AppendJsonString(absl::string_view text, std::string* out);
+
+// Returns the body of an error as the OpenAI interface has it: {"error": {"message", "type", "param", "code"}}. Without
+// a value, param and code are null.
+std::string ErrorBody(absl::string_view message, absl::string_view type, const std::optional<std::string>& param,
+                      const std::optional<std::string>& code);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_WEB_ERROR_BODY_H_

@@ -1,0 +1,107 @@
+#ifndef QUIRE_GATEWAY_WEB_WEB_SERVER_H_
+#define QUIRE_GATEWAY_WEB_WEB_SERVER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "security/tls_files.h"
+#include "serving/acceptor.h"
+
+namespace quire {
+
+// A request of HTTP/1 with its whole body.
+struct WebRequest {
+  std::string method;
+  std::string path;           // As it was sent, without '?' and what follows it.
+  std::string authorization;  // The header, or empty.
+  std::string last_event_id;  // The header, or empty.
+  std::string body;
+};
+
+struct WebResponse {
+  int code = 200;
+  std::string content_type = "application/json";
+  std::string body = "";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+// One request, and the way to answer it: either with Respond, or with BeginEvents, any number of calls of Send, and
+// EndEvents. After the end of the response, or when the client has left, all calls do nothing. Only the thread of the
+// server may use it.
+class WebExchange {
+ public:
+  virtual ~WebExchange() = default;
+
+  virtual const WebRequest& request() const = 0;
+  // `gone` is called at most once, when the client leaves before the whole response was given to the server, or when it
+  // reads too slowly.
+  virtual void OnGone(std::function<void()> gone) = 0;
+
+  virtual void Respond(WebResponse response) = 0;
+  // Begins a stream of server-sent events with code 200.
+  virtual void BeginEvents() = 0;
+  // Sends a piece of the stream.
+  virtual void Send(const std::string& text) = 0;
+  virtual void EndEvents() = 0;
+};
+
+struct WebServerOptions {
+  std::string address = {};  // host:port or unix:path; port 0 takes a free one.
+  TlsFiles tls = {};  // Without a certificate, the port has no TLS. With an authority, clients need a certificate.
+  int max_connections = 1024;
+  size_t max_body_bytes = 16 << 20;         // Of one request.
+  int64_t max_receiving_bytes = 256 << 20;  // Of all requests whose bodies are arriving.
+  size_t max_unsent_bytes = 1 << 20;        // Of one stream. A client that is further behind is disconnected.
+  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);   // For TLS and the head of a request.
+  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);   // For the body.
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);   // Between two requests of a connection.
+  std::chrono::milliseconds write_timeout = std::chrono::seconds(30);  // Without progress of a write.
+};
+
+// An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything
+// that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
+// that break a limit get 400, 408, 411, 413, 431 or 503 with an error as the OpenAI interface has it. A body needs a
+// Content-Length.
+class WebServer {
+ public:
+  using Handler = std::function<void(std::shared_ptr<WebExchange> exchange)>;
+
+  // Makes a server that does not listen yet. Post may be called already.
+  static std::unique_ptr<WebServer> Create(WebServerOptions options);
+  // REQUIRES: it does not run on the server's thread.
+  virtual ~WebServer() = default;
+
+  // Listens. Returns UNAVAILABLE when the address cannot be taken, or INVALID_ARGUMENT when a TLS file cannot be used.
+  // TLS files are read again when they have changed. The thread of the server calls `handler` for each request. Call it
+  // once.
+  virtual absl::Status Listen(Handler handler) = 0;
+
+  // Runs `function` soon on the server's thread, in the order of the calls. Thread-safe. After Stop it is dropped.
+  virtual void Post(std::function<void()> function) = 0;
+
+  // The same, after some time.
+  virtual void PostAfter(std::chrono::milliseconds delay, std::function<void()> function) = 0;
+
+  // Refuses new connections, closes those without a request, and waits until all responses have been sent, for at most
+  // `grace`. Then it closes everything and ends the thread. Thread-safe, but not on the server's thread. Call it before
+  // the objects that the handler uses are destroyed.
+  virtual void Stop(std::chrono::milliseconds grace) = 0;
+
+  // True after the beginning of Stop. For the server's thread.
+  virtual bool is_stopping() const = 0;
+  // REQUIRES for the rest: Listen has returned OK.
+  virtual PortStats stats() const = 0;
+  // With the port that was taken.
+  virtual std::string address() const = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_WEB_WEB_SERVER_H_

@@ -1,0 +1,95 @@
+"""Runs the documented examples of OpenAI's Python client against quire-openai. The argument is the folder of our
+programs. Ends with 77 when the package openai is not installed."""
+
+import asyncio
+import pathlib
+import sys
+import unittest
+
+try:
+    import openai
+except ImportError:
+    sys.exit(77)
+
+from openai_programs import Installation
+
+STORY = "Once upon a time"
+MESSAGES = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": STORY}]
+
+
+class OpenAiClientTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.quire = Installation(BIN)
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+        cls.url = f"http://127.0.0.1:{cls.quire.port}/v1"
+        cls.client = openai.OpenAI(base_url=cls.url, api_key="unused", max_retries=0)
+        cls.addClassCleanup(cls.client.close)
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["tales"])
+        self.assertEqual(self.client.models.retrieve("tales").id, "tales")
+
+    def test_completion(self):
+        done = self.client.completions.create(model="tales", prompt=STORY, max_tokens=7, temperature=0)
+        self.assertEqual(done.usage.completion_tokens, 7)
+        self.assertEqual(done.choices[0].finish_reason, "length")
+        stream = self.client.completions.create(model="tales", prompt=STORY, max_tokens=7, temperature=0, stream=True)
+        self.assertEqual("".join(chunk.choices[0].text for chunk in stream), done.choices[0].text)
+
+    def test_chat_completion(self):
+        done = self.client.chat.completions.create(
+            model="tales", messages=MESSAGES, max_completion_tokens=12, temperature=0, logprobs=True, top_logprobs=2
+        )
+        self.assertEqual(done.choices[0].message.role, "assistant")
+        self.assertEqual(len(done.choices[0].logprobs.content), 12)
+        self.assertEqual(len(done.choices[0].logprobs.content[0].top_logprobs), 2)
+
+    def test_streaming(self):
+        # The helper `stream` takes an answer that ends at max_tokens for an error.
+        options = {"model": "tales", "messages": MESSAGES, "max_tokens": 200, "temperature": 0, "stop": ["."]}
+        done = self.client.chat.completions.create(**options)
+        text, usage = "", None
+        stream = self.client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True})
+        for chunk in stream:
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                text += choice.delta.content or ""
+        self.assertEqual(text, done.choices[0].message.content)
+        self.assertEqual(usage.completion_tokens, done.usage.completion_tokens)
+        with self.client.chat.completions.stream(**options) as events:
+            self.assertEqual(events.get_final_completion().choices[0].message.content, text)
+
+    def test_the_asynchronous_client(self):
+        async def run():
+            async with openai.AsyncOpenAI(base_url=self.url, api_key="unused") as client:
+                stream = await client.chat.completions.create(
+                    model="tales", messages=MESSAGES, max_tokens=5, stream=True
+                )
+                return [chunk async for chunk in stream]
+
+        self.assertEqual(asyncio.run(run())[-1].choices[0].finish_reason, "length")
+
+    def test_the_extras_of_vllm(self):
+        done = self.client.completions.create(
+            model="tales",
+            prompt=STORY,
+            max_tokens=5,
+            extra_body={"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "ignore_eos": True, "prompt_logprobs": 0},
+        )
+        self.assertEqual(done.usage.completion_tokens, 5)
+        self.assertIsNone(done.choices[0].prompt_logprobs[0])
+
+    def test_errors_are_exceptions_with_the_field(self):
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.client.completions.create(model="tales", prompt=STORY, temperature=-1)
+        self.assertEqual(bad.exception.param, "temperature")
+        with self.assertRaises(openai.NotFoundError) as missing:
+            self.client.completions.create(model="other", prompt=STORY)
+        self.assertEqual(missing.exception.code, "model_not_found")
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

@@ -1,0 +1,132 @@
+"""Starts a worker, a manager and quire-openai for the tests of the gateway."""
+
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 120
+
+
+class Program:
+    """A program that runs until the stack closes. `found` is the first group of the line that matched."""
+
+    def __init__(self, stack, arguments, line):
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        stack.callback(self.end)
+        printed = []
+        for text in self.process.stdout:
+            printed.append(text)
+            if match := re.search(line, text):
+                self.found = match.group(1)
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()
+                return
+        raise AssertionError(f"{arguments[0]} has ended: {''.join(printed)}")
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Installation:
+    """The three programs on unix sockets in a folder of their own; the gateway listens on a free port."""
+
+    def __init__(self, folder_of_programs, manager_flags=(), gateway_flags=(), worker_flags=()):
+        self.bin = folder_of_programs
+        self.manager_flags = manager_flags
+        self.stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self.stack.close)
+            self.folder = self.stack.enter_context(tempfile.TemporaryDirectory())
+            self.worker = Program(
+                self.stack,
+                [self.bin / "quire-worker", f"--model={ROOT / 'models/tales'}", f"--listen=unix:{self.folder}/worker"]
+                + ["--metrics-listen=", "--kv-bytes=64MiB", *worker_flags],
+                "(listening)",
+            )
+            self.start_manager()
+            self.gateway = Program(
+                self.stack,
+                [self.bin / "quire-openai", f"--manager=unix:{self.folder}/manager", "--listen=127.0.0.1:0"]
+                + [*gateway_flags],
+                r"listening on 127\.0\.0\.1:(\d+)",
+            )
+            self.port = int(self.gateway.found)
+            on_error.pop_all()
+
+    def start_manager(self):
+        self.manager = Program(
+            self.stack,
+            [self.bin / "quire-manager", f"--workers=unix:{self.folder}/worker", f"--listen=unix:{self.folder}/manager"]
+            + ["--metrics-listen=", *self.manager_flags],
+            "(listening)",
+        )
+
+    def close(self):
+        self.stack.close()
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+
+    def call(self, path, body=None, token=None):
+        """Returns the code, the parsed body and the headers of an answer."""
+        connection = self.connect()
+        try:
+            headers = {"Content-Type": "application/json"}
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
+            data = json.dumps(body).encode() if isinstance(body, dict) else body
+            connection.request("GET" if body is None else "POST", path, data, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read()), response.headers
+        finally:
+            connection.close()
+
+    def stream(self, path, body, headers=None):
+        """Returns the data of all events. The last one is "[DONE]"."""
+        connection = self.connect()
+        try:
+            connection.request("POST", path, json.dumps({**body, "stream": True}).encode(), headers or {})
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            return list(events_of(response))
+        finally:
+            connection.close()
+
+    def wait_until_ready(self):
+        wait_for(lambda: self.call("/health")[0] == 200)
+
+    def quirectl(self, *arguments):
+        done = subprocess.run(
+            [self.bin / "quirectl", "--endpoint", f"unix:{self.folder}/manager", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def events_of(response):
+    """Yields the data of server-sent events as JSON; "[DONE]" as text."""
+    for line in response:
+        line = line.decode().rstrip("\n")
+        if line.startswith("data: "):
+            data = line[len("data: ") :]
+            yield data if data == "[DONE]" else json.loads(data)
+
+
+def wait_for(condition):
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("the time is up")
+        time.sleep(0.05)

@@ -1,0 +1,272 @@
+"""Speaks HTTP with quire-openai in front of a manager and a worker. The argument is the folder of our programs."""
+
+import hashlib
+import json
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+import unittest
+
+from openai_programs import ROOT, Installation, events_of, wait_for
+
+PROMPT = "Once upon a time"
+GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0}
+
+
+class OpenAiTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.quire = Installation(BIN)
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+        cls.story = cls.quire.quirectl("generate", PROMPT, "-n", "20", "-t", "0")[:-1]
+
+    def error(self, path, body, code=400):
+        status, answer, _ = self.quire.call(path, body)
+        self.assertEqual(status, code, answer)
+        self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+        return answer["error"]
+
+    def test_models_are_listed(self):
+        code, models, _ = self.quire.call("/v1/models")
+        self.assertEqual(code, 200)
+        self.assertEqual([model["id"] for model in models["data"]], ["tales"])
+        self.assertEqual(models["data"][0]["max_model_len"], 1024)
+        self.assertEqual(self.quire.call("/v1/models/tales")[1]["object"], "model")
+        self.assertEqual(self.quire.call("/v1/models/tails")[0], 404)
+
+    def test_a_completion_is_what_quirectl_prints(self):
+        code, answer, _ = self.quire.call("/v1/completions", GREEDY)
+        self.assertEqual(code, 200, answer)
+        self.assertEqual(answer["choices"][0]["text"], self.story)
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        self.assertEqual(answer["usage"]["completion_tokens"], 20)
+
+    def test_a_stream_joined_is_the_whole_text(self):
+        body = {**GREEDY, "stream_options": {"include_usage": True}}
+        *events, usage, end = self.quire.stream("/v1/completions", body)
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events), self.story)
+        self.assertEqual(events[-1]["choices"][0]["finish_reason"], "length")
+        self.assertEqual(usage["usage"]["completion_tokens"], 20)
+        self.assertEqual(end, "[DONE]")
+
+    def test_a_chat_is_answered_with_and_without_a_stream(self):
+        # The template of this model continues stories.
+        body = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_completion_tokens": 20}
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual(code, 200, answer)
+        self.assertEqual(answer["choices"][0]["message"]["content"], self.story)
+        first, *events, end = self.quire.stream("/v1/chat/completions", body)
+        self.assertEqual(first["choices"][0]["delta"]["role"], "assistant")
+        deltas = [event["choices"][0]["delta"].get("content", "") for event in events]
+        self.assertEqual("".join(deltas), self.story)
+        self.assertEqual(end, "[DONE]")
+
+    def test_a_chat_without_a_limit_may_fill_the_context(self):
+        messages = [{"role": "user", "content": f"{PROMPT}, " * 130}]
+        body = {"messages": messages, "temperature": 0, "ignore_eos": True}
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual(code, 200, answer)
+        self.assertEqual(answer["usage"]["total_tokens"], 1024)
+        self.assertLess(answer["usage"]["completion_tokens"], 500)
+
+    def test_prompts_and_samples_have_choices_of_their_own(self):
+        body = {**GREEDY, "temperature": 0.8, "seed": 7, "n": 2, "prompt": [PROMPT, "One day"]}
+        answer = self.quire.call("/v1/completions", body)[1]
+        texts = [choice["text"] for choice in answer["choices"]]
+        self.assertEqual([choice["index"] for choice in answer["choices"]], [0, 1, 2, 3])
+        self.assertEqual(len(set(texts)), 4)
+        self.assertEqual(answer["usage"]["completion_tokens"], 80)
+        joined = [""] * 4
+        for event in self.quire.stream("/v1/completions", body)[:-1]:
+            joined[event["choices"][0]["index"]] += event["choices"][0]["text"]
+        self.assertEqual(joined, texts)
+
+    def test_beams_are_those_of_quirectl(self):
+        body = {**GREEDY, "use_beam_search": True, "n": 2}
+        code, answer, _ = self.quire.call("/v1/completions", body)
+        self.assertEqual(code, 200, answer)
+        beams = self.quire.quirectl("generate", PROMPT, "-n", "20", "--beam", "2", "--return", "2")
+        for choice in answer["choices"]:
+            self.assertIn(choice["text"], beams)
+
+    def test_logprobs_and_echo(self):
+        answer = self.quire.call("/v1/completions", {**GREEDY, "max_tokens": 3, "logprobs": 2, "echo": True})[1]
+        choice = answer["choices"][0]
+        self.assertTrue(choice["text"].startswith(PROMPT))
+        logprobs = choice["logprobs"]
+        self.assertEqual(len(logprobs["tokens"]), answer["usage"]["total_tokens"])
+        self.assertIsNone(logprobs["token_logprobs"][0])
+        self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"][1:]))
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
+        content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
+        self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])
+
+    def test_errors_name_the_field(self):
+        for body, param in (
+            ({**GREEDY, "temperature": -1}, "temperature"),
+            ({**GREEDY, "top_p": 0}, "top_p"),
+            ({**GREEDY, "stop": [""]}, "stop[0]"),
+            ({**GREEDY, "prompt": [999999]}, "prompt"),
+            ({**GREEDY, "logprobs": 21}, "logprobs"),
+            ({**GREEDY, "n": 2}, "n"),
+            ({**GREEDY, "temprature": 1}, "temprature"),
+        ):
+            error = self.error("/v1/completions", body)
+            self.assertEqual(error["param"], param, error)
+        error = self.error("/v1/completions", {**GREEDY, "max_tokens": 5000})
+        self.assertEqual((error["param"], error["code"]), ("max_tokens", "context_length_exceeded"))
+        self.assertEqual(self.error("/v1/completions", {**GREEDY, "model": "gpt-4"}, 404)["code"], "model_not_found")
+        self.error("/v1/completions", b"{")
+        self.error("/v1/nothing", {}, 404)
+        self.error("/v1/models", {}, 405)
+        chat = {"messages": [{"role": "", "content": "x"}], "max_tokens": 2}
+        self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "messages[0].role")
+        chat = {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 21, "max_tokens": 2}
+        self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "top_logprobs")
+
+    def test_texts_and_tokens_are_converted(self):
+        code, answer, _ = self.quire.call("/tokenize", {"prompt": PROMPT, "return_token_strs": True})
+        self.assertEqual(code, 200, answer)
+        self.assertEqual((answer["count"], answer["max_model_len"]), (len(answer["tokens"]), 1024))
+        self.assertEqual(len(answer["token_strs"]), answer["count"])
+        tokens = self.quire.call("/tokenize", {"prompt": PROMPT, "add_special_tokens": False})[1]["tokens"]
+        self.assertEqual(self.quire.call("/detokenize", {"tokens": tokens})[1], {"prompt": PROMPT})
+        # The tokens as a prompt give the same story.
+        body = {**GREEDY, "prompt": answer["tokens"]}
+        self.assertEqual(self.quire.call("/v1/completions", body)[1]["choices"][0]["text"], self.story)
+        chat = {"messages": [{"role": "user", "content": PROMPT}]}
+        self.assertEqual(self.quire.call("/tokenize", chat)[1]["tokens"], answer["tokens"])
+        self.assertEqual(self.error("/tokenize", {"prompt": 5})["param"], "prompt")
+        self.assertEqual(self.error("/tokenize", {"prompt": "x", "model": "other"}, 404)["param"], "model")
+        self.assertEqual(self.error("/detokenize", {"tokens": [999999]})["param"], "tokens")
+
+    def test_version_and_metrics(self):
+        self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
+        self.quire.call("/v1/nothing")
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        connection.request("GET", "/metrics")
+        metrics = connection.getresponse().read().decode()
+        self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
+        self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
+        self.assertRegex(metrics, r"quire_openai_running [1-9]")
+        self.assertIn('quire_port_connections{port="listen"}', metrics)
+        documented = (ROOT / "docs/openai.md").read_text()
+        for name in set(re.findall(r"^# TYPE (quire_openai_\w+)", metrics, re.MULTILINE)):
+            self.assertIn(f"`{name}`", documented)
+
+    def test_a_stream_that_is_cut_goes_on_behind_the_last_event(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 100, "temperature": 0.8, "seed": 7}
+        body |= {"n": 2, "ignore_eos": True}
+        whole = self.quire.call("/v1/chat/completions", body)[1]
+        body |= {"stream": True, "stream_options": {"resumable": True}}
+        texts, last_id, names, num_cuts, is_done = ["", ""], None, set(), 0, False
+        while not is_done:
+            connection = self.quire.connect()
+            headers = {} if last_id is None else {"Last-Event-ID": last_id}
+            connection.request("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
+            response = connection.getresponse()
+            self.assertEqual(response.status, 200, response.read() if response.status != 200 else "")
+            event_id, num_events = None, 0
+            for line in response:
+                line = line.decode().rstrip("\n")
+                if line.startswith("id: "):
+                    event_id = line[len("id: ") :]
+                elif line == "data: [DONE]":
+                    is_done = True
+                elif line.startswith("data: "):
+                    event = json.loads(line[len("data: ") :])
+                    names.add(event["id"])
+                    choice = event["choices"][0]
+                    texts[choice["index"]] += choice["delta"].get("content", "")
+                elif event_id is not None:
+                    last_id, num_events = event_id, num_events + 1
+                    if num_events == 10:
+                        num_cuts += 1
+                        break
+            response.close()
+            connection.close()
+        self.assertEqual(texts, [choice["message"]["content"] for choice in whole["choices"]])
+        self.assertEqual(len(names), 1)
+        self.assertGreater(num_cuts, 0)
+
+    def test_a_last_event_id_must_be_one_of_ours(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        for options, event_id in (({}, "x:0.1"), ({"resumable": True}, "x"), ({"resumable": True}, "x:")):
+            body = {**GREEDY, "stream": True, "stream_options": options}
+            connection.request("POST", "/v1/completions", json.dumps(body).encode(), {"Last-Event-ID": event_id})
+            response = connection.getresponse()
+            self.assertEqual(response.status, 400, response.read())
+            response.read()
+
+    def test_a_client_that_leaves_ends_its_request(self):
+        connection = self.quire.connect()
+        body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body).encode())
+        response = connection.getresponse()
+        name = next(events_of(response))["id"]
+        response.close()
+        connection.close()
+        wait_for(lambda: name not in self.quire.quirectl("requests"))
+
+
+class LimitsTest(unittest.TestCase):
+    def test_a_request_beyond_the_limit_gets_429(self):
+        quire = Installation(BIN, manager_flags=["--max-requests=1"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+        # The limit has a small reserve. All streams stay open until one is refused.
+        for _ in range(20):
+            connection = quire.connect()
+            self.addCleanup(connection.close)
+            connection.request("POST", "/v1/completions", json.dumps(body).encode())
+            response = connection.getresponse()
+            if response.status != 200:
+                break
+        self.assertEqual(response.status, 429)
+        self.assertGreaterEqual(int(response.headers["Retry-After"]), 1)
+        self.assertEqual(json.loads(response.read())["error"]["type"], "rate_limit_error")
+
+    def test_the_gateway_survives_its_manager_and_drains(self):
+        quire = Installation(BIN)
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
+        quire.manager.end()
+        self.assertEqual(quire.call("/health")[0], 503)
+        code, error, _ = quire.call("/v1/completions", GREEDY)
+        self.assertEqual(code, 503, error)
+        quire.start_manager()
+        quire.wait_until_ready()
+        self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
+        quire.gateway.process.send_signal(signal.SIGTERM)
+        self.assertEqual(quire.gateway.process.wait(timeout=60), 0)
+
+
+class TokensTest(unittest.TestCase):
+    def test_the_token_of_a_request_is_that_of_the_manager(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        tokens = pathlib.Path(folder.name) / "tokens"
+        tokens.write_text(f"tenant-a {hashlib.sha256(b'secret-of-a').hexdigest()}\n")
+        quire = Installation(BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        code, error, headers = quire.call("/v1/completions", GREEDY)
+        self.assertEqual((code, error["error"]["code"]), (401, "invalid_api_key"))
+        self.assertEqual(headers["WWW-Authenticate"], "Bearer")
+        self.assertEqual(quire.call("/v1/completions", GREEDY, token="wrong")[0], 401)
+        self.assertEqual(quire.call("/v1/models", token="wrong")[0], 401)
+        self.assertEqual(quire.call("/v1/models")[0], 401)
+        code, answer, _ = quire.call("/v1/completions", GREEDY, token="secret-of-a")
+        self.assertEqual(code, 200, answer)
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

@@ -1,0 +1,108 @@
+#include "gateway/openai/api_error.h"
+
+#include "gateway/openai/field_reader.h"
+#include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+google::rpc::Status StatusOf(int code, const std::string& message) {
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  return status;
+}
+
+constexpr int kInvalidArgument = 3;
+constexpr int kResourceExhausted = 8;
+constexpr int kUnavailable = 14;
+constexpr int kUnauthenticated = 16;
+
+TEST(ApiErrorTest, TheBodyIsTheEnvelopeOfOpenAi) {
+  const ApiError error{.message = "temperature is \"hot\"", .param = "temperature"};
+  EXPECT_EQ(error.Body(),
+            R"({"error":{"message":"temperature is \"hot\"","type":"invalid_request_error","param":"temperature",)"
+            R"("code":null}})");
+}
+
+TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
+  const ApiNames names{.max_tokens = "max_completion_tokens", .logprobs = "top_logprobs"};
+  EXPECT_EQ(ApiFieldName("start.sampling.temperature", names), "temperature");
+  EXPECT_EQ(ApiFieldName("stopping.max_tokens", names), "max_completion_tokens");
+  EXPECT_EQ(ApiFieldName("stopping.stop[2]", names), "stop[2]");
+  EXPECT_EQ(ApiFieldName("stopping.include_stop", names), "include_stop_str_in_output");
+  EXPECT_EQ(ApiFieldName("logprobs", names), "top_logprobs");
+  EXPECT_EQ(ApiFieldName("beam.width", names), "n");
+  EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt");
+  EXPECT_EQ(ApiFieldName("text", names), "prompt");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].role", names), "messages[1].role");
+  EXPECT_EQ(ApiFieldName("chat.template_kwargs", names), "chat_template_kwargs");
+}
+
+TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {
+  google::rpc::Status status = StatusOf(kInvalidArgument, "sampling.top_p is 2, must be at most 1");
+  google::rpc::BadRequest bad_request;
+  auto* violation = bad_request.add_field_violations();
+  violation->set_field("start.sampling.top_p");
+  violation->set_description("is 2, must be at most 1");
+  violation = bad_request.add_field_violations();
+  violation->set_field("start.stopping.max_tokens");
+  violation->set_description("is 9000, with the prompt's 5 tokens 9005; the model's context is 1024");
+  status.add_details()->PackFrom(bad_request);
+  const ApiError error = ToApiError(status);
+  EXPECT_EQ(error.http_code, 400);
+  EXPECT_EQ(error.param, "top_p");
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_EQ(
+      error.message,
+      "top_p is 2, must be at most 1; max_tokens is 9000, with the prompt's 5 tokens 9005; the model's context is "
+      "1024");
+}
+
+TEST(ApiErrorTest, AFullQueueIs429AndSaysWhenToTryAgain) {
+  google::rpc::Status status = StatusOf(kResourceExhausted, "the queue is full");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1);
+  retry.mutable_retry_delay()->set_nanos(1);
+  status.add_details()->PackFrom(retry);
+  google::rpc::ErrorInfo info;
+  info.set_reason("QUEUE_FULL");
+  status.add_details()->PackFrom(info);
+  const ApiError error = ToApiError(status);
+  EXPECT_EQ(error.http_code, 429);
+  EXPECT_EQ(error.retry_after_s, 2) << "the delay is rounded up";
+  EXPECT_EQ(error.code, "queue_full");
+}
+
+TEST(ApiErrorTest, CodesOfGrpcBecomeCodesOfHttp) {
+  EXPECT_EQ(ToApiError(StatusOf(kUnavailable, "")).http_code, 503);
+  EXPECT_EQ(ToApiError(StatusOf(kUnavailable, "")).retry_after_s, 1);
+  EXPECT_EQ(ToApiError(StatusOf(kUnauthenticated, "")).http_code, 401);
+  EXPECT_EQ(ToApiError(StatusOf(kUnauthenticated, "")).code, "invalid_api_key");
+  const int permission_denied = 7;
+  EXPECT_EQ(ToApiError(StatusOf(permission_denied, "")).http_code, 403);
+  const int failed_precondition = 9;
+  EXPECT_EQ(ToApiError(StatusOf(failed_precondition, "")).http_code, 400);
+  const int internal = 13;
+  EXPECT_EQ(ToApiError(StatusOf(internal, "")).http_code, 500);
+}
+
+TEST(ParseBodyTest, WhatWouldCostTooMuchIsRefused) {
+  EXPECT_TRUE(ParseBody("{\"a\": [1, \"[{:\\\"\"]}").ok());
+  EXPECT_FALSE(ParseBody("[]").ok());
+  EXPECT_FALSE(ParseBody("{\"a\": \"\xFF\"}").ok());
+  EXPECT_FALSE(ParseBody("{\"a\": 1} x").ok());
+  EXPECT_EQ(ParseBody("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}").status().message(),
+            "the body is nested more than 100 deep");
+  std::string many = "{\"0\":0";
+  for (int i = 1; i < 2049; ++i) many += ",\"" + std::to_string(i) + "\":0";
+  EXPECT_EQ(ParseBody(many + "}").status().message(), "the body has an object with more than 2048 members");
+  std::string lists = "{\"a\":[{\"b\":0}";
+  for (int i = 0; i < 65536; ++i) lists += ",{\"b\":0}";
+  EXPECT_EQ(ParseBody(lists + "]}").status().message(), "the body has more than 65536 members of objects");
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,223 @@
+#include "gateway/openai/generate_answer.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+
+const AnswerHead kHead{.id = "cmpl-1", .created_unix_sec = 5, .model = "tales"};
+
+GenerateCall CompletionCall(const std::string& members) {
+  return std::get<GenerateCall>(ReadCompletionCall(*ParseBody("{" + members + "}")));
+}
+
+GenerateCall ChatCall(const std::string& members) {
+  return std::get<GenerateCall>(
+      ReadChatCall(*ParseBody("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]" + members + "}")));
+}
+
+v1::GenerateResponse Response(const std::string& text, uint32_t index = 0) {
+  v1::GenerateResponse response;
+  response.set_index(index);
+  response.set_text_delta(text);
+  return response;
+}
+
+v1::GenerateResponse Last(const std::string& text, v1::FinishReason reason, uint32_t index = 0) {
+  v1::GenerateResponse response = Response(text, index);
+  response.set_finish_reason(reason);
+  return response;
+}
+
+v1::GenerateResponse WithUsage(v1::GenerateResponse response, uint32_t prompt, uint32_t completion) {
+  response.mutable_usage()->set_prompt_tokens(prompt);
+  response.mutable_usage()->set_completion_tokens(completion);
+  return response;
+}
+
+v1::PositionLogprobs* AddLogprob(LogprobList* list, const std::string& token, float logprob) {
+  v1::PositionLogprobs* const position = list->Add();
+  position->mutable_chosen()->set_token(token);
+  position->mutable_chosen()->set_logprob(logprob);
+  position->mutable_chosen()->set_token_id(7);
+  position->set_rank(1);
+  return position;
+}
+
+// The JSON of each event. The end is "[DONE]".
+std::vector<Json> Events(const std::string& text) {
+  std::vector<Json> events;
+  for (absl::string_view event : absl::StrSplit(text, "\n\n", absl::SkipEmpty())) {
+    EXPECT_TRUE(absl::ConsumePrefix(&event, "data: ")) << event;
+    events.push_back(event == "[DONE]" ? Json("[DONE]") : Json::parse(event));
+  }
+  return events;
+}
+
+TEST(GenerateAnswerTest, ACompletionHasTextReasonAndUsage) {
+  const GenerateCall call = CompletionCall(R"("prompt": "x")");
+  GenerateAnswer answer(call, kHead);
+  EXPECT_EQ(answer.Add(0, Response("Once ")), "");
+  EXPECT_EQ(answer.Add(0, WithUsage(Last("upon", v1::FINISH_REASON_LENGTH), 3, 2)), "");
+  EXPECT_EQ(
+      answer.Body(),
+      R"({"id":"cmpl-1","object":"text_completion","created":5,"model":"tales","choices":[{"index":0,)"
+      R"("text":"Once upon","logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":{)"
+      R"("prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}})");
+}
+
+TEST(GenerateAnswerTest, ChoicesAreNumberedAcrossPrompts) {
+  const GenerateCall call = CompletionCall(R"("prompt": ["a", "b"], "n": 2)");
+  GenerateAnswer answer(call, kHead);
+  answer.Add(1, Last("b0", v1::FINISH_REASON_STOP, 0));
+  answer.Add(0, Last("a1", v1::FINISH_REASON_STOP, 1));
+  answer.Add(1, WithUsage(Last("b1", v1::FINISH_REASON_STOP, 1), 10, 20));
+  answer.Add(0, WithUsage(Last("a0", v1::FINISH_REASON_STOP, 0), 1, 2));
+  const Json body = Json::parse(answer.Body());
+  std::vector<std::string> texts;
+  for (const Json& choice : body["choices"]) texts.push_back(choice["text"]);
+  EXPECT_THAT(texts, ElementsAre("a0", "a1", "b0", "b1"));
+  EXPECT_EQ(body["choices"][3]["index"], 3);
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 11);
+  EXPECT_EQ(body["usage"]["total_tokens"], 33);
+}
+
+TEST(GenerateAnswerTest, ABeamSearchMayReturnFewerHypotheses) {
+  const GenerateCall call = CompletionCall(R"("prompt": "a", "n": 3, "use_beam_search": true)");
+  GenerateAnswer answer(call, kHead);
+  answer.Add(0, Last("a", v1::FINISH_REASON_STOP, 0));
+  EXPECT_EQ(Json::parse(answer.Body())["choices"].size(), 1u);
+}
+
+TEST(GenerateAnswerTest, AStreamOfACompletionHasAnEventForEachText) {
+  const GenerateCall call =
+      CompletionCall(R"("prompt": "x", "stream": true, "stream_options": {"include_usage": true})");
+  GenerateAnswer answer(call, kHead);
+  std::string text = answer.Add(0, Response("On\"ce\n"));
+  EXPECT_EQ(answer.Add(0, Response("")), "") << "the text lags behind the tokens";
+  v1::GenerateResponse last = WithUsage(Last("", v1::FINISH_REASON_STOP), 3, 2);
+  last.set_stop("END");
+  text += answer.Add(0, last);
+  text += answer.LastEvents();
+  const std::vector<Json> events = Events(text);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0]["object"], "text_completion");
+  EXPECT_EQ(events[0]["choices"][0]["text"], "On\"ce\n");
+  EXPECT_TRUE(events[0]["choices"][0]["finish_reason"].is_null());
+  EXPECT_TRUE(events[0]["usage"].is_null());
+  EXPECT_EQ(events[1]["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(events[1]["choices"][0]["stop_reason"], "END");
+  EXPECT_TRUE(events[2]["choices"].empty());
+  EXPECT_EQ(events[2]["usage"]["total_tokens"], 5);
+  EXPECT_EQ(events[3], "[DONE]");
+}
+
+TEST(GenerateAnswerTest, AStreamOfAChatBeginsWithTheRoleOfEachChoice) {
+  const GenerateCall call = ChatCall(R"(, "stream": true, "n": 2)");
+  GenerateAnswer answer(call, kHead);
+  std::string text = answer.Add(0, Response("Hi", 1));
+  text += answer.Add(0, Response("!", 1));
+  text += answer.Add(0, Last("", v1::FINISH_REASON_LENGTH, 0));
+  text += answer.LastEvents();
+  const std::vector<Json> events = Events(text);
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(events[0]["choices"][0]["index"], 1);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "Hi");
+  EXPECT_EQ(events[2]["choices"][0]["delta"]["content"], "!");
+  EXPECT_EQ(events[3]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_TRUE(events[4]["choices"][0]["delta"].empty());
+  EXPECT_EQ(events[4]["choices"][0]["finish_reason"], "length");
+  EXPECT_FALSE(events[4].contains("usage")) << "the client did not ask for it";
+}
+
+TEST(GenerateAnswerTest, AStreamThatCanBeResumedHasIdsAndGoesOnBehindThem) {
+  const GenerateCall call =
+      ChatCall(R"(, "stream": true, "stream_options": {"resumable": true, "include_usage": true})");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("Hi");
+  response.set_request_id("cmpl-1");
+  response.set_resume_token("token");
+  response.set_position(4);
+  response.add_token_ids(1);
+  EXPECT_THAT(answer.Add(0, response), testing::HasSubstr("}\n\nid: token:0.5\ndata: {"));
+
+  GenerateAnswer resumed(call, AnswerHead{.id = "another", .created_unix_sec = 5, .model = "tales"});
+  resumed.ResumeBehind(*StreamPosition::Parse("token:0.5"));
+  v1::GenerateResponse last = Last("!", v1::FINISH_REASON_STOP);
+  last.set_request_id("cmpl-1");
+  last.set_position(5);
+  last.add_token_ids(2);
+  EXPECT_THAT(resumed.Add(0, last), testing::StartsWith("id: token:0.6f\ndata: {\"id\":\"cmpl-1\","))
+      << "the role came before";
+  EXPECT_EQ(resumed.LastEvents(), "data: [DONE]\n\n") << "the usage is not known";
+}
+
+TEST(GenerateAnswerTest, AChatHasAMessage) {
+  const GenerateCall call = ChatCall("");
+  GenerateAnswer answer(call, kHead);
+  answer.Add(0, Last("Hello", v1::FINISH_REASON_STOP));
+  const Json body = Json::parse(answer.Body());
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "Hello");
+}
+
+TEST(GenerateAnswerTest, LogprobsOfACompletionAreListsOverThePositions) {
+  const GenerateCall call = CompletionCall(R"("prompt": "x", "echo": true, "logprobs": 1)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse first = Response("x\xC3\xA4");
+  AddLogprob(first.mutable_prompt_logprobs(), "x", 0)->clear_chosen();
+  v1::PositionLogprobs* const position = AddLogprob(first.mutable_logprobs(), "\xC3\xA4", -1);
+  v1::TokenLogprob* const top = position->add_top();
+  top->set_token("b");
+  top->set_logprob(-0.5);
+  answer.Add(0, first);
+  v1::GenerateResponse second = Last("y", v1::FINISH_REASON_LENGTH);
+  AddLogprob(second.mutable_logprobs(), "y", -std::numeric_limits<float>::infinity());
+  answer.Add(0, second);
+  const Json logprobs = Json::parse(answer.Body())["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], Json::array({"", "\xC3\xA4", "y"}));
+  EXPECT_EQ(logprobs["token_logprobs"], Json::array({nullptr, -1.0, -9999.0}));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 0, 1})) << "offsets count code points";
+  EXPECT_EQ(logprobs["top_logprobs"][1], Json({{"b", -0.5}, {"\xC3\xA4", -1.0}}));
+}
+
+TEST(GenerateAnswerTest, LogprobsOfAChatHaveTheBytesOfTokens) {
+  const GenerateCall call = ChatCall(R"(, "logprobs": true, "top_logprobs": 1, "stream": true)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("");
+  AddLogprob(response.mutable_logprobs(), "\xC3", -1);  // A part of a code point.
+  const std::vector<Json> events = Events(answer.Add(0, response));
+  ASSERT_EQ(events.size(), 2u);
+  const Json entry = events[1]["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(entry["token"], "\xEF\xBF\xBD");
+  EXPECT_EQ(entry["bytes"], Json::array({0xC3}));
+  EXPECT_EQ(entry["logprob"], -1.0);
+  EXPECT_TRUE(entry["top_logprobs"].empty());
+}
+
+TEST(GenerateAnswerTest, PromptLogprobsAreMapsOfTokenIds) {
+  const GenerateCall call = CompletionCall(R"("prompt": "x", "prompt_logprobs": 1)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Last("y", v1::FINISH_REASON_LENGTH);
+  response.add_prompt_logprobs();
+  AddLogprob(response.mutable_prompt_logprobs(), "x", -2);
+  answer.Add(0, response);
+  const Json list = Json::parse(answer.Body())["choices"][0]["prompt_logprobs"];
+  EXPECT_EQ(list[0], nullptr);
+  EXPECT_EQ(list[1]["7"], Json({{"logprob", -2.0}, {"rank", 1}, {"decoded_token", "x"}}));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,228 @@
+#include "gateway/openai/generate_call.h"
+
+#include <string>
+#include <variant>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+GenerateCall Completion(const std::string& body) {
+  std::variant<GenerateCall, ApiError> call = ReadCompletionCall(*ParseBody(body));
+  if (const auto* error = std::get_if<ApiError>(&call)) ADD_FAILURE() << error->message;
+  return std::get<GenerateCall>(call);
+}
+
+GenerateCall Chat(const std::string& body) {
+  std::variant<GenerateCall, ApiError> call = ReadChatCall(*ParseBody(body));
+  if (const auto* error = std::get_if<ApiError>(&call)) ADD_FAILURE() << error->message;
+  return std::get<GenerateCall>(call);
+}
+
+// The error of a completion with this member besides the prompt.
+ApiError CompletionError(const std::string& member) {
+  const auto call = ReadCompletionCall(*ParseBody("{\"prompt\": \"x\", " + member + "}"));
+  const auto* const error = std::get_if<ApiError>(&call);
+  if (error == nullptr) ADD_FAILURE() << member << " was accepted";
+  return error == nullptr ? ApiError() : *error;
+}
+
+ApiError ChatError(const std::string& member) {
+  const auto call =
+      ReadChatCall(*ParseBody("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], " + member + "}"));
+  const auto* const error = std::get_if<ApiError>(&call);
+  if (error == nullptr) ADD_FAILURE() << member << " was accepted";
+  return error == nullptr ? ApiError() : *error;
+}
+
+TEST(CompletionCallTest, EveryFieldOfOpenAiBecomesAFieldOfQuire) {
+  const GenerateCall call = Completion(R"({"model": "tales", "prompt": "Once", "max_tokens": 7, "temperature": 0.5,
+      "top_p": 0.25, "n": 2, "best_of": 3, "logprobs": 4, "echo": false, "seed": -1, "stop": ["a", "b"],
+      "presence_penalty": 0.5, "frequency_penalty": -0.5, "logit_bias": {"5": -100, "6": 1.5}, "user": "u",
+      "stream": true, "stream_options": {"include_usage": true}, "suffix": null})");
+  EXPECT_EQ(call.model, "tales");
+  EXPECT_EQ(call.num_choices, 2u);
+  EXPECT_EQ(call.logprobs, 4u);
+  EXPECT_TRUE(call.streams);
+  EXPECT_TRUE(call.includes_usage);
+  ASSERT_EQ(call.requests.size(), 1u);
+  const v1::GenerateRequest& request = call.requests[0];
+  EXPECT_EQ(request.text(), "Once");
+  EXPECT_EQ(request.n(), 2u);
+  EXPECT_EQ(request.best_of(), 3u);
+  EXPECT_EQ(request.logprobs(), 4u);
+  EXPECT_EQ(request.sampling().temperature(), 0.5f);
+  EXPECT_EQ(request.sampling().top_p(), 0.25f);
+  EXPECT_EQ(request.sampling().seed(), UINT64_MAX);
+  EXPECT_EQ(request.sampling().presence_penalty(), 0.5f);
+  EXPECT_EQ(request.sampling().frequency_penalty(), -0.5f);
+  EXPECT_EQ(request.sampling().logit_bias().at(5), -100);
+  EXPECT_EQ(request.sampling().logit_bias().at(6), 1.5);
+  EXPECT_EQ(request.stopping().max_tokens(), 7u);
+  EXPECT_THAT(request.stopping().stop(), ElementsAre("a", "b"));
+}
+
+TEST(CompletionCallTest, TheExtrasOfVllmBecomeFieldsOfQuire) {
+  const GenerateCall call = Completion(R"({"prompt": "x", "top_k": -1, "min_p": 0.5, "repetition_penalty": 1.5,
+      "min_tokens": 2, "ignore_eos": true, "stop_token_ids": [1, 2], "bad_words": ["w"], "allowed_token_ids": [3],
+      "cache_salt": "s", "priority": -4, "prompt_logprobs": 1, "skip_special_tokens": false,
+      "include_stop_str_in_output": true, "add_special_tokens": false})");
+  const v1::GenerateRequest& request = call.requests[0];
+  EXPECT_EQ(request.sampling().top_k(), 0u);
+  EXPECT_EQ(request.sampling().min_p(), 0.5f);
+  EXPECT_EQ(request.sampling().repetition_penalty(), 1.5f);
+  EXPECT_EQ(request.stopping().min_tokens(), 2u);
+  EXPECT_TRUE(request.stopping().ignore_eos());
+  EXPECT_THAT(request.stopping().stop_token_ids(), ElementsAre(1, 2));
+  EXPECT_THAT(request.sampling().bad_words(), ElementsAre("w"));
+  EXPECT_THAT(request.sampling().allowed_token_ids(), ElementsAre(3));
+  EXPECT_EQ(request.cache_salt(), "s");
+  EXPECT_EQ(request.priority(), -4);
+  EXPECT_EQ(request.prompt_logprobs(), 1u);
+  EXPECT_TRUE(call.has_prompt_logprobs);
+  EXPECT_TRUE(request.has_skip_special_tokens() && !request.skip_special_tokens());
+  EXPECT_TRUE(request.stopping().include_stop());
+  EXPECT_TRUE(request.has_add_special_tokens() && !request.add_special_tokens());
+}
+
+TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
+  EXPECT_THAT(Completion(R"({"prompt": [1, 2, 3]})").requests[0].token_ids().ids(), ElementsAre(1, 2, 3));
+  const GenerateCall call = Completion(R"({"prompt": ["a", [4, 5]], "seed": 7})");
+  ASSERT_EQ(call.requests.size(), 2u);
+  EXPECT_EQ(call.requests[0].text(), "a");
+  EXPECT_THAT(call.requests[1].token_ids().ids(), ElementsAre(4, 5));
+  EXPECT_EQ(call.requests[1].sampling().seed(), 7u);
+  EXPECT_EQ(CompletionError(R"("prompt": [])").param, "prompt");
+  EXPECT_EQ(CompletionError(R"("prompt": ["a", 1])").param, "prompt[1]");
+  EXPECT_EQ(CompletionError(R"("prompt": [[]])").param, "prompt[0]");
+  EXPECT_EQ(CompletionError(R"("prompt": null)").message, "prompt is missing");
+}
+
+TEST(CompletionCallTest, NIsTheWidthOfABeamSearch) {
+  const GenerateCall call =
+      Completion(R"({"prompt": "x", "use_beam_search": true, "n": 3, "best_of": 5, "temperature": 0,
+      "length_penalty": 0.5})");
+  const v1::GenerateRequest& request = call.requests[0];
+  EXPECT_EQ(request.beam().width(), 5u);
+  EXPECT_EQ(request.beam().num_return_sequences(), 3u);
+  EXPECT_EQ(request.beam().length_penalty(), 0.5f);
+  EXPECT_FALSE(request.has_n() || request.has_best_of() || request.sampling().has_temperature());
+  EXPECT_EQ(call.num_choices, 3u);
+  EXPECT_EQ(CompletionError(R"("length_penalty": 1)").param, "length_penalty");
+}
+
+TEST(CompletionCallTest, EchoWithLogprobsAsksForThoseOfThePrompt) {
+  const GenerateCall call = Completion(R"({"prompt": "x", "echo": true, "logprobs": 2})");
+  EXPECT_TRUE(call.echoes_logprobs);
+  EXPECT_FALSE(call.has_prompt_logprobs);
+  EXPECT_EQ(call.requests[0].prompt_logprobs(), 2u);
+}
+
+TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
+  EXPECT_EQ(CompletionError(R"("temperature": "hot")").message, "temperature is \"hot\", it must be a number");
+  EXPECT_EQ(CompletionError(R"("max_tokens": -1)").message,
+            "max_tokens is -1, it must be a whole number from 0 to 4294967295");
+  EXPECT_EQ(CompletionError(R"("n": 257)").message, "n is 257, it must be a whole number from 1 to 256");
+  EXPECT_EQ(CompletionError(R"("n": 1.5)").param, "n");
+  EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
+  EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop");
+  EXPECT_EQ(CompletionError(R"("logit_bias": {"a": 1})").param, "logit_bias");
+  EXPECT_EQ(CompletionError(R"("logit_bias": {"1": "a"})").param, "logit_bias");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids");
+  EXPECT_EQ(CompletionError(R"("stream_options": {"include_usage": true})").param, "stream_options");
+  EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"x": true})").param, "stream_options.x");
+}
+
+TEST(CompletionCallTest, AStreamCanBeMadeResumable) {
+  const std::string options = R"("stream": true, "stream_options": {"resumable": true})";
+  EXPECT_TRUE(Completion("{\"prompt\": \"x\", " + options + "}").is_resumable);
+  EXPECT_EQ(CompletionError(R"("prompt": ["a", "b"], )" + options).param, "stream_options.resumable");
+  EXPECT_EQ(CompletionError(R"("logprobs": 1, )" + options).param, "stream_options.resumable");
+}
+
+TEST(CompletionCallTest, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_EQ(CompletionError(R"("suffix": "x")").param, "suffix");
+  EXPECT_EQ(CompletionError(R"("guided_json": {})").param, "guided_json");
+  EXPECT_EQ(CompletionError(R"("response_format": {"type": "json_object"})").param, "response_format");
+  const ApiError error = CompletionError(R"("temprature": 1)");
+  EXPECT_EQ(error.param, "temprature");
+  EXPECT_THAT(error.message, HasSubstr("did you mean temperature?"));
+}
+
+TEST(CompletionCallTest, FieldsThatAreNullAndFieldsWithoutEffectAreAccepted) {
+  Completion(R"({"prompt": "x", "temperature": null, "unknown": null, "user": "u", "metadata": {}, "store": false,
+      "service_tier": "auto", "response_format": {"type": "text"}})");
+}
+
+TEST(ChatCallTest, MessagesBecomeAConversation) {
+  const GenerateCall call = Chat(R"({"messages": [
+      {"role": "system", "content": "Be kind."},
+      {"role": "user", "name": "tom", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": null, "reasoning_content": "hm", "refusal": null,
+       "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+      {"role": "tool", "tool_call_id": "c1", "content": "7"}],
+      "tools": [{"type": "function", "function": {"name": "f", "description": "d", "arguments": 1}}],
+      "tool_choice": "auto", "chat_template_kwargs": {"z": 1, "a": 2}, "add_generation_prompt": false,
+      "continue_final_message": false})");
+  EXPECT_TRUE(call.is_chat);
+  const v1::Chat& chat = call.requests[0].chat();
+  ASSERT_EQ(chat.messages_size(), 4);
+  EXPECT_EQ(chat.messages(0).content(), "Be kind.");
+  EXPECT_EQ(chat.messages(1).content(), "ab");
+  EXPECT_EQ(chat.messages(1).name(), "tom");
+  EXPECT_FALSE(chat.messages(2).has_content());
+  EXPECT_EQ(chat.messages(2).reasoning_content(), "hm");
+  EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
+  EXPECT_EQ(chat.messages(2).tool_calls(0).arguments(), "{}");
+  EXPECT_EQ(chat.messages(3).tool_call_id(), "c1");
+  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","description":"d","arguments":1}}])")
+      << "templates write the members in their order";
+  EXPECT_EQ(chat.template_kwargs(), R"({"z":1,"a":2})");
+  EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
+}
+
+TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  const GenerateCall call = Chat(messages + R"(, "max_tokens": 5, "max_completion_tokens": 6})");
+  EXPECT_EQ(call.requests[0].stopping().max_tokens(), 6u);
+  EXPECT_EQ(call.names.max_tokens, "max_completion_tokens");
+  EXPECT_TRUE(call.has_max_tokens);
+  EXPECT_FALSE(Chat(messages + "}").has_max_tokens);
+}
+
+TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  EXPECT_EQ(Chat(messages + R"(, "logprobs": true})").requests[0].logprobs(), 0u);
+  EXPECT_EQ(Chat(messages + R"(, "logprobs": true, "top_logprobs": 3})").logprobs, 3u);
+  EXPECT_FALSE(Chat(messages + "}").requests[0].has_logprobs());
+  EXPECT_EQ(ChatError(R"("top_logprobs": 3)").param, "top_logprobs");
+  EXPECT_EQ(ChatError(R"("logprobs": 3)").param, "logprobs");
+}
+
+TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {}})").param, "response_format");
+  EXPECT_EQ(ChatError(R"("tool_choice": "required")").param, "tool_choice");
+  EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
+  EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
+  EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": "low")").param, "reasoning_effort");
+}
+
+TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
+  EXPECT_EQ(ChatError(R"("messages": 5)").param, "messages");
+  EXPECT_EQ(ChatError(R"("messages": [5])").param, "messages[0]");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x"}, {"content": "x"}])").param, "messages[1].role");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": [{"type": "image_url"}]}])").param,
+            "messages[0].content[0].type");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x", "mood": 1}])").param, "messages[0].mood");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "assistant", "tool_calls": [{"type": "x", "function": {}}]}])").param,
+            "messages[0].tool_calls[0].type");
+}
+
+}  // namespace
+}  // namespace quire

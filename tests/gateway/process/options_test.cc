@@ -1,0 +1,104 @@
+#include "gateway/process/options.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/flags/reflection.h"
+#include "base/configuration.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/flag_reference.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Flags live as long as the process, so each parse first resets them to the defaults.
+absl::StatusOr<GatewayOptions> Parse(const std::vector<const char*>& args) {
+  const absl::FlagSaver saver;
+  absl::StatusOr<CommandLine<GatewayOptions>> line = ParseGatewayCommandLine(args);
+  if (!line.ok()) return line.status();
+  EXPECT_FALSE(line->text);
+  return line->options;
+}
+
+std::string Error(const std::vector<const char*>& args) {
+  const absl::Status status = Parse(args).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(GatewayOptionsTest, TheDefaultsAreLocal) {
+  const absl::StatusOr<GatewayOptions> options = Parse({});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->listen, "127.0.0.1:8000");
+  EXPECT_EQ(options->manager, "127.0.0.1:50051");
+  EXPECT_FALSE(options->requires_tokens);
+  EXPECT_EQ(options->max_body_bytes, 16u << 20);
+}
+
+TEST(GatewayOptionsTest, EveryFlagIsRead) {
+  const absl::StatusOr<GatewayOptions> options =
+      Parse({"--listen=unix:/run/http", "--manager=unix:/run/quire", "--require-tokens", "--max-callers=3",
+             "--max-connections=4", "--max-body-bytes=2048", "--max-receiving-bytes=4096", "--max-unsent-bytes=1025",
+             "--head-timeout=1s", "--body-timeout=2s", "--idle-timeout=3s", "--write-timeout=4s", "--call-timeout=5s",
+             "--drain-timeout=6s", "--manager-name=m"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->listen, "unix:/run/http");
+  EXPECT_EQ(options->manager, "unix:/run/quire");
+  EXPECT_EQ(options->manager_name, "m");
+  EXPECT_TRUE(options->requires_tokens);
+  EXPECT_EQ(options->max_callers, 3u);
+  EXPECT_EQ(options->max_connections, 4);
+  EXPECT_EQ(options->max_body_bytes, 2048u);
+  EXPECT_EQ(options->max_receiving_bytes, 4096);
+  EXPECT_EQ(options->max_unsent_bytes, 1025u);
+  EXPECT_EQ(options->head_timeout, absl::Seconds(1));
+  EXPECT_EQ(options->body_timeout, absl::Seconds(2));
+  EXPECT_EQ(options->idle_timeout, absl::Seconds(3));
+  EXPECT_EQ(options->write_timeout, absl::Seconds(4));
+  EXPECT_EQ(options->call_timeout, absl::Seconds(5));
+  EXPECT_EQ(options->drain_timeout, absl::Seconds(6));
+}
+
+TEST(GatewayOptionsTest, OtherMachinesNeedTlsAndAProof) {
+  EXPECT_THAT(Error({"--listen=0.0.0.0:80"}), HasSubstr("without TLS"));
+  EXPECT_THAT(Error({"--listen=0.0.0.0:80", "--tls-cert=c", "--tls-key=k"}), HasSubstr("without authentication"));
+  EXPECT_TRUE(Parse({"--listen=0.0.0.0:80", "--tls-cert=c", "--tls-key=k", "--require-tokens"}).ok());
+  EXPECT_TRUE(Parse({"--listen=0.0.0.0:80", "--insecure"}).ok());
+  EXPECT_THAT(Error({"--listen=0.0.0.0:80", "--insecure", "--require-tokens"}),
+              HasSubstr("tokens are not taken over a network without TLS"));
+}
+
+TEST(GatewayOptionsTest, AManagerOnAnotherMachineNeedsTls) {
+  EXPECT_THAT(Error({"--manager=node:1"}), HasSubstr("--manager is 'node:1' on another machine"));
+  EXPECT_TRUE(Parse({"--manager=node:1", "--insecure"}).ok());
+  EXPECT_THAT(Error({"--manager=node"}), HasSubstr("--manager"));
+  EXPECT_THAT(Error({"--manager-tls-cert=c", "--manager-tls-key=k"}), HasSubstr("--manager-tls-ca is missing"));
+  EXPECT_THAT(Error({"--manager-tls-ca=a", "--manager-tls-key=k"}), HasSubstr("need each other"));
+  EXPECT_THAT(Error({"--manager-tls-ca=/does/not/exist"}), HasSubstr("--manager-tls-ca"));
+}
+
+TEST(GatewayOptionsTest, LimitsHaveRanges) {
+  EXPECT_EQ(Error({"--max-callers=0"}), "--max-callers is 0, it must be 1 .. 65536");
+  EXPECT_THAT(Error({"--max-body-bytes=1"}), HasSubstr("--max-body-bytes is 1"));
+  EXPECT_THAT(Error({"--max-receiving-bytes=1"}), HasSubstr("--max-receiving-bytes is 1"));
+  EXPECT_THAT(Error({"--max-unsent-bytes=1"}), HasSubstr("--max-unsent-bytes is 1"));
+}
+
+TEST(GatewayReferenceTest, TheDocumentsHaveTheFlags) {
+  const std::string all = FlagTables(GatewayFlags());
+  EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-openai", all), all)
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+}
+
+TEST(GatewayReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {
+  for (const std::string& name : FlagNames(GatewayFlags())) {
+    const std::string variable = EnvironmentVariable("quire-openai", name);
+    EXPECT_FALSE(IsServiceLink(variable)) << variable;
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,19 @@
+#include "gateway/web/error_body.h"
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+TEST(ErrorBodyTest, StringsAreEscapedAsJson) {
+  std::string out;
+  AppendJsonString(absl::string_view("a\"\\\n\r\t\x01\x1F\0\xC3\xA4/", 12), &out);
+  EXPECT_EQ(out, "\"a\\\"\\\\\\n\\r\\t\\u0001\\u001f\\u0000\xC3\xA4/\"");
+}
+
+TEST(ErrorBodyTest, WhatIsMissingIsNull) {
+  EXPECT_EQ(ErrorBody("m", "t", std::nullopt, "c"), R"({"error":{"message":"m","type":"t","param":null,"code":"c"}})");
+}
+
+}  // namespace
+}  // namespace quire

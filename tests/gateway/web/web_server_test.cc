@@ -1,0 +1,325 @@
+#include "gateway/web/web_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/security/certificates.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr std::chrono::seconds kLong(60);
+
+// A connection of a client. It waits for at most a minute.
+class TestClient {
+ public:
+  explicit TestClient(const WebServer& server) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(server.address().substr(server.address().rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval timeout = {.tv_sec = 60, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~TestClient() { Close(); }
+
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+  void Send(const std::string& text) {
+    EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), ssize_t(text.size()));
+  }
+
+  // Reads until `end` has come, or until the server closes the connection.
+  std::string ReadUntil(const std::string& end) {
+    while (received_.find(end) == std::string::npos) {
+      char buffer[4096];
+      const ssize_t num_bytes = recv(fd_, buffer, sizeof(buffer), 0);
+      if (num_bytes <= 0) return std::exchange(received_, "");
+      received_.append(buffer, static_cast<size_t>(num_bytes));
+    }
+    const size_t size = received_.find(end) + end.size();
+    std::string text = received_.substr(0, size);
+    received_.erase(0, size);
+    return text;
+  }
+  std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+  std::string received_;
+};
+
+std::string Post(const std::string& path, const std::string& body, const std::string& headers = "") {
+  return absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: h\r\n", headers, "Content-Length: ", body.size(), "\r\n\r\n",
+                      body);
+}
+
+// A server that answers with the body of the request. /stream sends it as a stream, /wait waits for Release.
+class WebServerTest : public testing::Test {
+ protected:
+  void Start(WebServerOptions options = {}) {
+    options.address = "127.0.0.1:0";
+    server_ = WebServer::Create(std::move(options));
+    const absl::Status status = server_->Listen([this](std::shared_ptr<WebExchange> exchange) { Handle(exchange); });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  void TearDown() override {
+    if (server_ != nullptr) server_->Stop(std::chrono::milliseconds(0));
+    waiting_ = nullptr;
+  }
+
+  void Handle(const std::shared_ptr<WebExchange>& exchange) {
+    const WebRequest& request = exchange->request();
+    if (request.path == "/stream") {
+      exchange->BeginEvents();
+      for (absl::string_view part : absl::StrSplit(request.body, ',')) exchange->Send(std::string(part));
+      exchange->EndEvents();
+    } else if (request.path == "/wait") {
+      exchange->OnGone([this] { gone_.set_value(); });
+      waiting_ = exchange;
+      is_waiting_.set_value();
+    } else {
+      exchange->Respond({.body = absl::StrCat(request.method, " ", request.path, " ", request.authorization, " ",
+                                              request.last_event_id, " ", request.body)});
+    }
+  }
+
+  std::unique_ptr<WebServer> server_;
+  std::shared_ptr<WebExchange> waiting_;
+  std::promise<void> is_waiting_;
+  std::promise<void> gone_;
+};
+
+TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/a?x=1", "one", "Authorization: Bearer t\r\nLast-Event-ID: 7\r\n"));
+  const std::string first = client.ReadUntil("one");
+  EXPECT_THAT(first, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(first, HasSubstr("POST /a Bearer t 7 one"));
+  EXPECT_THAT(first, Not(HasSubstr("Connection: close")));
+  client.Send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/c", "three"));
+  EXPECT_THAT(client.ReadUntil("/b   "), HasSubstr("GET /b"));
+  EXPECT_THAT(client.ReadUntil("three"), HasSubstr("POST /c"));
+}
+
+TEST_F(WebServerTest, AStreamIsChunked) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/stream", "ab,cde"));
+  const std::string text = client.ReadUntil("0\r\n\r\n");
+  EXPECT_THAT(text, HasSubstr("Content-Type: text/event-stream"));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n"));
+  client.Send(Post("/a", "again"));
+  EXPECT_THAT(client.ReadUntil("again"), HasSubstr("200 OK")) << "the connection stays open";
+}
+
+TEST_F(WebServerTest, AStreamForHttp10EndsWithTheConnection) {
+  Start();
+  TestClient client(*server_);
+  client.Send("POST /stream HTTP/1.0\r\nContent-Length: 6\r\n\r\nab,cde");
+  const std::string text = client.ReadAll();
+  EXPECT_THAT(text, HasSubstr("Connection: close"));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\nabcde"));
+}
+
+TEST_F(WebServerTest, AClientThatExpectsContinueGetsIt) {
+  Start();
+  TestClient client(*server_);
+  client.Send("POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 100 Continue"));
+  client.Send("one");
+  EXPECT_THAT(client.ReadUntil("one"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, RequestsBeyondALimitAreRefused) {
+  Start({.max_body_bytes = 100, .max_receiving_bytes = 150});
+  const auto answer = [this](const std::string& request) {
+    TestClient client(*server_);
+    client.Send(request);
+    return client.ReadAll();
+  };
+  EXPECT_THAT(answer("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  const std::string too_large = answer(Post("/a", std::string(101, 'x')));
+  EXPECT_THAT(too_large, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(too_large, HasSubstr("{\"error\":{\"message\":\"the body of the request has more than 100 bytes\""));
+  EXPECT_THAT(too_large, HasSubstr("Connection: close"));
+  EXPECT_THAT(answer("GET /a HTTP/1.1\r\nX: " + std::string(17'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(answer("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), StartsWith("HTTP/1.1 411"));
+  // One body is on its way, so there is no room for a second one.
+  TestClient slow(*server_);
+  slow.Send("POST /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
+  slow.ReadUntil("\r\n\r\n");
+  EXPECT_THAT(answer(Post("/a", std::string(60, 'x'))), StartsWith("HTTP/1.1 503"));
+  slow.Send(std::string(100, 'y'));
+  EXPECT_THAT(slow.ReadUntil("yyy"), HasSubstr("200 OK"));
+  EXPECT_THAT(answer(Post("/a", "x", "Connection: close\r\n")), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(WebServerTest, ARequestThatDoesNotArriveInTimeIsRefused) {
+  Start({.head_timeout = std::chrono::milliseconds(300), .body_timeout = std::chrono::milliseconds(300)});
+  TestClient head(*server_);
+  head.Send("GET /a HT");
+  EXPECT_THAT(head.ReadAll(), StartsWith("HTTP/1.1 408"));
+  TestClient body(*server_);
+  body.Send("POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nx");
+  EXPECT_THAT(body.ReadAll(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_F(WebServerTest, AConnectionWithoutRequestsIsClosed) {
+  Start({.head_timeout = std::chrono::milliseconds(300), .idle_timeout = std::chrono::milliseconds(300)});
+  TestClient silent(*server_);
+  EXPECT_EQ(silent.ReadAll(), "");
+  TestClient idle(*server_);
+  idle.Send(Post("/a", "one"));
+  idle.ReadUntil("one");
+  EXPECT_EQ(idle.ReadAll(), "");
+}
+
+TEST_F(WebServerTest, AClientThatLeavesIsNoticed) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  client.Close();
+  EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+TEST_F(WebServerTest, AClientThatDoesNotReadIsDisconnected) {
+  Start({.max_unsent_bytes = 100'000});
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  // More than the buffers of the sockets hold.
+  server_->Post([this] {
+    waiting_->BeginEvents();
+    for (int i = 0; i < 10'000; ++i) waiting_->Send(std::string(10'000, 'x'));
+  });
+  EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+TEST_F(WebServerTest, AWriteWithoutProgressEndsTheConnection) {
+  Start({.max_unsent_bytes = 1 << 30, .write_timeout = std::chrono::milliseconds(500)});
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  server_->Post([this] {
+    waiting_->BeginEvents();
+    waiting_->Send(std::string(50 << 20, 'x'));
+  });
+  EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+TEST_F(WebServerTest, FurtherConnectionsThanTheLimitAreClosed) {
+  Start({.max_connections = 1});
+  TestClient first(*server_);
+  first.Send(Post("/a", "one"));
+  first.ReadUntil("one");
+  TestClient second(*server_);
+  EXPECT_EQ(second.ReadAll(), "");
+}
+
+TEST_F(WebServerTest, StopWaitsForResponses) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  TestClient idle(*server_);
+  std::future<void> stopped = std::async(std::launch::async, [this] { server_->Stop(kLong); });
+  EXPECT_EQ(idle.ReadAll(), "") << "a connection without a request is closed";
+  server_->Post([this] { waiting_->Respond({.body = "the end"}); });
+  const std::string text = client.ReadAll();
+  EXPECT_THAT(text, HasSubstr("the end"));
+  EXPECT_THAT(text, HasSubstr("Connection: close"));
+  stopped.get();
+}
+
+TEST_F(WebServerTest, StopEndsResponsesAfterTheGrace) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  server_->Stop(std::chrono::milliseconds(10));
+  EXPECT_EQ(client.ReadAll(), "");
+  EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+// Sends a request through TLS and returns the answer, or "" when the handshake fails.
+std::string AskWithTls(const WebServer& server, const TlsFiles& files, bool shows_certificate) {
+  TestClient client(server);
+  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_load_verify_locations(context, files.authority.c_str(), nullptr);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  if (shows_certificate) {
+    SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str());
+    SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
+  }
+  SSL* const tls = SSL_new(context);
+  SSL_set_fd(tls, client.fd());
+  std::string text;
+  const std::string request = Post("/a", "one");
+  if (SSL_connect(tls) == 1 && SSL_write(tls, request.data(), static_cast<int>(request.size())) > 0) {
+    char buffer[4096];
+    const int num_bytes = SSL_read(tls, buffer, sizeof(buffer));
+    if (num_bytes > 0) text.assign(buffer, static_cast<size_t>(num_bytes));
+  }
+  SSL_free(tls);
+  SSL_CTX_free(context);
+  return text;
+}
+
+TEST_F(WebServerTest, TlsAsksForACertificateIfThereIsAnAuthority) {
+  const TemporaryDirectory directory;
+  TestAuthority authority(directory, "ca");
+  const TlsFiles files = authority.Issue("server");
+  Start({.tls = files});
+  EXPECT_THAT(AskWithTls(*server_, files, true), HasSubstr("200 OK"));
+  EXPECT_EQ(AskWithTls(*server_, files, false), "");
+  server_->Stop(std::chrono::milliseconds(0));
+  Start({.tls = {files.certificate, files.key, ""}});
+  EXPECT_THAT(AskWithTls(*server_, files, false), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, ACertificateThatWasRenewedIsUsed) {
+  const TemporaryDirectory directory;
+  TestAuthority old_authority(directory, "old");
+  TestAuthority new_authority(directory, "new");
+  const TlsFiles files = old_authority.Issue("server");
+  Start({.tls = {files.certificate, files.key, ""}});
+  EXPECT_THAT(AskWithTls(*server_, files, false), HasSubstr("200 OK"));
+  const TlsFiles renewed = new_authority.Issue("server");
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  std::string answer;
+  while (answer.empty() && std::chrono::steady_clock::now() < end) answer = AskWithTls(*server_, renewed, false);
+  EXPECT_THAT(answer, HasSubstr("200 OK"));
+}
+
+TEST(WebServerStartTest, AnAddressThatCannotBeTakenIsAnError) {
+  const auto server = WebServer::Create({.address = "unix:/does/not/exist/socket"});
+  EXPECT_FALSE(server->Listen([](const auto&) {}).ok());
+  const auto secured = WebServer::Create({.address = "127.0.0.1:0", .tls = {"/no/cert", "/no/key", ""}});
+  EXPECT_EQ(secured->Listen([](const auto&) {}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace quire
