@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""What does quire-openai cost between a client and the manager?
+
+Starts a simulated worker, a manager and a gateway, and measures two things: the CPU time of the gateway for each
+token of --streams chats at once, and how much later the first token comes than by the manager's own count.
+
+    bench/gateway.py                           # about half a minute
+    bench/gateway.py --streams 64
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = ROOT / "build/release/bin"
+STEP_TIMES = "step: {step_ms}ms\n"
+
+
+def start(stack, arguments, line):
+    """Starts a program that runs until the stack closes, and returns it with the first group of the line it prints."""
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    for text in process.stdout:
+        if found := re.search(line, text):
+            return process, found.group(1)
+    raise SystemExit(f"{arguments[0]} has ended")
+
+
+def cpu_seconds(process):
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(process):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+
+
+async def stream(port, max_tokens, num_tokens):
+    """Reads a stream of a chat, and counts its events with text in num_tokens[0]. Returns the seconds until the first
+    one."""
+    body = json.dumps(
+        {
+            "messages": [{"role": "user", "content": "Once upon a time"}],
+            "max_tokens": max_tokens,
+            "ignore_eos": True,
+            "stream": True,
+        }
+    ).encode()
+    begin = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: "
+        + str(len(body)).encode()
+        + b"\r\n\r\n"
+        + body
+    )
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = await reader.read(65536)
+        assert more, "the gateway has closed a connection"
+        data += more
+    assert data.startswith(b"HTTP/1.1 200"), data[:400]
+    while b'"content"' not in data:
+        data += await reader.read(65536)
+    seconds = time.monotonic() - begin
+    num_tokens[0] += data.count(b'"content":"')
+    while data := await reader.read(65536):
+        num_tokens[0] += data.count(b'"content":"')
+    writer.close()
+    return seconds
+
+
+def manager_ttft(port):
+    """The sum of all times to first token that the manager has measured, and their number."""
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    value = lambda name: sum(float(x) for x in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)", text, re.MULTILINE))
+    return value("quire_time_to_first_token_seconds_sum"), value("quire_time_to_first_token_seconds_count")
+
+
+async def measure(options, port, metrics_port, gateway):
+    count = [0]
+    await stream(port, 2, count)  # Opens the connection to the manager.
+
+    before = manager_ttft(metrics_port)
+    seconds = [await stream(port, 1, count) for _ in range(options.firsts)]
+    after = manager_ttft(metrics_port)
+    manager_ms = 1000 * (after[0] - before[0]) / (after[1] - before[1])
+    client_ms = 1000 * sum(seconds) / len(seconds)
+    print(f"time to first token, mean of {options.firsts}: client {client_ms:.2f} ms, manager {manager_ms:.2f} ms, "
+          f"difference {client_ms - manager_ms:.2f} ms")
+
+    count[0] = 0
+    before_cpu, begin = cpu_seconds(gateway), time.monotonic()
+    await asyncio.gather(*(stream(port, options.tokens, count) for _ in range(options.streams)))
+    cpu, wall = cpu_seconds(gateway) - before_cpu, time.monotonic() - begin
+    print(f"{options.streams} streams of {options.tokens} tokens: {count[0]} events in {wall:.1f} s, "
+          f"{1e6 * cpu / (options.streams * options.tokens):.1f} us of CPU per token, {resident_mib(gateway):.0f} MiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, default=256, help="streams at once (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=200, help="tokens of each stream (default: %(default)s)")
+    parser.add_argument("--firsts", type=int, default=100, help="requests for a first token (default: %(default)s)")
+    parser.add_argument("--step-ms", type=int, default=30, help="duration of a step (default: %(default)s)")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        pathlib.Path(folder, "steps").write_text(STEP_TIMES.format(step_ms=options.step_ms))
+        worker = f"unix:{folder}/worker"
+        manager = f"unix:{folder}/manager"
+        start(
+            stack,
+            [BIN / "quire-worker", "--device=simulated", f"--model={ROOT / 'models/tales'}", f"--listen={worker}"]
+            + ["--metrics-listen=", f"--simulated-step-times={folder}/steps", "--num-blocks=200000"]
+            + [f"--max-sequences={options.streams}"],
+            "(listening)",
+        )
+        _, metrics = start(
+            stack,
+            [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen=127.0.0.1:0"],
+            r"metrics on port (\d+)",
+        )
+        gateway, port = start(
+            stack,
+            [BIN / "quire-openai", f"--manager={manager}", "--listen=127.0.0.1:0", "--max-connections=4096"],
+            r"listening on 127\.0\.0\.1:(\d+)",
+        )
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                if urllib.request.urlopen(f"http://127.0.0.1:{port}/health").status == 200:
+                    break
+            time.sleep(0.1)
+        asyncio.run(measure(options, int(port), int(metrics), gateway))
+
+
+if __name__ == "__main__":
+    main()
