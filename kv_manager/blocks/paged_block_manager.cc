@@ -404,6 +404,8 @@ void PagedBlockManager::Restore(const RestoredBlocks& restored) {
   // The tables come first, so that a sequence holds its own blocks where the cache has two with equal contents.
   for (const RestoredBlocks::Table& table : restored.tables) RestoreTable(table, references);
   if (options_.has_prefix_cache) RestoreCache(restored.cached, references);
+  // Blocks that nobody has taken are freed in their order, not in that of a hash table.
+  for (const BlockId block : blocks) references.erase(block);
 }
 
 void PagedBlockManager::RestoreTable(const RestoredBlocks::Table& restored,
