@@ -86,7 +86,7 @@ TEST_P(HardeningTest, ItChecksArraysOnTheStackAndCallsOfTheCLibrary) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, HardeningTest,
                          testing::Values("quire-manager", "quire-worker", "quire-openai", "quirectl"),
-                         [](const auto& info) { return std::string(info.param).substr(info.index == 2 ? 0 : 6); });
+                         [](const auto& info) { return std::string(info.param).substr(info.index == 3 ? 0 : 6); });
 
 }  // namespace
 }  // namespace quire
