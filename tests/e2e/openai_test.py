@@ -184,7 +184,7 @@ class OpenAiTest(unittest.TestCase):
                     texts[choice["index"]] += choice["delta"].get("content", "")
                 elif event_id is not None:
                     last_id, num_events = event_id, num_events + 1
-                    if num_events == 3:
+                    if num_events == 10:
                         num_cuts += 1
                         break
             response.close()
