@@ -34,7 +34,8 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       oracle_(worker, clock->NowMicros()),
       process_(std::move(remains.process)),
       running_at_death_(std::move(remains.running)),
-      has_searched_before_(remains.has_searched) {
+      has_searched_before_(remains.has_searched),
+      is_heir_(remains.is_of_manager) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_->NewClient(ProcessHooks()),
       StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },

@@ -13,6 +13,7 @@ namespace quire {
 SimEngine::Remains SimEngine::Die(int num_plans) {
   Remains remains;
   remains.has_searched = has_searched_ || has_searched_before_;
+  remains.is_of_manager = true;
   for (uint32_t row = 0; scheduler_ != nullptr && row < static_cast<uint32_t>(options_.rows); ++row) {
     const Scheduler::Occupant occupant = scheduler_->OccupantOf(RowId{row});
     if (occupant.sequence == nullptr) continue;
