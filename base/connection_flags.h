@@ -7,7 +7,7 @@ namespace quire {
 
 inline constexpr int kDefaultMaxConnections = 1024;
 
-// Reads the flag --max-connections, which both services have.
+// Reads the flag --max-connections, which all services have.
 absl::StatusOr<int> ReadMaxConnections();
 
 }  // namespace quire

@@ -14,7 +14,7 @@ struct LogOptions {
   LogFormat format = LogFormat::kText;
 };
 
-// The flags --log-level and --log-format, which both services have, followed by the flags in `more`.
+// The flags --log-level and --log-format, which all services have, followed by the flags in `more`.
 FlagGroup LogFlagGroup(const std::vector<const char*>& more = {});
 absl::StatusOr<LogOptions> ReadLogFlags();
 

@@ -15,7 +15,7 @@ struct Transport {
   bool is_insecure = false;  // Whether clients on other machines may connect without TLS or authentication.
 };
 
-// The flags --tls-cert, --tls-key, --tls-ca and --insecure, which both services have.
+// The flags --tls-cert, --tls-key, --tls-ca and --insecure, which all services have.
 FlagGroup TransportFlagGroup();
 
 // Reads these flags. Returns INVALID_ARGUMENT when clients on other machines could reach `listen` without TLS or

@@ -28,7 +28,7 @@ class ManagerLink {
   template <typename Response>
   using Handler = std::function<void(const google::rpc::Status& status, const Response& response)>;
 
-  // A call of GenerateBatch takes so many requests, then another one is opened. The manager's own limit is larger.
+  // When a call of GenerateBatch has so many requests, another call is opened. The manager's own limit is larger.
   static constexpr size_t kMaxRequestsPerCall = 512;
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;

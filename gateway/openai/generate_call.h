@@ -30,8 +30,8 @@ struct GenerateCall {
   ApiNames names = {};                              // The names of fields that this call uses.
 };
 
-// Translate the body of a request. The manager checks the ranges of most values; here every type is checked, and what
-// is not supported is refused by its name.
+// These functions translate the body of a request. They check every type, and refuse what is not supported by its name.
+// The manager checks the ranges of most values.
 std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body);
 std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body);
 

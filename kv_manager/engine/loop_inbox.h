@@ -40,7 +40,7 @@ struct RequestMoved {
   MovedRequest request;
   LiveRequests::Entry live;
   FamilyId family;   // See MovingRequest.
-  bool was_refused;  // The same.
+  bool was_refused;  // See MovingRequest.
 };
 struct RequestCancelled {
   RequestId request;

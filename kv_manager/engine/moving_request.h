@@ -59,8 +59,8 @@ struct MoveWish {
 // looks once at the loads of the workers, however many requests there are.
 using FindMovableHook = std::function<size_t(absl::Span<const MoveWish> wishes)>;
 
-// The request goes on in this generation. When that is another one than before, its sink is told from which positions
-// on its samples have other numerics. Returns whether it is another one.
+// The request goes on in this generation. If it had another generation before, its sink is told from which positions on
+// its samples have other numerics. Returns whether it had another one.
 bool ChangeGeneration(GenerationId generation, MovedRequest* moved, RequestSink* sink);
 
 // Takes a request out of its loop.

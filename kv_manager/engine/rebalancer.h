@@ -11,11 +11,11 @@
 
 namespace quire {
 
-// Decides when a worker that serves gives waiting requests to an idle one, and which. These rules keep requests from
-// going to and fro:
+// Decides when a worker that serves gives waiting requests to an idle one, and which ones. These rules keep requests
+// from going to and fro:
 //   - The worker has had waiting requests for kFullUs without a break, and no suspect.
-//   - Only requests move that nothing is lost of: those that wait and have no blocks, on the device or on the host.
-//     Requests that run stay. When blocks are short, the ones that were preempted move.
+//   - Only requests move whose move loses nothing: those that wait and have no blocks, on the device or on the host.
+//     Requests that run stay. When blocks are short, those that were preempted move.
 //   - The other worker is idle (see TargetNeeds): it has room and no waiting requests.
 //   - A request that has moved, for whatever reason, stays for kStayUs.
 //   - At most kMaxMoves move in kIntervalUs.
@@ -32,7 +32,7 @@ class Rebalancer {
   // The worker is lost or gives its requests away.
   void Reset() { *this = Rebalancer(); }
 
-  // When Candidates may have some; kNever while no request waits.
+  // When TakeCandidates may return requests; kNever while no request waits.
   int64_t due_us() const;
   // The requests that may move now, in the order of service. The next ones may move after kIntervalUs.
   std::vector<RequestId> TakeCandidates(const Scheduler& scheduler, const LiveRequests& live, int64_t now_us);

@@ -24,12 +24,13 @@ namespace quire {
 class LoopReport;
 
 // The worker of a step loop: how it joins, is lost and comes back, and what that means for the requests. When the
-// worker is lost, they move to other workers of its generation, or with options.changes_numerics, if there is none, of
-// its family. Those that no other worker can take wait. When their
-// worker has come back, they are recomputed in the new session. When it has another pool than before, they move to the
-// new pool, and those that can never fit there fail. All that still wait fail when the worker stays away for longer
-// than the grace, or comes back in another generation. A request that is convicted of making its workers fail (see
-// Suspicion) fails alone. The errors that the requests get do not tell the address of the worker.
+// worker is lost, they move to other workers of its generation. If there are none, and with options.changes_numerics,
+// they move to others of its family. Those that no other worker can take wait. When their worker has come back, they
+// are recomputed in the new session. When it has another pool than before, they move to the new pool, and those that
+// can never fit there fail. All that still wait fail when the worker stays away for longer than the grace. They also
+// fail when it comes back in another generation, unless only its numerics are others and options.changes_numerics is
+// set. A request that is convicted of making its workers fail (see Suspicion) fails alone. The errors that the requests
+// get do not tell the address of the worker.
 //
 // The requests of a worker that drains move to other workers that have room for them now. They leave between two plans,
 // when no plan is in flight. The others stay.

@@ -29,7 +29,7 @@ class FaultProxy {
 
   // Closes all connections. New ones work.
   void Cut();
-  // From now on, bytes of this direction arrive so much later.
+  // From now on, bytes of this direction arrive later by `delay`.
   void Delay(Direction direction, absl::Duration delay);
   // From now on, the bytes of this direction wait in the proxy. Heal lets them go on, and no byte is lost.
   void Hold(Direction direction);

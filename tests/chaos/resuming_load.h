@@ -27,9 +27,9 @@ class ResumingLoad {
     simulated::TokenRule rule;  // Of the workers.
     int num_clients = 1;
     uint64_t seed = 1;
-    // Whether a request that was started then may be lost, so that it may begin again. Null: every request may be.
+    // Whether a request that was started at this time may be lost, so that it may begin again. Null: each one may be.
     std::function<bool(absl::Time started)> may_be_lost = nullptr;
-    // Gets the times at which the tokens of a request arrived that had the right ones. May be null.
+    // Is called for each request that had the right tokens, with the times at which they arrived. May be null.
     std::function<void(const std::vector<absl::Time>& arrivals)> on_right = nullptr;
   };
   struct Counts {

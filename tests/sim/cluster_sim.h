@@ -53,7 +53,7 @@ class ClusterSim {
   void LoseManager(int num_plans);
   // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
   absl::StatusOr<SimEngine::Restored> Restore(SimEngine* to, const RequestToRestore& found);
-  // Clients come back that have heard of the new manager.
+  // Clients that have heard of the new manager come back.
   absl::Status ReturnClients();
   bool IsAdopting() const;
   // Clients for which there is no worker try no longer.
