@@ -119,6 +119,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     Exchange(std::shared_ptr<Connection> connection, WebRequest request)
         : connection_(std::move(connection)), request_(std::move(request)) {}
     const WebRequest& request() const override { return request_; }
+    void DropBody() { request_.body = std::string(); }
     void OnGone(std::function<void()> gone) override {
       if (IsCurrent()) connection_->gone_ = std::move(gone);
     }
@@ -139,7 +140,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     bool IsCurrent() const { return connection_->exchange_ == this; }
 
     const std::shared_ptr<Connection> connection_;
-    const WebRequest request_;
+    WebRequest request_;
   };
 
   auto& socket() {
@@ -337,7 +338,8 @@ void Connection<Stream>::OnRequest(error_code error) {
   auto exchange = std::make_shared<Exchange>(this->shared_from_this(), std::move(request));
   exchange_ = exchange.get();
   if (buffer_.size() == 0) Watch();
-  server_->Handle(std::move(exchange));
+  server_->Handle(exchange);
+  exchange->DropBody();  // A stream may last for minutes, and the bodies of all of them together have no limit.
   ReleaseBody();
 }
 

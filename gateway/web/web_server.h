@@ -39,6 +39,7 @@ class WebExchange {
  public:
   virtual ~WebExchange() = default;
 
+  // The body is empty after the handler has returned.
   virtual const WebRequest& request() const = 0;
   // `gone` is called at most once, when the client leaves before the whole response was given to the server, or when it
   // reads too slowly.

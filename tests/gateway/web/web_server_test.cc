@@ -205,6 +205,16 @@ TEST_F(WebServerTest, AClientThatLeavesIsNoticed) {
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
 }
 
+TEST_F(WebServerTest, AResponseThatGoesOnHoldsNoBody) {
+  Start();
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  client.Close();
+  ASSERT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+  EXPECT_EQ(waiting_->request().body, "");
+}
+
 TEST_F(WebServerTest, AClientThatDoesNotReadIsDisconnected) {
   Start({.max_unsent_bytes = 100'000});
   TestClient client(*server_);
