@@ -255,6 +255,8 @@ TEST_F(WebServerTest, StopWaitsForResponses) {
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   TestClient idle(*server_);
+  idle.Send(Post("/a", "accepted"));
+  idle.ReadUntil("accepted");
   std::future<void> stopped = std::async(std::launch::async, [this] { server_->Stop(kLong); });
   EXPECT_EQ(idle.ReadAll(), "") << "a connection without a request is closed";
   server_->Post([this] { waiting_->Respond({.body = "the end"}); });
