@@ -61,6 +61,7 @@ class SimEngine : private AuditedBlocks::Observer {
     RequestId request;
     SequenceId sequence;
     RowId row;
+    std::vector<BlockId> table;  // As the manager had it.
   };
   // What is left of an engine whose manager is dead.
   struct Remains {

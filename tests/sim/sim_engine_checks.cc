@@ -202,13 +202,12 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   return absl::OkStatus();
 }
 
-// Every cached block is on the path of some transcript. Beams that died left blocks that are on no path. So did a
-// request that the manager before had begun and that failed when its client sent it again.
+// Every cached block is on the path of some transcript. Beams that died left blocks that are on no path. So did
+// requests that another manager had begun, if their clients have not got all tokens that the worker computed for them.
 absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers) {
   std::set<BlockId> found;
-  bool is_all_known = !has_searched_;
+  const bool is_all_known = !has_searched_ && !is_heir_;
   for (const auto& caller : callers) {
-    is_all_known &= !is_heir_ || caller->failure().ok();
     if (caller->request().bypass_prefix_cache) continue;
     for (int i = 0; i < caller->num_outputs(); ++i) {
       QUIRE_RETURN_IF_ERROR(Probe(caller->request().cache_salt, caller->Transcript(i), &found));

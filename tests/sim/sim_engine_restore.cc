@@ -17,7 +17,9 @@ SimEngine::Remains SimEngine::Die(int num_plans) {
   for (uint32_t row = 0; scheduler_ != nullptr && row < static_cast<uint32_t>(options_.rows); ++row) {
     const Scheduler::Occupant occupant = scheduler_->OccupantOf(RowId{row});
     if (occupant.sequence == nullptr) continue;
-    remains.running.push_back({occupant.request, occupant.sequence->id(), RowId{row}});
+    const absl::Span<const BlockId> table = blocks_->Table(occupant.sequence->id());
+    remains.running.push_back(
+        {occupant.request, occupant.sequence->id(), RowId{row}, std::vector<BlockId>(table.begin(), table.end())});
   }
   process_->OnManagerLost(num_plans);
   remains.process = std::move(process_);
@@ -114,6 +116,12 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
                num_generated);
     }
     if (found->is_over || options_.prefix_cache != 0) continue;
+    // The manager had begun to compute the request again, in plans that the worker has not executed.
+    const auto num_blocks = static_cast<size_t>(NumBlocksFor(own->num_computed, options_.block_size));
+    if (running.table.size() < num_blocks || !std::equal(running.table.begin(), running.table.begin() + num_blocks,
+                                                         own->blocks.begin(), own->blocks.begin() + num_blocks)) {
+      continue;
+    }
     const auto table = std::find_if(restored.tables.begin(), restored.tables.end(),
                                     [&](const auto& entry) { return entry.sequence == running.sequence; });
     const int num_stored = std::min(own->num_computed, static_cast<int>(own->tokens.size()) - 1);

@@ -104,6 +104,14 @@ class FailoverTest : public ::testing::Test {
     const auto status = engine_->status().workers[worker];
     return status->running_requests + status->waiting_requests;
   }
+  // A plan may have been made before the last request came, so plans are answered until all requests run.
+  void WaitUntilWorkerRuns(int num_requests) {
+    const auto all_run = [&] {
+      if (NumRunning(0) < num_requests) workers_[0]->AnswerOnce();
+      return NumRunning(0) == num_requests;
+    };
+    WaitFor(all_run, "the first worker to run all requests");
+  }
   int64_t NumMoved() { return engine_->status().totals.moved_requests; }
 
   void ExpectRightTokens() {
@@ -224,7 +232,7 @@ TEST_F(FailoverTest, AnErrorNamesBothNumericsWhenOnlyOtherOnesAreReady) {
   other_model.numerics_fingerprint = "other/bits";
   Make({Worker(), OtherNumerics(), other_model}, options);
   Submit(2, 9, 20);
-  WaitFor([&] { return NumRunning(0) == 2; }, "the first generation to run its requests");
+  WaitUntilWorkerRuns(2);
   workers_[0]->Kill();
   for (const auto& sink : sinks_) {
     sink->WaitForEnd();
@@ -253,7 +261,7 @@ TEST_F(FailoverTest, AnErrorNamesBothNumericsWhenTheWorkerReturnsWithOtherOnes) 
 TEST_F(FailoverTest, ApproximateRequestsMoveAtOnceToOtherNumericsAndSayFromWhere) {
   Make({Worker(), OtherNumerics()}, Approximate());
   Submit(3, 9, 20);
-  WaitFor([&] { return NumRunning(0) == 3; }, "the first generation to run its requests");
+  WaitUntilWorkerRuns(3);
   WaitFor(
       [&] {
         workers_[0]->AnswerOnce();
@@ -302,7 +310,7 @@ TEST_F(FailoverTest, ApproximateRequestsDoNotMoveToOtherWeightsOrAnotherTokenize
 TEST_F(FailoverTest, ApproximateRequestsStayWithAWorkerThatReturnsWithOtherNumerics) {
   Make({Worker()}, Approximate());
   Submit(2, 9, 20);
-  WaitFor([&] { return NumRunning(0) == 2; }, "the requests to run");
+  WaitUntilWorkerRuns(2);
   for (int i = 0; i < 4; ++i) workers_[0]->AnswerOnce();
   workers_[0]->Kill();
   WaitFor([&] { return !engine_->status().workers[0]->is_ready; }, "the loss to be noticed");
@@ -320,7 +328,7 @@ TEST_F(FailoverTest, ApproximateRequestsStayWithAWorkerThatReturnsWithOtherNumer
 TEST_F(FailoverTest, ADrainMovesNothingToOtherNumerics) {
   Make({Worker(), OtherNumerics()}, Approximate());
   Submit(2, 9, 20);
-  WaitFor([&] { return NumRunning(0) == 2; }, "the requests to run");
+  WaitUntilWorkerRuns(2);
   workers_[0]->Drain();
   workers_[0]->Answer();
   ExpectRightTokens();
