@@ -542,7 +542,19 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   return group;
 }
 
+bool Scheduler::SharesPrompt(const SequenceGroup& group) const {
+  const size_t num_full = group.request().prompt.size() / static_cast<size_t>(blocks_->block_size());
+  const absl::Span<const BlockId> first = blocks_->Table(group.sequences().front()->id());
+  return std::all_of(group.sequences().begin(), group.sequences().end(), [&](const auto& sequence) {
+    const absl::Span<const BlockId> table = blocks_->Table(sequence->id());
+    return group.num_sequences() == 1 || (std::min(first.size(), table.size()) >= num_full &&
+                                          std::equal(table.begin(), table.begin() + num_full, first.begin()));
+  });
+}
+
 void Scheduler::Resume(SequenceGroup* group) {
+  // Otherwise each sample would get blocks of its own for the prompt, and together they could need more than the pool.
+  if (!SharesPrompt(*group)) return Suspend(group, /*keeps_blocks=*/false);
   std::vector<BlockCopy> copies;
   for (const auto& sequence : group->sequences()) {
     // Blocks for the whole context, as admission takes them. A block that others share is copied by the plan that

@@ -124,7 +124,13 @@ INSTANTIATE_TEST_SUITE_P(
         // A sequence got the id of one that had ended and still had a row. The third manager could not tell them apart.
         "model\nworker\nworker keeps_rows=1\nsubmit 1 num_own=1\nsubmit 2 follows=1\nplan 1\ncommit 1\nplan 1\n"
         "submit 9 num_own=1 resumable=1\nplan 1\nmanager_lost 1\nplan 1\nplan 1\nsubmit 13 num_own=1\n"
-        "submit 14 num_own=1 resumable=1\nplan 1\nmanager_lost 1\n"));
+        "submit 14 num_own=1 resumable=1\nplan 1\nmanager_lost 1\n",
+        // Samples that a new manager found without their blocks each took blocks of their own for the prompt, and
+        // together they needed more than the pool.
+        "model\nworker block_size=2 prefix_cache=0 plans_in_flight=2 keeps_rows=1\nsubmit 22 num_shared=1 "
+        "max_tokens=2\nplan 0\nsubmit 25 num_shared=5 num_own=1 max_tokens=2\nsubmit 26 num_own=5 max_tokens=2 "
+        "beams=2\nsubmit 30 num_shared=6 max_tokens=4 resumable=1 samples=4\nsubmit 33 num_shared=3 num_own=4 "
+        "max_tokens=2\ncommit 0\nplan 0\ncommit 0\ncommit 0\nplan 0\ncommit 0\ncommit 0\nmanager_lost 0\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
