@@ -35,7 +35,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       process_(std::move(remains.process)),
       running_at_death_(std::move(remains.running)),
       has_searched_before_(remains.has_searched),
-      is_heir_(remains.is_of_manager) {
+      num_managers_before_(remains.num_managers) {
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_->NewClient(ProcessHooks()),
       StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },

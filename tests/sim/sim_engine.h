@@ -67,8 +67,8 @@ class SimEngine : private AuditedBlocks::Observer {
   struct Remains {
     std::unique_ptr<SimWorkerProcess> process;
     std::vector<RunningAtDeath> running = {};
-    bool has_searched = false;   // Its worker may have blocks of beams that have died.
-    bool is_of_manager = false;  // There was a manager before this one.
+    bool has_searched = false;  // Its worker may have blocks of beams that have died.
+    int num_managers = 0;       // The managers that the worker has had.
   };
   // What the engine knows of a request that moves.
   struct Moving {
@@ -282,7 +282,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_inbox_handled_ = false;                 // The current round has handled all events.
   std::vector<RunningAtDeath> running_at_death_;  // Of the manager before.
   bool has_searched_before_ = false;
-  bool is_heir_ = false;                                       // There was a manager before.
+  int num_managers_before_ = 0;
   std::vector<Restoring> restoring_;                           // Between the adoption and FinishRestore.
   std::set<RequestId> refused_;                                // The requests of the inventory that were refused.
   bool is_restoring_ = false;                                  // The loop is adopting.

@@ -206,7 +206,7 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
 // requests that another manager had begun, if their clients have not got all tokens that the worker computed for them.
 absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers) {
   std::set<BlockId> found;
-  const bool is_all_known = !has_searched_ && !is_heir_;
+  const bool is_all_known = !has_searched_ && num_managers_before_ == 0;
   for (const auto& caller : callers) {
     if (caller->request().bypass_prefix_cache) continue;
     for (int i = 0; i < caller->num_outputs(); ++i) {

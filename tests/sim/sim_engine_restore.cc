@@ -13,7 +13,7 @@ namespace quire {
 SimEngine::Remains SimEngine::Die(int num_plans) {
   Remains remains;
   remains.has_searched = has_searched_ || has_searched_before_;
-  remains.is_of_manager = true;
+  remains.num_managers = num_managers_before_ + 1;
   for (uint32_t row = 0; scheduler_ != nullptr && row < static_cast<uint32_t>(options_.rows); ++row) {
     const Scheduler::Occupant occupant = scheduler_->OccupantOf(RowId{row});
     if (occupant.sequence == nullptr) continue;
@@ -115,7 +115,8 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
       Complain("request ", Value(running.request), " goes on with ", found->num_tokens, " tokens, the worker has ",
                num_generated);
     }
-    if (found->is_over || options_.prefix_cache != 0) continue;
+    // A manager that took the request over itself may have begun to compute it again.
+    if (found->is_over || options_.prefix_cache != 0 || num_managers_before_ > 1) continue;
     // The manager had begun to compute the request again, in plans that the worker has not executed.
     const auto num_blocks = static_cast<size_t>(NumBlocksFor(own->num_computed, options_.block_size));
     if (running.table.size() < num_blocks || !std::equal(running.table.begin(), running.table.begin() + num_blocks,
