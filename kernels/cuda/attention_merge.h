@@ -5,9 +5,8 @@
 
 namespace quire::cuda {
 
-// Joins the partial results of rows that were cut into parts, in ascending order, and writes their output. A thread
-// handles four elements of a row at a time. It loads several partial results at once, because a load takes much longer
-// than joining what it returns.
+// Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. A
+// thread handles four elements of a row at a time.
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
  public:
@@ -20,8 +19,6 @@ class AttentionMergeKernel {
   }
 
  private:
-  static constexpr int kLoadedAtOnce = 8;
-
   static QUIRE_DEVICE void RunMerge(const AttentionArgs& args, const AttentionMerge& merge, int kv_head) {
     AttentionItem item{};
     item.first_row = merge.first_row;
@@ -31,24 +28,8 @@ class AttentionMergeKernel {
     for (int i = simt::ThreadIndex(); i < rows.count() * kRowQuads; i += kThreads) {
       const int row = i / kRowQuads, d = i % kRowQuads * 4;
       JoinedElements<4> joined;
-      const int end = merge.first_place + merge.num_places;
-      QUIRE_NO_UNROLL for (int first = merge.first_place; first < end; first += kLoadedAtOnce) {
-        int indices[kLoadedAtOnce];
-        QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-          // Behind the end, the last one is loaded again and left out.
-          const int place = first + i < end ? first + i : end - 1;
-          indices[i] = rows.Partial(LoadWords(args.places + place), row);
-        }
-        SoftmaxState states[kLoadedAtOnce];
-        Floats<4> values[kLoadedAtOnce];
-        QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-          states[i] = simt::LoadGlobal(args.partial_states + indices[i]);
-          values[i] = LoadFour(args.partial_values + int64_t{indices[i]} * kHeadDim + d);
-        }
-        QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-          if (first + i < end) joined.Join(states[i], values[i]);
-        }
-      }
+      joined.template JoinPlaces<kHeadDim>(rows, merge.first_place, merge.num_places, row,
+                                           [&](const float* values) { return LoadFour(values + d); });
       StoreFour<Element, kHeadDim>(rows, row, d, joined);
     }
   }
