@@ -23,9 +23,7 @@ v1::RowSampling Seeded(uint64_t seed) {
 
 v1::RowSampling Penalised() {
   v1::RowSampling sampling = Seeded(7);
-  sampling.set_presence_penalty(0.5f);
   sampling.set_frequency_penalty(0.7f);
-  sampling.set_repetition_penalty(1.3f);
   return sampling;
 }
 
@@ -100,22 +98,9 @@ TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
 
-TEST(PipelineTest, PenaltiesCountTheTokenThatIsStillDrawn) {
+TEST(PipelineTest, APlanWaitsForTokensThatPenaltiesCount) {
   TestWorker worker;
   const std::vector<v1::StepPlan> plans = Session(Penalised());
-  const PipelinedRun run = RunPipelined(&worker, plans);
-  EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
-  EXPECT_NE(run.results, RunOneByOne(&worker, Session(Seeded(7)))) << "the penalties matter";
-  EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
-}
-
-TEST(PipelineTest, APlanWaitsForTokensThatBadWordsAreMatchedWith) {
-  TestWorker worker;
-  v1::RowSampling sampling = Seeded(7);
-  sampling.add_bad_word_lengths(2);
-  sampling.add_bad_word_token_ids(1);
-  sampling.add_bad_word_token_ids(2);
-  const std::vector<v1::StepPlan> plans = Session(sampling);
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
   EXPECT_EQ(run.num_overlapping, 0);
