@@ -50,7 +50,7 @@ class HandoffQueue {
     return head_.compare_exchange_strong(end, nullptr, std::memory_order_acq_rel, std::memory_order_relaxed);
   }
 
-  // Whether no consumer is due. Whoever sees true has also seen everything that the consumers have done.
+  // Returns whether no consumer is due. Whoever sees true has also seen everything that the consumers have done.
   bool is_idle() const { return head_.load(std::memory_order_acquire) == nullptr; }
 
  private:

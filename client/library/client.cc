@@ -39,7 +39,7 @@ bool HasReason(const grpc::Status& status, absl::string_view reason) {
   });
 }
 
-// Whether the manager has just started and may still find the request on a worker.
+// Returns whether the manager has just started and may still find the request on a worker.
 bool IsRestoring(const grpc::Status& status) {
   return HasReason(status, "RESTORING");
 }

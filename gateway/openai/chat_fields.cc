@@ -82,7 +82,7 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
       ReadToolCall((*calls)[i], call_path, &fields, message->add_tool_calls());
     }
   }
-  // What clients send back of an answer that they have received. The audio of this server's answers is always null.
+  // Clients send these fields back from an answer that they have received. The audio of our answers is always null.
   fields.Ignore({"refusal", "annotations"});
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());

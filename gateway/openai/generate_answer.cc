@@ -23,7 +23,7 @@ const char* FinishReasonName(v1::FinishReason reason) {
   }
 }
 
-// What vLLM calls stop_reason: the stop string or the stop token that ended the sample.
+// This is what vLLM calls stop_reason: the stop string or the stop token that ended the sample.
 Json StopReason(const v1::GenerateResponse& response) {
   if (response.has_stop()) return response.stop();
   if (response.has_stop_token_id()) return response.stop_token_id();

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What every answer of a call begins with.
+// Every answer of a call begins with these fields.
 struct AnswerHead {
   std::string id;
   int64_t created_unix_sec = 0;

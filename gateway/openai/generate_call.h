@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// What a client has asked for with /v1/completions or /v1/chat/completions, in the words of quire.v1.
+// This is what a client has asked for with /v1/completions or /v1/chat/completions, in the words of quire.v1.
 struct GenerateCall {
   bool is_chat = false;
   std::string model = {};  // Empty if the client names none.

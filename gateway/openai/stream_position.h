@@ -27,10 +27,10 @@ class StreamPosition {
   // REQUIRES: CanResume().
   std::string Id() const;
 
-  // What goes on behind this position.
+  // Returns a request for what goes on behind this position.
   v1::ResumeRequest Resume() const;
 
-  // Whether the client has received anything of the sample.
+  // Returns whether the client has received anything of the sample.
   bool HasBegun(uint32_t index) const { return samples_.contains(index); }
 
  private:

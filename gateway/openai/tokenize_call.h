@@ -12,14 +12,14 @@
 
 namespace quire {
 
-// What a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
+// This is what a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
 struct TokenizeCall {
   std::string model;  // Empty if the client names none.
   std::variant<v1::TokenizeRequest, v1::Chat> prompt;
   bool returns_strings = false;  // The answer has the text of each token as well.
 };
 
-// What a client has asked for with vLLM's /detokenize.
+// This is what a client has asked for with vLLM's /detokenize.
 struct DetokenizeCall {
   std::string model;  // Empty if the client names none.
   v1::DetokenizeRequest request;
