@@ -28,6 +28,20 @@ bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status);
 }
 
+// Says what is wrong with a token that is not the one expected at `position`, and what may be the cause: a response that
+// does not begin where the one before has ended, or a token of another position.
+std::string Difference(const v1::GenerateResponse& response, size_t position, uint32_t token,
+                       const std::vector<uint32_t>& expected) {
+  std::string text = absl::StrCat("token ", position, " of sample ", response.index(), " is ", token);
+  if (position < expected.size()) absl::StrAppend(&text, " instead of ", expected[position]);
+  absl::StrAppend(&text, ", in a response of ", response.token_ids_size(), " tokens from position ",
+                  response.position(), "; it is expected at the positions");
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i] == token) absl::StrAppend(&text, " ", i);
+  }
+  return absl::StrCat(text, " of ", expected.size());
+}
+
 }  // namespace
 
 // A request, and the tokens of its samples.
@@ -96,7 +110,7 @@ struct ResumingLoad::Call {
       for (const uint32_t token : response.token_ids()) {
         size_t& position = received[response.index()];
         if (error.empty() && (position >= expected.size() || token != expected[position])) {
-          error = absl::StrCat("token ", position, " of sample ", response.index(), " is ", token);
+          error = Difference(response, position, token, expected);
         }
         ++position;
       }
