@@ -1,0 +1,70 @@
+#include "grammar/grammar.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "grammar/ebnf_parser.h"
+#include "grammar/json_schema.h"
+#include "grammar/regex_parser.h"
+
+namespace quire::grammar {
+namespace {
+
+absl::Status CheckSize(const Source& source) {
+  size_t num_bytes = source.text.size();
+  for (const std::string& choice : source.choices) num_bytes += choice.size();
+  if (num_bytes > kMaxSourceBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("has ", num_bytes, " bytes, at most ", kMaxSourceBytes, " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SyntaxTree> TreeOfChoices(const std::vector<std::string>& choices) {
+  if (choices.empty()) return absl::InvalidArgumentError("has no choice");
+  if (choices.size() > kMaxChoices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("has ", choices.size(), " choices, at most ", kMaxChoices, " are allowed"));
+  }
+  SyntaxTree tree;
+  const RuleId root = tree.AddRule("choice", /*may_be_inlined=*/false);
+  std::vector<ExprId> parts;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (!IsValidUtf8(choices[i])) return absl::InvalidArgumentError(absl::StrCat("choice ", i, " is not valid UTF-8"));
+    parts.push_back(tree.Bytes(choices[i]));
+  }
+  tree.SetBody(root, tree.Choice(std::move(parts)));
+  return tree;
+}
+
+absl::StatusOr<SyntaxTree> TreeOf(const Source& source) {
+  switch (source.kind) {
+    case Source::Kind::kJsonSchema:
+      return ParseJsonSchema(source.text);
+    case Source::Kind::kJsonObject:
+      return ParseJsonSchema(R"({"type": "object", "additionalProperties": true})");
+    case Source::Kind::kChoice:
+      return TreeOfChoices(source.choices);
+    case Source::Kind::kEbnf:
+      return ParseEbnf(source.text);
+    case Source::Kind::kRegex:
+      break;
+  }
+  SyntaxTree tree;
+  const RuleId root = tree.AddRule("regex", /*may_be_inlined=*/false);
+  QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(source.text, RegexText::kPlain, &tree));
+  tree.SetBody(root, body);
+  return tree;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source) {
+  QUIRE_RETURN_IF_ERROR(CheckSize(source));
+  QUIRE_ASSIGN_OR_RETURN(const SyntaxTree tree, TreeOf(source));
+  return Automaton::Compile(tree);
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,33 @@
+#ifndef QUIRE_GRAMMAR_GRAMMAR_H_
+#define QUIRE_GRAMMAR_GRAMMAR_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "grammar/automaton.h"
+
+namespace quire::grammar {
+
+inline constexpr size_t kMaxSourceBytes = 32768;  // All texts of a source together.
+inline constexpr size_t kMaxChoices = 1024;
+
+// What the output of a request must be.
+struct Source {
+  enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kEbnf };
+
+  Kind kind = Kind::kJsonObject;
+  std::string text = {};                  // The schema, the regular expression or the grammar.
+  std::vector<std::string> choices = {};  // kChoice: the output is one of these.
+
+  bool operator==(const Source&) const = default;
+};
+
+// Compiles a source. The time is bounded by the limits of automaton.h. INVALID_ARGUMENT, with the place, when the
+// source is wrong, too large, uses what is not supported, or when no text matches. A pure function.
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_GRAMMAR_H_

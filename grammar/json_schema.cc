@@ -1,0 +1,440 @@
+#include "grammar/json_schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "grammar/json_text.h"
+#include "grammar/regex_parser.h"
+#include "grammar/schema_keywords.h"
+
+namespace quire::grammar {
+namespace {
+
+constexpr int kMaxSchemas = 2000;
+constexpr int kMaxGraphNodes = 20'000;
+constexpr double kLargestBound = 1e18;
+
+// Regular expressions of the supported formats. Days that only some Februaries have are left out.
+const std::map<std::string, std::string, std::less<>>& Formats() {
+  static const auto* formats = [] {
+    const std::string date =
+        R"([0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31))";
+    const std::string time =
+        R"(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))";
+    const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+    const std::string atom = "[A-Za-z0-9_+-]{1,32}";
+    const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
+    return new std::map<std::string, std::string, std::less<>>{
+        {"date", date},
+        {"time", time},
+        {"date-time", date + "T" + time},
+        {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
+        {"ipv4", "(" + byte + R"(\.){3})" + byte},
+        {"email", atom + R"((\.)" + atom + "){0,3}@" + label + R"((\.)" + label + "){1,4}"},
+    };
+  }();
+  return *formats;
+}
+
+// Numbers between bounds, which may be excluded.
+struct Bounds {
+  std::optional<double> low;
+  std::optional<double> high;
+  bool excludes_low = false;
+  bool excludes_high = false;
+};
+
+absl::StatusOr<std::optional<double>> NumberOf(const SchemaJson& schema, const char* keyword,
+                                               const std::string& place) {
+  if (!schema.contains(keyword)) return std::optional<double>();
+  if (!schema[keyword].is_number()) return SchemaError(place, "the keyword \"", keyword, "\" must be a number");
+  const double number = schema[keyword].get<double>();
+  if (std::abs(number) >= kLargestBound) {
+    return SchemaError(place, "the keyword \"", keyword, "\" is ", schema[keyword].dump(),
+                       ", supported are numbers between -1e18 and 1e18");
+  }
+  return std::optional<double>(number);
+}
+
+absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const std::string& place) {
+  Bounds bounds;
+  QUIRE_ASSIGN_OR_RETURN(bounds.low, NumberOf(schema, "minimum", place));
+  QUIRE_ASSIGN_OR_RETURN(bounds.high, NumberOf(schema, "maximum", place));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> above, NumberOf(schema, "exclusiveMinimum", place));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> below, NumberOf(schema, "exclusiveMaximum", place));
+  if (above.has_value() && (!bounds.low.has_value() || *above >= *bounds.low)) {
+    bounds.low = above;
+    bounds.excludes_low = true;
+  }
+  if (below.has_value() && (!bounds.high.has_value() || *below <= *bounds.high)) {
+    bounds.high = below;
+    bounds.excludes_high = true;
+  }
+  return bounds;
+}
+
+// Writes each schema as a rule. Schemas wait in a queue, so that references may form circles.
+class SchemaCompiler {
+ public:
+  absl::StatusOr<SyntaxTree> Run(std::string_view text) {
+    if (!IsValidUtf8(text)) return absl::InvalidArgumentError("the schema is not valid UTF-8");
+    QUIRE_RETURN_IF_ERROR(CheckDepth(text));
+    root_ = SchemaJson::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (root_.is_discarded()) return absl::InvalidArgumentError("the schema is not valid JSON");
+    RuleOf(root_, "");
+    while (!queue_.empty()) {
+      const Pending next = std::move(queue_.front());
+      queue_.pop_front();
+      if (tree_.num_rules() > kMaxSchemas) {
+        return SchemaError(next.place, "there are more than ", kMaxSchemas, " schemas");
+      }
+      QUIRE_ASSIGN_OR_RETURN(const ExprId body, Body(*next.schema, next.place));
+      tree_.SetBody(next.rule, body);
+    }
+    return std::move(tree_);
+  }
+
+ private:
+  struct Pending {
+    const SchemaJson* schema;
+    std::string place;
+    RuleId rule;
+  };
+
+  // The parser of JSON and the destructor of values recurse.
+  static absl::Status CheckDepth(std::string_view text) {
+    int depth = 0;
+    bool is_in_string = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (is_in_string) {
+        if (c == '\\') ++i;
+        is_in_string = c != '"';
+        continue;
+      }
+      is_in_string = c == '"';
+      if (c == '{' || c == '[') ++depth;
+      if (c == '}' || c == ']') --depth;
+      if (depth > 2 * kMaxSchemaDepth) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the schema is nested in more than ", 2 * kMaxSchemaDepth, " levels of JSON"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  RuleId RuleOf(const SchemaJson& schema, const std::string& place) {
+    const auto [entry, is_new] = rules_.try_emplace(&schema, -1);
+    if (is_new) {
+      entry->second = tree_.AddRule(absl::StrCat("#", place), /*may_be_inlined=*/false);
+      queue_.push_back({&schema, place, entry->second});
+    }
+    return entry->second;
+  }
+  ExprId Use(const SchemaJson& schema, const std::string& place) { return tree_.Use(RuleOf(schema, place)); }
+  // Keeps a schema that is not in the document.
+  const SchemaJson& Keep(SchemaJson schema) {
+    return *made_.emplace_back(std::make_unique<SchemaJson>(std::move(schema)));
+  }
+
+  absl::StatusOr<ExprId> Body(const SchemaJson& schema, const std::string& place) {
+    QUIRE_RETURN_IF_ERROR(CheckKeywords(schema, place, /*is_root=*/place.empty()));
+    if (schema == true) return json_.AnyValue();
+    if (schema == false) return tree_.Nothing();
+    for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf"}) {
+      if (schema.contains(keyword)) return Joined(schema, keyword, place);
+    }
+    if (schema.contains("enum") || schema.contains("const")) return Constant(schema, place);
+    QUIRE_ASSIGN_OR_RETURN(const std::set<std::string> types, TypesOf(schema, place));
+    if (types.size() > 1 && TypedKeywords(schema).empty() && !schema.contains("type")) return json_.AnyValue();
+    std::vector<ExprId> parts;
+    for (const std::string& type : types) {
+      QUIRE_ASSIGN_OR_RETURN(const ExprId part, OfType(type, schema, place));
+      parts.push_back(part);
+    }
+    return tree_.Choice(std::move(parts));
+  }
+
+  // A schema with a keyword that refers to other schemas.
+  absl::StatusOr<ExprId> Joined(const SchemaJson& schema, const std::string& keyword, const std::string& place) {
+    SchemaJson rest = SchemaJson::object();
+    for (const auto& [name, value] : schema.items()) {
+      if (name != keyword && !IsAnnotation(name)) rest[name] = value;
+    }
+    if (keyword == "$ref") {
+      if (!rest.empty()) {
+        return SchemaError(place, "the keyword \"$ref\" beside \"", rest.begin().key(), "\" is not supported");
+      }
+      QUIRE_ASSIGN_OR_RETURN(const Referenced referenced, Resolve(root_, schema["$ref"], place));
+      return Use(*referenced.schema, referenced.place);
+    }
+    const SchemaJson& members = schema[keyword];
+    if (!members.is_array() || members.empty()) {
+      return SchemaError(place, "the keyword \"", keyword, "\" must be an array of schemas");
+    }
+    if (keyword == "allOf") return AllOf(std::move(rest), members, place);
+    if (keyword == "oneOf") QUIRE_RETURN_IF_ERROR(CheckDisjoint(members, place));
+    std::vector<ExprId> parts;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const std::string at = absl::StrCat(place, "/", keyword, "/", i);
+      if (rest.empty()) {
+        parts.push_back(Use(members[i], at));
+        continue;
+      }
+      QUIRE_RETURN_IF_ERROR(CheckKeywords(members[i], at, /*is_root=*/false));
+      QUIRE_ASSIGN_OR_RETURN(SchemaJson merged, Merge(rest, members[i], keyword, place));
+      parts.push_back(Use(Keep(std::move(merged)), at));
+    }
+    return tree_.Choice(std::move(parts));
+  }
+
+  absl::StatusOr<ExprId> AllOf(SchemaJson merged, const SchemaJson& members, const std::string& place) {
+    for (size_t i = 0; i < members.size(); ++i) {
+      QUIRE_RETURN_IF_ERROR(CheckKeywords(members[i], absl::StrCat(place, "/allOf/", i), /*is_root=*/false));
+      QUIRE_ASSIGN_OR_RETURN(merged, Merge(merged, members[i], "allOf", place));
+    }
+    return Use(Keep(std::move(merged)), absl::StrCat(place, "/allOf"));
+  }
+
+  absl::Status CheckDisjoint(const SchemaJson& members, const std::string& place) {
+    for (size_t i = 0; i < members.size(); ++i) {
+      for (size_t k = 0; k < i; ++k) {
+        if (AreDisjoint(root_, members[k], members[i])) continue;
+        return SchemaError(place, "the keyword \"oneOf\" is supported only where no value fits two of its schemas; ",
+                           "schemas ", k, " and ", i, " may both fit: give them different types, or a required ",
+                           "property with different constants");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ExprId> Constant(const SchemaJson& schema, const std::string& place) {
+    const char* keyword = schema.contains("enum") ? "enum" : "const";
+    if (schema.contains("enum") && schema.contains("const")) {
+      return SchemaError(place, "the keyword \"enum\" beside \"const\" is not supported");
+    }
+    if (!TypedKeywords(schema).empty()) {
+      return SchemaError(place, "the keyword \"", *TypedKeywords(schema).begin(), "\" beside \"", keyword,
+                         "\" is not supported");
+    }
+    const SchemaJson values = schema.contains("enum") ? schema["enum"] : SchemaJson::array({schema["const"]});
+    if (!values.is_array()) return SchemaError(place, "the keyword \"enum\" must be an array");
+    QUIRE_ASSIGN_OR_RETURN(std::set<std::string> types, TypesOf(schema, place));
+    if (types.contains("number")) types.insert("integer");
+    std::vector<ExprId> parts;
+    for (const SchemaJson& value : values) {
+      if (types.contains(TypeOfValue(value))) parts.push_back(tree_.Bytes(value.dump()));
+    }
+    return tree_.Choice(std::move(parts));
+  }
+
+  absl::StatusOr<ExprId> OfType(const std::string& type, const SchemaJson& schema, const std::string& place) {
+    if (type == "null") return tree_.Bytes("null");
+    if (type == "boolean") return tree_.Choice({tree_.Bytes("true"), tree_.Bytes("false")});
+    if (type == "string") return StringBody(schema, place);
+    if (type == "array") return ArrayBody(schema, place);
+    if (type == "object") return ObjectBody(schema, place);
+    return NumberBody(schema, type == "integer", place);
+  }
+
+  absl::StatusOr<ExprId> NumberBody(const SchemaJson& schema, bool is_integer, const std::string& place) {
+    QUIRE_ASSIGN_OR_RETURN(const Bounds bounds, BoundsOf(schema, place));
+    if (!bounds.low.has_value() && !bounds.high.has_value()) return is_integer ? json_.Integer() : json_.Number();
+    std::optional<int64_t> low, high, first, last;
+    if (bounds.low.has_value()) {
+      first = low = static_cast<int64_t>(std::ceil(*bounds.low));
+      if (bounds.excludes_low && *bounds.low == std::ceil(*bounds.low)) ++*low;
+    }
+    if (bounds.high.has_value()) {
+      last = high = static_cast<int64_t>(std::floor(*bounds.high));
+      if (bounds.excludes_high && *bounds.high == std::floor(*bounds.high)) --*high;
+    }
+    return is_integer ? json_.IntegerBetween(low, high) : json_.NumberBetween(low, high, first, last);
+  }
+
+  absl::StatusOr<ExprId> StringBody(const SchemaJson& schema, const std::string& place) {
+    const bool has_length = schema.contains("minLength") || schema.contains("maxLength");
+    if (schema.contains("pattern") && (has_length || schema.contains("format"))) {
+      return SchemaError(place, "the keyword \"pattern\" beside \"", has_length ? "minLength or maxLength" : "format",
+                         "\" is not supported");
+    }
+    if (schema.contains("format") && has_length) {
+      return SchemaError(place, "the keyword \"format\" beside \"minLength or maxLength\" is not supported");
+    }
+    if (schema.contains("pattern")) {
+      if (!schema["pattern"].is_string()) return SchemaError(place, "the keyword \"pattern\" must be a string");
+      absl::StatusOr<ExprId> body =
+          ParseRegexSearch(schema["pattern"].get<std::string>(), RegexText::kJsonString, &tree_);
+      if (!body.ok()) return SchemaError(place, "the keyword \"pattern\", ", body.status().message());
+      return Quoted(*body);
+    }
+    if (schema.contains("format")) return Format(schema["format"], place);
+    if (!has_length) return json_.String();
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min, CountOf(schema, "minLength", place));
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max, CountOf(schema, "maxLength", place));
+    if (max.has_value() && *max < min.value_or(0)) return tree_.Nothing();
+    return json_.StringOfLength(min.value_or(0), max.value_or(kUnbounded));
+  }
+
+  ExprId Quoted(ExprId body) { return tree_.Sequence({tree_.Bytes("\""), body, tree_.Bytes("\"")}); }
+
+  absl::StatusOr<ExprId> Format(const SchemaJson& format, const std::string& place) {
+    if (!format.is_string()) return SchemaError(place, "the keyword \"format\" must be a string");
+    const auto known = Formats().find(format.get<std::string>());
+    if (known == Formats().end()) {
+      return SchemaError(place, "the keyword \"format\" is ", format.dump(), ", which is not supported");
+    }
+    QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(known->second, RegexText::kJsonString, &tree_));
+    return Quoted(body);
+  }
+
+  // Node i of the graph stands behind i items. Behind the last node the number of items does not matter.
+  absl::StatusOr<ExprId> ArrayBody(const SchemaJson& schema, const std::string& place) {
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min_items, CountOf(schema, "minItems", place));
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max_items, CountOf(schema, "maxItems", place));
+    const SchemaJson none = SchemaJson::array();
+    const SchemaJson& prefix = schema.contains("prefixItems") ? schema["prefixItems"] : none;
+    if (!prefix.is_array()) return SchemaError(place, "the keyword \"prefixItems\" must be an array of schemas");
+    if (schema.contains("items") && schema["items"].is_array()) {
+      return SchemaError(place, "the keyword \"items\" with an array is not supported: use prefixItems");
+    }
+    const int num_prefix = static_cast<int>(prefix.size());
+    const int min = min_items.value_or(0);
+    const int last = max_items.value_or(std::max({num_prefix, min, 1}));
+    if (last < min) return tree_.Nothing();
+    const ExprId item = schema.contains("items") ? Use(schema["items"], place + "/items") : json_.AnyValue();
+    const int end = last + 1;
+    std::vector<Expr::Edge> edges;
+    const auto add = [&](int from, int to, ExprId value) {
+      edges.push_back({from, to, tree_.Sequence({Separator(from == 0), value})});
+    };
+    for (int i = 0; i <= last; ++i) {
+      if (i < last)
+        add(i, i + 1,
+            i < num_prefix ? Use(prefix[static_cast<size_t>(i)], absl::StrCat(place, "/prefixItems/", i)) : item);
+      if (i >= min) edges.push_back({i, end, Close("]")});
+    }
+    if (!max_items.has_value()) add(last, last, item);
+    return tree_.Sequence({tree_.Bytes("["), tree_.Graph(end + 1, std::move(edges))});
+  }
+
+  // What stands in front of an item or a property.
+  ExprId Separator(bool is_first) {
+    return is_first ? json_.Space() : tree_.Sequence({tree_.Bytes(","), json_.Space()});
+  }
+  ExprId Close(std::string_view bracket) { return tree_.Sequence({json_.Space(), tree_.Bytes(bracket)}); }
+
+  struct Property {
+    std::string name;
+    bool is_required;
+    ExprId value;
+  };
+
+  // The properties in the order in which they come.
+  absl::StatusOr<std::vector<Property>> PropertiesOf(const SchemaJson& schema, const std::string& place) {
+    const SchemaJson none = SchemaJson::object();
+    const SchemaJson no_names = SchemaJson::array();
+    const SchemaJson& described = schema.contains("properties") ? schema["properties"] : none;
+    const SchemaJson& required = schema.contains("required") ? schema["required"] : no_names;
+    if (!described.is_object()) return SchemaError(place, "the keyword \"properties\" must be an object of schemas");
+    const bool are_names = required.is_array() && std::all_of(required.begin(), required.end(),
+                                                              [](const SchemaJson& name) { return name.is_string(); });
+    if (!are_names) return SchemaError(place, "the keyword \"required\" must be an array of strings");
+    std::vector<Property> properties;
+    for (const auto& [name, value] : described.items()) {
+      const bool is_required = std::find(required.begin(), required.end(), name) != required.end();
+      properties.push_back({name, is_required, Use(value, absl::StrCat(place, "/properties", PointerPart(name)))});
+    }
+    for (const SchemaJson& entry : required) {
+      const std::string& name = entry.get_ref<const std::string&>();
+      const bool is_known = std::any_of(properties.begin(), properties.end(),
+                                        [&](const Property& property) { return property.name == name; });
+      if (is_known) continue;
+      const ExprId value = schema.contains("additionalProperties")
+                               ? Use(schema["additionalProperties"], place + "/additionalProperties")
+                               : json_.AnyValue();
+      properties.push_back({name, /*is_required=*/true, value});
+    }
+    return properties;
+  }
+
+  // Node (i, c) of the graph stands behind property i, when there are c properties, or at least c if c is the last one.
+  absl::StatusOr<ExprId> ObjectBody(const SchemaJson& schema, const std::string& place) {
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min_properties, CountOf(schema, "minProperties", place));
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max_properties, CountOf(schema, "maxProperties", place));
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(schema, place));
+    const bool is_open = schema.contains("additionalProperties")
+                             ? schema["additionalProperties"] != false
+                             : !schema.contains("properties") && !schema.contains("required");
+    const int num_properties = static_cast<int>(properties.size());
+    const int min = min_properties.value_or(0);
+    const int num_required = static_cast<int>(
+        std::count_if(properties.begin(), properties.end(), [](const Property& p) { return p.is_required; }));
+    if (is_open && min > std::max(1, num_required)) {
+      return SchemaError(place, "the keyword \"minProperties\" is ", min,
+                         ", which is not supported where other properties may come: two could have the same name");
+    }
+    const int last = std::max({1, std::min(min, kMaxCount), max_properties.value_or(0)});
+    if (max_properties.has_value() && *max_properties < min) return tree_.Nothing();
+    if (int64_t{num_properties + 1} * (last + 1) > kMaxGraphNodes) {
+      return SchemaError(place, "properties and their numbers need more than ", kMaxGraphNodes, " nodes");
+    }
+    const auto node = [&](int property, int count) { return property * (last + 1) + count; };
+    const auto may_add = [&](int count) { return !max_properties.has_value() || count < *max_properties; };
+    const int end = node(num_properties + 1, 0);
+    std::vector<Expr::Edge> edges;
+    for (int i = 0; i < num_properties; ++i) {
+      const Property& property = properties[static_cast<size_t>(i)];
+      const ExprId key = tree_.Bytes(SchemaJson(property.name).dump() + ":");
+      for (int count = 0; count <= last; ++count) {
+        if (!property.is_required) edges.push_back({node(i, count), node(i + 1, count), tree_.Empty()});
+        if (!may_add(count)) continue;
+        const ExprId entry = tree_.Sequence({Separator(count == 0), key, json_.Space(), property.value});
+        edges.push_back({node(i, count), node(i + 1, std::min(count + 1, last)), entry});
+      }
+    }
+    const ExprId other = is_open ? OtherProperty(schema, properties, place) : tree_.Nothing();
+    for (int count = 0; count <= last; ++count) {
+      if (is_open && may_add(count)) {
+        const ExprId entry = tree_.Sequence({Separator(count == 0), other});
+        edges.push_back({node(num_properties, count), node(num_properties, std::min(count + 1, last)), entry});
+      }
+      if (count >= min) edges.push_back({node(num_properties, count), end, Close("}")});
+    }
+    return tree_.Sequence({tree_.Bytes("{"), tree_.Graph(end + 1, std::move(edges))});
+  }
+
+  ExprId OtherProperty(const SchemaJson& schema, const std::vector<Property>& properties, const std::string& place) {
+    const ExprId value = schema.contains("additionalProperties")
+                             ? Use(schema["additionalProperties"], place + "/additionalProperties")
+                             : json_.AnyValue();
+    std::vector<std::string> names;
+    for (const Property& property : properties) names.push_back(property.name);
+    const RuleId key = tree_.AddRule(absl::StrCat("keys of #", place), /*may_be_inlined=*/false);
+    tree_.SetBody(key, json_.KeyExcept(names));
+    return tree_.Sequence({tree_.Use(key), tree_.Bytes(":"), json_.Space(), value});
+  }
+
+  SchemaJson root_;
+  SyntaxTree tree_;
+  JsonText json_{&tree_};
+  std::deque<Pending> queue_;
+  absl::flat_hash_map<const SchemaJson*, RuleId> rules_;
+  std::vector<std::unique_ptr<SchemaJson>> made_;
+};
+
+}  // namespace
+
+absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text) {
+  return SchemaCompiler().Run(text);
+}
+
+}  // namespace quire::grammar

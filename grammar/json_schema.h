@@ -1,0 +1,31 @@
+#ifndef QUIRE_GRAMMAR_JSON_SCHEMA_H_
+#define QUIRE_GRAMMAR_JSON_SCHEMA_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "grammar/syntax_tree.h"
+
+namespace quire::grammar {
+
+inline constexpr int kMaxSchemaDepth = 64;  // Of schemas that are written in each other.
+inline constexpr int kMaxCount = 10'000;    // Of items, properties and characters, where a schema limits them.
+
+// Reads a JSON schema (draft 2020-12). Every text of the grammar is a value that the schema accepts, but not every such
+// value is a text of the grammar:
+//   - Properties come in the order of `properties`, and then those of `required` that are not there. Other properties
+//     come last, and only if `additionalProperties` is there, or neither `properties` nor `required`.
+//   - A schema without `type`, with keywords for values of one type only, describes values of this type only.
+//   - Numbers are as in JsonText. With bounds they have no exponent.
+// Supported are type, enum, const, properties, required, additionalProperties, minProperties, maxProperties, items,
+// prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (date-time, date, time, uuid, ipv4, email),
+// minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf if no value is accepted by two of its schemas,
+// allOf if its schemas have different keywords, $ref within the document, $defs and definitions. Annotations, and
+// keywords that begin with x-, have no effect.
+//
+// INVALID_ARGUMENT, with the place as a JSON pointer and the keyword, for everything else.
+absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_JSON_SCHEMA_H_

@@ -1,0 +1,396 @@
+#include "grammar/regex_parser.h"
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "grammar/parse_error.h"
+
+namespace quire::grammar {
+namespace {
+
+constexpr int kMaxRegexDepth = 100;
+constexpr int kMaxRepetitions = 10'000;
+
+CodePointSet Digits() {
+  return CodePointSet({{'0', '9'}});
+}
+
+CodePointSet WordCharacters() {
+  return CodePointSet({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}, {'_', '_'}});
+}
+
+CodePointSet Spaces() {
+  return CodePointSet({{9, 13},
+                       {' ', ' '},
+                       {0xA0, 0xA0},
+                       {0x1680, 0x1680},
+                       {0x2000, 0x200A},
+                       {0x2028, 0x2029},
+                       {0x202F, 0x202F},
+                       {0x205F, 0x205F},
+                       {0x3000, 0x3000},
+                       {0xFEFF, 0xFEFF}});
+}
+
+// `.` matches everything but the ends of lines.
+CodePointSet AnyInLine() {
+  return CodePointSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement();
+}
+
+// Reads one expression. Every method moves `at_` behind what it reads.
+class RegexReader {
+ public:
+  RegexReader(std::string_view pattern, RegexText text, size_t at, SyntaxTree* tree)
+      : pattern_(pattern), text_(text), tree_(tree), at_(at) {}
+
+  absl::StatusOr<ExprId> Whole(bool is_search) {
+    is_search_ = is_search;
+    QUIRE_ASSIGN_OR_RETURN(const ExprId expr, Alternatives(/*depth=*/0));
+    if (at_ < pattern_.size()) return ErrorAtByte(at_, "a \")\" has no \"(\"");
+    return expr;
+  }
+
+  absl::StatusOr<CodePointSet> Class() {
+    const size_t begin = at_++;
+    const bool is_negated = Take('^');
+    std::vector<CodePointRange> ranges;
+    while (!Take(']')) {
+      if (at_ >= pattern_.size()) return ErrorAtByte(begin, "the class has no \"]\"");
+      CodePointSet first;
+      QUIRE_RETURN_IF_ERROR(ClassMember(&first));
+      const bool is_range = Peek() == '-' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']';
+      if (is_range) {
+        const size_t dash = at_++;
+        CodePointSet last;
+        QUIRE_RETURN_IF_ERROR(ClassMember(&last));
+        if (!IsOneCharacter(first) || !IsOneCharacter(last)) {
+          return ErrorAtByte(dash, "a range must be between two characters");
+        }
+        const CodePointRange range{first.ranges()[0].first, last.ranges()[0].first};
+        if (range.first > range.last) return ErrorAtByte(dash, "the range ends before it begins");
+        ranges.push_back(range);
+        continue;
+      }
+      ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
+    }
+    const CodePointSet set(std::move(ranges));
+    return is_negated ? set.Complement() : set;
+  }
+
+  size_t at() const { return at_; }
+
+ private:
+  char Peek() const { return at_ < pattern_.size() ? pattern_[at_] : '\0'; }
+  bool Take(char c) {
+    if (at_ >= pattern_.size() || pattern_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  static bool IsOneCharacter(const CodePointSet& set) {
+    return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
+  }
+
+  absl::StatusOr<ExprId> Alternatives(int depth) {
+    if (depth > kMaxRegexDepth) return ErrorAtByte(at_, "groups are nested in more than ", kMaxRegexDepth, " levels");
+    std::vector<ExprId> parts;
+    do {
+      QUIRE_ASSIGN_OR_RETURN(const ExprId part, Terms(depth));
+      parts.push_back(part);
+    } while (Take('|'));
+    return tree_->Choice(std::move(parts));
+  }
+
+  // With is_search_, an alternative of the whole expression has other characters where it has no anchor.
+  absl::StatusOr<ExprId> Terms(int depth) {
+    std::vector<ExprId> terms;
+    bool is_anchored = false;
+    bool ends_anchored = false;
+    while (at_ < pattern_.size() && Peek() != '|' && Peek() != ')') {
+      const size_t begin = at_;
+      if (ends_anchored) return ErrorAtByte(at_, "nothing can follow \"$\"");
+      if (Take('^')) {
+        if (depth > 0 || !terms.empty()) return ErrorAtByte(begin, "\"^\" is supported at the beginning only");
+        is_anchored = true;
+        continue;
+      }
+      if (Take('$')) {
+        if (depth > 0) return ErrorAtByte(begin, "\"$\" is supported at the end only");
+        ends_anchored = true;
+        continue;
+      }
+      QUIRE_ASSIGN_OR_RETURN(const ExprId atom, Atom(depth));
+      QUIRE_ASSIGN_OR_RETURN(const ExprId term, Repetition(atom));
+      terms.push_back(term);
+    }
+    if (is_search_ && depth == 0) {
+      const ExprId anything = tree_->Repeat(Characters(CodePointSet::All(), text_, tree_), 0, kUnbounded);
+      if (!is_anchored) terms.insert(terms.begin(), anything);
+      if (!ends_anchored) terms.push_back(anything);
+    }
+    return tree_->Sequence(std::move(terms));
+  }
+
+  absl::StatusOr<ExprId> Atom(int depth) {
+    const size_t begin = at_;
+    switch (Peek()) {
+      case '(':
+        return Group(depth);
+      case '[': {
+        QUIRE_ASSIGN_OR_RETURN(const CodePointSet set, Class());
+        return Characters(set, text_, tree_);
+      }
+      case '.':
+        ++at_;
+        return Characters(AnyInLine(), text_, tree_);
+      case '\\': {
+        CodePointSet set;
+        QUIRE_RETURN_IF_ERROR(Escape(/*is_in_class=*/false, &set));
+        return Characters(set, text_, tree_);
+      }
+      case '*':
+      case '+':
+      case '?':
+      case '{':
+        return ErrorAtByte(begin, "\"", std::string(1, Peek()), "\" repeats nothing");
+      default: {
+        const uint32_t c = DecodeUtf8(pattern_, &at_);
+        return Characters(CodePointSet({{c, c}}), text_, tree_);
+      }
+    }
+  }
+
+  absl::StatusOr<ExprId> Group(int depth) {
+    const size_t begin = at_++;
+    if (Take('?')) {
+      if (Take('<') && Peek() != '=' && Peek() != '!') {
+        while (at_ < pattern_.size() && Peek() != '>') ++at_;
+        if (!Take('>')) return ErrorAtByte(begin, "the name of the group has no \">\"");
+      } else if (!Take(':')) {
+        return ErrorAtByte(begin, "lookahead and lookbehind are not supported");
+      }
+    }
+    QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
+    if (!Take(')')) return ErrorAtByte(begin, "the group has no \")\"");
+    return inner;
+  }
+
+  absl::StatusOr<ExprId> Repetition(ExprId atom) {
+    const size_t begin = at_;
+    int min = 0;
+    int max = kUnbounded;
+    if (Take('*')) {
+    } else if (Take('+')) {
+      min = 1;
+    } else if (Take('?')) {
+      max = 1;
+    } else if (Take('{')) {
+      if (!Number(&min)) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      max = min;
+      if (Take(',')) {
+        max = kUnbounded;
+        if (Peek() != '}' && !Number(&max)) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      }
+      if (!Take('}')) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      if (min > kMaxRepetitions || max > kMaxRepetitions) {
+        return ErrorAtByte(begin, "at most ", kMaxRepetitions, " repetitions are allowed");
+      }
+      if (max != kUnbounded && max < min) return ErrorAtByte(begin, "the largest number is less than the smallest one");
+    } else {
+      return atom;
+    }
+    Take('?');  // A lazy repetition matches the same texts.
+    if (Peek() == '*' || Peek() == '+' || Peek() == '?' || Peek() == '{') {
+      return ErrorAtByte(at_, "a repetition cannot be repeated");
+    }
+    return tree_->Repeat(atom, min, max);
+  }
+
+  bool Number(int* out) {
+    if (!absl::ascii_isdigit(static_cast<unsigned char>(Peek()))) return false;
+    int64_t value = 0;
+    for (; absl::ascii_isdigit(static_cast<unsigned char>(Peek())); ++at_) {
+      value = std::min<int64_t>(value * 10 + (Peek() - '0'), kMaxRepetitions + 1);
+    }
+    *out = static_cast<int>(value);
+    return true;
+  }
+
+  absl::Status ClassMember(CodePointSet* out) {
+    if (Peek() == '\\') return Escape(/*is_in_class=*/true, out);
+    const uint32_t c = DecodeUtf8(pattern_, &at_);
+    *out = CodePointSet({{c, c}});
+    return absl::OkStatus();
+  }
+
+  absl::Status Escape(bool is_in_class, CodePointSet* out) {
+    const size_t begin = at_++;
+    if (at_ >= pattern_.size()) return ErrorAtByte(begin, "nothing follows the \"\\\"");
+    const char c = pattern_[at_];
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      return ErrorAtByte(begin, "\"\\\" before a character that needs no escape");
+    }
+    ++at_;
+    const auto one = [out](uint32_t code_point) {
+      *out = CodePointSet({{code_point, code_point}});
+      return absl::OkStatus();
+    };
+    switch (c) {
+      case 'd':
+        *out = Digits();
+        return absl::OkStatus();
+      case 'D':
+        *out = Digits().Complement();
+        return absl::OkStatus();
+      case 'w':
+        *out = WordCharacters();
+        return absl::OkStatus();
+      case 'W':
+        *out = WordCharacters().Complement();
+        return absl::OkStatus();
+      case 's':
+        *out = Spaces();
+        return absl::OkStatus();
+      case 'S':
+        *out = Spaces().Complement();
+        return absl::OkStatus();
+      case 't':
+        return one('\t');
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case 'x':
+        return Hex(begin, 2, out);
+      case 'u':
+        return Unicode(begin, out);
+      case 'c':
+        if (!absl::ascii_isalpha(static_cast<unsigned char>(Peek()))) return ErrorAtByte(begin, "\\c needs a letter");
+        return one(static_cast<uint32_t>(pattern_[at_++]) & 31);
+      case 'b':
+        if (is_in_class) return one('\b');
+        return ErrorAtByte(begin, "the assertion \\b is not supported");
+      case 'B':
+        return ErrorAtByte(begin, "the assertion \\B is not supported");
+      case 'p':
+      case 'P':
+        return ErrorAtByte(begin, "properties of characters (\\", std::string(1, c), ") are not supported");
+      case 'k':
+        return ErrorAtByte(begin, "references to groups are not supported");
+      default:
+        break;
+    }
+    if (c == '0' && !absl::ascii_isdigit(static_cast<unsigned char>(Peek()))) return one(0);
+    if (absl::ascii_isdigit(static_cast<unsigned char>(c))) {
+      return ErrorAtByte(begin, "references to groups are not supported");
+    }
+    if (absl::ascii_isalpha(static_cast<unsigned char>(c))) {
+      return ErrorAtByte(begin, "\\", std::string(1, c), " is not supported");
+    }
+    return one(static_cast<uint32_t>(c));
+  }
+
+  absl::Status Unicode(size_t begin, CodePointSet* out) {
+    if (!Take('{')) {
+      QUIRE_RETURN_IF_ERROR(Hex(begin, 4, out));
+      return absl::OkStatus();
+    }
+    uint64_t value = 0;
+    const size_t first = at_;
+    for (; absl::ascii_isxdigit(static_cast<unsigned char>(Peek())) && value <= kMaxCodePoint; ++at_) {
+      value = value * 16 + HexValue(Peek());
+    }
+    if (at_ == first || value > kMaxCodePoint || !Take('}')) return ErrorAtByte(begin, "\\u{ needs a code point and }");
+    *out = CodePointSet({{static_cast<uint32_t>(value), static_cast<uint32_t>(value)}});
+    return out->empty() ? ErrorAtByte(begin, "a surrogate is not a character") : absl::OkStatus();
+  }
+
+  absl::Status Hex(size_t begin, int num_digits, CodePointSet* out) {
+    uint32_t value = 0;
+    for (int i = 0; i < num_digits; ++i, ++at_) {
+      if (!absl::ascii_isxdigit(static_cast<unsigned char>(Peek()))) {
+        return ErrorAtByte(begin, "\\x needs two and \\u needs four hexadecimal digits");
+      }
+      value = value * 16 + HexValue(Peek());
+    }
+    *out = CodePointSet({{value, value}});
+    return out->empty() ? ErrorAtByte(begin, "a surrogate is not a character") : absl::OkStatus();
+  }
+
+  static uint32_t HexValue(char c) {
+    return static_cast<uint32_t>(absl::ascii_isdigit(static_cast<unsigned char>(c))
+                                     ? c - '0'
+                                     : (absl::ascii_tolower(static_cast<unsigned char>(c)) - 'a' + 10));
+  }
+
+  const std::string_view pattern_;
+  const RegexText text_;
+  SyntaxTree* const tree_;
+  size_t at_;
+  bool is_search_ = false;
+};
+
+absl::StatusOr<ExprId> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
+  if (!IsValidUtf8(pattern)) return absl::InvalidArgumentError("the regular expression is not valid UTF-8");
+  return RegexReader(pattern, text, 0, tree).Whole(is_search);
+}
+
+// The escape of a character that JSON strings cannot have as it is.
+std::string JsonEscape(uint32_t c) {
+  switch (c) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      return absl::StrCat("\\u", absl::Hex(c, absl::kZeroPad4));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree) {
+  return ReadWhole(pattern, text, /*is_search=*/false, tree);
+}
+
+absl::StatusOr<ExprId> ParseRegexSearch(std::string_view pattern, RegexText text, SyntaxTree* tree) {
+  return ReadWhole(pattern, text, /*is_search=*/true, tree);
+}
+
+ExprId Characters(const CodePointSet& set, RegexText text, SyntaxTree* tree) {
+  if (text == RegexText::kPlain) return tree->Set(set);
+  const CodePointSet escaped({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
+  std::vector<ExprId> parts = {tree->Set(set.Intersection(escaped.Complement()))};
+  const CodePointSet with_escape = set.Intersection(escaped);
+  for (const auto& [first, last] : with_escape.ranges()) {
+    for (uint32_t c = first; c <= last; ++c) parts.push_back(tree->Bytes(JsonEscape(c)));
+  }
+  return tree->Choice(std::move(parts));
+}
+
+absl::StatusOr<CodePointSet> ParseClass(std::string_view pattern, size_t* at) {
+  SyntaxTree unused;
+  RegexReader reader(pattern, RegexText::kPlain, *at, &unused);
+  QUIRE_ASSIGN_OR_RETURN(CodePointSet set, reader.Class());
+  *at = reader.at();
+  return set;
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,38 @@
+#ifndef QUIRE_GRAMMAR_REGEX_PARSER_H_
+#define QUIRE_GRAMMAR_REGEX_PARSER_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "grammar/syntax_tree.h"
+
+namespace quire::grammar {
+
+// How the texts of a regular expression are written.
+enum class RegexText {
+  kPlain,       // As they are.
+  kJsonString,  // As they are inside of a JSON string, where some characters need an escape.
+};
+
+// Adds the texts that match a regular expression. The syntax is that of ECMAScript with the flag u: characters, `.`,
+// classes in brackets, \d \w \s \D \W \S, \t \n \r \f \v \0 \xhh \uhhhh \u{h...} \cX, groups (also named ones, whose
+// names mean nothing), `|`, and the repetitions * + ? {m} {m,} {m,n}, which may be lazy. The expression has to match a
+// whole text. ^ may stand where a text begins, and $ where it ends.
+//
+// INVALID_ARGUMENT, with the place, when the expression is wrong or uses what is not supported: assertions other than
+// these, references to groups, and properties of characters (\p).
+absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
+
+// The same for a pattern that may match any part of a text, as in JSON schemas: where it does not begin with ^ or end
+// with $, other characters may stand.
+absl::StatusOr<ExprId> ParseRegexSearch(std::string_view pattern, RegexText text, SyntaxTree* tree);
+
+// Adds the characters of the set as RegexText writes them.
+ExprId Characters(const CodePointSet& set, RegexText text, SyntaxTree* tree);
+
+// Reads a class in brackets, as [a-z_] or [^"]. `*at` is at the opening bracket, and moves behind the closing one.
+absl::StatusOr<CodePointSet> ParseClass(std::string_view pattern, size_t* at);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_REGEX_PARSER_H_

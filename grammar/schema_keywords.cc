@@ -1,0 +1,319 @@
+#include "grammar/schema_keywords.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "grammar/json_schema.h"
+
+namespace quire::grammar {
+namespace {
+
+constexpr int kMaxReferences = 16;
+
+const std::set<std::string, std::less<>>& Annotations() {
+  static const auto* names = new std::set<std::string, std::less<>>{
+      "$comment", "title",     "description",     "default",          "examples",      "deprecated",
+      "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema", "$schema",
+      "$id",      "$anchor",   "$defs",           "definitions",      "discriminator",
+  };
+  return *names;
+}
+
+// The type whose values each keyword is for.
+const std::map<std::string, std::string, std::less<>>& Typed() {
+  static const auto* types = new std::map<std::string, std::string, std::less<>>{
+      {"properties", "object"},    {"required", "object"},         {"additionalProperties", "object"},
+      {"minProperties", "object"}, {"maxProperties", "object"},    {"items", "array"},
+      {"prefixItems", "array"},    {"minItems", "array"},          {"maxItems", "array"},
+      {"uniqueItems", "array"},    {"minLength", "string"},        {"maxLength", "string"},
+      {"pattern", "string"},       {"format", "string"},           {"minimum", "number"},
+      {"maximum", "number"},       {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"},
+  };
+  return *types;
+}
+
+constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "object", "array",
+                                                    "number", "string",  "integer"};
+
+bool IsSupported(std::string_view keyword) {
+  return keyword == "type" || keyword == "enum" || keyword == "const" || keyword == "anyOf" || keyword == "oneOf" ||
+         keyword == "allOf" || keyword == "$ref" || Typed().contains(keyword) || IsAnnotation(keyword);
+}
+
+// A schema of another dialect may give other keywords or another meaning.
+bool IsKnownDialect(const SchemaJson& value) {
+  if (!value.is_string()) return false;
+  std::string_view name = value.get_ref<const std::string&>();
+  for (const std::string_view prefix : {"https://", "http://"}) {
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  }
+  if (name.ends_with("#")) name.remove_suffix(1);
+  return name == "json-schema.org/draft/2020-12/schema" || name == "json-schema.org/draft/2019-09/schema" ||
+         name == "json-schema.org/draft-07/schema" || name == "json-schema.org/draft-06/schema" ||
+         name == "json-schema.org/schema";
+}
+
+std::string Decoded(std::string_view part) {
+  std::string bytes;
+  for (size_t i = 0; i < part.size(); ++i) {
+    uint32_t code = 0;
+    if (part[i] == '%' && i + 2 < part.size() && absl::SimpleHexAtoi(std::string(part.substr(i + 1, 2)), &code)) {
+      bytes += static_cast<char>(code);
+      i += 2;
+    } else {
+      bytes += part[i];
+    }
+  }
+  std::string key;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == '~' && i + 1 < bytes.size()) {
+      key += bytes[++i] == '1' ? '/' : '~';
+    } else {
+      key += bytes[i];
+    }
+  }
+  return key;
+}
+
+// Follows references to a schema that is none.
+const SchemaJson* Target(const SchemaJson& root, const SchemaJson* schema) {
+  for (int i = 0; i < kMaxReferences && schema->is_object() && schema->contains("$ref"); ++i) {
+    const absl::StatusOr<Referenced> referenced = Resolve(root, (*schema)["$ref"], "");
+    if (!referenced.ok()) return schema;
+    schema = referenced->schema;
+  }
+  return schema;
+}
+
+// The values of enum or const, or nothing.
+std::optional<std::vector<SchemaJson>> Constants(const SchemaJson& schema) {
+  if (!schema.is_object()) return std::nullopt;
+  if (schema.contains("const")) return std::vector<SchemaJson>{schema["const"]};
+  if (schema.contains("enum") && schema["enum"].is_array()) return schema["enum"].get<std::vector<SchemaJson>>();
+  return std::nullopt;
+}
+
+// The types of values that a schema can accept, with "number" for integers, as far as its own keywords tell.
+std::set<std::string> AcceptedTypes(const SchemaJson& schema) {
+  std::set<std::string> types;
+  const auto add = [&](const std::string& type) { types.insert(type == "integer" ? "number" : type); };
+  if (const auto constants = Constants(schema)) {
+    for (const SchemaJson& value : *constants) add(TypeOfValue(value));
+  } else if (schema.is_object() && schema.contains("type")) {
+    for (const SchemaJson& type : schema["type"].is_array() ? schema["type"] : SchemaJson::array({schema["type"]})) {
+      if (type.is_string()) add(type.get<std::string>());
+    }
+  } else {
+    for (const std::string_view type : kTypes) add(std::string(type));
+  }
+  return types;
+}
+
+template <typename Set>
+bool HaveCommon(const Set& a, const Set& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const auto& value) { return std::find(b.begin(), b.end(), value) != b.end(); });
+}
+
+bool Requires(const SchemaJson& schema, const std::string& name) {
+  return schema.contains("required") && schema["required"].is_array() &&
+         std::find(schema["required"].begin(), schema["required"].end(), name) != schema["required"].end();
+}
+
+bool HasObject(const SchemaJson& schema, const char* keyword) {
+  return schema.is_object() && schema.contains(keyword) && schema[keyword].is_object();
+}
+
+// Adds the entries of `from` to `to`. Returns whether that is the meaning of both.
+bool MergeKeyword(const std::string& keyword, const SchemaJson& from, SchemaJson* to) {
+  if (!to->contains(keyword)) {
+    (*to)[keyword] = from;
+    return true;
+  }
+  SchemaJson& old = (*to)[keyword];
+  if (old == from) return true;
+  if (keyword == "required" && old.is_array() && from.is_array()) {
+    for (const SchemaJson& name : from) {
+      if (std::find(old.begin(), old.end(), name) == old.end()) old.push_back(name);
+    }
+    return true;
+  }
+  if (keyword == "properties" && old.is_object() && from.is_object()) {
+    for (const auto& [name, schema] : from.items()) {
+      if (old.contains(name) && old[name] != schema) return false;
+      old[name] = schema;
+    }
+    return true;
+  }
+  return false;
+}
+
+bool HasAny(const SchemaJson& schema, std::initializer_list<const char*> keywords) {
+  return std::any_of(keywords.begin(), keywords.end(), [&](const char* keyword) { return schema.contains(keyword); });
+}
+
+}  // namespace
+
+bool IsAnnotation(std::string_view keyword) {
+  return Annotations().contains(keyword) || keyword.starts_with("x-");
+}
+
+absl::Status CheckKeywords(const SchemaJson& schema, const std::string& place, bool is_root) {
+  if (schema.is_boolean()) return absl::OkStatus();
+  if (!schema.is_object()) return SchemaError(place, "a schema must be an object or a boolean");
+  for (const auto& [keyword, value] : schema.items()) {
+    if (!IsSupported(keyword)) return SchemaError(place, "the keyword \"", keyword, "\" is not supported");
+    if (keyword == "$id" && !is_root) return SchemaError(place, "the keyword \"$id\" is supported at the root only");
+    if (keyword == "$schema" && !IsKnownDialect(value)) {
+      return SchemaError(place, "the keyword \"$schema\" names a dialect that is not supported");
+    }
+    if (keyword == "uniqueItems" && value != false) {
+      return SchemaError(place, "the keyword \"uniqueItems\" is not supported");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const std::string& place) {
+  std::set<std::string> types;
+  if (!schema.contains("type")) {
+    for (const std::string& keyword : TypedKeywords(schema)) types.insert(Typed().find(keyword)->second);
+    if (types.size() == 1) return types;
+    return std::set<std::string>{"null", "boolean", "object", "array", "number", "string"};
+  }
+  const SchemaJson& type = schema["type"];
+  const SchemaJson list = type.is_array() ? type : SchemaJson::array({type});
+  for (const SchemaJson& entry : list) {
+    if (!entry.is_string() || std::find(kTypes.begin(), kTypes.end(), entry.get<std::string>()) == kTypes.end()) {
+      return SchemaError(place, "the keyword \"type\" must name types of JSON");
+    }
+    types.insert(entry.get<std::string>());
+  }
+  if (types.contains("number")) types.erase("integer");
+  return types;
+}
+
+std::string TypeOfValue(const SchemaJson& value) {
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    return number == static_cast<double>(static_cast<int64_t>(std::clamp(number, -1e18, 1e18))) ? "integer" : "number";
+  }
+  if (value.is_number()) return "integer";
+  return value.type_name();
+}
+
+std::set<std::string> TypedKeywords(const SchemaJson& schema) {
+  std::set<std::string> keywords;
+  for (const auto& [keyword, value] : schema.items()) {
+    if (Typed().contains(keyword)) keywords.insert(keyword);
+  }
+  return keywords;
+}
+
+// Some keywords look at others of the same schema, so they cannot come from different ones.
+absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
+                                 const std::string& place) {
+  if (a == true || b == false) return b;
+  if (b == true || a == false) return a;
+  if (!a.is_object() || !b.is_object()) return SchemaError(place, "a schema must be an object or a boolean");
+  const auto is_split = [&](std::initializer_list<const char*> lookers, std::initializer_list<const char*> seen) {
+    return (HasAny(a, lookers) && HasAny(b, seen) && !HasAny(a, seen)) ||
+           (HasAny(b, lookers) && HasAny(a, seen) && !HasAny(b, seen)) ||
+           (HasAny(a, lookers) && HasAny(b, lookers) && HasAny(a, seen) && HasAny(b, seen));
+  };
+  if (is_split({"additionalProperties"}, {"properties"}) || is_split({"items"}, {"prefixItems"})) {
+    return SchemaError(place, "the keyword \"", keyword,
+                       "\" joins additionalProperties or items with a schema that describes some of them");
+  }
+  SchemaJson merged = a;
+  bool has_own = false;
+  for (const auto& [name, value] : a.items()) has_own |= !IsAnnotation(name);
+  for (const auto& [name, value] : b.items()) {
+    if (IsAnnotation(name)) continue;
+    const bool is_reference = (name == "$ref" && has_own) || a.contains("$ref");
+    if (is_reference || !MergeKeyword(name, value, &merged)) {
+      return SchemaError(place, "the keyword \"", keyword, "\" joins schemas that both have \"", name,
+                         "\", or one with a $ref");
+    }
+  }
+  return merged;
+}
+
+absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place) {
+  if (!schema.contains(keyword)) return std::optional<int>();
+  const SchemaJson& value = schema[keyword];
+  const bool is_count = value.is_number() && TypeOfValue(value) == "integer" && value.get<double>() >= 0;
+  if (!is_count) return SchemaError(place, "the keyword \"", keyword, "\" must be a number of at least 0");
+  if (value.get<double>() > kMaxCount) {
+    return SchemaError(place, "the keyword \"", keyword, "\" is ", value.dump(), ", at most ", kMaxCount,
+                       " is supported");
+  }
+  return std::optional<int>(static_cast<int>(value.get<double>()));
+}
+
+std::string PointerPart(std::string_view key) {
+  std::string part = "/";
+  for (const char c : key) {
+    if (c == '~') {
+      part += "~0";
+    } else if (c == '/') {
+      part += "~1";
+    } else {
+      part += c;
+    }
+  }
+  return part;
+}
+
+absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& reference, const std::string& place) {
+  if (!reference.is_string()) return SchemaError(place, "the keyword \"$ref\" must be a string");
+  const std::string& text = reference.get_ref<const std::string&>();
+  const auto refuse = [&](std::string_view why) {
+    return SchemaError(place, "the keyword \"$ref\" is \"", text, "\", ", why);
+  };
+  if (text != "#" && !absl::StartsWith(text, "#/")) return refuse("only # and #/... are supported");
+  Referenced at{&root, ""};
+  if (text == "#") return at;
+  const std::vector<std::string> parts = absl::StrSplit(text.substr(2), '/');
+  for (const std::string& part : parts) {
+    const std::string key = Decoded(part);
+    size_t index = 0;
+    if (at.schema->is_object() && at.schema->contains(key)) {
+      at.schema = &(*at.schema)[key];
+    } else if (at.schema->is_array() && absl::SimpleAtoi(key, &index) && index < at.schema->size()) {
+      at.schema = &(*at.schema)[index];
+    } else {
+      return refuse("which the document does not have");
+    }
+    at.place += PointerPart(key);
+    if (at.schema->is_object() && at.schema->contains("$id")) return refuse("which is in a schema with an $id");
+  }
+  return at;
+}
+
+bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b) {
+  const SchemaJson& first = *Target(root, &a);
+  const SchemaJson& second = *Target(root, &b);
+  if (first == false || second == false) return true;
+  if (!HaveCommon(AcceptedTypes(first), AcceptedTypes(second))) return true;
+  const auto constants = Constants(first);
+  const auto others = Constants(second);
+  if (constants.has_value() && others.has_value()) return !HaveCommon(*constants, *others);
+  if (!HasObject(first, "properties") || !HasObject(second, "properties")) return false;
+  if (AcceptedTypes(first).size() != 1 || AcceptedTypes(second).size() != 1) return false;
+  for (const auto& [name, schema] : first["properties"].items()) {
+    if (!second["properties"].contains(name) || !Requires(first, name) || !Requires(second, name)) continue;
+    const auto mine = Constants(*Target(root, &schema));
+    const auto theirs = Constants(*Target(root, &second["properties"][name]));
+    if (mine.has_value() && theirs.has_value() && !HaveCommon(*mine, *theirs)) return true;
+  }
+  return false;
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,58 @@
+#ifndef QUIRE_GRAMMAR_SCHEMA_KEYWORDS_H_
+#define QUIRE_GRAMMAR_SCHEMA_KEYWORDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grammar/parse_error.h"
+#include "nlohmann/json.hpp"
+
+namespace quire::grammar {
+
+// Keeps the order of properties.
+using SchemaJson = nlohmann::ordered_json;
+
+// Whether a keyword has no effect on what is accepted.
+bool IsAnnotation(std::string_view keyword);
+
+// Checks that a schema is an object or a boolean with supported keywords only.
+absl::Status CheckKeywords(const SchemaJson& schema, const std::string& place, bool is_root);
+
+// The types that a schema describes: those of `type`, or the one type that its other keywords are for, or all.
+absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const std::string& place);
+// The type of a value. An integer has the type "integer".
+std::string TypeOfValue(const SchemaJson& value);
+
+// The keywords for values of one type only that a schema has.
+std::set<std::string> TypedKeywords(const SchemaJson& schema);
+
+// Returns a schema that accepts what both accept. INVALID_ARGUMENT when that cannot be written as the keywords of both;
+// `keyword` is the one that joins them.
+absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
+                                 const std::string& place);
+
+// Reads a count, or nothing if the schema does not have the keyword.
+absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place);
+
+// Returns a key of a JSON object as a part of a JSON pointer.
+std::string PointerPart(std::string_view key);
+
+// The part of the document that a reference names, with the place. References to other documents, and into schemas
+// with an identity of their own, are errors.
+struct Referenced {
+  const SchemaJson* schema;
+  std::string place;
+};
+absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& reference, const std::string& place);
+
+// Whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
+bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_SCHEMA_KEYWORDS_H_

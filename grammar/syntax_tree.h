@@ -1,0 +1,87 @@
+#ifndef QUIRE_GRAMMAR_SYNTAX_TREE_H_
+#define QUIRE_GRAMMAR_SYNTAX_TREE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/code_points.h"
+
+namespace quire::grammar {
+
+// The index of an expression in its tree.
+using ExprId = int32_t;
+// The index of a rule in its tree.
+using RuleId = int32_t;
+
+inline constexpr int kUnbounded = -1;
+
+// A set of texts.
+struct Expr {
+  enum class Kind {
+    kBytes,     // One text.
+    kSet,       // Each character of a set.
+    kSequence,  // One text of each part, one after the other.
+    kChoice,    // A text of any part. Without parts there is no text.
+    kRepeat,    // Some texts of the only part, one after the other.
+    kGraph,     // The texts along the paths of a graph from node 0 to the last node.
+    kRule,      // The texts of a rule.
+  };
+  struct Edge {
+    int from;
+    int to;
+    ExprId expr;
+  };
+
+  Kind kind;
+  std::string bytes = {};          // kBytes.
+  CodePointSet set = {};           // kSet.
+  std::vector<ExprId> parts = {};  // kSequence, kChoice, kRepeat.
+  int min = 0;                     // kRepeat.
+  int max = 0;                     // kRepeat; kUnbounded has no limit.
+  int num_nodes = 0;               // kGraph.
+  std::vector<Edge> edges = {};    // kGraph.
+  RuleId rule = -1;                // kRule.
+};
+
+struct Rule {
+  std::string name;
+  ExprId body = -1;
+  // Whether the rule is compiled into the rules that use it, if it is small and does not use itself. That makes masks
+  // cheaper, unless many rules use it.
+  bool may_be_inlined = false;
+};
+
+// A grammar as rules, which are expressions of each other. Rule 0 is the root. All front ends produce it.
+class SyntaxTree {
+ public:
+  ExprId Bytes(std::string_view bytes);
+  ExprId Set(CodePointSet set);
+  ExprId Sequence(std::vector<ExprId> parts);
+  ExprId Choice(std::vector<ExprId> parts);
+  ExprId Repeat(ExprId part, int min, int max);
+  ExprId Optional(ExprId part) { return Repeat(part, 0, 1); }
+  ExprId Graph(int num_nodes, std::vector<Expr::Edge> edges);
+  ExprId Use(RuleId rule);
+  ExprId Nothing() { return Choice({}); }
+  ExprId Empty() { return Bytes(""); }
+
+  RuleId AddRule(std::string name, bool may_be_inlined);
+  void SetBody(RuleId rule, ExprId body) { rules_[static_cast<size_t>(rule)].body = body; }
+
+  const Expr& expr(ExprId id) const { return exprs_[static_cast<size_t>(id)]; }
+  const Rule& rule(RuleId id) const { return rules_[static_cast<size_t>(id)]; }
+  int num_rules() const { return static_cast<int>(rules_.size()); }
+  int num_exprs() const { return static_cast<int>(exprs_.size()); }
+
+ private:
+  ExprId Add(Expr expr);
+
+  std::vector<Expr> exprs_;
+  std::vector<Rule> rules_;
+};
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_SYNTAX_TREE_H_

@@ -1,0 +1,151 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "grammar/grammar.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/grammar/random_text.h"
+#include "tests/grammar/schema_check.h"
+#include "tests/grammar/trial_vocabulary.h"
+
+namespace quire::grammar {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+absl::StatusOr<std::shared_ptr<const Automaton>> CompileSchema(const std::string& schema) {
+  return Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+}
+
+bool SchemaMatches(const std::string& schema, const std::string& text) {
+  const auto automaton = CompileSchema(schema);
+  EXPECT_TRUE(automaton.ok()) << schema << ": " << automaton.status();
+  return automaton.ok() && Matches(*automaton, text);
+}
+
+TEST(JsonSchemaTest, PropertiesComeInTheirOrderAndOptionalOnesMayBeMissing) {
+  const std::string schema = R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "null"},
+                                 "c": {"enum": ["x", 1, [2, {"k": null}]]}}, "required": ["b"]})";
+  for (const char* text : {R"({"b":null})", R"({"a": 1, "b": null, "c": "x"})", "{\n  \"b\": null,\n  \"c\": 1\n}",
+                           R"({"b":null,"c":[2,{"k":null}]})"}) {
+    EXPECT_TRUE(SchemaMatches(schema, text)) << text;
+  }
+  for (const char* text : {"{}", R"({"a":1})", R"({"b":null,"a":1})", R"({"b":null,"d":1})", R"({"b":null,})",
+                           R"({,"b":null})", R"({"a":1 "b":null})"}) {
+    EXPECT_FALSE(SchemaMatches(schema, text)) << text;
+  }
+}
+
+TEST(JsonSchemaTest, OtherPropertiesHaveOtherNames) {
+  const std::string schema = R"({"properties": {"ab": {"type": "null"}}, "additionalProperties": {"type": "integer"}})";
+  EXPECT_TRUE(SchemaMatches(schema, R"({"ab":null,"a":1,"abc":2,"é":3})"));
+  EXPECT_FALSE(SchemaMatches(schema, R"({"ab":1})"));
+  EXPECT_FALSE(SchemaMatches(schema, R"({"\u0061b":1})"));
+  EXPECT_FALSE(SchemaMatches(schema, R"({"a":null})"));
+}
+
+TEST(JsonSchemaTest, IntegersAndNumbersStayWithinTheirBounds) {
+  for (const auto& [low, high] :
+       std::vector<std::pair<int, int>>{{0, 0}, {-3, 12}, {7, 123}, {-250, -98}, {99, 1001}}) {
+    const Json schema = {{"type", "integer"}, {"minimum", low}, {"maximum", high}};
+    const auto automaton = CompileSchema(schema.dump());
+    ASSERT_TRUE(automaton.ok());
+    for (int i = -1200; i <= 1200; ++i) {
+      ASSERT_EQ(Matches(*automaton, std::to_string(i)), i >= low && i <= high) << i << " in " << schema;
+    }
+    EXPECT_FALSE(Matches(*automaton, "-0"));
+  }
+  const std::string number = R"({"type": "number", "exclusiveMinimum": 0, "maximum": 2.5})";
+  for (const char* text : {"0.5", "1", "1.25", "2"}) EXPECT_TRUE(SchemaMatches(number, text)) << text;
+  for (const char* text : {"0", "-0.5", "3", "2.75", "0.0", "1e9"}) EXPECT_FALSE(SchemaMatches(number, text)) << text;
+}
+
+TEST(JsonSchemaTest, RefersToItself) {
+  const std::string schema = R"({"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties":
+      {"value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+      "required": ["value", "children"]}}})";
+  EXPECT_TRUE(SchemaMatches(schema, R"({"value":1,"children":[{"value":2,"children":[]}]})"));
+  EXPECT_FALSE(SchemaMatches(schema, R"({"value":1,"children":[{"value":2}]})"));
+}
+
+TEST(JsonSchemaTest, FormatsAndPatternsHoldWithinStrings) {
+  EXPECT_TRUE(SchemaMatches(R"({"format": "date-time"})", R"("2024-02-28T23:59:59.5+01:00")"));
+  EXPECT_FALSE(SchemaMatches(R"({"format": "date"})", R"("2024-02-30")"));
+  EXPECT_TRUE(SchemaMatches(R"({"format": "uuid"})", R"("123e4567-e89b-12d3-a456-426614174000")"));
+  EXPECT_FALSE(SchemaMatches(R"({"format": "ipv4"})", R"("1.2.3.256")"));
+  EXPECT_TRUE(SchemaMatches(R"({"format": "email"})", R"("a.b@example.org")"));
+  EXPECT_TRUE(SchemaMatches(R"({"pattern": "^a\"\\\\$"})", R"("a\"\\")"));
+  EXPECT_TRUE(SchemaMatches(R"({"pattern": "b"})", R"("abc")"));
+  EXPECT_FALSE(SchemaMatches(R"({"pattern": "b"})", R"("ac")"));
+}
+
+TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"not": {}})", R"(at #: the keyword "not" is not supported)"},
+      {R"({"properties": {"a/b": {"type": "array", "contains": {}}}})",
+       R"(at #/properties/a~1b: the keyword "contains" is not supported)"},
+      {R"({"items": {"multipleOf": 3}})", R"(at #/items: the keyword "multipleOf")"},
+      {R"({"uniqueItems": true})", R"(the keyword "uniqueItems")"},
+      {R"({"anyOf": [{"type": "null"}, {"patternProperties": {}}]})",
+       R"(at #/anyOf/1: the keyword "patternProperties")"},
+      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", R"(the keyword "oneOf" is supported only where)"},
+      {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
+       R"(the keyword "allOf" joins schemas that both have "minimum")"},
+      {R"({"allOf": [{"properties": {"a": {}}}, {"additionalProperties": false}]})", R"(the keyword "allOf" joins)"},
+      {R"({"$ref": "other.json"})", R"(the keyword "$ref" is "other.json", only # and #/... are supported)"},
+      {R"({"$ref": "#/$defs/x"})", "which the document does not have"},
+      {R"({"$ref": "#", "type": "null"})", R"(the keyword "$ref" beside "type")"},
+      {R"({"format": "hostname"})", R"(the keyword "format" is "hostname", which is not supported)"},
+      {R"~({"pattern": "(?=a)"})~", R"(the keyword "pattern", at byte 0: lookahead)"},
+      {R"({"pattern": "a", "maxLength": 3})", R"(the keyword "pattern" beside)"},
+      {R"({"enum": ["a"], "maxLength": 3})", R"(the keyword "maxLength" beside "enum")"},
+      {R"({"type": "float"})", R"(the keyword "type" must name types)"},
+      {R"({"minItems": -1})", R"(the keyword "minItems" must be a number of at least 0)"},
+      {R"({"maxLength": 100000})", R"(the keyword "maxLength" is 100000, at most 10000)"},
+      {R"({"minProperties": 2, "additionalProperties": true})", R"(the keyword "minProperties" is 2)"},
+      {R"({"$schema": "http://example.org/mine"})", R"(the keyword "$schema" names a dialect)"},
+      {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})", "no text matches"},
+      {R"({"type": "string", "maxLength": 9999})", "needs more than"},
+      {R"({"type": )", "the schema is not valid JSON"},
+      {R"([])", "a schema must be an object or a boolean"},
+      {"false", "no text matches"},
+      {std::string(1000, '['), "nested"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_THAT(std::string(CompileSchema(schema).status().message()), HasSubstr(message)) << schema;
+  }
+}
+
+// Random tokens that the masks allow make values that fit, and texts that a strict parser reads.
+TEST(JsonSchemaTest, RandomTextsFit) {
+  TokenMasks masks(TrialVocabulary(2000, 5));
+  Random random(11);
+  for (const char* text : {
+           R"({"type": "object", "additionalProperties": true})",
+           "true",
+           R"({"properties": {"name": {"type": "string", "minLength": 1, "maxLength": 9}, "tags": {"type": "array",
+               "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 3}, "score": {"type": "number", "minimum": -2,
+               "exclusiveMaximum": 100}, "kind": {"oneOf": [{"const": "x"}, {"type": "null"}]}}, "required": ["name",
+               "score"], "minProperties": 3})",
+           R"({"prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": {"type": "integer"}, "minItems": 1})",
+           R"({"type": "string", "pattern": "^[a-f]{2,4}|x"})",
+           R"({"allOf": [{"properties": {"a": {"type": "null"}}}, {"required": ["a"]}]})",
+       }) {
+    const Json schema = Json::parse(text);
+    const auto automaton = CompileSchema(text);
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    for (int i = 0; i < 40; ++i) {
+      const auto output = RandomText(*automaton, 30, &masks, &random);
+      ASSERT_TRUE(output.has_value()) << text;
+      const Json value = Json::parse(*output, nullptr, /*allow_exceptions=*/false);
+      ASSERT_FALSE(value.is_discarded()) << *output;
+      EXPECT_TRUE(FitsSchema(value, schema, schema)) << *output << " for " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::grammar

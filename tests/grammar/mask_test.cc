@@ -1,0 +1,91 @@
+#include <string>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/matcher.h"
+#include "grammar/token_masks.h"
+#include "gtest/gtest.h"
+#include "tests/grammar/random_text.h"
+#include "tests/grammar/trial_vocabulary.h"
+#include "tests/random.h"
+
+namespace quire::grammar {
+namespace {
+
+bool IsSet(const std::vector<uint32_t>& mask, TokenId token) {
+  return (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+}
+
+// Walks through random texts and compares every mask with what the matcher says of every token.
+void CheckMasks(const Source& source, TokenMasks* masks) {
+  SCOPED_TRACE(source.text);
+  const auto automaton = Compile(source);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  Random random(7);
+  std::vector<uint32_t> mask(masks->num_words());
+  for (int walk = 0; walk < 4; ++walk) {
+    Matcher matcher(*automaton);
+    for (int step = 0; step < 10; ++step) {
+      masks->Fill(matcher, absl::MakeSpan(mask));
+      std::vector<TokenId> allowed;
+      for (TokenId token = 0; token < masks->tokens().vocab_size(); ++token) {
+        const std::string_view bytes = masks->tokens().bytes(token);
+        Matcher fork = matcher;
+        const bool is_right = masks->tokens().is_end(token) ? matcher.can_end() : !bytes.empty() && fork.Accept(bytes);
+        ASSERT_EQ(IsSet(mask, token), is_right) << "token \"" << bytes << "\" in step " << step << " of " << walk;
+        if (is_right && !bytes.empty()) allowed.push_back(token);
+      }
+      if (allowed.empty()) break;
+      const TokenId next = allowed[static_cast<size_t>(random.Below(static_cast<int>(allowed.size())))];
+      ASSERT_TRUE(matcher.Accept(masks->tokens().bytes(next)));
+    }
+  }
+}
+
+std::vector<Source> Sources() {
+  using Kind = Source::Kind;
+  return {
+      {.kind = Kind::kJsonObject},
+      {.kind = Kind::kJsonSchema, .text = R"({"type": "array", "items": {"type": ["string", "integer", "null"]}})"},
+      {.kind = Kind::kJsonSchema,
+       .text = R"({"properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 3, "maximum": 140},
+                   "next": {"$ref": "#"}}, "required": ["age"], "additionalProperties": {"type": "boolean"}})"},
+      {.kind = Kind::kJsonSchema, .text = R"({"type": "string", "minLength": 2, "maxLength": 5})"},
+      {.kind = Kind::kRegex, .text = "(true|false|[a-z]+|\\d{1,3}) ?(\\.|,)[^\\d]*"},
+      {.kind = Kind::kChoice, .choices = {"true", "null", "name", "no", "nothing"}},
+      {.kind = Kind::kEbnf, .text = R"(root ::= item ("," " "? item)* "."?
+item ::= [a-z]+ | "[" root "]" | pair
+pair ::= item-like ":" root | ""
+item-like ::= "a" | "\"" [^"]* "\"")"},
+  };
+}
+
+TEST(MaskTest, MasksAllowExactlyTheTokensThatTheMatcherAccepts) {
+  TokenMasks masks(TrialVocabulary(500, 3));
+  for (const Source& source : Sources()) CheckMasks(source, &masks);
+}
+
+TEST(MaskTest, MasksAreRightWhenThereIsNoMemoryForThem) {
+  TokenMasks masks(TrialVocabulary(500, 3), /*max_bytes=*/0);
+  for (const Source& source : Sources()) CheckMasks(source, &masks);
+}
+
+TEST(MaskTest, GrammarsShareTheMasksOfEqualRules) {
+  TokenMasks masks(TrialVocabulary(30'000, 3));
+  std::vector<uint32_t> mask(masks.num_words());
+  const auto grow = [&](const char* schema) {
+    Matcher matcher(*Compile({.kind = Source::Kind::kJsonSchema, .text = schema}));
+    const size_t before = masks.num_bytes();
+    EXPECT_TRUE(matcher.Accept("{\"first\":\"te"));
+    masks.Fill(matcher, absl::MakeSpan(mask));
+    return masks.num_bytes() - before;
+  };
+  const char* schema = R"({"properties": {"first": {"type": "string"}, "x": {"type": "string"}}})";
+  const char* other = R"({"properties": {"first": {"type": "string"}, "yz": {"type": "string"}}})";
+  const size_t mask_bytes = masks.num_words() * 4;
+  EXPECT_GT(grow(schema), mask_bytes);
+  EXPECT_LT(grow(other), mask_bytes);
+}
+
+}  // namespace
+}  // namespace quire::grammar

@@ -1,0 +1,121 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "grammar/grammar.h"
+#include "gtest/gtest.h"
+#include "tests/grammar/random_text.h"
+
+namespace quire::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+absl::StatusOr<std::shared_ptr<const Automaton>> CompileRegex(const std::string& pattern) {
+  return Compile({.kind = Source::Kind::kRegex, .text = pattern});
+}
+
+bool RegexMatches(const std::string& pattern, const std::string& text) {
+  const auto automaton = CompileRegex(pattern);
+  EXPECT_TRUE(automaton.ok()) << pattern << ": " << automaton.status();
+  return automaton.ok() && Matches(*automaton, text);
+}
+
+TEST(RegexTest, MatchesWholeTexts) {
+  EXPECT_TRUE(RegexMatches("abc", "abc"));
+  EXPECT_FALSE(RegexMatches("abc", "ab"));
+  EXPECT_FALSE(RegexMatches("abc", "abcd"));
+  EXPECT_TRUE(RegexMatches("^abc$", "abc"));
+  EXPECT_TRUE(RegexMatches("a|bc|", ""));
+  EXPECT_TRUE(RegexMatches("(a|bc)+", "abca"));
+  EXPECT_FALSE(RegexMatches("(a|bc)+", "abb"));
+}
+
+TEST(RegexTest, RepeatsAsOftenAsItSays) {
+  EXPECT_TRUE(RegexMatches("a{2,3}", "aa"));
+  EXPECT_TRUE(RegexMatches("a{2,3}", "aaa"));
+  EXPECT_FALSE(RegexMatches("a{2,3}", "a"));
+  EXPECT_FALSE(RegexMatches("a{2,3}", "aaaa"));
+  EXPECT_TRUE(RegexMatches("a{2,}", "aaaaa"));
+  EXPECT_FALSE(RegexMatches("a{2}", "aaa"));
+  EXPECT_TRUE(RegexMatches("(?:ab)*?c", "ababc"));
+}
+
+TEST(RegexTest, ReadsClassesAndEscapes) {
+  EXPECT_TRUE(RegexMatches(R"([a-c\d_-]+)", "a-1_c"));
+  EXPECT_FALSE(RegexMatches("[^a-c]", "b"));
+  EXPECT_TRUE(RegexMatches("[^a-c]", "\xC3\xA9"));
+  EXPECT_FALSE(RegexMatches("[^a-c]", "\xC3"));  // Half a character is none.
+  EXPECT_TRUE(RegexMatches(".", "\xF0\x9F\x98\x80"));
+  EXPECT_FALSE(RegexMatches(".", "\n"));
+  EXPECT_TRUE(RegexMatches(R"(\u00e9\x41\u{1F600}\.\n)",
+                           "\xC3\xA9"
+                           "A\xF0\x9F\x98\x80.\n"));
+  EXPECT_TRUE(RegexMatches(R"(\w+\s\W)", "ab_9\t!"));
+}
+
+TEST(RegexTest, EveryCharacterOfARangeMatchesAndNoOther) {
+  const auto automaton = CompileRegex("[\\u{7e}-\\u{10050}]");
+  ASSERT_TRUE(automaton.ok());
+  for (uint32_t c = 1; c <= 0x110000 - 1; c += c < 0x900 || (c > 0xD000 && c < 0x10100) ? 1 : 997) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text;
+    if (c < 0x80) {
+      text = std::string(1, static_cast<char>(c));
+    } else if (c < 0x800) {
+      text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
+    } else if (c < 0x10000) {
+      text = {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+              static_cast<char>(0x80 | (c & 63))};
+    } else {
+      text = {static_cast<char>(0xF0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 63)),
+              static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
+    }
+    ASSERT_EQ(Matches(*automaton, text), c >= 0x7E && c <= 0x10050) << c;
+  }
+}
+
+TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"ab(?=c)", "at byte 2: lookahead"},
+      {"a(?<!b)", "at byte 1: lookahead and lookbehind"},
+      {R"((a)\1)", "at byte 3: references to groups"},
+      {R"(\bword)", R"(at byte 0: the assertion \b)"},
+      {R"(\p{L})", "at byte 0: properties of characters"},
+      {"a^b", "at byte 1: \"^\""},
+      {"a$b", "at byte 2: nothing can follow"},
+      {"(ab", "at byte 0: the group has no"},
+      {"ab)", "at byte 2"},
+      {"[ab", "at byte 0: the class has no"},
+      {"[b-a]", "at byte 2: the range ends before it begins"},
+      {"*a", "at byte 0"},
+      {"a{3,2}", "at byte 1: the largest number"},
+      {"a{20000}", "at byte 1: at most 10000"},
+      {"a**", "at byte 2: a repetition cannot be repeated"},
+      {"\xFF", "not valid UTF-8"},
+      {"[]", "no text matches"},
+  };
+  for (const auto& [pattern, message] : cases) {
+    EXPECT_THAT(std::string(CompileRegex(pattern).status().message()), HasSubstr(message)) << pattern;
+  }
+  EXPECT_THAT(std::string(CompileRegex(std::string(200, '(')).status().message()), HasSubstr("nested"));
+  EXPECT_THAT(std::string(CompileRegex("((a{100}){100}){100}").status().message()), HasSubstr("needs more than"));
+  // The states of this one double with each character.
+  EXPECT_THAT(std::string(CompileRegex("(a|b)*a(a|b){40}").status().message()), HasSubstr("too large"));
+  EXPECT_THAT(std::string(CompileRegex(std::string(40'000, 'a')).status().message()),
+              HasSubstr("has 40000 bytes, at most 32768"));
+}
+
+TEST(ChoiceTest, OnlyTheTextsOfTheListMatch) {
+  const auto automaton = Compile({.kind = Source::Kind::kChoice, .choices = {"yes", "no", "not sure"}});
+  ASSERT_TRUE(automaton.ok());
+  EXPECT_TRUE(Matches(*automaton, "no"));
+  EXPECT_TRUE(Matches(*automaton, "not sure"));
+  EXPECT_FALSE(Matches(*automaton, "not"));
+  EXPECT_FALSE(Compile({.kind = Source::Kind::kChoice}).ok());
+  EXPECT_FALSE(Compile({.kind = Source::Kind::kChoice, .choices = std::vector<std::string>(1025, "a")}).ok());
+}
+
+}  // namespace
+}  // namespace quire::grammar

@@ -1,0 +1,121 @@
+#include "tests/grammar/schema_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <string>
+
+#include "base/utf8.h"
+
+namespace quire::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool IsOfType(const Json& value, const std::string& type) {
+  if (type == "integer") return value.is_number() && std::floor(value.get<double>()) == value.get<double>();
+  if (type == "number") return value.is_number();
+  return type == value.type_name();
+}
+
+size_t NumCharacters(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// Members may come in another order.
+bool AreEqual(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
+const Json& Target(const Json& root, std::string pointer) {
+  pointer.erase(0, 1);
+  std::string decoded;
+  for (size_t i = 0; i < pointer.size(); ++i) {
+    if (pointer[i] == '%') {
+      decoded += static_cast<char>(std::stoi(pointer.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      decoded += pointer[i];
+    }
+  }
+  return root.at(Json::json_pointer(decoded));
+}
+
+size_t NumFitting(const Json& value, const Json& schemas, const Json& root) {
+  return static_cast<size_t>(
+      std::count_if(schemas.begin(), schemas.end(), [&](const Json& s) { return FitsSchema(value, s, root); }));
+}
+
+bool FitsNumber(double value, const Json& schema) {
+  return (!schema.contains("minimum") || value >= schema["minimum"].get<double>()) &&
+         (!schema.contains("maximum") || value <= schema["maximum"].get<double>()) &&
+         (!schema.contains("exclusiveMinimum") || value > schema["exclusiveMinimum"].get<double>()) &&
+         (!schema.contains("exclusiveMaximum") || value < schema["exclusiveMaximum"].get<double>());
+}
+
+bool FitsString(const std::string& text, const Json& schema) {
+  if (schema.contains("pattern") && !std::regex_search(text, std::regex(schema["pattern"].get<std::string>()))) {
+    return false;
+  }
+  const double length = static_cast<double>(NumCharacters(text));
+  return (!schema.contains("minLength") || length >= schema["minLength"].get<double>()) &&
+         (!schema.contains("maxLength") || length <= schema["maxLength"].get<double>());
+}
+
+bool FitsArray(const Json& value, const Json& schema, const Json& root) {
+  const size_t num_prefix = schema.contains("prefixItems") ? schema["prefixItems"].size() : 0;
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (i < num_prefix) {
+      if (!FitsSchema(value[i], schema["prefixItems"][i], root)) return false;
+    } else if (schema.contains("items") && !FitsSchema(value[i], schema["items"], root)) {
+      return false;
+    }
+  }
+  const double size = static_cast<double>(value.size());
+  return (!schema.contains("minItems") || size >= schema["minItems"].get<double>()) &&
+         (!schema.contains("maxItems") || size <= schema["maxItems"].get<double>());
+}
+
+bool FitsObject(const Json& value, const Json& schema, const Json& root) {
+  for (const auto& [name, member] : value.items()) {
+    if (schema.contains("properties") && schema["properties"].contains(name)) {
+      if (!FitsSchema(member, schema["properties"][name], root)) return false;
+    } else if (schema.contains("additionalProperties") && !FitsSchema(member, schema["additionalProperties"], root)) {
+      return false;
+    }
+  }
+  if (schema.contains("required")) {
+    for (const Json& name : schema["required"]) {
+      if (!value.contains(name.get<std::string>())) return false;
+    }
+  }
+  const double size = static_cast<double>(value.size());
+  return (!schema.contains("minProperties") || size >= schema["minProperties"].get<double>()) &&
+         (!schema.contains("maxProperties") || size <= schema["maxProperties"].get<double>());
+}
+
+}  // namespace
+
+bool FitsSchema(const Json& value, const Json& schema, const Json& root) {
+  if (schema.is_boolean()) return schema.get<bool>();
+  if (schema.contains("$ref") && !FitsSchema(value, Target(root, schema["$ref"]), root)) return false;
+  if (schema.contains("type")) {
+    const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    if (std::none_of(types.begin(), types.end(), [&](const Json& type) { return IsOfType(value, type); })) return false;
+  }
+  if (schema.contains("const") && !AreEqual(value, schema["const"])) return false;
+  if (schema.contains("enum") && std::none_of(schema["enum"].begin(), schema["enum"].end(),
+                                              [&](const Json& entry) { return AreEqual(value, entry); })) {
+    return false;
+  }
+  if (schema.contains("allOf") && NumFitting(value, schema["allOf"], root) != schema["allOf"].size()) return false;
+  if (schema.contains("anyOf") && NumFitting(value, schema["anyOf"], root) == 0) return false;
+  if (schema.contains("oneOf") && NumFitting(value, schema["oneOf"], root) != 1) return false;
+  if (value.is_number()) return FitsNumber(value.get<double>(), schema);
+  if (value.is_string()) return FitsString(value.get<std::string>(), schema);
+  if (value.is_array()) return FitsArray(value, schema, root);
+  if (value.is_object()) return FitsObject(value, schema, root);
+  return true;
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,15 @@
+#ifndef QUIRE_TESTS_GRAMMAR_SCHEMA_CHECK_H_
+#define QUIRE_TESTS_GRAMMAR_SCHEMA_CHECK_H_
+
+#include "nlohmann/json.hpp"
+
+namespace quire::grammar {
+
+// Whether a value fits a JSON schema with the keywords that json_schema.h supports, by the specification alone. The
+// formats and the order of properties are not looked at.
+bool FitsSchema(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
+                const nlohmann::ordered_json& root);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_TESTS_GRAMMAR_SCHEMA_CHECK_H_
