@@ -159,22 +159,21 @@ void TokenMasks::AddLeaving(const std::bitset<256>& follow, int node) {
   }
 }
 
+// A short list of tokens is kept as a list. A token that is allowed anyway need not be looked at again.
 void TokenMasks::Finish(StateMask* out) {
-  if (out->allowed.size() > num_words()) {
-    out->bits.resize(num_words());
-    for (const TokenId token : out->allowed) SetBit(token, absl::MakeSpan(out->bits));
-    out->allowed.clear();
-  }
-  out->allowed.shrink_to_fit();
-  // A token that is allowed anyway need not be looked at again.
+  out->bits.resize(num_words());
+  for (const TokenId token : out->allowed) SetBit(token, absl::MakeSpan(out->bits));
   std::vector<std::pair<std::string_view, TokenId>> texts;
   for (const auto& [text, token] : leaving_) {
-    const bool is_allowed = out->bits.empty()
-                                ? std::find(out->allowed.begin(), out->allowed.end(), token) != out->allowed.end()
-                                : (out->bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
-    if (!is_allowed) texts.emplace_back(text, token);
+    if ((out->bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) == 0) texts.emplace_back(text, token);
   }
   out->leaving = ByteTrie(std::move(texts));
+  if (out->allowed.size() > num_words()) {
+    out->allowed = {};
+  } else {
+    out->bits = {};
+    out->allowed.shrink_to_fit();
+  }
   num_bytes_ += sizeof(StateMask) + (out->bits.size() + out->allowed.size()) * 4 + out->leaving.num_bytes();
 }
 
