@@ -87,6 +87,9 @@ int64_t NumStartTokens(const Request& request, int num_tokens) {
   size_t num_listed = 2 * sampling.logit_bias.size() + sampling.allowed_token_ids.size() + sampling.bad_words.size() +
                       sampling.min_tokens_masked_ids.size();
   for (const std::vector<TokenId>& word : sampling.bad_words) num_listed += word.size();
+  if (sampling.guide != nullptr) {
+    for (const std::string& text : sampling.guide->texts) num_listed += text.size() / sizeof(TokenId);
+  }
   if (request.record != nullptr) num_listed += request.record->size() / sizeof(TokenId);
   return num_tokens + static_cast<int64_t>(num_listed);
 }

@@ -2,9 +2,11 @@
 #define QUIRE_SCHEDULER_SAMPLING_PARAMS_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/guide.h"
 
 namespace quire {
 
@@ -38,6 +40,7 @@ struct SamplingParams {
   // model, to which bias, penalties and masks are then applied as Hugging Face does for beams. Temperature, top_k,
   // top_p and min_p have no effect.
   int num_candidates = 0;
+  std::shared_ptr<const Guide> guide = nullptr;  // Null: the output may be anything.
 
   bool operator==(const SamplingParams&) const = default;
 };

@@ -52,6 +52,7 @@ Executor::Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& 
       limits_(limits),
       batch_(limits),
       check_(limits),
+      guides_(limits.vocab_size),
       swapped_out_(limits.num_blocks),
       rows_(limits.max_sequences) {}
 
@@ -149,7 +150,15 @@ void Executor::NoteSwapsOut(const v1::StepPlan& plan) {
 
 absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
   for (uint32_t row : plan.end_rows()) rows_[row] = SequenceRow();
-  for (const v1::SequenceStart& start : plan.starts()) rows_[start.row()].Start(start, limits_.vocab_size);
+  if (plan.has_vocabulary()) QUIRE_RETURN_IF_ERROR(guides_.SetVocabulary(plan.vocabulary()));
+  for (int i = 0; i < plan.starts_size(); ++i) {
+    const v1::SequenceStart& start = plan.starts(i);
+    SequenceRow& row = rows_[start.row()];
+    row.Start(start, limits_.vocab_size);
+    if (!start.sampling().has_guided()) continue;
+    QUIRE_ASSIGN_OR_RETURN(RowGuide guide, guides_.Start(start, absl::StrCat("starts[", i, "]")));
+    row.sampling().SetGuide(std::move(guide));
+  }
   for (int i = 0; i < plan.fork_rows_size(); ++i) {
     const SequenceRow& parent = rows_[plan.fork_parents(i)];
     if (!parent.is_started()) {

@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
+#include "worker/guide_book.h"
 #include "worker/label_keeper.h"
 #include "worker/mark_set.h"
 #include "worker/model/model.h"
@@ -76,8 +77,8 @@ class Executor {
  private:
   Executor(Backend* backend, BlockStorage* storage, const WorkerLimits& limits);
 
-  // Applies the plan's ends, starts, forks, appends and records. Returns INVALID_ARGUMENT when a change does not match
-  // its row.
+  // Applies the plan's vocabulary, ends, starts, forks, appends and records. Returns INVALID_ARGUMENT when a change
+  // does not match its row.
   absl::Status ChangeRows(const v1::StepPlan& plan);
   // Queues the plan's swaps and copies of blocks.
   void MoveBlocks(const v1::StepPlan& plan);
@@ -99,6 +100,7 @@ class Executor {
   std::unique_ptr<StepSampler> sampler_;
   StepBatch batch_;
   PlanCheck check_;
+  GuideBook guides_;
   std::unique_ptr<LabelKeeper> label_keeper_;  // Null without KeepLabels.
   MarkSet swapped_out_;                        // Blocks. The owner is the index of the swap in the plan.
 

@@ -14,6 +14,8 @@ int TopFrom(uint32_t num_plus_one, int vocab_size) {
 
 void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
   const v1::RowSampling& params = start.sampling();
+  vocab_size_ = vocab_size;
+  guide_.reset();
   prompt_length_ = static_cast<int>(start.prompt_length());
   min_tokens_ = static_cast<int>(std::min<uint32_t>(params.min_tokens(), INT32_MAX));
   num_top_ = params.num_candidates() > 0 ? -1 : TopFrom(params.num_logprobs_plus_one(), vocab_size);
@@ -66,6 +68,7 @@ void SamplingState::StartBadWords(const v1::RowSampling& params) {
 
 void SamplingState::Append(TokenId token) {
   if (HasPenalties()) Count(token, true);
+  if (guide_.has_value()) guide_->Append(token);
 }
 
 bool SamplingState::HasPenalties() const {
@@ -92,7 +95,17 @@ SamplingRow SamplingState::Draw(absl::Span<const TokenId> tokens) {
   row.num_allowed = static_cast<int>(allowed_.size());
   row.masked = masked_.data();
   row.num_masked = static_cast<int>(masked_.size());
+  if (guide_.has_value()) ApplyGuide(&row);
   return row;
+}
+
+void SamplingState::ApplyGuide(SamplingRow* row) {
+  guide_->FillMask(&guide_mask_);
+  guided_ = SelectTokens(guide_mask_, vocab_size_, allowed_, masked_);
+  row->allowed = guided_.allowed.data();
+  row->num_allowed = static_cast<int>(guided_.allowed.size());
+  row->masked = guided_.masked.data();
+  row->num_masked = static_cast<int>(guided_.masked.size());
 }
 
 SamplingRow SamplingState::Score(TokenId token) const {

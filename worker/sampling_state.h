@@ -1,6 +1,8 @@
 #ifndef QUIRE_WORKER_SAMPLING_STATE_H_
 #define QUIRE_WORKER_SAMPLING_STATE_H_
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -8,6 +10,7 @@
 #include "base/ids.h"
 #include "kernels/sampling.h"
 #include "quire/v1/worker.pb.h"
+#include "worker/row_guide.h"
 
 namespace quire {
 
@@ -18,6 +21,8 @@ class SamplingState {
  public:
   // REQUIRES: CheckSequenceStart accepted `start`.
   void Start(const v1::SequenceStart& start, int vocab_size);
+  // The output of the row follows this guide, which knows the generated tokens of `start`.
+  void SetGuide(RowGuide guide) { guide_ = std::move(guide); }
   void Append(TokenId token);
   // Sets which sample of its request the sequence is. A fork changes nothing else. Sample i draws like sample 0 of a
   // request with seed + i.
@@ -25,14 +30,14 @@ class SamplingState {
 
   // Returns the row for a draw, or for listing candidates, after `tokens`. These are all tokens of the sequence; if not
   // NeedsTokens(), their values are not used. Bad words are matched against generated tokens only, so that the end of
-  // the prompt masks nothing. If the masks would leave no token, they are dropped. The arrays are valid until the next
-  // call on this object.
+  // the prompt masks nothing. If the masks would leave no token, they are dropped, but not that of a guide. The arrays
+  // are valid until the next call on this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
   // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
   // Whether a draw depends on the values of the tokens before it, and not only on their number.
-  bool NeedsTokens() const { return HasPenalties() || !bad_words_.empty(); }
+  bool NeedsTokens() const { return HasPenalties() || !bad_words_.empty() || guide_.has_value(); }
 
   // The number of alternatives to report with a drawn token, or -1 for no logprobs at all.
   int num_top() const { return num_top_; }
@@ -52,9 +57,12 @@ class SamplingState {
   void StartBadWords(const v1::RowSampling& params);
   // Fills masked_ for the next draw.
   void CollectMasked(absl::Span<const TokenId> generated);
+  // Replaces the row's masks by those tokens that the guide allows as well.
+  void ApplyGuide(SamplingRow* row);
 
   uint64_t seed_ = 0;     // The seed of the request.
   SamplingRow params_{};  // The constant part of every draw; its arrays are set by Draw.
+  int vocab_size_ = 0;
   int prompt_length_ = 0;
   int min_tokens_ = 0;
   int num_top_ = -1;
@@ -67,6 +75,9 @@ class SamplingState {
   std::vector<BadWord> bad_words_;   // Bad words of at least two tokens.
   std::vector<TokenId> bad_tokens_;  // Bad words of one token.
   std::vector<TokenId> masked_;
+  std::optional<RowGuide> guide_;
+  std::vector<uint32_t> guide_mask_;
+  GuidedTokens guided_;
 };
 
 }  // namespace quire

@@ -283,6 +283,7 @@ void SetStopping(const GenerateOptions& options, v1::StoppingParams* stopping) {
 void AddGenerateOptions(CLI::App* command, GenerateOptions* options) {
   AddPromptOptions(command, options);
   AddSamplingOptions(command, options);
+  AddGuideOptions(command, &options->guide);
   AddSampleOptions(command, options);
   AddStoppingOptions(command, options);
   AddOtherOptions(command, options);
@@ -317,6 +318,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
   request.set_tenant(tenant);
   QUIRE_RETURN_IF_ERROR(SetSampling(*this, request.mutable_sampling()));
   SetStopping(*this, request.mutable_stopping());
+  QUIRE_RETURN_IF_ERROR(guide.Set(&request));
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   return request;
 }

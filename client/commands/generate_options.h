@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/commands/guide_options.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -51,6 +52,7 @@ struct GenerateOptions {
   std::vector<std::string> logit_bias;
   std::vector<uint32_t> allowed_token_ids;
   std::vector<std::string> bad_words;
+  GuideOptions guide;
 
   std::optional<uint32_t> num_samples;
   std::optional<uint32_t> best_of;

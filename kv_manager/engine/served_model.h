@@ -11,6 +11,7 @@
 #include "kv_manager/chat/chat_template.h"
 #include "kv_manager/engine/family_id.h"
 #include "kv_manager/tokenizer/tokenizer.h"
+#include "scheduler/guide.h"
 #include "scheduler/request.h"
 
 namespace quire {
@@ -40,6 +41,8 @@ struct ServedModel {
   std::optional<TokenId> bos_token_id;
   SamplingDefaults defaults;
   std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
+  // What workers need for guides. Null when the model has no tokenizer or no end token.
+  std::shared_ptr<const GuideVocabulary> guide_vocabulary;
   // Null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.
   absl::StatusOr<std::unique_ptr<const ChatTemplate>> chat_template = nullptr;
 };

@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/continuation.h"
+#include "kv_manager/requests/guide_validation.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/caller.h"
@@ -92,6 +93,7 @@ class GenerateValidator {
     CheckOnDisconnect();
     if (in_.continue_from_size() > 0) ReadContinuation(in_, model_, &out_, &errors_);
     if (!in_.continue_numerics().empty()) CheckNumerics();
+    if (in_.has_guided()) CheckGuide();
     if (!errors_.empty()) return errors_.ToStatus();
     if (!precondition_.ok()) return precondition_;
     return std::move(out_);
@@ -102,6 +104,11 @@ class GenerateValidator {
     if (v1::OnDisconnect_IsValid(in_.on_disconnect())) return;
     errors_.Add("on_disconnect", absl::StrCat("is ", static_cast<int>(in_.on_disconnect()),
                                               ", must be ON_DISCONNECT_ABORT or ON_DISCONNECT_DETACH"));
+  }
+
+  void CheckGuide() {
+    const absl::Status status = ReadGuide(in_, model_, &out_, &errors_);
+    if (precondition_.ok()) precondition_ = status;
   }
 
   void CheckNumerics() {

@@ -26,6 +26,26 @@ void CopyTokens(const std::vector<TokenId>& tokens, Fixed32Column* out) {
   out->Add(tokens.begin(), tokens.end());
 }
 
+void EncodeGuide(const Guide& in, v1::Guide* out) {
+  switch (in.kind) {
+    case Guide::Kind::kJsonSchema:
+      out->set_json_schema(in.texts[0]);
+      return;
+    case Guide::Kind::kJsonObject:
+      out->set_json_object(true);
+      return;
+    case Guide::Kind::kRegex:
+      out->set_regex(in.texts[0]);
+      return;
+    case Guide::Kind::kChoice:
+      for (const std::string& text : in.texts) out->mutable_choice()->add_texts(text);
+      return;
+    case Guide::Kind::kGrammar:
+      out->set_grammar(in.texts[0]);
+      return;
+  }
+}
+
 void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
   out->set_temperature(in.temperature);
   out->set_top_k(in.top_k);
@@ -49,6 +69,7 @@ void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
   out->set_num_logprobs_plus_one(in.num_logprobs + 1);
   out->set_num_prompt_logprobs_plus_one(in.num_prompt_logprobs + 1);
   out->set_num_candidates(in.num_candidates);
+  if (in.guide != nullptr) EncodeGuide(*in.guide, out->mutable_guided());
 }
 
 // Copies and swaps of blocks.
@@ -266,6 +287,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
   out->set_wants_tables(plan.wants_tables);
   EncodeMoves(plan, out);
   for (const RowId row : plan.end_rows) out->add_end_rows(Value(row));
+  EncodeVocabulary(plan, out);
   for (const SequenceStart& start : plan.starts) EncodeStart(start, out->add_starts());
   for (const SequenceFork& fork : plan.forks) EncodeFork(fork, out);
   for (const TokenAppend& append : plan.appends) {
@@ -291,6 +313,18 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
   }
   return expected;
+}
+
+void PlanEncoder::EncodeVocabulary(const StepPlan& plan, v1::StepPlan* out) {
+  if (has_sent_vocabulary_) return;
+  const auto guided = std::find_if(plan.starts.begin(), plan.starts.end(),
+                                   [](const SequenceStart& start) { return start.sampling.guide != nullptr; });
+  if (guided == plan.starts.end()) return;
+  has_sent_vocabulary_ = true;
+  const GuideVocabulary& vocabulary = *guided->sampling.guide->vocabulary;
+  out->mutable_vocabulary()->set_bytes(vocabulary.bytes);
+  out->mutable_vocabulary()->mutable_lengths()->Add(vocabulary.lengths.begin(), vocabulary.lengths.end());
+  CopyTokens(vocabulary.end_tokens, out->mutable_vocabulary()->mutable_end_token_ids());
 }
 
 void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out) {

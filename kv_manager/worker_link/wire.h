@@ -52,6 +52,8 @@ class PlanEncoder {
     int num_candidates = 0;
   };
 
+  // Adds the vocabulary if the plan is the first that starts a row with a guide.
+  void EncodeVocabulary(const StepPlan& plan, v1::StepPlan* out);
   void EncodeStart(const SequenceStart& start, v1::SequenceStart* out);
   void EncodeFork(const SequenceFork& fork, v1::StepPlan* out);
   // Makes room in rows_.
@@ -59,6 +61,7 @@ class PlanEncoder {
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
   std::vector<Row> rows_;  // By row id.
+  bool has_sent_vocabulary_ = false;
 };
 
 // Fails with INTERNAL when the answer does not fit the plan. The message names column, value and limit.

@@ -407,6 +407,62 @@ TEST_F(RequestValidationTest, EchoShowsTextAsItCame) {
   EXPECT_EQ(Valid().echo, Echo::kTokens);
 }
 
+TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
+  auto vocabulary = std::make_shared<GuideVocabulary>();
+  model_.guide_vocabulary = vocabulary;
+  request_.mutable_guided()->set_regex("[ab]{2}");
+  ValidRequest valid = Valid();
+  ASSERT_NE(valid.request.sampling.guide, nullptr);
+  EXPECT_EQ(valid.request.sampling.guide->kind, Guide::Kind::kRegex);
+  EXPECT_THAT(valid.request.sampling.guide->texts, ElementsAre("[ab]{2}"));
+  EXPECT_EQ(valid.request.sampling.guide->vocabulary, vocabulary);
+  request_.mutable_guided()->mutable_choice()->add_texts("yes");
+  EXPECT_THAT(Valid().request.sampling.guide->texts, ElementsAre("yes"));
+  request_.mutable_guided()->set_json_object(true);
+  EXPECT_THAT(Valid().request.sampling.guide->texts, IsEmpty());
+}
+
+TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
+  model_.guide_vocabulary = std::make_shared<GuideVocabulary>();
+  const auto message = [&] { return std::string(Validate().status().message()); };
+  v1::Guide* const guide = request_.mutable_guided();
+  EXPECT_THAT(message(), HasSubstr("guided: is empty"));
+  guide->set_json_object(false);
+  EXPECT_THAT(message(), HasSubstr("guided.json_object: is false, it must be true"));
+  guide->set_json_schema(R"({"items": {"uniqueItems": true}})");
+  EXPECT_THAT(message(), HasSubstr("guided.json_schema: at #/items: the keyword \"uniqueItems\" is not supported"));
+  guide->set_regex("a(?=b)");
+  EXPECT_THAT(message(), HasSubstr("guided.regex: at byte 1: lookahead"));
+  guide->set_grammar("root ::= x");
+  EXPECT_THAT(message(), HasSubstr("guided.grammar: at byte 9: the rule \"x\" is not defined"));
+  guide->mutable_choice();
+  EXPECT_THAT(message(), HasSubstr("guided.choice: has no choice"));
+  guide->mutable_choice()->add_texts("a");
+  request_.mutable_stopping()->set_ignore_eos(true);
+  EXPECT_THAT(message(), HasSubstr("stopping.ignore_eos: cannot be combined with guided"));
+  request_.mutable_stopping()->Clear();
+  request_.mutable_stopping()->set_min_tokens(1);
+  EXPECT_THAT(message(), HasSubstr("stopping.min_tokens: cannot be combined with guided"));
+}
+
+TEST_F(RequestValidationTest, GuidesNeedATokenizerAndAnEndToken) {
+  request_.mutable_guided()->set_regex("a");
+  EXPECT_EQ(Validate().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("guided needs a model with a tokenizer and an end token"));
+}
+
+TEST_F(RequestValidationTest, ContinuedTokensFollowTheGuide) {
+  model_.guide_vocabulary = std::make_shared<GuideVocabulary>();
+  request_.mutable_guided()->set_regex("(the)+!");
+  request_.mutable_sampling()->set_seed(1);
+  v1::ContinuedSample* const sample = request_.add_continue_from();
+  sample->add_token_ids(kThe);
+  sample->add_token_ids(kThe);
+  Valid();
+  sample->add_token_ids(kSpaceThe);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("continue_from: has tokens of sample 0 that do not follow"));
+}
+
 TEST_F(RequestValidationTest, DetokenizeNamesTheTokenOutOfRange) {
   v1::DetokenizeRequest request;
   request.add_token_ids(259);

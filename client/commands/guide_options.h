@@ -1,0 +1,31 @@
+#ifndef QUIRE_CLIENT_COMMANDS_GUIDE_OPTIONS_H_
+#define QUIRE_CLIENT_COMMANDS_GUIDE_OPTIONS_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire {
+
+// The options that say what the output must be.
+struct GuideOptions {
+  std::string json_schema;
+  bool json_object = false;
+  std::string regex;
+  std::vector<std::string> choices;
+  std::string grammar;
+
+  // Sets guided of the request, unless no option was given. Values that begin with @ are names of files.
+  // INVALID_ARGUMENT when several options were given; UNAVAILABLE when a file cannot be read.
+  absl::Status Set(v1::GenerateRequest* request) const;
+};
+
+// Adds the options to the command.
+void AddGuideOptions(CLI::App* command, GuideOptions* options);
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_COMMANDS_GUIDE_OPTIONS_H_

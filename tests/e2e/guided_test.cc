@@ -1,0 +1,155 @@
+// Guided decoding through the real programs.
+
+#include <csignal>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
+
+namespace quire {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kSchema = R"({
+  "type": "object",
+  "properties": {
+    "name": {"type": "string", "maxLength": 12},
+    "age": {"type": "integer", "minimum": 1, "maximum": 120},
+    "pets": {"type": "array", "items": {"enum": ["dog", "cat", "fox"]}, "minItems": 1, "maxItems": 3},
+    "home": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"town": {"type": "string", "maxLength": 9}},
+                                          "required": ["town"]}]}
+  },
+  "required": ["name", "age", "pets", "home"]
+})";
+
+v1::GenerateRequest SchemaRequest(int seed) {
+  v1::GenerateRequest request = GreedyRequest("Once upon a time there was a fox", 300);
+  request.mutable_sampling()->set_temperature(1.5);
+  request.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
+  request.mutable_guided()->set_json_schema(kSchema);
+  return request;
+}
+
+void ExpectFits(const std::string& text) {
+  const auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(value.is_object()) << text;
+  EXPECT_TRUE(value["name"].is_string()) << text;
+  EXPECT_TRUE(value["age"].is_number_integer() && value["age"] >= 1 && value["age"] <= 120) << text;
+  EXPECT_TRUE(value["pets"].is_array() && value["pets"].size() >= 1 && value["pets"].size() <= 3) << text;
+  EXPECT_TRUE(value["home"].is_null() || value["home"]["town"].is_string()) << text;
+  EXPECT_EQ(value.size(), 4u) << text;
+}
+
+TEST(GuidedTest, EverySampleFitsTheSchema) {
+  v1::GenerateRequest request = SchemaRequest(1);
+  request.set_n(8);
+  request.set_logprobs(1);
+  const Generations samples = GenerateAll(SharedCluster().client(), request);
+  ASSERT_TRUE(samples.status.ok()) << samples.status;
+  ASSERT_EQ(samples.samples.size(), 8u);
+  for (const Generation& sample : samples.samples) {
+    ASSERT_EQ(sample.last.finish_reason(), v1::FINISH_REASON_STOP) << sample.text;
+    ExpectFits(sample.text);
+    EXPECT_EQ(sample.logprobs.size(), sample.token_ids.size());
+  }
+}
+
+TEST(GuidedTest, EveryHypothesisOfABeamSearchFitsTheSchema) {
+  v1::GenerateRequest request = GreedyRequest("Once upon a time", 300);
+  request.mutable_guided()->set_json_schema(kSchema);
+  request.mutable_beam()->set_width(3);
+  request.mutable_beam()->set_num_return_sequences(3);
+  const Generations beams = GenerateAll(SharedCluster().client(), request);
+  ASSERT_TRUE(beams.status.ok()) << beams.status;
+  for (const Generation& beam : beams.samples) ExpectFits(beam.text);
+}
+
+TEST(GuidedTest, WrongGuidesAreRefusedWithFieldAndPlace) {
+  v1::GenerateRequest request = GreedyRequest("a", 4);
+  request.mutable_guided()->set_json_schema(R"({"properties": {"a": {"not": {}}}})");
+  EXPECT_THAT(std::string(Generate(SharedCluster().client(), request).status.message()),
+              HasSubstr("guided.json_schema: at #/properties/a: the keyword \"not\" is not supported"));
+}
+
+class GuidedQuirectlTest : public QuirectlTest {};
+
+TEST_F(GuidedQuirectlTest, TheOptionsSayWhatTheAnswerIs) {
+  const Ended choice = Quirectl({"generate", "The fox was", "--choice", "red", "--choice", "blue", "-t", "1.5"});
+  EXPECT_EQ(choice.exit_code, 0) << choice.output;
+  EXPECT_THAT(choice.output, AnyOf(HasSubstr("red"), HasSubstr("blue")));
+  const Ended regex = Quirectl({"generate", "The fox was", "--regex", "[0-9]{3}x", "-t", "1.5"});
+  EXPECT_TRUE(std::regex_search(regex.output, std::regex("[0-9]{3}x"))) << regex.output;
+  const Ended grammar = Shell("quirectl generate hi --grammar 'root ::= \"q\" root | \"z\"' -n 40 -t 0");
+  EXPECT_EQ(grammar.exit_code, 0) << grammar.output;
+  EXPECT_THAT(Quirectl({"generate", "hi", "--json-object", "--regex", "a"}).output, HasSubstr("give one of"));
+  EXPECT_THAT(Quirectl({"generate", "hi", "--json-schema", "@/nowhere"}).output, HasSubstr("cannot read"));
+}
+
+constexpr int kRequests = 8;
+
+std::vector<Generation> GenerateOneByOne(Cluster& cluster) {
+  std::vector<Generation> all;
+  for (int seed = 0; seed < kRequests; ++seed) all.push_back(Generate(cluster.client(), SchemaRequest(seed)));
+  return all;
+}
+
+// Starts all requests together and calls `meanwhile`.
+template <typename Meanwhile>
+std::vector<Generation> GenerateTogether(Cluster& cluster, Meanwhile meanwhile) {
+  std::vector<Generation> all(kRequests);
+  std::vector<std::thread> clients;
+  for (int seed = 0; seed < kRequests; ++seed) {
+    clients.emplace_back([&, seed] {
+      Client client(cluster.client_options());
+      all[static_cast<size_t>(seed)] = Generate(client, SchemaRequest(seed));
+    });
+  }
+  meanwhile();
+  for (std::thread& client : clients) client.join();
+  return all;
+}
+
+void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
+  for (size_t i = 0; i < kRequests; ++i) {
+    ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
+    ExpectFits(expected[i].text);
+    EXPECT_TRUE(actual[i].status.ok()) << actual[i].status;
+    EXPECT_EQ(actual[i].token_ids, expected[i].token_ids);
+  }
+}
+
+TEST(GuidedExactnessTest, TheTokensAreTheSameAfterPreemptions) {
+  // The pool has room for the longest request and little more.
+  Cluster cluster({.model = BundledModel(), .worker_flags = {"--num-blocks=80", "--block-size=4"}});
+  const std::vector<Generation> expected = GenerateOneByOne(cluster);
+  // Only requests that run at the same time take blocks from each other, and a busy machine may start them too late.
+  constexpr int kMaxRounds = 10;
+  uint64_t num_preemptions = 0;
+  for (int round = 0; round < kMaxRounds && num_preemptions == 0; ++round) {
+    ExpectSame(GenerateTogether(cluster, [] {}), expected);
+    num_preemptions = cluster.client().GetStatus()->workers(0).preemptions();
+  }
+  EXPECT_GT(num_preemptions, 0u) << "the pool was meant to be too small";
+}
+
+TEST(GuidedExactnessTest, TheTokensAreTheSameAfterTheLossOfAWorker) {
+  Cluster cluster({.model = BundledModel(), .num_workers = 2});
+  const std::vector<Generation> expected = GenerateOneByOne(cluster);
+  const auto kill = [&] {
+    const uint64_t first_step = cluster.client().GetStatus()->workers(0).steps();
+    while (cluster.client().GetStatus()->workers(0).steps() <= first_step + 5) std::this_thread::yield();
+    cluster.worker(0).Signal(SIGKILL);
+  };
+  ExpectSame(GenerateTogether(cluster, kill), expected);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,45 @@
+#ifndef QUIRE_WORKER_GUIDE_BOOK_H_
+#define QUIRE_WORKER_GUIDE_BOOK_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "grammar/automaton.h"
+#include "grammar/token_masks.h"
+#include "quire/v1/worker.pb.h"
+#include "worker/row_guide.h"
+
+namespace quire {
+
+// The grammars of a worker's rows. It compiles each grammar once, as long as it is one of the last that were used, and
+// keeps the vocabulary from the first session on. Owned by the executor thread.
+class GuideBook {
+ public:
+  static constexpr size_t kMaxGrammars = 64;
+
+  explicit GuideBook(int vocab_size) : vocab_size_(vocab_size) {}
+
+  // Takes the vocabulary of a plan. INVALID_ARGUMENT when it does not fit the model.
+  absl::Status SetVocabulary(const v1::Vocabulary& vocabulary);
+  // Returns the guide of a row that starts, after its generated tokens. INVALID_ARGUMENT, with the field below `path`,
+  // when there was no vocabulary or the guide is wrong.
+  absl::StatusOr<RowGuide> Start(const v1::SequenceStart& start, absl::string_view path);
+
+ private:
+  absl::StatusOr<std::shared_ptr<const grammar::Automaton>> Compile(const v1::Guide& guide);
+
+  const int vocab_size_;
+  std::string vocabulary_;  // The last v1::Vocabulary, serialized.
+  std::shared_ptr<grammar::TokenMasks> masks_;
+  // The guides, serialized, and what they became; the last ones that were compiled.
+  std::deque<std::pair<std::string, std::shared_ptr<const grammar::Automaton>>> grammars_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_GUIDE_BOOK_H_
