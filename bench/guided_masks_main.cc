@@ -64,89 +64,88 @@ std::string FormSchema(int num_properties) {
 std::vector<NamedSource> Sources() {
   using Kind = Source::Kind;
   return {
-    {"JSON object", {.kind = Kind::kJsonObject}},
-        {"schema, 5 properties", {.kind = Kind::kJsonSchema, .text = FormSchema(5)}},
-        {"schema, 40 properties", {.kind = Kind::kJsonSchema, .text = FormSchema(40)}},
-        {"schema, recursive",
-         {.kind = Kind::kJsonSchema,
-          .text = R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"name": {"type": "string"},
+      {"JSON object", {.kind = Kind::kJsonObject}},
+      {"schema, 5 properties", {.kind = Kind::kJsonSchema, .text = FormSchema(5)}},
+      {"schema, 40 properties", {.kind = Kind::kJsonSchema, .text = FormSchema(40)}},
+      {"schema, recursive",
+       {.kind = Kind::kJsonSchema,
+        .text = R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"name": {"type": "string"},
                     "value": {"type": "number"}, "children": {"type": "array", "items": {"$ref": "#/$defs/n"}}},
                     "required": ["name", "children"], "additionalProperties": {"type": "boolean"}}}})"}},
-        {"regular expression",
-         {.kind = Kind::kRegex, .text = R"((\w+\.)*\w+@(\w+\.)+[a-z]{2,6}(, \d{1,5} [^"\n]{0,80})?)"}},
-    {"grammar",
-       {.kind = Kind::kEbnf, .text = R"(root ::= select (";\n" select)*
+      {"regular expression",
+       {.kind = Kind::kRegex, .text = R"((\w+\.)*\w+@(\w+\.)+[a-z]{2,6}(, \d{1,5} [^"\n]{0,80})?)"}},
+      {"grammar", {.kind = Kind::kEbnf, .text = R"~(root ::= select (";\n" select)*
 select ::= "SELECT " column (", " column)* " FROM " name (" WHERE " condition)?
 column ::= name | "count(" name ")" | "*"
 condition ::= term ((" AND " | " OR ") term)*
 term ::= name (" = " | " < ") value | "(" condition ")"
 value ::= [0-9]+ | "'" [^'\n]* "'"
-name ::= [a-z] [a-z_0-9]*)"}},
+name ::= [a-z] [a-z_0-9]*)~"}},
   };
-    }
+}
 
-    double Quantile(std::vector<double> * seconds, double quantile) {
-      if (seconds->empty()) return 0;
-      std::sort(seconds->begin(), seconds->end());
-      return (*seconds)[static_cast<size_t>(quantile * static_cast<double>(seconds->size() - 1))];
-    }
+double Quantile(std::vector<double>* seconds, double quantile) {
+  if (seconds->empty()) return 0;
+  std::sort(seconds->begin(), seconds->end());
+  return (*seconds)[static_cast<size_t>(quantile * static_cast<double>(seconds->size() - 1))];
+}
 
-    // Draws a token of the mask, or -1 if there is only an end.
-    TokenId Draw(const std::vector<uint32_t>& mask, const grammar::TokenTable& tokens, Random* random) {
-      std::vector<TokenId> allowed;
-      for (TokenId token = 0; token < tokens.vocab_size(); ++token) {
-        if ((mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0) allowed.push_back(token);
-      }
-      if (allowed.empty()) return -1;
-      const TokenId token = allowed[static_cast<size_t>(random->Below(static_cast<int>(allowed.size())))];
-      return tokens.is_end(token) ? -1 : token;
-    }
+// Draws a token of the mask, or -1 if there is only an end.
+TokenId Draw(const std::vector<uint32_t>& mask, const grammar::TokenTable& tokens, Random* random) {
+  std::vector<TokenId> allowed;
+  for (TokenId token = 0; token < tokens.vocab_size(); ++token) {
+    if ((mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0) allowed.push_back(token);
+  }
+  if (allowed.empty()) return -1;
+  const TokenId token = allowed[static_cast<size_t>(random->Below(static_cast<int>(allowed.size())))];
+  return tokens.is_end(token) ? -1 : token;
+}
 
-    void Measure(const NamedSource& named, const std::shared_ptr<const grammar::TokenTable>& tokens) {
-      constexpr int kCompilations = 20;
-      std::vector<double> compile, first_text, others;
-      std::shared_ptr<const grammar::Automaton> automaton;
-      for (int i = 0; i < kCompilations; ++i) {
-        const double start = ThreadCpuSeconds();
-        automaton = *grammar::Compile(named.source);
-        compile.push_back(ThreadCpuSeconds() - start);
-      }
-      grammar::TokenMasks masks(tokens);
-      std::vector<uint32_t> mask(masks.num_words());
-      Random random(3);
-      for (int text = 0; text < absl::GetFlag(FLAGS_texts); ++text) {
-        grammar::Matcher matcher(automaton);
-        for (int i = 0; i < absl::GetFlag(FLAGS_tokens); ++i) {
-          const double start = ThreadCpuSeconds();
-          masks.Fill(matcher, absl::MakeSpan(mask));
-          (text == 0 ? first_text : others).push_back(ThreadCpuSeconds() - start);
-          const TokenId token = Draw(mask, *tokens, &random);
-          if (token < 0 || !matcher.Accept(tokens->bytes(token))) break;
-        }
-      }
-      std::printf("%-22s %8d %9.2f %9.2f %10.1f %10.1f %9.1f %9.1f %9.1f %9.1f\n", named.name.c_str(),
-                  automaton->num_states(), 1e3 * Quantile(&compile, 0.5), 1e3 * Quantile(&compile, 1),
-                  1e6 * Quantile(&first_text, 0.5), 1e6 * Quantile(&first_text, 1), 1e6 * Quantile(&others, 0.5),
-                  1e6 * Quantile(&others, 0.99), 1e6 * Quantile(&others, 1),
-                  static_cast<double>(masks.num_bytes()) / (1 << 20));
+void Measure(const NamedSource& named, const std::shared_ptr<const grammar::TokenTable>& tokens) {
+  constexpr int kCompilations = 20;
+  std::vector<double> compile, first_text, others;
+  std::shared_ptr<const grammar::Automaton> automaton;
+  for (int i = 0; i < kCompilations; ++i) {
+    const double start = ThreadCpuSeconds();
+    automaton = *grammar::Compile(named.source);
+    compile.push_back(ThreadCpuSeconds() - start);
+  }
+  grammar::TokenMasks masks(tokens);
+  std::vector<uint32_t> mask(masks.num_words());
+  Random random(3);
+  for (int text = 0; text < absl::GetFlag(FLAGS_texts); ++text) {
+    grammar::Matcher matcher(automaton);
+    for (int i = 0; i < absl::GetFlag(FLAGS_tokens); ++i) {
+      const double start = ThreadCpuSeconds();
+      masks.Fill(matcher, absl::MakeSpan(mask));
+      (text == 0 ? first_text : others).push_back(ThreadCpuSeconds() - start);
+      const TokenId token = Draw(mask, *tokens, &random);
+      if (token < 0 || !matcher.Accept(tokens->bytes(token))) break;
     }
+  }
+  std::printf("%-22s %8d %9.2f %9.2f %10.1f %10.1f %9.1f %9.1f %9.1f %9.1f\n", named.name.c_str(),
+              automaton->num_states(), 1e3 * Quantile(&compile, 0.5), 1e3 * Quantile(&compile, 1),
+              1e6 * Quantile(&first_text, 0.5), 1e6 * Quantile(&first_text, 1), 1e6 * Quantile(&others, 0.5),
+              1e6 * Quantile(&others, 0.99), 1e6 * Quantile(&others, 1),
+              static_cast<double>(masks.num_bytes()) / (1 << 20));
+}
 
-    absl::Status Run() {
-      QUIRE_RETURN_IF_ERROR(CheckFlagRange("vocabulary", absl::GetFlag(FLAGS_vocabulary), 300, 1 << 20));
-      QUIRE_RETURN_IF_ERROR(CheckFlagRange("texts", absl::GetFlag(FLAGS_texts), 2, 1 << 20));
-      QUIRE_RETURN_IF_ERROR(CheckFlagRange("tokens", absl::GetFlag(FLAGS_tokens), 1, 1 << 20));
-      const auto tokens = grammar::TrialVocabulary(absl::GetFlag(FLAGS_vocabulary), 1);
-      std::printf(
-          "A vocabulary of %d tokens, %d texts of each guide. CPU time.\n\n%-22s %8s %19s %21s %29s %9s\n"
-          "%-22s %8s %9s %9s %10s %10s %9s %9s %9s %9s\n",
-          tokens->vocab_size(), absl::GetFlag(FLAGS_texts), "", "", "compile, ms", "mask of first text, us",
-          "mask of other texts, us", "masks", "guide", "states", "median", "largest", "median", "largest", "median",
-          "p99", "largest", "MiB");
-      for (const NamedSource& named : Sources()) Measure(named, tokens);
-      return absl::OkStatus();
-    }
+absl::Status Run() {
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("vocabulary", absl::GetFlag(FLAGS_vocabulary), 300, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("texts", absl::GetFlag(FLAGS_texts), 2, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("tokens", absl::GetFlag(FLAGS_tokens), 1, 1 << 20));
+  const auto tokens = grammar::TrialVocabulary(absl::GetFlag(FLAGS_vocabulary), 1);
+  std::printf(
+      "A vocabulary of %d tokens, %d texts of each guide. CPU time.\n\n%-22s %8s %19s %21s %29s %9s\n"
+      "%-22s %8s %9s %9s %10s %10s %9s %9s %9s %9s\n",
+      tokens->vocab_size(), absl::GetFlag(FLAGS_texts), "", "", "compile, ms", "mask of first text, us",
+      "mask of other texts, us", "masks", "guide", "states", "median", "largest", "median", "largest", "median", "p99",
+      "largest", "MiB");
+  for (const NamedSource& named : Sources()) Measure(named, tokens);
+  return absl::OkStatus();
+}
 
-  }  // namespace
+}  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
