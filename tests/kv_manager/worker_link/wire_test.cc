@@ -287,7 +287,7 @@ TEST(WireTest, TheVocabularyComesWithTheFirstGuideOfASession) {
   *vocabulary = {.bytes = "abc", .lengths = {0, 1, 2}, .end_tokens = {0}};
   const auto guided = [&](Guide::Kind kind, std::vector<std::string> texts) {
     StepPlan plan;
-    plan.starts.push_back({.row = RowId{0}, .sequence = SequenceId{7}, .prompt_length = 1, .tokens = {1}});
+    plan.starts.push_back({RowId{0}, SequenceId{7}, /*sample_index=*/0, /*prompt_length=*/1, {1}, SamplingParams()});
     plan.starts[0].sampling.guide = std::make_shared<Guide>(Guide{kind, std::move(texts), vocabulary});
     return plan;
   };
