@@ -28,8 +28,8 @@ bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status);
 }
 
-// Says what is wrong with a token that is not the one expected at `position`, and what may be the cause: a response that
-// does not begin where the one before has ended, or a token of another position.
+// Says what is wrong with a token that is not the one expected at `position`, and what may be the cause: a response
+// that does not begin where the one before has ended, or a token of another position.
 std::string Difference(const v1::GenerateResponse& response, size_t position, uint32_t token,
                        const std::vector<uint32_t>& expected) {
   std::string text = absl::StrCat("token ", position, " of sample ", response.index(), " is ", token);
