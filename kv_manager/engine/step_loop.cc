@@ -246,7 +246,7 @@ void StepLoop::PlanSteps() {
     WorkerPool* const pool = session_.pool();
     const int64_t start_us = clock_->NowMicros();
     StepPlan plan = pool->scheduler()->Plan();
-    if (plan.empty() && EndPinForRequests()) continue;
+    if (plan.empty() && (EndPinForRequests() || pool->scheduler()->RestartStuck())) continue;
     report_.wait()->OnPlanned(start_us, pool->scheduler()->counts());
     if (plan.empty()) return;
     session_.tables()->OnPlanned(*pool->scheduler(), *pool->blocks(), &plan);

@@ -214,10 +214,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
     requests.push_back(std::move(revival.request));
   }
-  for (const RestoredBlocks::Table& table : blocks.tables) {
-    for (const BlockId block : table.blocks) next_blocks.erase(block);
-  }
-  blocks.cached = check.CachedBlocks(next_blocks);
+  blocks.cached = check.CachedBlocks(blocks.tables, std::move(next_blocks));
   scheduler->SkipTo(LastSequence(inventory));
   pool_->blocks()->Restore(blocks);
   std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
