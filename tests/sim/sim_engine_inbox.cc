@@ -198,12 +198,23 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
   callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
-                                    caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens});
+                                    caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens,
+                                    /*has_moved=*/true});
 }
 
-// A request that has not started wants blocks, and one that has come here and has got no token since.
+void SimEngine::NoteRunning() {
+  if (scheduler_ == nullptr) return;  // It has made no plan yet.
+  for (auto& [request, live] : callers_) {
+    if (!live.has_moved || live.has_run) continue;
+    const SequenceGroup* const group = scheduler_->FindGroup(request);
+    live.has_run = group != nullptr && group->is_running();
+  }
+}
+
+// A request that has not started wants blocks, and one that has come here and has neither run nor got a token since.
 int64_t SimEngine::WantedBlocks(const Live& live) const {
   const SimCaller& caller = *live.caller;
+  if (live.has_run) return 0;
   if (caller.has_started() && caller.num_tokens() != live.num_tokens_at_adoption) return 0;
   const int num_tokens = static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + live.num_beam_tokens;
   return NumBlocksFor(num_tokens + 1, options_.block_size);

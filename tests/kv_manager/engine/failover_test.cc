@@ -559,7 +559,9 @@ TEST_F(AdoptingLoopTest, ARequestOnItsWayCountsAsLoadUntilItRuns) {
   Adopt(request, std::make_shared<RecordingSink>());
   EXPECT_EQ(loop_->load().wanted_blocks, 2);
   loop_->RunOnce();
-  EXPECT_EQ(loop_->load().wanted_blocks, 2);
+  EXPECT_EQ(loop_->status()->running_requests, 1);
+  EXPECT_EQ(loop_->status()->blocks.used, 2) << "from now on the blocks are allocated";
+  EXPECT_EQ(loop_->load().wanted_blocks, 0) << "no block counts twice, although the first token has not come";
   worker_.Answer();
   Run();
   EXPECT_EQ(loop_->load().wanted_blocks, 0);
