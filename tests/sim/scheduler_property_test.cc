@@ -141,7 +141,12 @@ INSTANTIATE_TEST_SUITE_P(
         "submit 334 num_shared=63 num_own=4 resumable=1\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
         "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
         "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
-        "manager_lost 0\n"));
+        "manager_lost 0\n",
+        // A request that exceeds the context was passed on by a worker that was lost, and the next one refused it.
+        "model\nworker block_size=9 context=142 timeout=13\nworker\nworker block_size=9 timeout=1\n"
+        "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"
+        "commit 1\nplan 2\nplan 1\ncommit 1\nplan 0\nplan 1\ncommit 1\nplan 0\ncommit 2\nplan 2\nplan 1\nplan 0\n"
+        "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -216,6 +216,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool IsSampleLive(RequestId request, int sample_index) const;
   void Settle();                                  // Tells the oracle of blame what the last step has ended.
   bool IsTooLarge(const Request& request) const;  // For the current pool.
+  bool ExceedsContext(const Request& request) const;
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
