@@ -66,6 +66,12 @@ int64_t StepLoop::RunOnce() {
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
+  if (pool != nullptr) {
+    live_.StopWantingIf([scheduler = pool->scheduler()](RequestId request) {
+      const SequenceGroup* const group = scheduler->FindGroup(request);
+      return group != nullptr && group->is_running();
+    });
+  }
   session_.EndIfDrained(now_us_);
   AnswerQuestions(pool == nullptr ? nullptr : pool->scheduler(), pool == nullptr ? nullptr : pool->blocks());
   session_.tables()->OnRound(now_us_, pool == nullptr ? 0 : pool->scheduler()->counts().running);
@@ -246,7 +252,7 @@ void StepLoop::PlanSteps() {
     WorkerPool* const pool = session_.pool();
     const int64_t start_us = clock_->NowMicros();
     StepPlan plan = pool->scheduler()->Plan();
-    if (plan.empty() && EndPinForRequests()) continue;
+    if (plan.empty() && (EndPinForRequests() || pool->scheduler()->RestartStuck())) continue;
     report_.wait()->OnPlanned(start_us, pool->scheduler()->counts());
     if (plan.empty()) return;
     session_.tables()->OnPlanned(*pool->scheduler(), *pool->blocks(), &plan);

@@ -223,7 +223,10 @@ absl::Status SimEngine::RunRound() {
   wake_us_ = loop_->RunOnce();
   if (is_planning_) EndPlan({});
   TakePosted(/*is_until_result=*/false);
-  if (blocks_ != nullptr) DropEnded();
+  if (blocks_ != nullptr) {
+    NoteRunning();
+    DropEnded();
+  }
   QUIRE_RETURN_IF_ERROR(CheckRound());
   QUIRE_RETURN_IF_ERROR(CheckDisplaced());
   for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);

@@ -172,6 +172,8 @@ class SimEngine : private AuditedBlocks::Observer {
     // The tokens that a request which had started had when it came here. -1: it has not come so.
     int64_t num_tokens_at_adoption = -1;
     int num_beam_tokens = 0;  // See Moving.
+    bool has_moved = false;   // It has come from another engine, or from an earlier manager.
+    bool has_run = false;     // Since it has come. Not known of a request that was submitted here.
   };
 
   // A request of an earlier manager.
@@ -203,6 +205,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnAdoptionTaken(Moving moving);
   // Compares the cached tokens with which a request has started, when that is known.
   void CheckStart(Live* live);
+  // A round is over: notes which of the requests that have moved here run.
+  void NoteRunning();
   int64_t WantedBlocks(const Live& live) const;
   GenerationId Admit();
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
@@ -212,6 +216,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool IsSampleLive(RequestId request, int sample_index) const;
   void Settle();                                  // Tells the oracle of blame what the last step has ended.
   bool IsTooLarge(const Request& request) const;  // For the current pool.
+  bool ExceedsContext(const Request& request) const;
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
