@@ -340,7 +340,9 @@ void WorkerSession::Rebalance(int64_t now_us) {
   for (const RequestId id : rebalancer_.TakeCandidates(*pool_->scheduler(), *live_, now_us)) {
     wishes.push_back({.group = *pool_->scheduler()->FindGroup(id), .needs_room = true, .wants_idle = true});
   }
-  report_->stats()->rebalanced_requests += GiveAway(wishes);
+  const int num_moved = GiveAway(wishes);
+  rebalancer_.OnMoved(num_moved);
+  report_->stats()->rebalanced_requests += num_moved;
 }
 
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {

@@ -93,7 +93,7 @@ class WorkerSession {
   // REQUIRES: is_ready().
   void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
   // See WorkerLink.
-  void SetPlanningTime(int64_t us) { link_.SetPlanningTime(us); }
+  void SetPlanningTime(int64_t us, int64_t cpu_us) { link_.SetPlanningTime(us, cpu_us); }
   const WorkerLink& link() const { return link_; }
   // The time of the last result, or of the start of the session. 0: there was no session.
   int64_t last_step_us() const { return last_step_us_; }
