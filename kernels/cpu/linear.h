@@ -28,9 +28,14 @@ class CpuLinear {
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits.
+  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits with a
+  // scale for each row or for each group.
   int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
+  int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
+  // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
+  template <typename Quantize>
+  int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
   // Returns memory for the copy.
   char* CopyMemory(size_t bytes);
 
