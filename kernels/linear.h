@@ -42,6 +42,9 @@ struct QuantizedMatrixView {
   QuantizedFormat format = QuantizedFormat::kInt8;
   int group = 0;                   // With groups: 32, 64 or 128. The last group of a row may be shorter.
   const uint8_t* zeros = nullptr;  // With groups: as many as scales, at most 16.
+  // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
+  // of matrices has one order.
+  const int32_t* order = nullptr;
 };
 // The exact sum of so many products of two numbers of 8 bits fits into 32 bits.
 constexpr int kMaxQuantizedCols = 1 << 17;

@@ -34,6 +34,15 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
   return CeilDiv(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep) * kStep;
 }
 
+// Returns memory of at least so many bytes. Throws std::bad_alloc when there is none.
+void* GrownTo(size_t bytes, Memory* memory) {
+  if (memory->bytes() < bytes) {
+    *memory = Memory(bytes);
+    if (memory->data() == nullptr) throw std::bad_alloc();
+  }
+  return memory->data();
+}
+
 }  // namespace
 
 void CpuLinear::Run(const LinearArgs& args) {
@@ -61,6 +70,7 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
 }
 
 int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  if (!w.order().empty()) OrderInput(w, whole);
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
   if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
@@ -69,11 +79,20 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
 }
 
 char* CpuLinear::CopyMemory(size_t bytes) {
-  if (copy_.bytes() < bytes) {
-    copy_ = Memory(bytes);
-    if (copy_.data() == nullptr) throw std::bad_alloc();
-  }
-  return static_cast<char*>(copy_.data());
+  return static_cast<char*>(GrownTo(bytes, &copy_));
+}
+
+void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const auto* const from = static_cast<const float*>(whole->x);
+  auto* const to = static_cast<float*>(GrownTo(whole->num_rows * w.cols() * sizeof(float), &ordered_));
+  const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
+  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
+    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
+    for (int64_t at = int64_t{begin} * w.cols(); at < int64_t{end} * w.cols(); at += w.cols()) {
+      for (int k = 0; k < w.cols(); ++k) to[at + k] = from[at + w.order()[k]];
+    }
+  });
+  whole->x = to;
 }
 
 int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {

@@ -36,12 +36,15 @@ class CpuLinear {
   // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
   template <typename Quantize>
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
+  // Points the task to a copy of its float32 input in the order of the columns of w.
+  void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
   // Returns memory for the copy.
   char* CopyMemory(size_t bytes);
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory copy_;  // Of an input. Grows to the size of the largest call.
+  Memory copy_;     // Of an input. Grows to the size of the largest call.
+  Memory ordered_;  // The same of OrderInput.
 };
 
 }  // namespace quire::cpu

@@ -164,6 +164,9 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView
   const int group = HasGroups(format) ? matrices[0].group : 0;
   std::unique_ptr<CpuPackedMatrix> packed(
       new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(format), group, is_gated));
+  if (HasGroups(format) && matrices[0].order != nullptr) {
+    packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
+  }
   const auto pack = HasGroups(format) ? PackInt4 : PackInt8;
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);

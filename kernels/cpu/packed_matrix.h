@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
@@ -34,6 +35,8 @@ class CpuPackedMatrix : public PackedMatrix {
   WeightFormat format() const { return format_; }
   // Columns that share a scale, in panels of int4; otherwise 0.
   int group() const { return group_; }
+  // The elements of the input that the columns multiply, if that is not their own order; otherwise empty.
+  const std::vector<int32_t>& order() const { return order_; }
   // Columns of the product: of all panels and of one panel.
   int num_outputs() const { return is_gated_ ? rows_ / 2 : rows_; }
   int outputs_per_panel() const { return is_gated_ ? kGatedColumns : kPanelColumns; }
@@ -79,6 +82,7 @@ class CpuPackedMatrix : public PackedMatrix {
   WeightFormat format_;
   int group_;
   bool is_gated_;
+  std::vector<int32_t> order_;
   Memory memory_;
 };
 

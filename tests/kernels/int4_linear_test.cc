@@ -166,6 +166,21 @@ TEST_P(Int4LinearTest, AStackOfMatricesAddsBiasAndResidualInPlace) {
   }
 }
 
+TEST_P(Int4LinearTest, ColumnsMultiplyTheElementsThatTheirOrderNames) {
+  Random random(7);
+  const int cols = 100, rows = 40, num_tokens = 21;
+  const Int4Matrix w = RandomMatrix(&random, rows, cols, 32);
+  std::vector<int32_t> order;
+  for (int k = 0; k < cols; ++k) order.push_back(k * 37 % cols);
+  const std::vector<float> x = random.Normals(num_tokens * cols);
+  std::vector<float> ordered;
+  for (int i = 0; i < num_tokens * cols; ++i) ordered.push_back(x[i / cols * cols + order[i % cols]]);
+  const auto backend = MakeBackend();
+  QuantizedMatrixView view = View(w, 0, rows);
+  view.order = order.data();
+  EXPECT_EQ(Multiply(backend.get(), x, *backend->PackQuantized(&view, 1), cols, rows), Expected(ordered, w));
+}
+
 TEST_P(Int4LinearTest, AGatedProductIsTheProductOfItsHalves) {
   const auto backend = MakeBackend();
   Random random(6);

@@ -84,11 +84,13 @@ QuantizedMatrixView QuantizedMatrix::View(Int4Inputs inputs) const {
   const QuantizedFormat format = group == 0                       ? QuantizedFormat::kInt8
                                  : inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32
                                                                   : QuantizedFormat::kInt4;
-  return {values.data(), scales.data(), rows, cols, format, group, zeros.data()};
+  return {values.data(), scales.data(), rows,         cols,
+          format,        group,         zeros.data(), order.empty() ? nullptr : order.data()};
 }
 
 QuantizedMatrix QuantizeToInt8(const MatrixView& matrix) {
-  QuantizedMatrix result{.values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .zeros = {}};
+  QuantizedMatrix result{
+      .values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .zeros = {}, .order = {}};
   result.values.resize(static_cast<size_t>(matrix.rows) * matrix.cols);
   result.scales.resize(matrix.rows);
   ForEachRow(matrix, [&](const std::vector<float>& floats, int row) {
@@ -100,7 +102,7 @@ QuantizedMatrix QuantizeToInt8(const MatrixView& matrix) {
 QuantizedMatrix QuantizeToInt4(const MatrixView& matrix) {
   constexpr int kGroup = kMaxInt4Group;
   QuantizedMatrix result{
-      .values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .group = kGroup, .zeros = {}};
+      .values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .group = kGroup, .zeros = {}, .order = {}};
   result.values.resize(static_cast<size_t>(matrix.rows) * matrix.cols);
   result.scales.resize(static_cast<size_t>(matrix.rows) * result.num_groups());
   result.zeros.resize(result.scales.size());

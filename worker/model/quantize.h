@@ -36,6 +36,7 @@ struct QuantizedMatrix {
   int cols;
   int group = 0;               // Columns that share a scale in a matrix of 4 bits; 0 in one of 8 bits.
   std::vector<uint8_t> zeros;  // Of a matrix of 4 bits.
+  std::vector<int32_t> order;  // Of a matrix of 4 bits whose columns are not in the order of the input; or empty.
 
   int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.

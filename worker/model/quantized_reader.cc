@@ -27,7 +27,8 @@ std::vector<float> Floats(const Tensor& tensor) {
 }
 
 QuantizedMatrix Int4Matrix(int rows, int cols, int group) {
-  QuantizedMatrix matrix{.values = {}, .scales = {}, .rows = rows, .cols = cols, .group = group, .zeros = {}};
+  QuantizedMatrix matrix{
+      .values = {}, .scales = {}, .rows = rows, .cols = cols, .group = group, .zeros = {}, .order = {}};
   matrix.values.resize(static_cast<size_t>(rows) * cols);
   return matrix;
 }
@@ -93,8 +94,12 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight,
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& weight, int rows, int cols) {
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "I8", {rows, cols}));
   const auto* values = reinterpret_cast<const int8_t*>(tensor->bytes.data());
-  QuantizedMatrix matrix{
-      .values = {values, values + tensor->bytes.size()}, .scales = {}, .rows = rows, .cols = cols, .zeros = {}};
+  QuantizedMatrix matrix{.values = {values, values + tensor->bytes.size()},
+                         .scales = {},
+                         .rows = rows,
+                         .cols = cols,
+                         .zeros = {},
+                         .order = {}};
   tensors_.Release(weight);
   QUIRE_ASSIGN_OR_RETURN(matrix.scales, Int8Scales(weight, rows));
   return matrix;
@@ -133,7 +138,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::st
   // The shape of the packed numbers says the same already.
   const std::string shape = weight + "_shape";
   if (tensors_.Has(shape)) QUIRE_RETURN_IF_ERROR(tensors_.TakeIntegers(shape, "I64", {2}).status());
-  QUIRE_RETURN_IF_ERROR(CheckGroupIndex(weight + "_g_idx", cols));
+  QUIRE_RETURN_IF_ERROR(OrderColumns(weight + "_g_idx", &matrix));
   return matrix;
 }
 
@@ -162,7 +167,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string&
     UnpackAwqZeros(zeros->bytes, rows, groups, by_group.data());
     matrix.zeros = Transposed(by_group, groups, rows);
   }
-  QUIRE_RETURN_IF_ERROR(CheckGroupIndex(base + "g_idx", cols));
+  QUIRE_RETURN_IF_ERROR(OrderColumns(base + "g_idx", &matrix));
   return matrix;
 }
 
@@ -187,19 +192,37 @@ absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int 
   return absl::OkStatus();
 }
 
-absl::Status QuantizedReader::CheckGroupIndex(const std::string& name, int cols) {
+absl::Status QuantizedReader::OrderColumns(const std::string& name, QuantizedMatrix* matrix) {
   if (!tensors_.Has(name)) return absl::OkStatus();
+  const int cols = matrix->cols, group = matrix->group, groups = matrix->num_groups();
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(name, "I32", {cols}));
-  const int group = StoredGroup(cols);
+  std::vector<std::vector<int32_t>> columns(groups);
   for (int k = 0; k < cols; ++k) {
     int32_t index;
     memcpy(&index, tensor->bytes.data() + sizeof(index) * k, sizeof(index));
-    if (index == k / group) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " has ", index, " for column ", k, ", expected ",
-                                                   k / group,
-                                                   ": columns in the order of their activations (desc_act, "
-                                                   "actorder) are not supported"));
+    if (index < 0 || index >= groups) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has ", index, " for column ", k, ", it must be below ", groups));
+    }
+    columns[index].push_back(k);
   }
+  std::vector<int32_t> order;
+  for (int i = 0; i < groups; ++i) {
+    const size_t expected = std::min(group, cols - i * group);
+    if (columns[i].size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has ", columns[i].size(), " columns in group ", i, ", expected ", expected));
+    }
+    order.insert(order.end(), columns[i].begin(), columns[i].end());
+  }
+  if (std::is_sorted(order.begin(), order.end())) return absl::OkStatus();
+  std::vector<int8_t> row(cols);
+  for (int n = 0; n < matrix->rows; ++n) {
+    int8_t* const values = &matrix->values[static_cast<size_t>(n) * cols];
+    for (int k = 0; k < cols; ++k) row[k] = values[order[k]];
+    std::copy(row.begin(), row.end(), values);
+  }
+  matrix->order = std::move(order);
   return absl::OkStatus();
 }
 

@@ -33,8 +33,9 @@ class QuantizedReader {
 
   // Reads one scale per row, or one for the whole matrix, into a scale per row.
   absl::StatusOr<std::vector<float>> Int8Scales(const std::string& weight, int rows);
-  // Checks that column k belongs to group k / group. The tensor may be missing.
-  absl::Status CheckGroupIndex(const std::string& name, int cols);
+  // Sorts the columns by their group, which the tensor says for each column (desc_act, actorder). Without the tensor,
+  // column k belongs to group k / group.
+  absl::Status OrderColumns(const std::string& name, QuantizedMatrix* matrix);
   // Makes the zero points of GPTQ from the words that it stores.
   absl::Status ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix) const;
   // The columns that share a scale in the file.

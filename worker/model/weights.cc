@@ -125,6 +125,12 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
   for (const MatrixPart& part : parts) {
     QUIRE_ASSIGN_OR_RETURN(matrices.emplace_back(), Quantized(part, cols));
   }
+  for (size_t i = 1; i < matrices.size(); ++i) {
+    if (matrices[i].order == matrices[0].order) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the tensors ", parts[0].name, " and ", parts[i].name,
+                                                   " have different groups of columns (g_idx); they are multiplied "
+                                                   "together, so the groups must be the same"));
+  }
   std::vector<QuantizedMatrixView> views;
   for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(int4_inputs_));
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])

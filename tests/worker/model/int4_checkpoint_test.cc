@@ -172,6 +172,72 @@ TEST_F(Int4CheckpointTest, TheStoredZeroPointsOfSymmetricGptqDecideItsVersion) {
                 "q_proj.qzeros has other zero points than 7 or 8, but the weights are symmetric (sym)");
 }
 
+// Each matrix has groups of 32 columns in a random order. The same weights are a model of floats.
+class ActivationOrderTest : public Int4CheckpointTest {
+ protected:
+  ActivationOrderTest() {
+    dequantized_ = tensors_;
+    StoreAll([&](const std::string& base, const QuantizedMatrix& m) {
+      const int groups = m.cols / 32;
+      const std::vector<int32_t> index = GroupIndex(m.cols);
+      std::vector<float> scales, weights;
+      for (int i = 0; i < groups * m.rows; ++i) scales.push_back(0.01f * (1 + i % 7));
+      for (int n = 0; n < m.rows; ++n) {
+        for (int k = 0; k < m.cols; ++k) {
+          weights.push_back((m.values[n * m.cols + k] - 8) * scales[index[k] * m.rows + n]);
+        }
+      }
+      const auto packed = Words(m.cols / 8 * m.rows, [&](int word, int i) {
+        return m.values[word % m.rows * m.cols + word / m.rows * 8 + i];
+      });
+      const std::vector<uint32_t> zeros(groups * m.rows / 8, 0x77777777);
+      tensors_[base + "qweight"] = {"I32", {m.cols / 8, m.rows}, BytesOf(packed)};
+      tensors_[base + "qzeros"] = {"I32", {groups, m.rows / 8}, BytesOf(zeros)};
+      tensors_[base + "scales"] = {"F32", {groups, m.rows}, BytesOf(scales)};
+      tensors_[base + "g_idx"] = {"I32", {m.cols}, BytesOf(index)};
+      dequantized_[base + "weight"].bytes = BytesOf(weights);
+    });
+    config_["quantization_config"] =
+        json::parse(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true, "sym": true})");
+  }
+
+  static std::vector<int32_t> GroupIndex(int cols) {
+    std::vector<int32_t> index;
+    for (int k = 0; k < cols; ++k) index.push_back(k * 7 % cols / 32);
+    return index;
+  }
+
+  Tensors dequantized_;
+};
+
+TEST_F(ActivationOrderTest, GroupsInTheOrderOfActivationsAreTheirDequantizedModel) {
+  directory_.Write("model.safetensors", File());
+  directory_.Write("config.json", config_.dump());
+  std::map<Int4Inputs, std::vector<Logits>> actual;
+  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
+    const auto model = LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, Quantization::kNone, inputs);
+    ASSERT_TRUE(model.ok()) << model.status();
+    actual[inputs] = LogitsOf(**model);
+  }
+  tensors_ = dequantized_;
+  config_.erase("quantization_config");
+  const auto plain = Load();
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const std::vector<Logits> expected = LogitsOf(**plain);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_LT(RelativeError(actual[Int4Inputs::kFloat32][i], expected[i]), 1e-4f) << "token " << i;
+    EXPECT_LT(RelativeError(actual[Int4Inputs::kInt8][i], expected[i]), 0.1f) << "token " << i;
+  }
+}
+
+TEST_F(ActivationOrderTest, GroupsOfAnotherSizeAreRefused) {
+  const std::string down = "model.layers.0.mlp.down_proj.g_idx";
+  ExpectRefused([&](Tensors* t) { (*t)[down].bytes = BytesOf(std::vector<int32_t>(64, 1)); },
+                "down_proj.g_idx has 0 columns in group 0, expected 32");
+  ExpectRefused([&](Tensors* t) { (*t)[down].bytes = BytesOf(std::vector<int32_t>(64, -1)); },
+                "down_proj.g_idx has -1 for column 0, it must be below 2");
+}
+
 TEST_F(Int4CheckpointTest, InputsInFloat32ChangeTheLogitsLittle) {
   StorePackQuantized();
   const auto rounded = Load();
@@ -210,7 +276,7 @@ TEST_F(Int4CheckpointTest, AWrongTensorIsNamed) {
   ExpectRefused(erase("scales"), "q_proj.scales is missing, expected [1, 32] of F32, BF16 or F16");
   ExpectRefused(retype("qzeros", "F32"), "q_proj.qzeros is F32 [1, 4], expected [1, 4] of I32");
   ExpectRefused([&](Tensors* t) { (*t)[name("g_idx")].bytes[12] = 1; },
-                "q_proj.g_idx has 1 for column 3, expected 0: columns in the order of their activations");
+                "q_proj.g_idx has 1 for column 3, it must be below 1");
   tensors_ = plain;
   StoreAwq();
   ExpectRefused(
