@@ -1,5 +1,6 @@
 """Speaks HTTP with quire-openai in front of a manager and a worker. The argument is the folder of our programs."""
 
+import asyncio
 import hashlib
 import json
 import pathlib
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from openai_programs import ROOT, Installation, events_of, wait_for
+from openai_programs import ROOT, TIMEOUT_S, Installation, events_of, wait_for
 
 PROMPT = "Once upon a time"
 GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0}
@@ -146,10 +147,7 @@ class OpenAiTest(unittest.TestCase):
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")
-        connection = self.quire.connect()
-        self.addCleanup(connection.close)
-        connection.request("GET", "/metrics")
-        metrics = connection.getresponse().read().decode()
+        metrics = self.quire.metrics()
         self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
         self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
         self.assertRegex(metrics, r"quire_openai_running [1-9]")
@@ -246,6 +244,47 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
         quire.gateway.process.send_signal(signal.SIGTERM)
         self.assertEqual(quire.gateway.process.wait(timeout=60), 0)
+
+
+class ManyStreamsTest(unittest.TestCase):
+    # More than one call of GenerateBatch takes.
+    NUM_STREAMS = 600
+
+    def test_many_streams_wait_at_the_same_time(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        steps = pathlib.Path(folder.name) / "steps"
+        steps.write_text("step: 1s\n")
+        quire = Installation(
+            BIN,
+            # A slow step would otherwise take the prompts of few requests.
+            manager_flags=["--max-step-ms=0"],
+            worker_flags=["--device=simulated", f"--simulated-step-times={steps}", f"--max-sequences={self.NUM_STREAMS}"],
+        )
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        asyncio.run(asyncio.wait_for(self.open_streams(quire), TIMEOUT_S))
+        wait_for(lambda: "cmpl-" not in quire.quirectl("requests"))  # All clients have left.
+
+    async def open_streams(self, quire):
+        """Returns when all streams have got a token and none has ended."""
+        data = json.dumps({**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+
+        async def open_stream():
+            reader, writer = await asyncio.open_connection("127.0.0.1", quire.port)
+            writer.write(head + data)
+            self.assertIn(b"200 OK", await reader.readline())
+            while not (await reader.readline()).startswith(b"data: "):
+                pass
+            return reader, writer
+
+        streams = await asyncio.gather(*(open_stream() for _ in range(self.NUM_STREAMS)))
+        # The request for the metrics is running as well.
+        self.assertIn(f"quire_openai_running {self.NUM_STREAMS + 1}\n", quire.metrics())
+        self.assertFalse(any(reader.at_eof() for reader, _ in streams))
+        for _, writer in streams:
+            writer.close()
 
 
 class TokensTest(unittest.TestCase):
