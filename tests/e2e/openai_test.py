@@ -5,6 +5,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -244,6 +245,47 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
         quire.gateway.process.send_signal(signal.SIGTERM)
         self.assertEqual(quire.gateway.process.wait(timeout=60), 0)
+
+
+class ThoughtsTest(unittest.TestCase):
+    """A model whose chat template ends in the thoughts of the model."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        model = pathlib.Path(folder.name) / "thinker"
+        shutil.copytree(ROOT / "models/tales", model)
+        template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> [TOOL_CALLS] #}"
+        (model / "chat_template.jinja").write_text(template)
+        cls.quire = Installation(BIN, worker_flags=[f"--model={model}"])
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+
+    def test_thoughts_are_no_content(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 10}
+        text = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        self.assertNotIn("reasoning_content", text)
+        self.assertTrue(text["content"])
+        body["chat_template_kwargs"] = {"thinks": True}
+        thoughts = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        self.assertEqual(thoughts["content"], "")
+        self.assertTrue(thoughts["reasoning_content"])
+        deltas = [event["choices"][0]["delta"] for event in self.quire.stream("/v1/chat/completions", body)[:-1]]
+        joined = "".join(delta.get("reasoning_content", "") for delta in deltas)
+        self.assertEqual(joined, thoughts["reasoning_content"])
+
+    def test_what_cannot_be_done_is_refused_by_name(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2, "stream": True}
+        body["stream_options"] = {"resumable": True}
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual((code, answer["error"]["param"]), (400, "stream_options.resumable"))
+
+    def test_a_request_with_tools_is_answered(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 5, "ignore_eos": True}
+        body["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
 
 
 class ManyStreamsTest(unittest.TestCase):
