@@ -139,9 +139,19 @@ std::string GenerateAnswer::FinishReasonOf(const Choice& choice, const v1::Gener
   return FinishReasonName(response.finish_reason());
 }
 
+std::string GenerateAnswer::PromptLogprobsMember(Choice* choice, size_t index) {
+  const LogprobList& list = prompt_logprobs_[index / call_.num_choices];
+  if (!call_.has_prompt_logprobs || choice->has_prompt_logprobs || list.empty() || (call_.is_chat && index > 0)) {
+    return "";
+  }
+  choice->has_prompt_logprobs = true;
+  return absl::StrCat(",\"prompt_logprobs\":", Dump(PromptLogprobs(list)));
+}
+
 std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response,
                                      Json logprobs) {
   const absl::string_view usage = call_.includes_usage ? ",\"usage\":null" : "";
+  const std::string prompt_logprobs = PromptLogprobsMember(choice, index);
   std::string out;
   if (call_.is_chat && !choice->has_begun) {
     absl::StrAppend(&out, event_begin_, "{\"index\":", index,
@@ -151,7 +161,7 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   choice->has_begun = true;
   const AnswerText text = TextOf(choice, response);
   const std::string reason = FinishReasonOf(*choice, response);
-  if (text.empty() && reason.empty() && logprobs.is_null()) return out;
+  if (text.empty() && reason.empty() && logprobs.is_null() && prompt_logprobs.empty()) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
   if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
@@ -170,7 +180,11 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   } else {
     absl::StrAppend(&out, "\"", reason, "\",\"stop_reason\":", Dump(StopReason(response)));
   }
-  absl::StrAppend(&out, "}]", usage, "}\n\n");
+  if (call_.is_chat) {
+    absl::StrAppend(&out, "}]", prompt_logprobs, usage, "}\n\n");
+  } else {
+    absl::StrAppend(&out, prompt_logprobs, "}]", usage, "}\n\n");
+  }
   return out;
 }
 

@@ -57,6 +57,7 @@ class GenerateAnswer {
   // One continuation of one prompt.
   struct Choice {
     bool has_begun = false;                             // In a stream: the first event was made.
+    bool has_prompt_logprobs = false;                   // In a stream: an event has them.
     AnswerText text;                                    // Not in a stream.
     std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
@@ -70,6 +71,10 @@ class GenerateAnswer {
   static std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response);
   std::string EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response, Json logprobs);
   void Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs);
+  // Returns "prompt_logprobs" with its value for an event of a stream; empty if the choice has had them, if the client
+  // did not ask for them, or if they have not come. In a chat they belong to the event and not to its choice, so the
+  // first choice has them.
+  std::string PromptLogprobsMember(Choice* choice, size_t index);
   // The logprobs of a response as JSON; null if the client did not ask for any or there are none.
   Json LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response);
   Json UsageJson() const;

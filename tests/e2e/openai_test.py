@@ -148,7 +148,12 @@ class OpenAiTest(unittest.TestCase):
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        connection.request("POST", "/version", iter([b"x"]))  # Without a Content-Length.
+        self.assertEqual(connection.getresponse().status, 411)
         metrics = self.quire.metrics()
+        self.assertIn('quire_openai_answers_total{path="unread",code="411"}', metrics)
         self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
         self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
         self.assertRegex(metrics, r"quire_openai_running [1-9]")

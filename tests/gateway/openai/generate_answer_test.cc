@@ -299,5 +299,34 @@ TEST(GenerateAnswerTest, IdsOfCallsDifferAndFitTheTemplate) {
   for (const std::string& id : ids) EXPECT_THAT(id, ::testing::MatchesRegex("[a-z0-9]{9}"));
 }
 
+TEST(GenerateAnswerTest, AStreamHasPromptLogprobsOncePerChoice) {
+  const GenerateCall call = CompletionCall(R"("prompt": "x", "prompt_logprobs": 1, "stream": true, "n": 2)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("");
+  response.add_prompt_logprobs();
+  AddLogprob(response.mutable_prompt_logprobs(), "x", -2);
+  std::string text = answer.Add(0, response);
+  text += answer.Add(0, Response("a"));
+  text += answer.Add(0, Response("b", 1));
+  text += answer.Add(0, Response("c", 1));
+  std::vector<bool> has_them;
+  for (const Json& event : Events(text)) has_them.push_back(event["choices"][0].contains("prompt_logprobs"));
+  EXPECT_THAT(has_them, ElementsAre(true, false, true, false));
+  EXPECT_EQ(Events(text)[0]["choices"][0]["prompt_logprobs"][1]["7"]["logprob"], -2.0);
+}
+
+TEST(GenerateAnswerTest, AStreamOfAChatHasPromptLogprobsBesideTheChoices) {
+  const GenerateCall call = ChatCall(R"(, "prompt_logprobs": 1, "stream": true)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("a");
+  response.add_prompt_logprobs();
+  std::string text = answer.Add(0, response);
+  text += answer.Add(0, Response("b"));
+  const std::vector<Json> events = Events(text);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1]["prompt_logprobs"], Json::array({nullptr}));
+  EXPECT_FALSE(events[2].contains("prompt_logprobs"));
+}
+
 }  // namespace
 }  // namespace quire
