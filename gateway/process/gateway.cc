@@ -56,16 +56,18 @@ Gateway::~Gateway() {
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options) {
   std::unique_ptr<Gateway> gateway(new Gateway(options));
-  gateway->server_ = WebServer::Create({.address = options.listen,
-                                        .tls = options.transport.tls,
-                                        .max_connections = options.max_connections,
-                                        .max_body_bytes = options.max_body_bytes,
-                                        .max_receiving_bytes = options.max_receiving_bytes,
-                                        .max_unsent_bytes = options.max_unsent_bytes,
-                                        .head_timeout = Milliseconds(options.head_timeout),
-                                        .body_timeout = Milliseconds(options.body_timeout),
-                                        .idle_timeout = Milliseconds(options.idle_timeout),
-                                        .write_timeout = Milliseconds(options.write_timeout)});
+  gateway->server_ =
+      WebServer::Create({.address = options.listen,
+                         .tls = options.transport.tls,
+                         .max_connections = options.max_connections,
+                         .max_body_bytes = options.max_body_bytes,
+                         .max_receiving_bytes = options.max_receiving_bytes,
+                         .max_unsent_bytes = options.max_unsent_bytes,
+                         .head_timeout = Milliseconds(options.head_timeout),
+                         .body_timeout = Milliseconds(options.body_timeout),
+                         .idle_timeout = Milliseconds(options.idle_timeout),
+                         .write_timeout = Milliseconds(options.write_timeout),
+                         .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
   WebServer* const server = gateway->server_.get();
   gateway->link_ = std::make_unique<ManagerLink>(
       MakeChannel(
@@ -144,7 +146,8 @@ void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
-  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, link_.get(), server_.get());
+  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_.formats,
+                          link_.get(), server_.get());
 }
 
 void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,
