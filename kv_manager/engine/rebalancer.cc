@@ -32,7 +32,7 @@ std::vector<RequestId> Rebalancer::TakeCandidates(const Scheduler& scheduler, co
 }
 
 void Rebalancer::OnMoved(int num_moved) {
-  if (num_moved == 0) passed_ = last_;
+  passed_ = num_moved == 0 ? last_ : std::nullopt;
 }
 
 }  // namespace quire

@@ -20,9 +20,8 @@ namespace quire {
 //   - A request that has moved, for whatever reason, stays for kStayUs.
 //   - At most kMaxMoves move in kIntervalUs.
 // Only kMaxMoves waiting requests are looked at in kIntervalUs, because each look compares with all workers. When none
-// of them can move, the next ones are looked at, and behind the last one the first ones again. So requests that no idle
-// worker can hold do not keep the others from moving.
-// Owned by the step-loop thread.
+// of them can move, the next ones are looked at. When one has moved, or all were looked at, it is the first ones again.
+// So requests that no idle worker can hold do not keep the others from moving. Owned by the step-loop thread.
 class Rebalancer {
  public:
   static constexpr int64_t kFullUs = 200'000;
@@ -30,7 +29,8 @@ class Rebalancer {
   static constexpr int kMaxMoves = 32;
   static constexpr int64_t kStayUs = 10'000'000;
 
-  // Once per round while the worker serves and keeps its requests.
+  // Once per round while the worker serves and keeps its requests, after the plans of the round: what still waits then
+  // has found no room.
   void OnRound(const SchedulerCounts& counts, int64_t now_us);
   // The worker is lost or gives its requests away.
   void Reset() { *this = Rebalancer(); }

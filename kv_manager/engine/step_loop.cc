@@ -67,6 +67,7 @@ int64_t StepLoop::RunOnce() {
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
+  session_.OnPlanned(now_us_);
   if (pool != nullptr) {
     live_.StopWantingIf([scheduler = pool->scheduler()](RequestId request) {
       const SequenceGroup* const group = scheduler->FindGroup(request);

@@ -334,7 +334,6 @@ bool WorkerSession::IsOutdone(int64_t now_us) const {
 
 void WorkerSession::Rebalance(int64_t now_us) {
   if (!rebalances()) return rebalancer_.Reset();
-  rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
   if (now_us < rebalancer_.due_us()) return;
   std::vector<MoveWish> wishes;
   for (const RequestId id : rebalancer_.TakeCandidates(*pool_->scheduler(), *live_, now_us)) {
@@ -343,6 +342,10 @@ void WorkerSession::Rebalance(int64_t now_us) {
   const int num_moved = GiveAway(wishes);
   rebalancer_.OnMoved(num_moved);
   report_->stats()->rebalanced_requests += num_moved;
+}
+
+void WorkerSession::OnPlanned(int64_t now_us) {
+  if (rebalances()) rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
 }
 
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {

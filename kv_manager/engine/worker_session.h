@@ -69,6 +69,8 @@ class WorkerSession {
   // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the
   // grace has passed.
   void Poll(int64_t now_us);
+  // Once per round, after planning: notes whether requests wait that found no room, see Rebalancer.
+  void OnPlanned(int64_t now_us);
   // Once per round, after planning: ends the session of a worker that drains, when nothing is left to do.
   void EndIfDrained(int64_t now_us);
   // Once per round: the load that others see now tells whether the worker drains.

@@ -32,6 +32,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       clock_(clock),
       hooks_(std::move(hooks)),
       oracle_(worker, clock->NowMicros()),
+      rebalance_(worker.rebalances != 0),
       process_(std::move(remains.process)),
       running_at_death_(std::move(remains.running)),
       has_searched_before_(remains.has_searched),

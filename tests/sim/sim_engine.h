@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "tests/sim/blame_oracle.h"
 #include "tests/sim/loop_oracle.h"
 #include "tests/sim/plan_audit.h"
+#include "tests/sim/rebalance_oracle.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_caller.h"
 #include "tests/sim/sim_report.h"
@@ -134,6 +136,10 @@ class SimEngine : private AuditedBlocks::Observer {
 
   // The live requests that other workers may take now, if they can hold them.
   std::vector<Request> Orphans() const;
+  // Those that wait here and may move to an idle worker: all that `has_target` is true for. See RebalanceOracle.
+  std::set<RequestId> Rebalanceable(absl::FunctionRef<bool(const MoveWish&)> has_target) const;
+  // A round was made before which these could have moved.
+  absl::Status CheckStaying(const std::set<RequestId>& could_move);
   int num_live() const { return static_cast<int>(callers_.size()); }
   // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
@@ -174,6 +180,7 @@ class SimEngine : private AuditedBlocks::Observer {
     int num_beam_tokens = 0;  // See Moving.
     bool has_moved = false;   // It has come from another engine, or from an earlier manager.
     bool has_run = false;     // Since it has come. Not known of a request that was submitted here.
+    std::optional<int64_t> came_us = std::nullopt;  // When it has come from another engine.
   };
 
   // A request of an earlier manager.
@@ -259,6 +266,7 @@ class SimEngine : private AuditedBlocks::Observer {
   const Hooks hooks_;
   LoopOracle oracle_;
   BlameOracle blame_;
+  RebalanceOracle rebalance_;
   GenerationId generation_{0};       // Of the loop's current pool.
   GenerationId next_generation_{0};  // Of the worker's next description.
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.

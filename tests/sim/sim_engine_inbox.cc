@@ -129,6 +129,12 @@ bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
   num_beam_tokens_of_wish_ =
       wish.request().beam.has_value() ? wish.group.NumGeneratedTokens() - static_cast<int>(num_tokens) : 0;
   if (!is_inbox_handled_) return hooks_.move(this, wish, take);
+  if (wish.wants_idle) {
+    status_.Update(rebalance_.OnMove(wish.group, live->second.came_us, clock_->NowMicros()));
+    const bool has_moved = hooks_.move(this, wish, take);
+    report_.rebalanced += has_moved;
+    return has_moved;
+  }
   if (num_tokens > num_tokens_of_wish_) Complain("a request with more tokens moves later than one with less");
   num_tokens_of_wish_ = num_tokens;
   if (oracle_.is_session_open() && !wish.needs_room) Complain("a request may leave its worker for one without room");
@@ -203,7 +209,7 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   blame_.Adopt(request.id, std::move(moving.record));
   callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
                                     caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens,
-                                    /*has_moved=*/true});
+                                    /*has_moved=*/true, /*has_run=*/false, clock_->NowMicros()});
 }
 
 void SimEngine::NoteRunning() {
