@@ -12,9 +12,11 @@
 #include "base/version.h"
 #include "client/library/bearer_token.h"
 #include "client/library/client.h"
+#include "gateway/chat_page/chat_page_files.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
 #include "gateway/process/generate_exchange.h"
+#include "serving/page_document.h"
 
 namespace quire {
 namespace {
@@ -98,7 +100,7 @@ const Gateway::Route Gateway::kRoutes[] = {
     {"/v1/models", "GET", true, &Gateway::ListModels},     {kModelPath, "GET", true, &Gateway::DescribeModel},
     {"/tokenize", "POST", true, &Gateway::Tokenize},       {"/detokenize", "POST", true, &Gateway::Detokenize},
     {"/health", "GET", false, &Gateway::ReportHealth},     {"/version", "GET", false, &Gateway::ReportVersion},
-    {"/metrics", "GET", false, &Gateway::ReportMetrics},
+    {"/metrics", "GET", false, &Gateway::ReportMetrics},   {"/", "GET", false, &Gateway::ShowChatPage},
 };
 
 void Gateway::Handle(const Exchange& exchange) {
@@ -219,6 +221,13 @@ void Gateway::ReportHealth(const std::string& /*authorization*/, const Exchange&
                      .retry_after_s = 1},
                     exchange.get());
       });
+}
+
+void Gateway::ShowChatPage(const std::string& /*authorization*/, const Exchange& exchange) {
+  static const auto* const page = new PageDocument(MakePageDocument(kChatHtml, kChatCss, kChatJs));
+  exchange->Respond({.content_type = "text/html; charset=utf-8",
+                     .body = page->html,
+                     .headers = {{"Content-Security-Policy", page->policy}}});
 }
 
 void Gateway::ReportVersion(const std::string& /*authorization*/, const Exchange& exchange) {

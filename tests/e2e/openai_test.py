@@ -1,6 +1,7 @@
 """Speaks HTTP with quire-openai in front of a manager and a worker. The argument is the folder of our programs."""
 
 import asyncio
+import base64
 import hashlib
 import json
 import pathlib
@@ -162,6 +163,18 @@ class OpenAiTest(unittest.TestCase):
         for name in set(re.findall(r"^# TYPE (quire_openai_\w+)", metrics, re.MULTILINE)):
             self.assertIn(f"`{name}`", documented)
 
+    def test_the_chat_page_is_one_document_whose_script_may_run(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        page = response.read().decode()
+        self.assertEqual((response.status, response.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1].encode()
+        digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+        self.assertIn(f"script-src 'sha256-{digest}'", response.headers["Content-Security-Policy"])
+        self.assertNotRegex(page, r"src=|https?://")
+
     def test_a_stream_that_is_cut_goes_on_behind_the_last_event(self):
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 100, "temperature": 0.8, "seed": 7}
         body |= {"n": 2, "ignore_eos": True}
@@ -306,7 +319,8 @@ class ManyStreamsTest(unittest.TestCase):
             BIN,
             # A slow step would otherwise take the prompts of few requests.
             manager_flags=["--max-step-ms=0"],
-            worker_flags=["--device=simulated", f"--simulated-step-times={steps}", f"--max-sequences={self.NUM_STREAMS}"],
+            worker_flags=["--device=simulated", f"--simulated-step-times={steps}"]
+            + [f"--max-sequences={self.NUM_STREAMS}"],
         )
         self.addCleanup(quire.close)
         quire.wait_until_ready()
