@@ -126,6 +126,7 @@ absl::StatusOr<Fleet::Metrics> Fleet::Scrape() const {
     if (!absl::SimpleAtod(Label(line, "le"), &bound)) continue;
     if (name == "quire_plan_duration_seconds_bucket") metrics.plans[bound] += value;
     if (name == "quire_step_manager_seconds_bucket") metrics.manager_parts[bound] += value;
+    if (name == "quire_step_manager_cpu_seconds_bucket") metrics.manager_cpu[bound] += value;
   }
   return metrics;
 }

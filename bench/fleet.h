@@ -46,6 +46,7 @@ class Fleet {
     using Buckets = std::map<double, double>;
     Buckets plans;          // The time to make a plan.
     Buckets manager_parts;  // The manager's part of a step: planning, sending, commit, handing tokens to streams.
+    Buckets manager_cpu;    // The CPU time of it.
   };
   absl::StatusOr<Metrics> Scrape() const;
 

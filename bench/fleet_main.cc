@@ -118,6 +118,8 @@ absl::Status Run() {
     const double part = QuantileBetween(before.manager_parts, after.manager_parts, quantile);
     std::printf("time to make a plan, p%.0f             %8.3f ms\n", quantile * 100, plan * 1e3);
     std::printf("manager's part of a step, p%.0f        %8.3f ms\n", quantile * 100, part * 1e3);
+    const double cpu = QuantileBetween(before.manager_cpu, after.manager_cpu, quantile);
+    std::printf("CPU time of it, p%.0f                  %8.3f ms\n", quantile * 100, cpu * 1e3);
   }
   std::printf("memory of the manager per sequence   %8.2f KiB\n",
               (after.resident_bytes - idle.resident_bytes) / num_sequences / 1024);

@@ -2,10 +2,12 @@
 """What does quire-openai cost between a client and the manager?
 
 Starts a simulated worker, a manager and a gateway, and measures two things: the CPU time of the gateway for each
-token of --streams chats at once, and how much later the first token comes than by the manager's own count.
+token of --streams chats at once, and how much later the first token comes than by the manager's own count. With
+--idle it measures something else: what so many streams cost the gateway while they wait for a token.
 
     bench/gateway.py                           # about half a minute
     bench/gateway.py --streams 64
+    bench/gateway.py --idle 2000               # about one and a half minutes
 """
 
 import argparse
@@ -15,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import tempfile
 import time
@@ -23,6 +26,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
 STEP_TIMES = "step: {step_ms}ms\n"
+IDLE_TOKENS = 4  # Of each stream that is measured with --idle.
 
 
 def start(stack, arguments, line):
@@ -46,9 +50,9 @@ def resident_mib(process):
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
-async def stream(port, max_tokens, num_tokens):
+async def stream(port, max_tokens, num_tokens, begun=None):
     """Reads a stream of a chat, and counts its events with text in num_tokens[0]. Returns the seconds until the first
-    one."""
+    one. `begun` is a semaphore that is released at the first event."""
     body = json.dumps(
         {
             "messages": [{"role": "user", "content": "Once upon a time"}],
@@ -74,6 +78,8 @@ async def stream(port, max_tokens, num_tokens):
     while b'"content"' not in data:
         data += await reader.read(65536)
     seconds = time.monotonic() - begin
+    if begun is not None:
+        begun.release()
     num_tokens[0] += data.count(b'"content":"')
     while data := await reader.read(65536):
         num_tokens[0] += data.count(b'"content":"')
@@ -96,9 +102,12 @@ async def measure(options, port, metrics_port, gateway):
     seconds = [await stream(port, 1, count) for _ in range(options.firsts)]
     after = manager_ttft(metrics_port)
     manager_ms = 1000 * (after[0] - before[0]) / (after[1] - before[1])
-    client_ms = 1000 * sum(seconds) / len(seconds)
-    print(f"time to first token, mean of {options.firsts}: client {client_ms:.2f} ms, manager {manager_ms:.2f} ms, "
-          f"difference {client_ms - manager_ms:.2f} ms")
+    client_ms = [1000 * value for value in seconds]
+    print(f"time to first token of {options.firsts} requests: mean of the client {statistics.mean(client_ms):.2f} ms, "
+          f"mean of the manager {manager_ms:.2f} ms, difference {statistics.mean(client_ms) - manager_ms:.2f} ms")
+    # On a busy machine, the mean has the waiting for a core. The least value has little of it.
+    print(f"behind a step of {options.step_ms} ms: median {statistics.median(client_ms) - options.step_ms:.2f} ms, "
+          f"least {min(client_ms) - options.step_ms:.2f} ms, which is gateway, manager, worker and client together")
 
     count[0] = 0
     before_cpu, begin = cpu_seconds(gateway), time.monotonic()
@@ -108,13 +117,43 @@ async def measure(options, port, metrics_port, gateway):
           f"{1e6 * cpu / (options.streams * options.tokens):.1f} us of CPU per token, {resident_mib(gateway):.0f} MiB")
 
 
+def open_files(process):
+    return len(list(pathlib.Path(f"/proc/{process.pid}/fd").iterdir()))
+
+
+async def measure_idle(options, port, gateway):
+    """Opens --idle streams, and looks at the gateway between two steps, when no stream gets anything."""
+    count, begun = [0], asyncio.Semaphore(0)
+    before_mib, before_files = resident_mib(gateway), open_files(gateway)
+    begin = time.monotonic()
+    streams = [asyncio.ensure_future(stream(port, IDLE_TOKENS, count, begun)) for _ in range(options.idle)]
+    all_begun = asyncio.gather(*(begun.acquire() for _ in streams))
+    await asyncio.wait([all_begun, *streams], return_when=asyncio.FIRST_COMPLETED)
+    for task in streams:
+        assert not task.done(), task.exception() or "a stream has ended before all have begun"
+    print(f"{options.idle} streams have their first token after {time.monotonic() - begin:.1f} s")
+    await asyncio.sleep(1)
+    before_cpu, seconds = cpu_seconds(gateway), options.idle_step_s / 2
+    await asyncio.sleep(seconds)
+    cpu = cpu_seconds(gateway) - before_cpu
+    print(f"while they wait: {100 * cpu / seconds:.1f} % of a core, "
+          f"{1024 * (resident_mib(gateway) - before_mib) / options.idle:.1f} KiB of memory for each stream, "
+          f"{open_files(gateway) - before_files} open files more than before")
+    await asyncio.gather(*streams)
+    print(f"all have ended after {time.monotonic() - begin:.1f} s with {count[0]} events")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=256, help="streams at once (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=200, help="tokens of each stream (default: %(default)s)")
     parser.add_argument("--firsts", type=int, default=100, help="requests for a first token (default: %(default)s)")
+    parser.add_argument("--idle", type=int, default=0, help="measure so many idle streams instead")
+    parser.add_argument("--idle-step-s", type=int, default=10, help="a step with --idle (default: %(default)s)")
     parser.add_argument("--step-ms", type=int, default=30, help="duration of a step (default: %(default)s)")
     options = parser.parse_args()
+    if options.idle > 0:
+        options.streams, options.step_ms = options.idle, 1000 * options.idle_step_s
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pathlib.Path(folder, "steps").write_text(STEP_TIMES.format(step_ms=options.step_ms))
@@ -124,12 +163,14 @@ def main():
             stack,
             [BIN / "quire-worker", "--device=simulated", f"--model={ROOT / 'models/tales'}", f"--listen={worker}"]
             + ["--metrics-listen=", f"--simulated-step-times={folder}/steps", "--num-blocks=200000"]
-            + [f"--max-sequences={options.streams}"],
+            + [f"--max-sequences={options.streams}", "--max-tokens-per-step=65536"],
             "(listening)",
         )
         _, metrics = start(
             stack,
-            [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen=127.0.0.1:0"],
+            [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen=127.0.0.1:0"]
+            # All streams must fit. Where steps are slower than --max-step-ms, a step takes the prompts of few requests.
+            + [f"--max-waiting-requests={options.streams}", "--max-step-ms=0", "--max-tokens-per-step=65536"],
             r"metrics on port (\d+)",
         )
         gateway, port = start(
@@ -142,7 +183,10 @@ def main():
                 if urllib.request.urlopen(f"http://127.0.0.1:{port}/health").status == 200:
                     break
             time.sleep(0.1)
-        asyncio.run(measure(options, int(port), int(metrics), gateway))
+        if options.idle > 0:
+            asyncio.run(measure_idle(options, int(port), gateway))
+        else:
+            asyncio.run(measure(options, int(port), int(metrics), gateway))
 
 
 if __name__ == "__main__":

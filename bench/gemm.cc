@@ -59,39 +59,59 @@ class SourceMatrix {
  public:
   SourceMatrix(const GemmShape& shape, cpu::WeightFormat format) : shape_(shape), format_(format) {
     const size_t count = static_cast<size_t>(shape.rows) * shape.cols;
-    if (format != cpu::WeightFormat::kInt8) {
+    if (!IsQuantized()) {
       bytes_ = RandomValues(count, static_cast<DataType>(format));
       return;
     }
     BenchRandom random(1);
-    for (size_t i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(random.Next() % 255));
-    scales_.assign(shape.rows, 1.0f);
+    const uint64_t num_values = format == cpu::WeightFormat::kInt8 ? 255 : 16;
+    for (size_t i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(random.Next() % num_values));
+    const int groups = format == cpu::WeightFormat::kInt8 ? 1 : (shape.cols + kMaxInt4Group - 1) / kMaxInt4Group;
+    scales_.assign(static_cast<size_t>(shape.rows) * groups, 1.0f);
+    zeros_.assign(scales_.size(), 8);
   }
 
-  double num_bytes() const { return static_cast<double>(bytes_.size()); }
+  // Of the packed weights, without their scales.
+  double num_bytes() const {
+    const auto bytes = static_cast<double>(bytes_.size());
+    return IsQuantized() && format_ != cpu::WeightFormat::kInt8 ? bytes / 2 : bytes;
+  }
 
   // Null when there is not enough memory.
   std::unique_ptr<PackedMatrix> Pack(Backend* backend) const {
-    if (format_ != cpu::WeightFormat::kInt8) {
+    if (!IsQuantized()) {
       const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
       MatrixView up = gate;
       up.data = bytes_.data() + bytes_.size() / 2;
       return shape_.is_gated ? backend->PackGated(gate, up) : backend->Pack(&gate, 1);
     }
     const auto* values = reinterpret_cast<const int8_t*>(bytes_.data());
-    const QuantizedMatrixView gate = {values, scales_.data(), PartRows(), shape_.cols};
+    const QuantizedMatrixView gate = {.values = values,
+                                      .scales = scales_.data(),
+                                      .rows = PartRows(),
+                                      .cols = shape_.cols,
+                                      .format = SourceFormat(),
+                                      .group = kMaxInt4Group,
+                                      .zeros = zeros_.data()};
     QuantizedMatrixView up = gate;
     up.values += bytes_.size() / 2;
     return shape_.is_gated ? backend->PackGatedQuantized(gate, up) : backend->PackQuantized(&gate, 1);
   }
 
  private:
+  bool IsQuantized() const { return format_ >= cpu::WeightFormat::kInt8; }
+  QuantizedFormat SourceFormat() const {
+    return format_ == cpu::WeightFormat::kInt8   ? QuantizedFormat::kInt8
+           : format_ == cpu::WeightFormat::kInt4 ? QuantizedFormat::kInt4
+                                                 : QuantizedFormat::kInt4Float32;
+  }
   int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }
 
   const GemmShape shape_;
   const cpu::WeightFormat format_;
   std::vector<char> bytes_;
-  std::vector<float> scales_;  // Of int8.
+  std::vector<float> scales_;   // Of whole numbers.
+  std::vector<uint8_t> zeros_;  // Of int4.
 };
 
 void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, const void* x, int num_tokens, void* y) {
@@ -118,6 +138,16 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
     x.resize(cpu::kQuantizedHeaderBytes + kCols * sizeof(int16_t));
     kernels.quantize_row(reinterpret_cast<const float*>(floats.data()), kCols, x.data());
   }
+  constexpr int kHeaderBytes = kCols / kMaxInt4Group * static_cast<int>(sizeof(cpu::GroupHeader));
+  if (options.format == cpu::WeightFormat::kInt4) {
+    const std::vector<char> floats = x;
+    x.resize(kHeaderBytes + kCols);
+    kernels.quantize_groups({.x = reinterpret_cast<const float*>(floats.data()),
+                             .cols = kCols,
+                             .group = kMaxInt4Group,
+                             .headers = reinterpret_cast<cpu::GroupHeader*>(x.data()),
+                             .values = reinterpret_cast<int8_t*>(x.data() + kHeaderBytes)});
+  }
   cpu::ThreadPool pool(num_threads);
   const double median = MedianSeconds(options, [&](int) {
     pool.ForEach(num_threads * kCalls, [&](int, int) {
@@ -128,6 +158,8 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
       task.y = y;
       task.y_type = DataType::kFloat32;
       task.panel_elements = w.panel_elements();
+      task.group = w.group();
+      task.x_header_bytes = kHeaderBytes;
       task.num_rows = kRows;
       task.cols = kCols;
       task.num_panels = 1;

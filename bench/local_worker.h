@@ -22,6 +22,7 @@ struct LocalWorkerOptions {
   int max_tokens_per_step = 2048;
   DataType kv_type = DataType::kFloat32;
   Quantization quantize = Quantization::kNone;
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;
 };
 
 // The real executor with a real model in this process. Plans go through the wire's messages but not through a network.

@@ -25,6 +25,7 @@ struct WorkerSpeedOptions {
   cpu::Isa cpu_kernels = cpu::SupportedIsas().back();
   DataType kv_type = DataType::kBFloat16;
   Quantization quantize = Quantization::kNone;
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;
 };
 
 struct WorkerSpeed {

@@ -158,13 +158,15 @@ function(quire_test)
   endforeach()
 endfunction()
 
-# Runs the same test program once more, with weights that are rounded to int8.
-function(quire_int8_test)
+# Runs the same test program once more for each width to which weights can be rounded.
+function(quire_quantized_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})
-  add_test(NAME ${ARG_NAME}.int8 COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
-  set_tests_properties(${ARG_NAME}.int8 PROPERTIES
-    TIMEOUT 600 ENVIRONMENT "QUIRE_TEST_DEVICE=int8" FAIL_REGULAR_EXPRESSION "Running 0 tests")
-  quire_label_test(${ARG_NAME}.int8)
+  foreach(width int8 int4)
+    add_test(NAME ${ARG_NAME}.${width} COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
+    set_tests_properties(${ARG_NAME}.${width} PROPERTIES
+      TIMEOUT 600 ENVIRONMENT "QUIRE_TEST_DEVICE=${width}" FAIL_REGULAR_EXPRESSION "Running 0 tests")
+    quire_label_test(${ARG_NAME}.${width})
+  endforeach()
 endfunction()
 
 # Runs the same test program once more, with a device that computes nothing.

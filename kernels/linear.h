@@ -21,16 +21,36 @@ struct MatrixView {
   DataType type;
 };
 
-// A source matrix of whole numbers with scales: the weight of row n and column k is values[n][k] * scales[n]. Borrowed
-// for the call.
+// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it.
+//   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
+//   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
+//   kInt4Float32  Numbers of 4 bits. The input stays in float32.
+enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32 };
+
+constexpr bool HasGroups(QuantizedFormat format) {
+  return format != QuantizedFormat::kInt8;
+}
+
+// A source matrix of whole numbers with scales. Borrowed for the call. The weight of row n and column k is
+//   values[n][k] * scales[n]                                                  in kInt8,
+//   (values[n][k] - zeros[n][k / group]) * scales[n][k / group]               in the other formats.
 struct QuantizedMatrixView {
-  const int8_t* values;  // [rows, cols]
-  const float* scales;   // [rows], finite.
+  const int8_t* values;  // [rows, cols], in [0, 15] with groups.
+  const float* scales;   // [rows], or [rows, ceil(cols / group)] with groups. Finite.
   int rows;
   int cols;  // At most kMaxQuantizedCols.
+  QuantizedFormat format = QuantizedFormat::kInt8;
+  int group = 0;                   // With groups: 32, 64 or 128. The last group of a row may be shorter.
+  const uint8_t* zeros = nullptr;  // With groups: as many as scales, at most 16.
+  // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
+  // of matrices has one order.
+  const int32_t* order = nullptr;
 };
 // The exact sum of so many products of two numbers of 8 bits fits into 32 bits.
 constexpr int kMaxQuantizedCols = 1 << 17;
+// The sum of so many products of a number of 8 bits and one of 4 bits fits into the 24 bits of a float32.
+constexpr int kMaxInt4Group = 128;
+constexpr int kMinInt4Group = 32;
 
 // y[num_tokens, rows] = x[num_tokens, cols] * w^T (+ bias) (+ residual); residual may be y itself.
 struct LinearArgs {

@@ -33,9 +33,8 @@ class Operations {
   virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
   // Whether the next two functions work.
   virtual bool MultipliesQuantized() const { return false; }
-  // They do the same for matrices of whole numbers. A product by such a matrix rounds every row of x to 8 bits with a
-  // scale of the row, adds the products of whole numbers exactly, and multiplies the sum by the product of the two
-  // scales. REQUIRES: MultipliesQuantized().
+  // They do the same for matrices of whole numbers, which have the same format and groups. QuantizedFormat says whether
+  // a product rounds its input; the sums of products of whole numbers are exact. REQUIRES: MultipliesQuantized().
   virtual std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* /*matrices*/, int /*num_matrices*/) {
     return nullptr;
   }

@@ -129,6 +129,16 @@ StepPlan Scheduler::Plan() {
   }
 }
 
+bool Scheduler::RestartStuck() {
+  if (running_.empty() || plans_in_flight_.size() > 0) return false;
+  for (SequenceGroup* const group : running_.groups()) {
+    ++num_preemptions_;
+    Suspend(group, /*keeps_blocks=*/false);
+  }
+  running_.EraseSuspended();
+  return true;
+}
+
 void Scheduler::PlanRunning(PlanDraft* draft) {
   const absl::Span<SequenceGroup* const> groups = running_.groups();
   int num_unserved = 0;

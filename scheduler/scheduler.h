@@ -125,6 +125,11 @@ class Scheduler {
   // REQUIRES: fewer than max_plans_in_flight plans are neither committed nor abandoned.
   StepPlan Plan();
 
+  // Lets the running requests begin again from their tokens if none of them can ever go on, and says whether they do.
+  // A request that was restored may share a block that it must write, while the pool has none for a copy. When it
+  // starts, it shares no such block. REQUIRES: the last call of Plan gave an empty plan.
+  bool RestartStuck();
+
   // Whether `result` answers the oldest plan in flight slice by slice. The error names what the worker did wrong.
   absl::Status CheckResult(const StepResult& result) const { return plans_in_flight_.CheckResult(result); }
 

@@ -17,11 +17,18 @@ std::string Variable(const char* name) {
 TestDevice DeviceOfTests() {
   const std::string device = Variable("QUIRE_TEST_DEVICE");
   if (device == "int8") return TestDevice::kInt8Cpu;
+  if (device == "int4") return TestDevice::kInt4Cpu;
   if (device == "emulated") return TestDevice::kEmulatedGpu;
   if (device == "gpu") return TestDevice::kGpu;
   if (device == "simulated") return TestDevice::kSimulated;
-  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device << ", it must be int8, emulated, gpu or simulated";
+  QUIRE_CHECK(device.empty()) << "QUIRE_TEST_DEVICE is " << device
+                              << ", it must be int8, int4, emulated, gpu or simulated";
   return TestDevice::kCpu;
+}
+
+Quantization QuantizationOfTests() {
+  if (DeviceOfTests() == TestDevice::kInt8Cpu) return Quantization::kInt8;
+  return DeviceOfTests() == TestDevice::kInt4Cpu ? Quantization::kInt4 : Quantization::kNone;
 }
 
 std::string GpuLibraryOfTests() {

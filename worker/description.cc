@@ -16,10 +16,12 @@ std::string RandomProcessId() {
   return id;
 }
 
-// Raise the number when a change of the formula changes the results. The products of int8 are the same bits on every
-// CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
-std::string QuantizationNumerics(Quantization quantization) {
-  return quantization == Quantization::kNone ? "" : absl::StrCat("/", Name(quantization), " 1");
+// Raise the number when a change of the formula changes the results. The products of rounded inputs are the same bits
+// on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
+std::string QuantizationNumerics(const ModelWeights& weights) {
+  if (weights.quantization == Quantization::kNone) return "";
+  const bool keeps_inputs = weights.quantization == Quantization::kInt4 && weights.int4_inputs == Int4Inputs::kFloat32;
+  return absl::StrCat("/", Name(weights.quantization), keeps_inputs ? "-float32" : "", " 1");
 }
 
 }  // namespace
@@ -46,8 +48,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);
   description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
-                                                    QuantizationNumerics(model.weights.quantization), "/kv-",
-                                                    Name(layout.type)));
+                                                    QuantizationNumerics(model.weights), "/kv-", Name(layout.type)));
   description.set_device(backend.Description());
   description.set_process_id(RandomProcessId());
   return description;

@@ -6,15 +6,21 @@
 #include "absl/strings/str_format.h"
 #include "base/num_blocks.h"
 #include "kernels/kv_layout.h"
+#include "kernels/linear.h"
 #include "worker/pool_size.h"
 
 namespace quire {
 namespace {
 
-constexpr std::pair<WeightWidth, const char*> kWidths[] = {
-    {WeightWidth::k32, "float32"}, {WeightWidth::k16, "16 bits"}, {WeightWidth::kInt8, "int8"}};
+constexpr std::pair<WeightWidth, const char*> kWidths[] = {{WeightWidth::k32, "float32"},
+                                                           {WeightWidth::k16, "16 bits"},
+                                                           {WeightWidth::kInt8, "int8"},
+                                                           {WeightWidth::kInt4, "int4"}};
 constexpr std::pair<DataType, const char*> kKvTypes[] = {{DataType::kFloat32, "float32"},
                                                          {DataType::kBFloat16, "16 bits"}};
+
+constexpr int64_t kScaleBytes = sizeof(float);
+constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
 
 }  // namespace
 
@@ -27,6 +33,9 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   MemoryNeeds needs;
   needs.num_layer_weights = layers * (config.qkv_rows() * hidden + hidden * heads + 3 * width * hidden);
   needs.num_layer_rows = layers * (config.qkv_rows() + hidden + 2 * width + hidden);
+  const auto groups = [](int64_t cols) { return (cols + kMaxInt4Group - 1) / kMaxInt4Group; };
+  needs.num_layer_groups =
+      layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
   needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
                       (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
   needs.kv_numbers = 2 * layers * config.num_kv_heads * config.head_dim;
@@ -36,8 +45,9 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   if (width == WeightWidth::k32) return 4 * needs.num_weights;
   if (width == WeightWidth::k16) return 2 * needs.num_weights;
-  return 2 * (needs.num_weights - needs.num_layer_weights) + needs.num_layer_weights +
-         int64_t{sizeof(float)} * needs.num_layer_rows;
+  const int64_t others = 2 * (needs.num_weights - needs.num_layer_weights);
+  if (width == WeightWidth::kInt8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
+  return others + needs.num_layer_groups * (kMaxInt4Group / 2 + kScaleBytes + kZeroPointBytes);
 }
 
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {

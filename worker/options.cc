@@ -30,8 +30,14 @@ ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
     "the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, and "
-    "a CPU decodes nearly twice as fast. Embedding, norms and the output matrix keep their precision. none or "
-    "int8; only for --device=cpu.");
+    "a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of a "
+    "row: they are smaller and faster still, and lose more. Embedding, norms and the output matrix keep their "
+    "precision. none, int8 or int4; only for --device=cpu.");
+ABSL_FLAG(
+    std::string, int4_inputs, "int8",
+    "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs. int8 "
+    "rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
+    "slower.");
 ABSL_FLAG(
     std::string, explain_memory, "",
     "Do not start, but read config.json of this model directory, and print the memory of weights, of K and V, and "
@@ -191,7 +197,8 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
 absl::StatusOr<Quantization> ReadQuantize() {
   QUIRE_ASSIGN_OR_RETURN(const Quantization quantize,
                          FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
-                                                                   {Name(Quantization::kInt8), Quantization::kInt8}}));
+                                                                   {Name(Quantization::kInt8), Quantization::kInt8},
+                                                                   {Name(Quantization::kInt4), Quantization::kInt4}}));
   const std::string device = absl::GetFlag(FLAGS_device);
   if (quantize == Quantization::kNone || device == "cpu") return quantize;
   return InvalidArgument("--quantize is ", Name(quantize), ", with --device=", device, " it must be none");
@@ -291,6 +298,10 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   QUIRE_ASSIGN_OR_RETURN(options.quantize, ReadQuantize());
+  QUIRE_ASSIGN_OR_RETURN(
+      options.int4_inputs,
+      FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
+                                                 {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
@@ -310,7 +321,7 @@ const ProgramFlags& WorkerFlags() {
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
-      {{"Model:", {"model", "model_name", "quantize", "explain_memory"}},
+      {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},

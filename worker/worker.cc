@@ -171,7 +171,8 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
-  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.quantize));
+  QUIRE_ASSIGN_OR_RETURN(model_,
+                         LoadModel(options.model, backend_.get(), &loading_, options.quantize, options.int4_inputs));
   return absl::OkStatus();
 }
 

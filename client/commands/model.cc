@@ -42,6 +42,8 @@ int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
   if (!model->has_tokenizer()) std::printf("tokenizer     none: prompts are token ids\n");
   std::printf("chat          %s\n",
               model->has_chat_template() ? "yes" : "no: there is no chat template that can be used");
+  if (!model->tool_call_format().empty()) std::printf("tool calls    %s\n", model->tool_call_format().c_str());
+  if (!model->reasoning_format().empty()) std::printf("reasoning     %s\n", model->reasoning_format().c_str());
   return kExitOk;
 }
 

@@ -28,15 +28,15 @@ OVERLAYS = [
     "overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/two-managers", "overlays/insecure"
 ]
 # These are applied beside any of the overlays.
-ADDITIONS = ["certificates", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
+ADDITIONS = ["certificates", "gateway", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
 # Pods that people start and delete by hand. They are only rendered.
 TOOLS = ["model-loader"]
 SKIPPED = 77
 
-PROGRAMS = ("quire-manager", "quire-worker")
+PROGRAMS = ("quire-manager", "quire-openai", "quire-worker")
 WORKLOADS = ("Deployment", "StatefulSet")
 FILE_FLAGS = {"--model", "--gpu-tuning-cache"} | {
-    f"--{whose}tls-{what}" for whose in ("", "worker-") for what in ("cert", "key", "ca")
+    f"--{whose}tls-{what}" for whose in ("", "manager-", "worker-") for what in ("cert", "key", "ca")
 }
 HEALTH_SERVICES = ("", "liveness", "readiness")
 # The time that a process needs to exit after its drain timeout.
@@ -153,8 +153,23 @@ def check_services(k8s, _programs):
             yield workload, f"its serviceName {workload['spec']['serviceName']} is no headless service"
 
 
+def check_http_probes(workload):
+    for container in containers(workload):
+        scheme = "HTTPS" if "--tls-cert" in flags_of(container) else "HTTP"
+        # A gateway without a manager is not ready, but must not be killed.
+        for kind, path in (("startupProbe", "/version"), ("livenessProbe", "/version"), ("readinessProbe", "/health")):
+            get = container.get(kind, {}).get("httpGet", {})
+            if get.get("path") != path or get.get("scheme", "HTTP") != scheme:
+                yield workload, f"{kind} does not get {path} by {scheme}"
+            if get.get("port") not in ports_of(workload):
+                yield workload, f"{kind} asks port {get.get('port')}, which {container['name']} does not declare"
+
+
 def check_probes(k8s, _programs):
     for workload in k8s.workloads:
+        if component(workload) == "gateway":
+            yield from check_http_probes(workload)
+            continue
         for container in containers(workload):
             declared = {port["containerPort"] for port in container.get("ports", [])}
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -268,7 +283,10 @@ def check_args(k8s, programs):
             if program == "quire-worker" and not flags.get("--model"):
                 yield workload, "quire-worker needs --model"
             declared = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
-            for flag, name in (("--listen", "grpc"), ("--health-listen", "health"), ("--metrics-listen", "metrics")):
+            ports = (("--listen", "grpc"), ("--health-listen", "health"), ("--metrics-listen", "metrics"))
+            if program == "quire-openai":
+                ports = (("--listen", "https"),)
+            for flag, name in ports:
                 if flags.get(flag) != f"0.0.0.0:{declared.get(name)}":
                     yield workload, f"{flag} is {flags.get(flag)}, the port named {name} is {declared.get(name)}"
 
@@ -279,6 +297,11 @@ def check_transport(k8s, _programs):
         for container in containers(workload):
             mine = flags_of(container)
             with_tls = {"--tls-cert", "--tls-key", "--tls-ca"} <= set(mine)
+            if component(workload) == "gateway":  # Its clients show tokens and no certificates.
+                tls = {"--tls-cert", "--tls-key", "--require-tokens"} | {
+                    f"--manager-tls-{what}" for what in ("cert", "key", "ca")
+                }
+                with_tls = tls <= set(mine)
             if with_tls == ("--insecure" in mine):
                 yield workload, f"{container['name']} has neither all of TLS nor --insecure, or both"
     if ("--worker-tls-ca" in flags.get("manager", {})) != ("--tls-ca" in flags.get("worker", {})):
@@ -288,6 +311,12 @@ def check_transport(k8s, _programs):
 def check_discovery(k8s, _programs):
     for workload in k8s.workloads:
         for container in containers(workload):
+            manager = flags_of(container).get("--manager")
+            if manager is not None:
+                match = re.fullmatch(r"dns:///([a-z0-9-]+):([0-9]+)", manager)
+                service = k8s.named("Service", match[1]) if match else None
+                if service is None or int(match[2]) not in [port["port"] for port in service["spec"]["ports"]]:
+                    yield workload, f"--manager is {manager}, it must be the dns:/// name and the port of a service"
             target = flags_of(container).get("--workers")
             if target is None:
                 continue

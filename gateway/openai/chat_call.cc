@@ -1,5 +1,7 @@
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gateway/openai/chat_fields.h"
 #include "gateway/openai/generate_call.h"
@@ -8,9 +10,28 @@
 namespace quire {
 namespace {
 
-void ReadToolChoice(FieldReader* fields) {
+// The names of the functions in the list of tools. A tool without one is for the chat template to judge.
+std::vector<std::string> ToolNames(const Json& tools) {
+  std::vector<std::string> names;
+  for (const Json& tool : tools) {
+    if (!tool.is_object()) continue;
+    const auto function = tool.find("function");
+    const Json& named = function != tool.end() && function->is_object() ? *function : tool;
+    const auto name = named.find("name");
+    if (name != named.end() && name->is_string()) names.push_back(name->get<std::string>());
+  }
+  return names;
+}
+
+void ReadToolChoice(FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
   const Json* const choice = fields->Find("tool_choice");
-  if (choice != nullptr && *choice != "none" && *choice != "auto") {
+  const Json* const tools = fields->Find("tools");
+  if (tools != nullptr && tools->is_array()) call->tools = ToolNames(*tools);
+  call->may_call_tools = !chat->tools().empty() && (choice == nullptr || *choice == "auto");
+  call->has_parallel_tool_calls = fields->Bool("parallel_tool_calls").value_or(true);
+  if (choice != nullptr && *choice == "none") {
+    chat->clear_tools();  // A model that knows no tools calls none.
+  } else if (choice != nullptr && *choice != "auto") {
     fields->Fail(
         {.message = "tool_choice is not supported, except for auto and none: this server has no guided decoding",
          .param = "tool_choice",
@@ -18,7 +39,6 @@ void ReadToolChoice(FieldReader* fields) {
   }
   fields->Refuse("functions", "OpenAI has replaced it by tools");
   fields->Refuse("function_call", "OpenAI has replaced it by tool_choice");
-  fields->Ignore({"parallel_tool_calls"});
 }
 
 void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCall* call) {
@@ -50,7 +70,7 @@ std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
   ReadMaxTokens(&fields, request.mutable_stopping(), &call);
   ReadLogprobs(&fields, &request, &call);
   ReadChatFields(&fields, request.mutable_chat());
-  ReadToolChoice(&fields);
+  ReadToolChoice(&fields, request.mutable_chat(), &call);
   fields.Refuse("audio", "the model writes text only");
   fields.Refuse("modalities", "the model writes text only");
   fields.Refuse("web_search_options", "this server does not search the web");

@@ -125,6 +125,19 @@ std::optional<int64_t> FieldReader::Integer(const char* name, int64_t min, int64
   return std::nullopt;
 }
 
+std::optional<uint64_t> FieldReader::Bits(const char* name) {
+  const Json* const value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_unsigned()) return value->get<uint64_t>();
+  if (value->is_number_integer()) return static_cast<uint64_t>(value->get<int64_t>());
+  if (value->is_number_float()) {
+    const double real = value->get<double>();
+    if (std::floor(real) == real && std::abs(real) < 1e15) return static_cast<uint64_t>(static_cast<int64_t>(real));
+  }
+  Fail(name, absl::StrCat(Describe(*value), ", it must be a whole number from ", INT64_MIN, " to ", UINT64_MAX));
+  return std::nullopt;
+}
+
 std::optional<std::string> FieldReader::String(const char* name) {
   const Json* const value = Find(name);
   if (value == nullptr) return std::nullopt;

@@ -35,6 +35,8 @@ class FieldReader {
   std::optional<bool> Bool(const char* name);
   std::optional<double> Number(const char* name);
   std::optional<int64_t> Integer(const char* name, int64_t min, int64_t max);
+  // A whole number from -2^63 to 2^64 - 1, as its 64 bits.
+  std::optional<uint64_t> Bits(const char* name);
   std::optional<uint32_t> Count(const char* name) { return Cast(Integer(name, 0, UINT32_MAX)); }
   std::optional<std::string> String(const char* name);
   // An object, whatever it contains.

@@ -1,5 +1,6 @@
 #include "gateway/openai/generate_answer.h"
 
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,8 +31,17 @@ Json StopReason(const v1::GenerateResponse& response) {
   return nullptr;
 }
 
+// Makes the id of a call from a name that no other call has. Templates of Mistral accept nine letters and digits only.
+std::string CallId(const std::string& name, ToolCallFormat format) {
+  constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+  size_t hash = std::hash<std::string>()(name);
+  std::string digits;
+  for (int i = 0; i < 9; ++i, hash /= 36) digits += kDigits[hash % 36];
+  return format == ToolCallFormat::kMistral ? digits : absl::StrCat("call_", digits);
+}
+
 // Appends "[first, second]" to the list of logprobs that were collected before.
-void Append(Json more, Json* all) {
+void AppendLogprobs(Json more, Json* all) {
   if (more.is_null()) return;
   if (all->is_null()) {
     *all = std::move(more);
@@ -61,6 +71,23 @@ void GenerateAnswer::SetId(const std::string& id) {
                   "\",\"created\":", head_.created_unix_sec, ",\"model\":");
   AppendJsonString(head_.model, &event_begin_);
   event_begin_ += ",\"choices\":[";
+}
+
+void GenerateAnswer::SetSyntax(AnswerSyntax syntax) {
+  syntax_ = std::move(syntax);
+  if (syntax_.is_plain()) return;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].parser.emplace(&syntax_, [this, i](size_t call) {
+      return CallId(absl::StrCat(head_.id, "/", i, "/", call), syntax_.tool_calls.format);
+    });
+  }
+}
+
+void GenerateAnswer::SetBeginsInReasoning(bool begins_in_reasoning) {
+  if (syntax_.has_reasoning) {
+    syntax_.begins_in_reasoning = begins_in_reasoning;
+    SetSyntax(std::move(syntax_));
+  }
 }
 
 void GenerateAnswer::ResumeBehind(const StreamPosition& position) {
@@ -101,9 +128,30 @@ Json GenerateAnswer::LogprobsOf(Choice* choice, size_t prompt, const v1::Generat
   return choice->completion_logprobs.Take();
 }
 
+AnswerText GenerateAnswer::TextOf(Choice* choice, const v1::GenerateResponse& response) {
+  if (!choice->parser.has_value()) return {.content = response.text_delta()};
+  return choice->parser->Add(response.text_delta(), response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+}
+
+std::string GenerateAnswer::FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) {
+  const bool has_calls = choice.parser.has_value() && choice.parser->has_calls();
+  if (has_calls && response.finish_reason() == v1::FINISH_REASON_STOP) return "tool_calls";
+  return FinishReasonName(response.finish_reason());
+}
+
+std::string GenerateAnswer::PromptLogprobsMember(Choice* choice, size_t index) {
+  const LogprobList& list = prompt_logprobs_[index / call_.num_choices];
+  if (!call_.has_prompt_logprobs || choice->has_prompt_logprobs || list.empty() || (call_.is_chat && index > 0)) {
+    return "";
+  }
+  choice->has_prompt_logprobs = true;
+  return absl::StrCat(",\"prompt_logprobs\":", Dump(PromptLogprobs(list)));
+}
+
 std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response,
                                      Json logprobs) {
   const absl::string_view usage = call_.includes_usage ? ",\"usage\":null" : "";
+  const std::string prompt_logprobs = PromptLogprobsMember(choice, index);
   std::string out;
   if (call_.is_chat && !choice->has_begun) {
     absl::StrAppend(&out, event_begin_, "{\"index\":", index,
@@ -111,20 +159,18 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
                     usage, "}\n\n");
   }
   choice->has_begun = true;
-  const std::string reason = FinishReasonName(response.finish_reason());
-  if (response.text_delta().empty() && reason.empty() && logprobs.is_null()) return out;
+  const AnswerText text = TextOf(choice, response);
+  const std::string reason = FinishReasonOf(*choice, response);
+  if (text.empty() && reason.empty() && logprobs.is_null() && prompt_logprobs.empty()) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
   if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
   if (!call_.is_chat) {
     out += ",\"text\":";
-    AppendJsonString(response.text_delta(), &out);
-  } else if (response.text_delta().empty()) {
-    out += ",\"delta\":{}";
+    AppendJsonString(text.content, &out);
   } else {
-    out += ",\"delta\":{\"content\":";
-    AppendJsonString(response.text_delta(), &out);
-    out += "}";
+    out += ",\"delta\":";
+    AppendDelta(text, &out);
   }
   out += ",\"logprobs\":";
   out += logprobs.is_null() ? "null" : Dump(logprobs);
@@ -134,15 +180,19 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   } else {
     absl::StrAppend(&out, "\"", reason, "\",\"stop_reason\":", Dump(StopReason(response)));
   }
-  absl::StrAppend(&out, "}]", usage, "}\n\n");
+  if (call_.is_chat) {
+    absl::StrAppend(&out, "}]", prompt_logprobs, usage, "}\n\n");
+  } else {
+    absl::StrAppend(&out, prompt_logprobs, "}]", usage, "}\n\n");
+  }
   return out;
 }
 
 void GenerateAnswer::Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs) {
-  choice->text += response.text_delta();
-  Append(std::move(logprobs), &choice->logprobs);
+  Append(TextOf(choice, response), &choice->text);
+  AppendLogprobs(std::move(logprobs), &choice->logprobs);
   if (response.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
-  choice->finish_reason = FinishReasonName(response.finish_reason());
+  choice->finish_reason = FinishReasonOf(*choice, response);
   choice->stop_reason = StopReason(response);
 }
 
@@ -174,9 +224,9 @@ std::string GenerateAnswer::Body() const {
     if (choice.finish_reason.empty()) continue;  // A beam search may find fewer hypotheses.
     Json entry = {{"index", i}};
     if (call_.is_chat) {
-      entry["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+      entry["message"] = MessageJson(choice.text);
     } else {
-      entry["text"] = choice.text;
+      entry["text"] = choice.text.content;
     }
     entry["logprobs"] = choice.logprobs;
     entry["finish_reason"] = choice.finish_reason;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gateway/openai/answer_parser.h"
+#include "gateway/openai/answer_text.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/logprobs_json.h"
@@ -28,6 +30,12 @@ class GenerateAnswer {
  public:
   GenerateAnswer(const GenerateCall& call, const AnswerHead& head);
 
+  // Says what to look for in the text. By default all of it is content. REQUIRES: nothing was added.
+  void SetSyntax(AnswerSyntax syntax);
+
+  // The prompt has ended in the thoughts of the model, or not. REQUIRES: nothing was added.
+  void SetBeginsInReasoning(bool begins_in_reasoning);
+
   // Goes on with a stream that the client has read up to here.
   void ResumeBehind(const StreamPosition& position);
 
@@ -48,8 +56,10 @@ class GenerateAnswer {
  private:
   // One continuation of one prompt.
   struct Choice {
-    bool has_begun = false;  // In a stream: the first event was made.
-    std::string text;        // Not in a stream.
+    bool has_begun = false;                             // In a stream: the first event was made.
+    bool has_prompt_logprobs = false;                   // In a stream: an event has them.
+    AnswerText text;                                    // Not in a stream.
+    std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
     Json logprobs = nullptr;    // Not in a stream.
     std::string finish_reason;  // Empty until the end.
@@ -57,8 +67,14 @@ class GenerateAnswer {
   };
 
   void SetId(const std::string& id);
+  static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
+  static std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response);
   std::string EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response, Json logprobs);
   void Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs);
+  // Returns "prompt_logprobs" with its value for an event of a stream; empty if the choice has had them, if the client
+  // did not ask for them, or if they have not come. In a chat they belong to the event and not to its choice, so the
+  // first choice has them.
+  std::string PromptLogprobsMember(Choice* choice, size_t index);
   // The logprobs of a response as JSON; null if the client did not ask for any or there are none.
   Json LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response);
   Json UsageJson() const;
@@ -66,6 +82,7 @@ class GenerateAnswer {
   const GenerateCall& call_;
   AnswerHead head_;
   std::string event_begin_;  // Of each event, up to the list of choices.
+  AnswerSyntax syntax_;
   std::vector<Choice> choices_;
   std::vector<LogprobList> prompt_logprobs_;  // By prompt.
   std::vector<v1::Usage> usages_;

@@ -28,6 +28,9 @@ struct GenerateCall {
   bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
   bool has_max_tokens = true;                       // Otherwise the answer may fill the context.
   ApiNames names = {};                              // The names of fields that this call uses.
+  bool may_call_tools = false;                      // The client has tools, and wants calls of them.
+  std::vector<std::string> tools = {};              // Their names.
+  bool has_parallel_tool_calls = true;              // Otherwise the answer has at most one call.
 };
 
 // These functions translate the body of a request. They check every type, and refuse what is not supported by its name.

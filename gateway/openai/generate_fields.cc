@@ -40,10 +40,7 @@ void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
   if (const auto value = fields->Number("repetition_penalty")) {
     sampling->set_repetition_penalty(static_cast<float>(*value));
   }
-  if (const auto value =
-          fields->Integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
-    sampling->set_seed(static_cast<uint64_t>(*value));
-  }
+  if (const auto value = fields->Bits("seed")) sampling->set_seed(*value);
   ReadLogitBias(fields, sampling);
   for (const uint32_t id : fields->TokenIds("allowed_token_ids")) sampling->add_allowed_token_ids(id);
   for (const std::string& word : fields->Strings("bad_words")) sampling->add_bad_words(word);

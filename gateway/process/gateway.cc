@@ -12,9 +12,11 @@
 #include "base/version.h"
 #include "client/library/bearer_token.h"
 #include "client/library/client.h"
+#include "gateway/chat_page/chat_page_files.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
 #include "gateway/process/generate_exchange.h"
+#include "serving/page_document.h"
 
 namespace quire {
 namespace {
@@ -56,16 +58,18 @@ Gateway::~Gateway() {
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options) {
   std::unique_ptr<Gateway> gateway(new Gateway(options));
-  gateway->server_ = WebServer::Create({.address = options.listen,
-                                        .tls = options.transport.tls,
-                                        .max_connections = options.max_connections,
-                                        .max_body_bytes = options.max_body_bytes,
-                                        .max_receiving_bytes = options.max_receiving_bytes,
-                                        .max_unsent_bytes = options.max_unsent_bytes,
-                                        .head_timeout = Milliseconds(options.head_timeout),
-                                        .body_timeout = Milliseconds(options.body_timeout),
-                                        .idle_timeout = Milliseconds(options.idle_timeout),
-                                        .write_timeout = Milliseconds(options.write_timeout)});
+  gateway->server_ =
+      WebServer::Create({.address = options.listen,
+                         .tls = options.transport.tls,
+                         .max_connections = options.max_connections,
+                         .max_body_bytes = options.max_body_bytes,
+                         .max_receiving_bytes = options.max_receiving_bytes,
+                         .max_unsent_bytes = options.max_unsent_bytes,
+                         .head_timeout = Milliseconds(options.head_timeout),
+                         .body_timeout = Milliseconds(options.body_timeout),
+                         .idle_timeout = Milliseconds(options.idle_timeout),
+                         .write_timeout = Milliseconds(options.write_timeout),
+                         .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
   WebServer* const server = gateway->server_.get();
   gateway->link_ = std::make_unique<ManagerLink>(
       MakeChannel(
@@ -96,7 +100,7 @@ const Gateway::Route Gateway::kRoutes[] = {
     {"/v1/models", "GET", true, &Gateway::ListModels},     {kModelPath, "GET", true, &Gateway::DescribeModel},
     {"/tokenize", "POST", true, &Gateway::Tokenize},       {"/detokenize", "POST", true, &Gateway::Detokenize},
     {"/health", "GET", false, &Gateway::ReportHealth},     {"/version", "GET", false, &Gateway::ReportVersion},
-    {"/metrics", "GET", false, &Gateway::ReportMetrics},
+    {"/metrics", "GET", false, &Gateway::ReportMetrics},   {"/", "GET", false, &Gateway::ShowChatPage},
 };
 
 void Gateway::Handle(const Exchange& exchange) {
@@ -144,7 +148,8 @@ void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
-  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, link_.get(), server_.get());
+  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_.formats,
+                          link_.get(), server_.get());
 }
 
 void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,
@@ -216,6 +221,13 @@ void Gateway::ReportHealth(const std::string& /*authorization*/, const Exchange&
                      .retry_after_s = 1},
                     exchange.get());
       });
+}
+
+void Gateway::ShowChatPage(const std::string& /*authorization*/, const Exchange& exchange) {
+  static const auto* const page = new PageDocument(MakePageDocument(kChatHtml, kChatCss, kChatJs));
+  exchange->Respond({.content_type = "text/html; charset=utf-8",
+                     .body = page->html,
+                     .headers = {{"Content-Security-Policy", page->policy}}});
 }
 
 void Gateway::ReportVersion(const std::string& /*authorization*/, const Exchange& exchange) {

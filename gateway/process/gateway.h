@@ -52,6 +52,7 @@ class Gateway {
   void ListModels(const std::string& authorization, const Exchange& exchange);
   void DescribeModel(const std::string& authorization, const Exchange& exchange);
   void ReportHealth(const std::string& authorization, const Exchange& exchange);
+  void ShowChatPage(const std::string& authorization, const Exchange& exchange);
   void ReportVersion(const std::string& authorization, const Exchange& exchange);
   void ReportMetrics(const std::string& authorization, const Exchange& exchange);
   void Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization, const Exchange& exchange);

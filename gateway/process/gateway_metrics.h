@@ -17,6 +17,9 @@ class GatewayMetrics {
   // Returns an exchange that counts the answer under `path`, which must be one of few. The metrics must outlive it.
   std::shared_ptr<WebExchange> Count(std::shared_ptr<WebExchange> exchange, const std::string& path);
 
+  // Counts an answer to a request that was refused before its body had arrived.
+  void CountRefusal(int code) { ++answers_[{"unread", code}]; }
+
   // The text of /metrics.
   std::string Page(const PortStats& port) const;
 

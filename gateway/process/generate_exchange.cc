@@ -34,9 +34,9 @@ void RespondWith(const ApiError& error, WebExchange* exchange) {
 }
 
 void GenerateExchange::Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                             ManagerLink* link, WebServer* server) {
+                             const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server) {
   std::shared_ptr<GenerateExchange> self(
-      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), link, server));
+      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), formats, link, server));
   self->exchange_->OnGone([self] { self->OnGone(); });
   link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
     self->OnModel(status, model);
@@ -44,10 +44,11 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
 }
 
 GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                                   ManagerLink* link, WebServer* server)
+                                   const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server)
     : call_(std::move(call)),
       authorization_(std::move(authorization)),
       exchange_(std::move(exchange)),
+      formats_(formats),
       link_(link),
       server_(server) {}
 
@@ -58,18 +59,47 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
   id_ = UniqueName(call_.is_chat ? "chatcmpl-" : "cmpl-");
   answer_ = std::make_unique<GenerateAnswer>(
       call_, AnswerHead{.id = id_, .created_unix_sec = std::time(nullptr), .model = model.name()});
+  AnswerSyntax syntax = SyntaxFor(model);
+  if (call_.is_resumable && !syntax.is_plain()) {
+    return Fail(FieldError("stream_options.resumable",
+                           "is true, but the calls of tools or the thoughts of this model are taken out of its text; "
+                           "such a stream cannot be resumed"));
+  }
   if (ResumeIfAsked()) return;
-  if (!call_.is_chat || call_.has_max_tokens) return StartRequests();
+  // The text of these tags is that of special tokens.
+  const ToolCallFormat format = syntax.tool_calls.format;
+  if ((format == ToolCallFormat::kLlama3 || format == ToolCallFormat::kMistral) &&
+      !call_.requests[0].has_skip_special_tokens()) {
+    call_.requests[0].set_skip_special_tokens(false);
+  }
+  const bool needs_prompt = syntax.has_reasoning || !call_.has_max_tokens;
+  if (!syntax.is_plain()) answer_->SetSyntax(std::move(syntax));
+  if (!call_.is_chat || !needs_prompt) return StartRequests();
   link_->RenderChat(authorization_, call_.requests[0].chat(),
                     [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
                       self->OnPrompt(end, prompt, model);
                     });
 }
 
+AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) const {
+  AnswerSyntax syntax;
+  if (!call_.is_chat) return syntax;
+  const auto choose = [](const std::string& flag, const std::string& guess) { return flag == "auto" ? guess : flag; };
+  syntax.has_reasoning = choose(formats_->reasoning, model.reasoning_format()) == "think";
+  if (call_.may_call_tools) {
+    syntax.tool_calls = {.format = ToolCallFormatOf(choose(formats_->tool_calls, model.tool_call_format())),
+                         .tools = call_.tools,
+                         .is_single = !call_.has_parallel_tool_calls};
+  }
+  return syntax;
+}
+
 void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                                 const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ToApiError(status, call_.names));
+  answer_->SetBeginsInReasoning(ReasoningSplitter::EndsInReasoning(prompt.text()));
+  if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();
   const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());
   // A conversation without room is refused by the manager, which says so.

@@ -8,6 +8,7 @@
 #include "gateway/manager_link/manager_link.h"
 #include "gateway/openai/generate_answer.h"
 #include "gateway/openai/generate_call.h"
+#include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -19,16 +20,19 @@ void RespondWith(const ApiError& error, WebExchange* exchange);
 // manager end. Lives as long as the manager or the client has something to say. For the thread of the server.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
-  // `link` and `server` must outlive it.
+  // `formats`, `link` and `server` must outlive it.
   static void Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                    ManagerLink* link, WebServer* server);
+                    const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server);
 
  private:
   GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                   ManagerLink* link, WebServer* server);
+                   const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server);
 
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
-  // Sets max_tokens to what the conversation leaves in the context, and starts the request.
+  // What to look for in the answer of the model.
+  AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
+  // Sets max_tokens to what the conversation leaves in the context, unless the client has set it, and starts the
+  // request.
   void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                 const v1::GetModelResponse& model);
   void StartRequests();
@@ -45,6 +49,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   GenerateCall call_;
   const std::string authorization_;
   const std::shared_ptr<WebExchange> exchange_;
+  const AnswerFormatOptions* const formats_;
   ManagerLink* const link_;
   WebServer* const server_;
   std::string id_;

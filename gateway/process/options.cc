@@ -26,6 +26,14 @@ ABSL_FLAG(std::string, manager_tls_cert, "",
 ABSL_FLAG(std::string, manager_tls_key, "", "PEM file with the private key of --manager-tls-cert, without a password.");
 ABSL_FLAG(std::string, manager_name, "",
           "DNS name that the manager's certificate must contain. If empty, it is the host in --manager.");
+ABSL_FLAG(
+    std::string, tool_call_format, "auto",
+    "How the model writes calls of tools: auto, none, hermes (Qwen and others), llama3 or mistral. With auto, the "
+    "chat template of the model tells it. With none, calls are part of the text.");
+ABSL_FLAG(
+    std::string, reasoning_format, "auto",
+    "How the model writes its thoughts: auto, none, or think for <think>...</think>. With auto, the chat template "
+    "of the model tells it. With none, thoughts are part of the text.");
 ABSL_FLAG(int32_t, max_callers, 256,
           "Largest number of bearer tokens whose requests run at the same time. Requests with further tokens are "
           "refused with 429.");
@@ -73,6 +81,18 @@ absl::Status ReadManager(GatewayOptions* options) {
   return tls.authority.empty() ? absl::OkStatus() : CheckTlsFiles(tls, "--manager-tls-");
 }
 
+absl::Status ReadFormats(AnswerFormatOptions* formats) {
+  QUIRE_ASSIGN_OR_RETURN(
+      formats->tool_calls,
+      FlagChoice<std::string>(
+          FLAGS_tool_call_format,
+          {{"auto", "auto"}, {"none", "none"}, {"hermes", "hermes"}, {"llama3", "llama3"}, {"mistral", "mistral"}}));
+  QUIRE_ASSIGN_OR_RETURN(
+      formats->reasoning,
+      FlagChoice<std::string>(FLAGS_reasoning_format, {{"auto", "auto"}, {"none", "none"}, {"think", "think"}}));
+  return absl::OkStatus();
+}
+
 absl::Status ReadLimits(GatewayOptions* options) {
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_callers", absl::GetFlag(FLAGS_max_callers), 1, 65'536));
   options->max_callers = static_cast<size_t>(absl::GetFlag(FLAGS_max_callers));
@@ -105,6 +125,7 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
   }
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_RETURN_IF_ERROR(ReadManager(&options));
+  QUIRE_RETURN_IF_ERROR(ReadFormats(&options.formats));
   QUIRE_RETURN_IF_ERROR(ReadLimits(&options));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
@@ -120,6 +141,7 @@ const ProgramFlags& GatewayFlags() {
       {{"Addresses:", {"listen", "manager", "max_connections"}},
        TransportFlagGroup(),
        {"Callers:", {"require_tokens", "max_callers"}},
+       {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
        {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_unsent_bytes"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",

@@ -14,6 +14,12 @@
 
 namespace quire {
 
+// How the model writes what is not plain text: "auto", "none" or the name of a format.
+struct AnswerFormatOptions {
+  std::string tool_calls;
+  std::string reasoning;
+};
+
 // The command line of quire-openai, after all checks.
 struct GatewayOptions {
   std::string listen;
@@ -24,6 +30,7 @@ struct GatewayOptions {
   TlsFiles manager_tls;      // Without an authority, the connection is plain text.
   std::string manager_name;  // Expected in the manager's certificate. Empty: the host of `manager`.
   size_t max_callers;
+  AnswerFormatOptions formats;
   size_t max_body_bytes;
   int64_t max_receiving_bytes;
   size_t max_unsent_bytes;

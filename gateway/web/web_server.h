@@ -64,6 +64,8 @@ struct WebServerOptions {
   std::chrono::milliseconds body_timeout = std::chrono::seconds(30);   // For the body.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);   // Between two requests of a connection.
   std::chrono::milliseconds write_timeout = std::chrono::seconds(30);  // Without progress of a write.
+  // The thread of the server calls it with the code when it refuses a request by itself.
+  std::function<void(int code)> on_refusal = {};
 };
 
 // An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything

@@ -44,6 +44,10 @@ QUIRE_INLINE IntVec SetInt(int32_t x) {
 QUIRE_INLINE Vec ToFloats(IntVec a) {
   return {_mm512_cvtepi32_ps(__m512i(a.v))};
 }
+// Stores 16 whole numbers in [-127, 127] in their order.
+QUIRE_INLINE void StoreQuantized(int8_t* p, Vec a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
 
 #if defined(__AVX512VNNI__)
 
@@ -58,10 +62,6 @@ QUIRE_INLINE WeightQuads LoadQuads(const uint8_t* p) {
 // Adds the products of each column's four weights by x[0, 4).
 QUIRE_INLINE IntVec AddProducts(IntVec sum, const WeightQuads& w, const QuantizedValue* x) {
   return {__v16si(_mm512_dpbusd_epi32(__m512i(sum.v), w.v, _mm512_set1_epi32(ReadInt<int32_t>(x))))};
-}
-// Stores 16 whole numbers in [-127, 127].
-QUIRE_INLINE void StoreQuantized(QuantizedValue* p, Vec a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 
 #else
@@ -80,7 +80,8 @@ QUIRE_INLINE IntVec AddProducts(IntVec sum, const WeightQuads& w, const Quantize
   sum.v += __v16su(_mm512_madd_epi16(w.odd, _mm512_set1_epi32(ReadInt<int32_t>(x + 2))));
   return sum;
 }
-QUIRE_INLINE void StoreQuantized(QuantizedValue* p, Vec a) {
+// Stores them in the order of QuantizedValue.
+QUIRE_INLINE void StoreQuantized(int16_t* p, Vec a) {
   const __m256i values = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v));
   constexpr int kOrder = _MM_SHUFFLE(3, 1, 2, 0);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -122,10 +123,19 @@ QUIRE_INLINE IntVec AddProducts(IntVec sum, const WeightQuads& w, const Quantize
   sum.hi += __v8su(_mm256_madd_epi16(w.odd_hi, odd));
   return sum;
 }
-QUIRE_INLINE void StoreQuantized(QuantizedValue* p, Vec a) {
+// Returns 16 whole numbers in their order.
+QUIRE_INLINE __m256i PackWhole(Vec a) {
   // packs works within 128-bit halves, so the permutation puts the four quarters back in order.
   const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
-  const __m256i values = _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+  return _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+}
+QUIRE_INLINE void StoreQuantized(int8_t* p, Vec a) {
+  const __m256i values = PackWhole(a);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1)));
+}
+QUIRE_INLINE void StoreQuantized(int16_t* p, Vec a) {
+  const __m256i values = PackWhole(a);
   constexpr int kOrder = _MM_SHUFFLE(3, 1, 2, 0);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(values, kOrder), kOrder));
@@ -162,8 +172,8 @@ QUIRE_INLINE IntVec AddProducts(IntVec sum, const WeightQuads& w, const Quantize
   }
   return sum;
 }
-QUIRE_INLINE void StoreQuantized(QuantizedValue* p, Vec a) {
-  for (int i = 0; i < kLanes; ++i) p[i] = QuantizedValue(a.v[i]);
+QUIRE_INLINE void StoreQuantized(int8_t* p, Vec a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = int8_t(a.v[i]);
 }
 
 #endif

@@ -10,8 +10,9 @@
 namespace quire::cpu {
 
 // How weights are stored. The first three formats are those of DataType, in the same order.
-enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8 };
-constexpr int kNumWeightFormats = 4;
+// kInt4 and kInt4Float32 have the same panels, and differ in the input.
+enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32 };
+constexpr int kNumWeightFormats = 6;
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]
@@ -19,11 +20,21 @@ constexpr int kNumWeightFormats = 4;
 //                     zeros to a multiple of 32. 32 k of a panel are the two right-hand tiles of an AMX product.
 //   int8:             [panel] with 32 scales in float32 and then [k / 4][32][4] bytes, each a weight + 128. One load
 //                     reads four consecutive k of 16 columns. k is padded to a multiple of 4.
+//   int4:             [panel][k / group], each group with 32 scales in float32, 32 zero points of a byte each, 32
+//   unused
+//                     bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a column:
+//                     the first four in the low halves of its bytes, the others in the high halves. One load reads
+//                     eight k of 16 columns. k is padded to a multiple of the group.
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
 constexpr int kInt8PanelStep = 4;       // The same in panels of int8.
 constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
 constexpr int kInt8Offset = 128;  // What a byte of a panel has more than the weight.
+constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;  // Of a group: scales and zero points.
+constexpr int kInt4LineColumns = 8;                                        // The k of a word.
+constexpr int Int4GroupBytes(int group) {
+  return kInt4HeaderBytes + group / 2 * kPanelColumns;
+}
 
 // Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
 // header, and its numbers begin after kQuantizedHeaderBytes bytes in a form that depends on the instruction set.
@@ -33,13 +44,31 @@ struct QuantizedHeader {
 };
 constexpr int kQuantizedHeaderBytes = 64;
 
+// Inputs of products by kInt4 panels are rounded in the same way, with a scale for each group of columns. The row
+// begins with the headers of the groups. Then come the numbers of all groups, a byte each, with zeros up to the end of
+// the last group.
+struct GroupHeader {
+  float scale;  // As above.
+  float sum;    // Of all q in the group.
+};
+
+// A row of x to round by groups.
+struct QuantizeGroupsTask {
+  const float* x;  // [cols]
+  int cols;
+  int group;
+  GroupHeader* headers;  // [ceil(cols / group)]
+  int8_t* values;        // [ceil(cols / group), group]
+};
+
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
 // Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k, whatever the
 // number of rows. The result is y = (sum, then + bias, then + residual), or silu(gate + bias) * (up + bias).
 struct LinearTask {
-  // [num_rows, x_stride] in the type that KernelTable::linear_input gives; for int8, bytes of quantize_row.
+  // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
+  // for kInt4 bytes of quantize_groups.
   const void* x;
   const void* panels;     // The first panel of the task.
   bool is_gated;          // Whether the panels belong to a gated matrix.
@@ -48,9 +77,11 @@ struct LinearTask {
   const float* residual;  // Same shape as y, or null; may be y. Null for a gated matrix.
   void* y;                // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;        // float32, or bfloat16 for a gated matrix.
-  int64_t x_stride;       // All strides are in elements, which are bytes in panels of int8 and in their x.
+  int64_t x_stride;       // All strides are in elements, which are bytes in panels of int8 and int4 and in rounded x.
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
+  int group;               // Columns that share a scale, in panels of int4.
+  int x_header_bytes;      // Of a row of x, for kInt4.
   int num_rows;
   int cols;
   int num_panels;
@@ -102,12 +133,14 @@ struct RowExtremes {
 struct KernelTable {
   void (*linear[kNumWeightFormats])(const LinearTask& task);
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
-  // with zeros from `cols` to the next multiple of 32. Rows for int8 are made by quantize_row from float32.
+  // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 4. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.
   void (*quantize_row)(const float* x, int cols, void* row);
   int quantized_bytes;
+  // All instruction sets give the same headers and numbers.
+  void (*quantize_groups)(const QuantizeGroupsTask& task);
   // Indexed by the type of the KV cache.
   void (*attend[3])(const AttentionTask& task);
   // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
@@ -150,7 +183,7 @@ struct KernelTable {
 const KernelTable& GenericKernels();
 const KernelTable& Avx2Kernels();
 const KernelTable& Avx512Kernels();
-// Like Avx512Kernels(), except that products of int8 use VPDPBUSD. The bits are the same.
+// Like Avx512Kernels(), except that products of rounded inputs use VPDPBUSD. The bits are the same.
 const KernelTable& Avx512VnniKernels();
 // Like Avx512VnniKernels(), except for products of bfloat16.
 const KernelTable& Avx512Bf16Kernels();

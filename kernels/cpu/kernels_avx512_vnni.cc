@@ -1,5 +1,6 @@
 #define QUIRE_CPU_NAMESPACE avx512_vnni
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_int4_kernel.h"
 #include "kernels/cpu/linear_int8_kernel.h"
 
 namespace quire::cpu {
@@ -8,6 +9,7 @@ namespace avx512_vnni {
 KernelTable MakeTable() {
   KernelTable table = Avx512Kernels();
   table.linear[int(WeightFormat::kInt8)] = Linear<QuantizedRow, Int8Panel>;
+  table.linear[int(WeightFormat::kInt4)] = Linear<GroupedRow, Int4Panel>;
   table.quantize_row = QuantizeRow;
   table.quantized_bytes = sizeof(QuantizedValue);
   return table;

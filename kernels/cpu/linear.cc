@@ -13,6 +13,12 @@ constexpr int CeilDiv(int a, int b) {
   return (a + b - 1) / b;
 }
 
+constexpr int RoundUp(int a, int step) {
+  return CeilDiv(a, step) * step;
+}
+
+constexpr int kLineBytes = 64;  // Of a cache line.
+
 // The rows of x that pass over a panel together fit into the second-level cache, with two panels and one panel's part
 // of y.
 constexpr int64_t kRowBytesPerItem = 512 << 10;
@@ -26,6 +32,15 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
   constexpr int kStep = 32;  // Number of rows of the largest tile.
   const int most = std::max(kMinRowsPerItem, int(kRowBytesPerItem / row_bytes) / kStep * kStep);
   return CeilDiv(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep) * kStep;
+}
+
+// Returns memory of at least so many bytes. Throws std::bad_alloc when there is none.
+void* GrownTo(size_t bytes, Memory* memory) {
+  if (memory->bytes() < bytes) {
+    *memory = Memory(bytes);
+    if (memory->data() == nullptr) throw std::bad_alloc();
+  }
+  return memory->data();
 }
 
 }  // namespace
@@ -55,18 +70,29 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
 }
 
 int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  if (!w.order().empty()) OrderInput(w, whole);
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
+  if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
   if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
   return whole->x_stride * int64_t(SizeOf(InputType(w)));
 }
 
 char* CpuLinear::CopyMemory(size_t bytes) {
-  if (copy_.bytes() < bytes) {
-    copy_ = Memory(bytes);
-    if (copy_.data() == nullptr) throw std::bad_alloc();
-  }
-  return static_cast<char*>(copy_.data());
+  return static_cast<char*>(GrownTo(bytes, &copy_));
+}
+
+void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const auto* const from = static_cast<const float*>(whole->x);
+  auto* const to = static_cast<float*>(GrownTo(whole->num_rows * w.cols() * sizeof(float), &ordered_));
+  const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
+  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
+    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
+    for (int64_t at = int64_t{begin} * w.cols(); at < int64_t{end} * w.cols(); at += w.cols()) {
+      for (int k = 0; k < w.cols(); ++k) to[at + k] = from[at + w.order()[k]];
+    }
+  });
+  whole->x = to;
 }
 
 int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
@@ -85,22 +111,36 @@ int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
   return int64_t(stride);
 }
 
-int64_t CpuLinear::QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole) {
-  constexpr int kLineBytes = 64;
-  const int bytes = kQuantizedHeaderBytes + w.padded_cols() * kernels_.quantized_bytes;
-  const int64_t stride = CeilDiv(bytes, kLineBytes) * kLineBytes;
+template <typename Quantize>
+int64_t CpuLinear::QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize) {
+  const int64_t stride = RoundUp(row_bytes, kLineBytes);
   const float* const from = static_cast<const float*>(whole->x);
   char* const to = CopyMemory(whole->num_rows * stride);
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
     const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
-    for (int row = begin; row < end; ++row) {
-      kernels_.quantize_row(from + int64_t{row} * w.cols(), w.cols(), to + row * stride);
-    }
+    for (int row = begin; row < end; ++row) quantize(from + int64_t{row} * w.cols(), to + row * stride);
   });
   whole->x = to;
   whole->x_stride = stride;
   return stride;
+}
+
+int64_t CpuLinear::QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int row_bytes = kQuantizedHeaderBytes + w.padded_cols() * kernels_.quantized_bytes;
+  return QuantizeRows(w, row_bytes, whole, [&](const float* x, char* row) { kernels_.quantize_row(x, w.cols(), row); });
+}
+
+int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int num_groups = w.padded_cols() / w.group();
+  whole->x_header_bytes = RoundUp(num_groups * int(sizeof(GroupHeader)), kLineBytes);
+  return QuantizeRows(w, whole->x_header_bytes + w.padded_cols(), whole, [&](const float* x, char* row) {
+    kernels_.quantize_groups({.x = x,
+                              .cols = w.cols(),
+                              .group = w.group(),
+                              .headers = reinterpret_cast<GroupHeader*>(row),
+                              .values = reinterpret_cast<int8_t*>(row + whole->x_header_bytes)});
+  });
 }
 
 void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
@@ -115,6 +155,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   whole.y_stride = w.num_outputs();
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
+  whole.group = w.group();
 
   pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int) {
     const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;

@@ -28,15 +28,23 @@ class CpuLinear {
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits.
+  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits with a
+  // scale for each row or for each group.
   int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
+  int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
+  // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
+  template <typename Quantize>
+  int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
+  // Points the task to a copy of its float32 input in the order of the columns of w.
+  void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
   // Returns memory for the copy.
   char* CopyMemory(size_t bytes);
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory copy_;  // Of an input. Grows to the size of the largest call.
+  Memory copy_;     // Of an input. Grows to the size of the largest call.
+  Memory ordered_;  // The same of OrderInput.
 };
 
 }  // namespace quire::cpu

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/byte_products.h"
 #include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/quantize_kernel.h"
 
 // Products of rounded inputs by int8 weights. The sums of whole numbers are exact, so their order does not matter, and
 // every instruction set gives the same bits: float(sum of q * weight) * (scale of the row * scale of the column).
@@ -59,49 +60,6 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const QuantizedRow* x, co
       tile->sum[r][v] = Mul(ToFloats(sum[r][v]), Mul(scale, ScalesAt(task, panel, first + v)));
     });
   });
-}
-
-// A row whose largest magnitude is smaller than this counts as zeros, because 127 / magnitude could be infinite.
-constexpr float kSmallestMagnitude = 0x1p-100f;
-
-// Returns the largest magnitude, or NaN if the row contains an infinity or a NaN.
-QUIRE_INLINE float LargestMagnitude(const float* x, int n) {
-  Vec largest = Zero(), marked = Zero();
-  for (int i = 0; i < n; i += kLanes) {
-    const Vec v = LoadFirst(x + i, Min(kLanes, n - i));
-    largest = Max(largest, Max(v, Sub(Zero(), v)));
-    marked = Add(marked, Mul(v, Zero()));  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
-  }
-  return ReduceMax(largest) + ReduceAdd(marked);
-}
-
-// Rounds x * 127 / largest magnitude to whole numbers, ties to even.
-inline void QuantizeRow(const float* x, int cols, void* row) {
-  const float largest = LargestMagnitude(x, cols);
-  const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
-  const Vec inverse = Set(is_zero ? 0.0f : 127.0f / largest);
-  auto* values = reinterpret_cast<QuantizedValue*>(static_cast<char*>(row) + kQuantizedHeaderBytes);
-  Vec sum = Zero();  // Whole numbers below 2^24: at most 2^17 / 16 terms of up to 127 in each lane.
-  for (int i = 0; i < cols; i += kLanes) {
-    const int n = Min(kLanes, cols - i);
-    const Vec rounded = is_zero ? Zero() : Round(Mul(LoadFirst(x + i, n), inverse));
-    sum = Add(sum, rounded);
-    if (n == kLanes) {
-      StoreQuantized(values + i, rounded);
-    } else {
-      QuantizedValue last[kLanes];
-      StoreQuantized(last, rounded);
-      memcpy(values + i, last, (n + kInt8PanelStep - 1) / kInt8PanelStep * kInt8PanelStep * sizeof(QuantizedValue));
-    }
-  }
-  float lanes[kLanes];
-  Store(lanes, sum);
-  int32_t total = 0;
-  for (int i = 0; i < kLanes; ++i) total += int32_t(lanes[i]);
-  QuantizedHeader header;
-  header.scale = is_zero ? 0 * largest : largest / 127.0f;
-  header.offset_sum = kInt8Offset * total;
-  memcpy(row, &header, sizeof(header));
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -44,13 +44,44 @@ void PackRow(const From* from, int cols, int row, To* panel) {
   }
 }
 
-// Stores a row of whole numbers and its scale.
-void PackRow(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
+WeightFormat FormatOf(QuantizedFormat format) {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      break;
+    case QuantizedFormat::kInt4:
+      return WeightFormat::kInt4;
+    case QuantizedFormat::kInt4Float32:
+      return WeightFormat::kInt4Float32;
+  }
+  return WeightFormat::kInt8;
+}
+
+// Stores a row of whole numbers of 8 bits and its scale.
+void PackInt8(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
   memcpy(panel + row * sizeof(float), &matrix.scales[from_row], sizeof(float));
   const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
   auto* to = reinterpret_cast<uint8_t*>(panel + kInt8ScaleBytes) + row * kInt8PanelStep;
   for (int k = 0; k < matrix.cols; ++k) {
     to[k / kInt8PanelStep * (kPanelColumns * kInt8PanelStep) + k % kInt8PanelStep] = uint8_t(from[k] + kInt8Offset);
+  }
+}
+
+// Stores a row of whole numbers of 4 bits with its scales and zero points.
+void PackInt4(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
+  const int num_groups = (matrix.cols + matrix.group - 1) / matrix.group;
+  const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
+  for (int group = 0; group < num_groups; ++group, panel += Int4GroupBytes(matrix.group)) {
+    const int64_t at = int64_t{from_row} * num_groups + group;
+    memcpy(panel + row * sizeof(float), &matrix.scales[at], sizeof(float));
+    memcpy(panel + kPanelColumns * sizeof(float) + row, &matrix.zeros[at], 1);
+    char* to = panel + kInt4HeaderBytes + row * sizeof(uint32_t);
+    const int end = std::min((group + 1) * matrix.group, matrix.cols);
+    for (int k = group * matrix.group; k < end; k += kInt4LineColumns, to += kPanelColumns * sizeof(uint32_t)) {
+      uint32_t word = 0;
+      const int n = std::min(kInt4LineColumns, end - k);
+      for (int i = 0; i < n; ++i) word |= uint32_t(from[k + i] & 15) << (i % 4 * 8 + i / 4 * 4);
+      memcpy(to, &word, sizeof(word));
+    }
   }
 }
 
@@ -111,7 +142,8 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrice
     rows += matrices[i].rows;
     if (matrices[i].type != type) type = DataType::kFloat32;
   }
-  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat(type), is_gated));
+  std::unique_ptr<CpuPackedMatrix> packed(
+      new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat(type), /*group=*/0, is_gated));
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const MatrixView& matrix = FindMatrix(matrices, &row);
     WithType(type, [&]<typename To>(To*) {
@@ -128,10 +160,17 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView
                                                        bool is_gated, ThreadPool* pool) {
   int rows = 0;
   for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
-  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat::kInt8, is_gated));
+  const QuantizedFormat format = matrices[0].format;
+  const int group = HasGroups(format) ? matrices[0].group : 0;
+  std::unique_ptr<CpuPackedMatrix> packed(
+      new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(format), group, is_gated));
+  if (HasGroups(format) && matrices[0].order != nullptr) {
+    packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
+  }
+  const auto pack = HasGroups(format) ? PackInt4 : PackInt8;
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);
-    PackRow(matrix, row, lane, static_cast<char*>(panel));
+    pack(matrix, row, lane, static_cast<char*>(panel));
   });
   return has_memory ? std::move(packed) : nullptr;
 }

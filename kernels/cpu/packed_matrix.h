@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
@@ -21,7 +22,7 @@ class CpuPackedMatrix : public PackedMatrix {
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool);
   // Makes a gated matrix in the same way. REQUIRES: both have the same shape.
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const MatrixView& gate, const MatrixView& up, ThreadPool* pool);
-  // Do the same in format kInt8.
+  // Do the same for matrices of whole numbers. REQUIRES: all have the same format and groups.
   static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
                                                     ThreadPool* pool);
@@ -32,22 +33,27 @@ class CpuPackedMatrix : public PackedMatrix {
   // Number of columns in the panels; columns from cols() on have no meaning.
   int padded_cols() const { return (cols_ + step() - 1) / step() * step(); }
   WeightFormat format() const { return format_; }
+  // Columns that share a scale, in panels of int4; otherwise 0.
+  int group() const { return group_; }
+  // The elements of the input that the columns multiply, if that is not their own order; otherwise empty.
+  const std::vector<int32_t>& order() const { return order_; }
   // Columns of the product: of all panels and of one panel.
   int num_outputs() const { return is_gated_ ? rows_ / 2 : rows_; }
   int outputs_per_panel() const { return is_gated_ ? kGatedColumns : kPanelColumns; }
   int num_panels() const { return (num_outputs() + outputs_per_panel() - 1) / outputs_per_panel(); }
-  // Number of elements of one panel; in format kInt8, of bytes.
+  // Number of elements of one panel; of bytes if it has whole numbers.
   int64_t panel_elements() const {
+    if (group_ > 0) return int64_t{padded_cols() / group_} * Int4GroupBytes(group_);
     return int64_t{kPanelColumns} * padded_cols() + (format_ == WeightFormat::kInt8 ? kInt8ScaleBytes : 0);
   }
   const void* panel(int index) const;
 
-  // Writes the row as float32 to y[0, cols). REQUIRES: not gated, and the format is not kInt8.
+  // Writes the row as float32 to y[0, cols). REQUIRES: not gated, and not of whole numbers.
   void CopyRow(int row, float* y) const;
 
  private:
-  CpuPackedMatrix(int rows, int cols, WeightFormat format, bool is_gated)
-      : rows_(rows), cols_(cols), format_(format), is_gated_(is_gated) {}
+  CpuPackedMatrix(int rows, int cols, WeightFormat format, int group, bool is_gated)
+      : rows_(rows), cols_(cols), format_(format), group_(group), is_gated_(is_gated) {}
 
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, bool is_gated,
                                                ThreadPool* pool);
@@ -63,16 +69,20 @@ class CpuPackedMatrix : public PackedMatrix {
   int step() const {
     return format_ == WeightFormat::kBFloat16 ? kBFloat16PanelStep
            : format_ == WeightFormat::kInt8   ? kInt8PanelStep
+           : group_ > 0                       ? group_
                                               : 1;
   }
   size_t element_bytes() const {
-    return format_ == WeightFormat::kInt8 ? 1 : format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(BFloat16);
+    if (format_ == WeightFormat::kInt8 || group_ > 0) return 1;
+    return format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(BFloat16);
   }
 
   int rows_;
   int cols_;
   WeightFormat format_;
+  int group_;
   bool is_gated_;
+  std::vector<int32_t> order_;
   Memory memory_;
 };
 

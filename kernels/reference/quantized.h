@@ -19,6 +19,23 @@ QuantizedRow Quantize(const float* x, int cols);
 std::vector<float> QuantizedLinear(const std::vector<float>& x, const std::vector<int8_t>& values,
                                    const std::vector<float>& scales, int cols);
 
+// A matrix of 4 bits: the weight of row n and column k is (values[n][k] - zeros[n][k / group]) * scales[n][k / group].
+struct Int4Matrix {
+  std::vector<int8_t> values;
+  std::vector<float> scales;
+  std::vector<uint8_t> zeros;
+  int rows;
+  int cols;
+  int group;
+
+  int num_groups() const { return (cols + group - 1) / group; }
+};
+
+// y[num_tokens, rows] = x * w^T, where each group of x is rounded.
+std::vector<float> Int4Linear(const std::vector<float>& x, const Int4Matrix& w);
+// The same with x as it is. Products are added with one rounding (fused) or with two.
+std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix& w, bool is_fused);
+
 }  // namespace quire::reference
 
 #endif  // QUIRE_KERNELS_REFERENCE_QUANTIZED_H_

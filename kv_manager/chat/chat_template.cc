@@ -97,6 +97,7 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(const Cha
   if (sources.empty()) return nullptr;
   std::unique_ptr<ChatTemplate> chat(new ChatTemplate);
   chat->special_ = SpecialTokens(config);
+  std::string all_sources;
   for (const auto& [name, source] : sources) {
     auto compiled = jinja::Template::Compile(source);
     if (!compiled.ok()) {
@@ -104,7 +105,9 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(const Cha
       return InvalidArgument(file, which, ": ", compiled.status().message());
     }
     chat->templates_[name] = *std::move(compiled);
+    absl::StrAppend(&all_sources, source, "\n");
   }
+  chat->answer_format_ = GuessAnswerFormat(all_sources);
   return std::unique_ptr<const ChatTemplate>(std::move(chat));
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kv_manager/chat/answer_format.h"
 #include "kv_manager/jinja/template.h"
 #include "kv_manager/jinja/value.h"
 
@@ -45,6 +46,9 @@ class ChatTemplate {
   // conversation or reaches a limit, one of which is `max_bytes` of text.
   absl::StatusOr<jinja::Text> Render(Input input, size_t max_bytes) const;
 
+  // How the model probably writes tool calls and thoughts.
+  const AnswerFormat& answer_format() const { return answer_format_; }
+
  private:
   using Templates = std::map<std::string, std::unique_ptr<const jinja::Template>>;
 
@@ -53,6 +57,7 @@ class ChatTemplate {
 
   Templates templates_;                                        // By name; a single one is "default".
   std::vector<std::pair<std::string, jinja::Value>> special_;  // "bos_token" and others that the checkpoint names.
+  AnswerFormat answer_format_;
 };
 
 }  // namespace quire

@@ -56,14 +56,21 @@ int InventoryCheck::NumStored(const WorkerInventory::Row& row) const {
   return num_stored;
 }
 
-std::vector<RestoredBlocks::CachedBlock> InventoryCheck::CachedBlocks(
-    const absl::flat_hash_set<BlockId>& left_out) const {
+std::vector<RestoredBlocks::CachedBlock> InventoryCheck::CachedBlocks(absl::Span<const RestoredBlocks::Table> tables,
+                                                                      absl::flat_hash_set<BlockId> next_blocks) const {
+  for (const RestoredBlocks::Table& table : tables) {
+    if (table.num_stored % block_size_ != 0) next_blocks.insert(table.blocks.back());
+  }
+  for (const RestoredBlocks::Table& table : tables) {
+    for (int i = 0; i < table.num_stored / block_size_; ++i) next_blocks.erase(table.blocks[i]);
+  }
   std::vector<RestoredBlocks::CachedBlock> cached;
   absl::flat_hash_map<int, int> by_content;  // Indices into `cached`.
   for (size_t i = 0; i < inventory_.labels.size(); ++i) {
     const WorkerInventory::Label& label = inventory_.labels[i];
-    if (label.is_host || static_cast<int>(label.tokens.size()) < block_size_ || left_out.contains(label.block))
+    if (label.is_host || static_cast<int>(label.tokens.size()) < block_size_ || next_blocks.contains(label.block)) {
       continue;
+    }
     if (!salts_[label.root].has_value() || by_content.contains(contents_[i])) continue;
     std::optional<int> parent;
     if (label.parent.has_value()) {

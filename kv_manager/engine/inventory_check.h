@@ -29,9 +29,13 @@ class InventoryCheck {
   int block_size() const { return block_size_; }
 
   // The full blocks of the pool with labels that belong into the prefix cache, parents before children. No two have the
-  // same content: the worker may have a content twice, and one block is enough. Those of `left_out` are not among them,
-  // and neither is what comes behind them. The salts are borrowed from here.
-  std::vector<RestoredBlocks::CachedBlock> CachedBlocks(const absl::flat_hash_set<BlockId>& left_out) const;
+  // same content: the worker may have a content twice, and one block is enough. The blocks that restored sequences are
+  // going to write are not among them, and neither is what comes behind them. These blocks are `next_blocks`, and the
+  // last block of each table if the table does not fill it: the block may have a full label from an earlier sequence
+  // with the same first tokens. A block that fills a place of a table is not left out. The salts are borrowed from
+  // here.
+  std::vector<RestoredBlocks::CachedBlock> CachedBlocks(absl::Span<const RestoredBlocks::Table> tables,
+                                                        absl::flat_hash_set<BlockId> next_blocks) const;
 
  private:
   static constexpr int kNone = -1;

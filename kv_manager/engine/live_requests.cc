@@ -42,6 +42,18 @@ void LiveRequests::Adopt(RequestId request, Entry entry) {
   const size_t slot = entry.tenant_slot;
   if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
   Insert(request, std::move(entry));
+  moved_.push_back(request);
+}
+
+void LiveRequests::StopWantingIf(absl::FunctionRef<bool(RequestId)> is_running) {
+  std::erase_if(moved_, [&](RequestId request) {
+    const auto it = entries_.find(request);
+    if (it == entries_.end()) return true;
+    Entry& moved = it->second;
+    if (moved.wanted_blocks > 0 && !is_running(request)) return false;
+    StopWanting(&moved);
+    return true;
+  });
 }
 
 void LiveRequests::Insert(RequestId request, Entry entry) {

@@ -44,8 +44,8 @@ class LiveRequests {
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
-    // For its tokens and the next one. They count as wanted until the request starts, or goes on after it has moved
-    // here. 0: they do not count any more.
+    // For its tokens and the next one. They count as wanted until the request starts, or runs after it has moved here.
+    // 0: they do not count any more.
     int wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
@@ -87,6 +87,10 @@ class LiveRequests {
   // Returns their ids.
   std::vector<RequestId> GiveUp(int64_t now_us, int64_t step_us, absl::FunctionRef<bool(RequestId)> is_waiting);
 
+  // The requests that have come from another loop or an earlier manager, and that run now, do not count as wanted any
+  // more: their blocks are allocated.
+  void StopWantingIf(absl::FunctionRef<bool(RequestId)> is_running);
+
   // When the request has come from another loop. Nothing when it has not, or is not known.
   std::optional<int64_t> MovedAt(RequestId request) const;
   // Borrowed until the request leaves. REQUIRES: the request is known.
@@ -96,7 +100,7 @@ class LiveRequests {
   std::vector<RequestId> ByProgress() const;
 
   int size() const { return static_cast<int>(entries_.size()); }
-  // The sum over the requests that have not started here.
+  // The sum over the requests that have not started here, or have moved here and do not run yet.
   int64_t wanted_blocks() const { return wanted_blocks_; }
   // The rows of all requests.
   int num_rows() const { return num_rows_; }
@@ -125,6 +129,7 @@ class LiveRequests {
   WaitMeter* const wait_;
   Entries entries_;
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of the requests that have one.
+  std::vector<RequestId> moved_;  // Those whose blocks may still count as wanted; some may have left.
   int block_size_ = 1;
   int64_t wanted_blocks_ = 0;
   int num_rows_ = 0;

@@ -22,8 +22,9 @@ void LoopReport::CountResult(int64_t step_us, int64_t worker_us) {
   status_.stats.worker_step_seconds.Observe(Seconds(worker_us));
 }
 
-void LoopReport::CountManagerPart(int64_t duration_us) {
-  status_.stats.manager_step_seconds.Observe(Seconds(duration_us));
+void LoopReport::CountManagerPart(const WorkTime& time) {
+  status_.stats.manager_step_seconds.Observe(Seconds(time.elapsed_us));
+  status_.stats.manager_step_cpu_seconds.Observe(Seconds(time.cpu_us));
 }
 
 void LoopReport::CountPool(const WorkerPool& pool) {

@@ -7,6 +7,7 @@
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/placement.h"
 #include "kv_manager/engine/wait_meter.h"
+#include "kv_manager/engine/work_time.h"
 #include "kv_manager/engine/worker_pool.h"
 #include "kv_manager/engine/worker_session.h"
 #include "kv_manager/engine/worker_status.h"
@@ -31,7 +32,7 @@ class LoopReport {
   // Counts a result that arrived `step_us` after its plan was sent. The worker needed `worker_us` for it.
   void CountResult(int64_t step_us, int64_t worker_us);
   // Counts the manager's part of a step, whose tokens have just been handed to the streams.
-  void CountManagerPart(int64_t duration_us);
+  void CountManagerPart(const WorkTime& time);
   // Adds what scheduler and blocks of the pool have counted since the last call.
   void CountPool(const WorkerPool& pool);
   // The pool is about to be replaced: counts its last work. What is counted next belongs to another pool.

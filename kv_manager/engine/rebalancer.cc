@@ -21,10 +21,18 @@ int64_t Rebalancer::due_us() const {
 std::vector<RequestId> Rebalancer::TakeCandidates(const Scheduler& scheduler, const LiveRequests& live,
                                                   int64_t now_us) {
   next_us_ = now_us + kIntervalUs;
-  return scheduler.FirstWaiting(kMaxMoves, [&](const SequenceGroup& group) {
+  std::vector<RequestId> candidates = scheduler.FirstWaiting(kMaxMoves, [&](const SequenceGroup& group) {
+    if (passed_.has_value() && group.rank() <= *passed_) return false;
     const std::optional<int64_t> moved_us = live.MovedAt(group.id());
     return !moved_us.has_value() || now_us >= *moved_us + kStayUs;
   });
+  last_.reset();
+  if (candidates.size() == kMaxMoves) last_ = scheduler.FindGroup(candidates.back())->rank();
+  return candidates;
+}
+
+void Rebalancer::OnMoved(int num_moved) {
+  passed_ = num_moved == 0 ? last_ : std::nullopt;
 }
 
 }  // namespace quire

@@ -19,7 +19,9 @@ namespace quire {
 //   - The other worker is idle (see TargetNeeds): it has room and no waiting requests.
 //   - A request that has moved, for whatever reason, stays for kStayUs.
 //   - At most kMaxMoves move in kIntervalUs.
-// Owned by the step-loop thread.
+// Only kMaxMoves waiting requests are looked at in kIntervalUs, because each look compares with all workers. When none
+// of them can move, the next ones are looked at. When one has moved, or all were looked at, it is the first ones again.
+// So requests that no idle worker can hold do not keep the others from moving. Owned by the step-loop thread.
 class Rebalancer {
  public:
   static constexpr int64_t kFullUs = 200'000;
@@ -27,19 +29,26 @@ class Rebalancer {
   static constexpr int kMaxMoves = 32;
   static constexpr int64_t kStayUs = 10'000'000;
 
-  // Once per round while the worker serves and keeps its requests.
+  // Once per round while the worker serves and keeps its requests, after the plans of the round: what still waits then
+  // has found no room.
   void OnRound(const SchedulerCounts& counts, int64_t now_us);
   // The worker is lost or gives its requests away.
   void Reset() { *this = Rebalancer(); }
 
   // When TakeCandidates may return requests; kNever while no request waits.
   int64_t due_us() const;
-  // The requests that may move now, in the order of service. The next ones may move after kIntervalUs.
+  // Some requests that may move now, in the order of service. The next ones may move after kIntervalUs.
   std::vector<RequestId> TakeCandidates(const Scheduler& scheduler, const LiveRequests& live, int64_t now_us);
+
+  // So many of the last candidates have moved.
+  void OnMoved(int num_moved);
 
  private:
   std::optional<int64_t> full_since_us_;  // Requests have waited since then.
   int64_t next_us_ = 0;
+  // The candidates are those behind this rank, or the first ones.
+  std::optional<ServiceRank> passed_;
+  std::optional<ServiceRank> last_;  // The rank of the last candidate. Nothing when there is no request behind it.
 };
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
+#include "kv_manager/engine/work_time.h"
 
 namespace quire {
 
@@ -66,6 +67,13 @@ int64_t StepLoop::RunOnce() {
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
+  session_.OnPlanned(now_us_);
+  if (pool != nullptr) {
+    live_.StopWantingIf([scheduler = pool->scheduler()](RequestId request) {
+      const SequenceGroup* const group = scheduler->FindGroup(request);
+      return group != nullptr && group->is_running();
+    });
+  }
   session_.EndIfDrained(now_us_);
   AnswerQuestions(pool == nullptr ? nullptr : pool->scheduler(), pool == nullptr ? nullptr : pool->blocks());
   session_.tables()->OnRound(now_us_, pool == nullptr ? 0 : pool->scheduler()->counts().running);
@@ -214,14 +222,15 @@ void StepLoop::Handle(SampleCancelled event) {
 }
 
 void StepLoop::Handle(PlanAnswered event) {
-  const int64_t start_us = clock_->NowMicros();
+  const WorkTime start = WorkTime::Now(*clock_);
   const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
   report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   live_.Deliver(session_.pool()->scheduler()->Commit(std::move(event.result)), plan->sent_us, now_us_);
-  report_.CountManagerPart(plan->planning_us + clock_->NowMicros() - start_us);
+  const WorkTime planning{.elapsed_us = plan->planning_us, .cpu_us = plan->planning_cpu_us};
+  report_.CountManagerPart(planning + (WorkTime::Now(*clock_) - start));
 }
 
 // Deadlines count while the worker is busy or lost, too.
@@ -244,16 +253,17 @@ void StepLoop::PlanSteps() {
   while (session_.is_ready() && !session_.is_fenced() &&
          session_.link().num_plans_in_flight() < options_.scheduler.max_plans_in_flight) {
     WorkerPool* const pool = session_.pool();
-    const int64_t start_us = clock_->NowMicros();
+    const WorkTime start = WorkTime::Now(*clock_);
     StepPlan plan = pool->scheduler()->Plan();
-    if (plan.empty() && EndPinForRequests()) continue;
-    report_.wait()->OnPlanned(start_us, pool->scheduler()->counts());
+    if (plan.empty() && (EndPinForRequests() || pool->scheduler()->RestartStuck())) continue;
+    report_.wait()->OnPlanned(start.elapsed_us, pool->scheduler()->counts());
     if (plan.empty()) return;
     session_.tables()->OnPlanned(*pool->scheduler(), *pool->blocks(), &plan);
     const int64_t planned_us = clock_->NowMicros();
-    report_.CountPlan(plan, planned_us - start_us);
+    report_.CountPlan(plan, planned_us - start.elapsed_us);
     session_.Send(plan, planned_us);
-    session_.SetPlanningTime(clock_->NowMicros() - start_us);
+    const WorkTime planning = WorkTime::Now(*clock_) - start;
+    session_.SetPlanningTime(planning.elapsed_us, planning.cpu_us);
   }
 }
 

@@ -98,6 +98,7 @@ WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks
       live_(live),
       report_(report),
       lost_since_us_(now_us),
+      failover_at_us_(now_us + options->failover_after_us),
       link_(options->link, WithListener(std::move(client), inbox)) {}
 
 void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
@@ -214,10 +215,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
     requests.push_back(std::move(revival.request));
   }
-  for (const RestoredBlocks::Table& table : blocks.tables) {
-    for (const BlockId block : table.blocks) next_blocks.erase(block);
-  }
-  blocks.cached = check.CachedBlocks(next_blocks);
+  blocks.cached = check.CachedBlocks(blocks.tables, std::move(next_blocks));
   scheduler->SkipTo(LastSequence(inventory));
   pool_->blocks()->Restore(blocks);
   std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
@@ -309,7 +307,7 @@ int64_t WorkerSession::movable_at_us() const {
   if (hooks_->move_request == nullptr || live_->size() == 0) return kNever;
   if (link_.is_ready()) return is_leaving() ? next_move_us_ : kNever;
   const int64_t grace_end_us = lost_since_us_ + options_->worker_grace_us;
-  return std::min(std::max(next_move_us_, lost_since_us_ + options_->failover_after_us), grace_end_us);
+  return std::min(std::max(next_move_us_, failover_at_us_), grace_end_us);
 }
 
 void WorkerSession::MoveRequests(int64_t now_us) {
@@ -328,20 +326,26 @@ void WorkerSession::MoveRequests(int64_t now_us) {
 }
 
 bool WorkerSession::IsOutdone(int64_t now_us) const {
-  if (hooks_->move_request == nullptr || live_->size() == 0 || !link_.IsSilent(now_us)) return false;
+  if (hooks_->move_request == nullptr || live_->size() == 0) return false;
+  if (!link_.IsSilent(now_us - options_->failover_after_us)) return false;
   const std::vector<MoveWish> wishes = Wishes(now_us, {});
   return hooks_->find_movable(wishes) < wishes.size();
 }
 
 void WorkerSession::Rebalance(int64_t now_us) {
   if (!rebalances()) return rebalancer_.Reset();
-  rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
   if (now_us < rebalancer_.due_us()) return;
   std::vector<MoveWish> wishes;
   for (const RequestId id : rebalancer_.TakeCandidates(*pool_->scheduler(), *live_, now_us)) {
     wishes.push_back({.group = *pool_->scheduler()->FindGroup(id), .needs_room = true, .wants_idle = true});
   }
-  report_->stats()->rebalanced_requests += GiveAway(wishes);
+  const int num_moved = GiveAway(wishes);
+  rebalancer_.OnMoved(num_moved);
+  report_->stats()->rebalanced_requests += num_moved;
+}
+
+void WorkerSession::OnPlanned(int64_t now_us) {
+  if (rebalances()) rebalancer_.OnRound(pool_->scheduler()->counts(), now_us);
 }
 
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {
@@ -392,11 +396,12 @@ int WorkerSession::GiveAway(const std::vector<MoveWish>& wishes) {
 void WorkerSession::Poll(int64_t now_us) {
   if (absl::Status status = link_.Poll(now_us); !status.ok()) Lose(std::move(status), now_us);
   if (IsOutdone(now_us)) {
+    const int64_t silence_us = options_->link.probe_timeout_us + options_->failover_after_us;
     // No request makes a whole process stop.
-    Lose(absl::DeadlineExceededError(absl::StrCat("the process of the worker has not answered for ",
-                                                  options_->link.probe_timeout_us / 1000,
+    Lose(absl::DeadlineExceededError(absl::StrCat("the process of the worker has not answered for ", silence_us / 1000,
                                                   " ms, and another worker can go on with its requests")),
          now_us, Blame::kNobody);
+    failover_at_us_ = now_us;  // The requests have waited already.
   }
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
   const std::string cause = absl::StrCat("the worker of the request was lost and did not come back within ",
@@ -413,7 +418,7 @@ void WorkerSession::Poll(int64_t now_us) {
 void WorkerSession::EndIfDrained(int64_t now_us) {
   if (drain_ != Drain::kPublished || live_->size() > 0 || link_.num_plans_in_flight() > 0) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " has drained; its session ends";
-  lost_since_us_ = now_us;
+  NoteEnd(now_us);
   pool_->scheduler()->AbandonAll();
   EndAttemptOrSession(absl::UnavailableError("the worker has drained"), now_us);
 }
@@ -450,7 +455,7 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
                         << " steps: " << reason.message() << "; " << live_->size() << " requests wait for it";
     ++report_->stats()->worker_losses;
     report_->stats()->interruptions += pool_->scheduler()->counts().running;
-    lost_since_us_ = now_us;
+    NoteEnd(now_us);
     // A worker that was told to stop is lost when its time is up, and a session ends when another manager opens one.
     if (blame == Blame::kNobody || drain_ != Drain::kNone || IsTakenOver(reason)) {
       pool_->scheduler()->AbandonAll();
@@ -462,6 +467,11 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
     LogFailedAttempt(reason, now_us);
   }
   EndAttemptOrSession(std::move(reason), now_us);
+}
+
+void WorkerSession::NoteEnd(int64_t now_us) {
+  lost_since_us_ = now_us;
+  failover_at_us_ = now_us + options_->failover_after_us;
 }
 
 void WorkerSession::EndAttemptOrSession(absl::Status reason, int64_t now_us) {

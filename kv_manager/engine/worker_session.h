@@ -35,8 +35,9 @@ class LoopReport;
 // The requests of a worker that drains move to other workers that have room for them now. They leave between two plans,
 // when no plan is in flight. The others stay.
 //
-// A worker that is silent (see WorkerLink) counts as lost as soon as another one can go on with one of its requests.
-// While there is none, it is kept, because it has what was computed and may only be paused.
+// A worker that is silent (see WorkerLink) for longer than failover_after counts as lost as soon as another one can go
+// on with one of its requests. While there is none, it is kept, because it has what was computed and may only be
+// paused.
 //
 // Owned by the step-loop thread.
 class WorkerSession {
@@ -68,6 +69,8 @@ class WorkerSession {
   // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the
   // grace has passed.
   void Poll(int64_t now_us);
+  // Once per round, after planning: notes whether requests wait that found no room, see Rebalancer.
+  void OnPlanned(int64_t now_us);
   // Once per round, after planning: ends the session of a worker that drains, when nothing is left to do.
   void EndIfDrained(int64_t now_us);
   // Once per round: the load that others see now tells whether the worker drains.
@@ -92,7 +95,7 @@ class WorkerSession {
   // REQUIRES: is_ready().
   void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
   // See WorkerLink.
-  void SetPlanningTime(int64_t us) { link_.SetPlanningTime(us); }
+  void SetPlanningTime(int64_t us, int64_t cpu_us) { link_.SetPlanningTime(us, cpu_us); }
   const WorkerLink& link() const { return link_; }
   // The time of the last result, or of the start of the session. 0: there was no session.
   int64_t last_step_us() const { return last_step_us_; }
@@ -125,7 +128,7 @@ class WorkerSession {
   LiveRequests::Entry Tell(const Revival& revival, RequestRestored restored, int64_t now_us);
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
-  // Whether the worker is silent and another one can go on with a request at once.
+  // Whether the worker is silent for long enough and another one can go on with a request at once.
   bool IsOutdone(int64_t now_us) const;
   struct MoveNeeds {
     bool is_last_chance = false;  // The requests that stay will fail, so none shall stay.
@@ -153,6 +156,8 @@ class WorkerSession {
   void Lose(absl::Status reason, int64_t now_us, Blame blame = Blame::kRequestsInFlight);
   // The scheduler gives up the session. The requests that are convicted fail.
   void AbandonLost(const absl::Status& reason);
+  // The session is over. Sets the times from which the requests wait.
+  void NoteEnd(int64_t now_us);
   void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
   int64_t overdue_at_us() const;  // kNever while no plan is in flight.
@@ -170,7 +175,8 @@ class WorkerSession {
   FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
-  int64_t lost_since_us_;  // While no session is open.
+  int64_t lost_since_us_;   // While no session is open.
+  int64_t failover_at_us_;  // While no session is open: when its requests may move to other workers.
   Drain drain_ = Drain::kNone;
   bool has_tried_ = false;
   bool is_migrating_ = false;

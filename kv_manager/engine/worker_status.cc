@@ -23,7 +23,7 @@ void StepLoopStats::Add(const StepLoopStats& other) {
         &StepLoopStats::request_seconds, &StepLoopStats::prefill_seconds, &StepLoopStats::decode_seconds,
         &StepLoopStats::request_prompt_tokens, &StepLoopStats::request_generated_tokens, &StepLoopStats::step_seconds,
         &StepLoopStats::worker_step_seconds, &StepLoopStats::plan_seconds, &StepLoopStats::manager_step_seconds,
-        &StepLoopStats::step_tokens}) {
+        &StepLoopStats::manager_step_cpu_seconds, &StepLoopStats::step_tokens}) {
     (this->*histogram).Merge(other.*histogram);
   }
   if (tenants.size() < other.tenants.size()) tenants.resize(other.tenants.size());

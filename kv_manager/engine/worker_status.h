@@ -67,8 +67,9 @@ struct StepLoopStats {
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
   // The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to the streams.
   Histogram manager_step_seconds{kPlanSecondsBounds};
-  Histogram step_tokens{kStepTokensBounds};  // Tokens per plan.
-  std::vector<TenantUsage> tenants{1};       // By slot of TenantLabels; zero beyond the end.
+  Histogram manager_step_cpu_seconds{kPlanSecondsBounds};  // The CPU time of the loop's thread in it.
+  Histogram step_tokens{kStepTokensBounds};                // Tokens per plan.
+  std::vector<TenantUsage> tenants{1};                     // By slot of TenantLabels; zero beyond the end.
 
   void Add(const StepLoopStats& other);
 };

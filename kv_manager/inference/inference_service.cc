@@ -170,6 +170,10 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   response->set_has_tokenizer(model->tokenizer != nullptr);
   const bool has_template = model->chat_template.ok() && *model->chat_template != nullptr;
   response->set_has_chat_template(has_template && model->tokenizer != nullptr);
+  if (response->has_chat_template()) {
+    response->set_tool_call_format((*model->chat_template)->answer_format().tool_calls);
+    response->set_reasoning_format((*model->chat_template)->answer_format().reasoning);
+  }
   response->set_numerics_fingerprint(model->numerics_fingerprint);
   if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();

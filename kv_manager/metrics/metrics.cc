@@ -314,6 +314,9 @@ void RenderSteps(const Workers& workers, MetricPage* page) {
               "The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to "
               "the streams");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.manager_step_seconds; });
+  page->Begin(MetricType::Histogram, "quire_step_manager_cpu_seconds",
+              "CPU time of the manager's part of a step; less than its time when the machine has too few cores");
+  PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.manager_step_cpu_seconds; });
   page->Begin(MetricType::Histogram, "quire_step_tokens", "Number of tokens in a plan");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.step_tokens; });
 }

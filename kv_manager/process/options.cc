@@ -164,7 +164,8 @@ ABSL_FLAG(
 ABSL_FLAG(
     absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
     "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
-    "numerics, at most 24h. 0: they move at once.");
+    "numerics, at most 24h. 0: they move at once. A worker whose process does not answer also counts as lost so much "
+    "later.");
 ABSL_FLAG(bool, rebalance, true,
           "Give waiting requests of a worker that has been full for a while to idle workers with the same model and "
           "numerics. They have the same tokens there. Requests that run stay.");

@@ -28,8 +28,12 @@ constexpr int64_t kRestoringRetryMs = 100;
 
 std::atomic<uint64_t> next_reader_id = 1;
 
-// Equal messages have equal digests, in this process.
-Sha256Digest DigestOf(const v1::GenerateRequest& request) {
+// Requests that are equal have equal digests, in this process. The seed does not count, because a client that continues
+// a request sends the seed that the manager has drawn.
+Sha256Digest DigestOf(v1::GenerateRequest request) {
+  request.clear_continue_from();
+  request.clear_continue_numerics();
+  request.mutable_sampling()->clear_seed();
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -104,6 +108,11 @@ void ClientRequest::Start(int64_t deadline_us) {
   if (request_.request_id().empty()) return StartNew(deadline_us);
   identity_.name = request_.request_id();
   identity_.digest = DigestOf(request_);
+  if (request_.sampling().has_seed()) identity_.seed = request_.sampling().seed();
+  for (const v1::ContinuedSample& sample : request_.continue_from()) {
+    identity_.continued.push_back(
+        {.index = sample.index(), .num_tokens = sample.token_ids_size(), .has_finish = sample.has_finish()});
+  }
   const bool may_come = environment_->is_restoring();
   const absl::StatusOr<std::shared_ptr<TokenStream>> same = environment_->resumable.FindSame(identity_);
   if (!same.ok()) return EndCall(same.status());
@@ -149,7 +158,7 @@ absl::Status ClientRequest::TakeOver(const std::shared_ptr<TokenStream>& stream)
     stream_ = stream;
   }
   const bool resumes = resume_.has_value();
-  const auto received = resumes ? resume_->received() : google::protobuf::RepeatedPtrField<v1::ReceivedSample>();
+  const auto received = resumes ? resume_->received() : stream->ReceivedOf(identity_.continued);
   const absl::Status status = stream->Attach(Reader(), received, resumes ? UnknownRequestError() : HasJustEnded());
   if (!status.ok()) {
     const MutexLock lock(&mutex_);

@@ -64,6 +64,7 @@ class ResponseSet {
   const v1::GenerateResponse* Next();
   void StartNext();
 
+  uint64_t seed() const { return seed_; }  // Of the first sample.
   int num_prompt_tokens() const { return num_prompt_tokens_; }
   int num_cached_tokens() const { return num_cached_tokens_; }
   // The tokens of all samples so far, whether the samples return or not.

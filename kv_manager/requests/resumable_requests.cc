@@ -92,7 +92,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
   if (it == entries_.end()) return nullptr;
   Entry& entry = it->second;
   if (entry.has_failed || entry.stream->is_closed()) return nullptr;
-  if (entry.digest != identity.digest) {
+  if (!IsSame(entry, identity)) {
     if (entry.has_ended) return nullptr;
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(identity.name),
                                                             " with other fields is running")),
@@ -105,6 +105,12 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
                       "REQUEST_RUNNING");
   }
   return entry.stream;
+}
+
+bool ResumableRequests::IsSame(const Entry& entry, const Identity& identity) {
+  const TokenStream& stream = *entry.stream;
+  return entry.digest == identity.digest && identity.seed.value_or(stream.seed()) == stream.seed() &&
+         stream.CheckReceived(stream.ReceivedOf(identity.continued)).ok();
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::FindSame(const Identity& identity) {

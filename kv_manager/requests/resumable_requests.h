@@ -41,7 +41,9 @@ class ResumableRequests {
     std::string owner;  // See OwnerOf.
     std::string name;
     std::string tenant;
-    Sha256Digest digest = {};  // Of the GenerateRequest.
+    Sha256Digest digest = {};                     // Of the GenerateRequest, without its seed and without continue_from.
+    std::optional<uint64_t> seed = std::nullopt;  // If the client has chosen one.
+    std::vector<SampleProgress> continued = {};   // What the client has of an earlier stream.
   };
 
   // `clock` is borrowed. Without a key in the options, the key is drawn, and no other process accepts the tokens.
@@ -58,8 +60,10 @@ class ResumableRequests {
 
   // Keeps the stream, registers its name in `registry`, and returns the stream. On error, which is that of the registry
   // or NoReplayMemoryError, the stream is not kept. When its owner has a request of this name, returns the stream of
-  // that request if the digests are equal, and ALREADY_EXISTS if they differ. A request that has ended gives its name
-  // to one with another digest, and one that has failed gives it to any.
+  // that request if it is the same one, and ALREADY_EXISTS otherwise. It is the same when the digests are equal, the
+  // client has chosen no other seed, and the stream has everything that the client lacks. So a request with
+  // continue_from finds the request that it continues. A request that has ended gives its name to another one, and one
+  // that has failed gives it to any.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
   // Keeps the stream of a request that another manager has started. Its client has the grace to come. Workers may have
@@ -153,6 +157,7 @@ class ResumableRequests {
   static void DropOthers(const std::vector<Entry>& removed, RequestId id);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
+  static bool IsSame(const Entry& entry, const Identity& identity);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);
   void SetGrace(const Key& key, Entry* entry) QUIRE_REQUIRES(mutex_);
   Waiting& WaitingLike(const Entry& entry) QUIRE_REQUIRES(mutex_) { return entry.has_ended ? ended_ : running_; }

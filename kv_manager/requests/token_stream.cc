@@ -60,10 +60,13 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
       num_returned_(responses.num_returned()),
       picks_best_(responses.picks_best()),
-      promised_position_(responses.num_prompt_tokens() + environment_.num_promised_tokens),
+      seed_(responses.seed()),
+      num_prompt_tokens_(responses.num_prompt_tokens()),
+      promised_position_(num_prompt_tokens_ + environment_.num_promised_tokens),
+      first_positions_(NextPositions(responses)),
       // Twice: the record has a copy, and so has its reader.
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
-      next_positions_(NextPositions(responses)),
+      next_positions_(first_positions_),
       is_resumable_(environment_.keeper != nullptr),
       newest_reader_id_(reader.id),
       reader_(std::move(reader)),
@@ -191,7 +194,7 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
     if (!is_resumable_ || generation_ == Generation::kClosed || delivery_ == Delivery::kOver) {
       return UnknownRequestError();
     }
-    QUIRE_RETURN_IF_ERROR(CheckReceived(received));
+    QUIRE_RETURN_IF_ERROR(CheckReceivedLocked(received));
     // An older call may come late, when its client has given it up.
     if (reader.id < newest_reader_id_) return TakenOverError();
     newest_reader_id_ = reader.id;
@@ -204,7 +207,25 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
   return absl::OkStatus();
 }
 
+google::protobuf::RepeatedPtrField<v1::ReceivedSample> TokenStream::ReceivedOf(
+    absl::Span<const SampleProgress> samples) const {
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+  for (const SampleProgress& sample : samples) {
+    v1::ReceivedSample* const out = received.Add();
+    out->set_index(sample.index);
+    out->set_next_position(num_prompt_tokens_ + sample.num_tokens);
+    out->set_has_finish(sample.has_finish);
+  }
+  return received;
+}
+
 absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
+  const MutexLock lock(&mutex_);
+  return CheckReceivedLocked(received);
+}
+
+absl::Status TokenStream::CheckReceivedLocked(
+    const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
   FieldErrors errors;
   // The step loop waits for the mutex, and a message has room for millions of entries.
   if (received.size() > num_returned_) {
@@ -213,6 +234,7 @@ absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField
     return errors.ToStatus();
   }
   std::vector<bool> is_named(num_returned_);
+  std::vector<uint32_t> positions(num_returned_);
   for (int i = 0; i < received.size(); ++i) {
     const uint32_t index = received[i].index();
     const std::string path = absl::StrCat("received[", i, "].");
@@ -222,11 +244,18 @@ absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField
     }
     if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
     is_named[index] = true;
+    positions[index] = received[i].next_position();
     // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
     const int limit = std::max(next_positions_[index], promised_position_);
     if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(limit)) continue;
     errors.Add(path + "next_position",
                absl::StrCat("is ", received[i].next_position(), ", the next position is ", next_positions_[index]));
+  }
+  for (int i = 0; i < num_returned_ && !picks_best_; ++i) {
+    const int first = first_positions_[i];
+    if (first == num_prompt_tokens_ || positions[i] >= static_cast<uint32_t>(first)) continue;
+    errors.Add("received", absl::StrCat("has ", positions[i], " as next_position of index ", i,
+                                        ", the request was continued from position ", first));
   }
   return errors.empty() ? absl::OkStatus() : errors.ToStatus();
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/request_sink.h"
@@ -45,6 +46,13 @@ struct StreamEnd {
   int prompt_tokens;
   int cached_tokens;
   int output_tokens;  // The sum over all samples.
+};
+
+// What the client of a request has of one of its samples, see v1::ContinuedSample.
+struct SampleProgress {
+  uint32_t index = 0;
+  int num_tokens = 0;
+  bool has_finish = false;
 };
 
 // The client of a stream: where its responses go.
@@ -128,6 +136,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnFailed(absl::Status status) override;
 
   RequestId id() const { return id_; }
+  uint64_t seed() const { return seed_; }  // Of the first sample.
   // About how much memory the responses before the first event use, if the stream is resumable.
   int64_t num_first_bytes() const { return num_first_bytes_; }
 
@@ -141,10 +150,16 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // Whether nobody can read the stream any more, or soon nobody can.
   bool is_closed() const;
 
+  // What the client of an equal request has received of this stream, or of an earlier one, when it has this much.
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> ReceivedOf(absl::Span<const SampleProgress> samples) const;
+  // Whether a client that has received this much finds the rest in the stream. INVALID_ARGUMENT when it has what was
+  // not sent, or lacks tokens from which the request was continued.
+  absl::Status CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const;
+
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
   // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
-  // INVALID_ARGUMENT when `received` has what was not sent, ABORTED when a newer call has taken the stream. The call
-  // ends with `refusal` when the stream stops being kept before a job has made the change.
+  // that of CheckReceived, ABORTED when a newer call has taken the stream. The call ends with `refusal` when the stream
+  // stops being kept before a job has made the change.
   absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
                       absl::Status refusal = UnknownRequestError());
 
@@ -193,7 +208,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
   // The same for the end of everything. The caller must tell the engine.
   bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
-  absl::Status CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
+  absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
       QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
@@ -248,7 +263,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const size_t max_outbox_tokens_;
   const int num_returned_;
   const bool picks_best_;
-  const int promised_position_;  // See num_promised_tokens.
+  const uint64_t seed_;
+  const int num_prompt_tokens_;
+  const int promised_position_;             // See num_promised_tokens.
+  const std::vector<int> first_positions_;  // [num_samples]: of the first token from the step loop.
   const int64_t num_first_bytes_;
 
   mutable Mutex mutex_;

@@ -1,7 +1,6 @@
 #include "kv_manager/status_page/status_page.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -11,13 +10,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "kv_manager/admin/block_changes.h"
 #include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/status_page/status_json.h"
 #include "kv_manager/status_page/status_page_files.h"
-#include "security/digest.h"
 
 namespace quire {
 namespace {
@@ -26,22 +23,6 @@ namespace {
 constexpr auto kMaxWait = std::chrono::milliseconds(500);
 // How many threads of the server may wait. The others are for scrapes.
 constexpr int kMaxWaiting = 4;
-
-std::string SourceHash(absl::string_view text) {
-  const std::array<uint8_t, 32> digest = Sha256(text);
-  const absl::string_view bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
-  return absl::StrCat("'sha256-", absl::Base64Escape(bytes), "'");
-}
-
-std::string Document() {
-  return absl::StrReplaceAll(kIndexHtml, {{"/*style.css*/", kStyleCss}, {"/*page.js*/", kPageJs}});
-}
-
-std::string Policy() {
-  return absl::StrCat("default-src 'none'; script-src ", SourceHash(kPageJs), "; style-src ", SourceHash(kStyleCss),
-                      "; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                      "frame-ancestors 'none'");
-}
 
 HttpResponse Refuse(int code, const std::string& why) {
   HttpResponse response{.code = code, .body = absl::StrCat(why, "\n")};
@@ -101,11 +82,12 @@ struct StatusPage::ShownSnapshot {
 };
 
 StatusPage::StatusPage(Environment environment)
-    : environment_(std::move(environment)), document_(Document()), policy_(Policy()) {}
+    : environment_(std::move(environment)), document_(MakePageDocument(kIndexHtml, kStyleCss, kPageJs)) {}
 
 HttpResponse StatusPage::Page() const {
-  return {
-      .content_type = "text/html; charset=utf-8", .body = document_, .headers = {{"Content-Security-Policy", policy_}}};
+  return {.content_type = "text/html; charset=utf-8",
+          .body = document_.html,
+          .headers = {{"Content-Security-Policy", document_.policy}}};
 }
 
 std::string StatusPage::WhyNoNames(const HttpRequest& request) const {

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "kv_manager/engine/manager_engine.h"
 #include "serving/http_page.h"
+#include "serving/page_document.h"
 
 namespace quire {
 
@@ -65,8 +66,7 @@ class StatusPage {
   bool MayDescribeBlock();
 
   const Environment environment_;
-  const std::string document_;
-  const std::string policy_;  // Content-Security-Policy of the document.
+  const PageDocument document_;
 
   mutable Mutex mutex_;
   std::shared_ptr<SnapshotUnderWay> under_way_ QUIRE_GUARDED_BY(mutex_);

@@ -120,9 +120,10 @@ void WorkerLink::Send(const StepPlan& plan, int64_t now_us) {
   client_->Send(plan);
 }
 
-void WorkerLink::SetPlanningTime(int64_t us) {
+void WorkerLink::SetPlanningTime(int64_t us, int64_t cpu_us) {
   QUIRE_CHECK_GT(num_in_flight_, 0);
   in_flight_[num_in_flight_ - 1].planning_us = us;
+  in_flight_[num_in_flight_ - 1].planning_cpu_us = cpu_us;
 }
 
 WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {

@@ -64,10 +64,11 @@ class WorkerLink {
   struct SentPlan {
     int64_t sent_us;
     int num_tokens;
-    int64_t planning_us = 0;  // See SetPlanningTime.
+    int64_t planning_us = 0;      // See SetPlanningTime.
+    int64_t planning_cpu_us = 0;  // The same.
   };
-  // Says how long it took to make and to send the last plan. REQUIRES: a plan is in flight.
-  void SetPlanningTime(int64_t us);
+  // Says how long it took to make and to send the last plan, and how much CPU time. REQUIRES: a plan is in flight.
+  void SetPlanningTime(int64_t us, int64_t cpu_us);
   // A result has come. Returns the plan that it answers.
   SentPlan OnResult(int64_t now_us);
 

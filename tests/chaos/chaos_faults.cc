@@ -130,7 +130,8 @@ class ProcessChaos {
     const int worker = DrawWorker();
     Note("worker ", worker, " gets SIGTERM");
     Process& process = cluster()->worker(worker);
-    if (process.HasEnded()) return Kill(&process);
+    // A process that has just begun would die of the signal.
+    if (process.HasEnded() || process.WaitForLine("listening on").empty()) return Kill(&process);
     process.Signal(SIGTERM);
     const int exit_code = process.Wait();
     if (exit_code != 0) {

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/flags.h"
 #include "tests/chaos/chaos_faults.h"
+#include "tests/chaos/chaos_program.h"
 #include "tests/chaos/event_log.h"
 #include "tests/chaos/fault_bag.h"
 #include "tests/chaos/fault_proxy.h"
@@ -187,21 +188,9 @@ class Chaos {
   std::atomic<bool> is_good_ = true;
 };
 
-int RunChaos(int argc, const char* const* argv) {
-  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (!text.ok() || text->has_value()) {
-    std::fprintf(text.ok() ? stdout : stderr, "%s\n",
-                 text.ok() ? (*text)->c_str() : std::string(text.status().message()).c_str());
-    return text.ok() ? 0 : 2;
-  }
-  const bool is_good = Chaos().Run();
-  std::printf("%s\n", is_good ? "passed" : "failed");
-  return is_good ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::RunChaos(argc, argv);
+  return quire::RunChaosProgram(quire::Flags(), argc, argv, [] { return quire::Chaos().Run(); });
 }

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/flags.h"
 #include "base/mutex.h"
+#include "tests/chaos/chaos_program.h"
 #include "tests/chaos/resuming_load.h"
 #include "tests/chaos/simulation_files.h"
 #include "tests/e2e/cluster.h"
@@ -45,15 +46,6 @@ struct Outage {
   absl::Time killed_at;
   absl::Time back_at;  // The manager listens again.
 };
-
-std::string Percentile(std::vector<absl::Duration> values, double percent) {
-  if (values.empty()) return "-";
-  std::sort(values.begin(), values.end());
-  const size_t index = std::min(values.size() - 1, static_cast<size_t>(percent / 100 * values.size()));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", absl::ToDoubleSeconds(values[index]));
-  return text;
-}
 
 class ManagerKiller {
  public:
@@ -171,21 +163,9 @@ class ManagerKiller {
   int num_streams_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
-int RunManagerKiller(int argc, const char* const* argv) {
-  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (!text.ok() || text->has_value()) {
-    std::fprintf(text.ok() ? stdout : stderr, "%s\n",
-                 text.ok() ? (*text)->c_str() : std::string(text.status().message()).c_str());
-    return text.ok() ? 0 : 2;
-  }
-  const bool is_good = ManagerKiller().Run();
-  std::printf("%s\n", is_good ? "passed" : "failed");
-  return is_good ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::RunManagerKiller(argc, argv);
+  return quire::RunChaosProgram(quire::Flags(), argc, argv, [] { return quire::ManagerKiller().Run(); });
 }

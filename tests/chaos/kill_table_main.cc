@@ -18,6 +18,7 @@
 #include "base/flags.h"
 #include "base/mutex.h"
 #include "tests/chaos/bystanders.h"
+#include "tests/chaos/chaos_program.h"
 #include "tests/chaos/recorded_stream.h"
 #include "tests/chaos/simulation_files.h"
 #include "tests/e2e/cluster.h"
@@ -101,18 +102,6 @@ struct Row {
   std::set<int> positions;  // How many tokens they had received then.
   std::vector<absl::Duration> gaps;
 };
-
-std::string Seconds(absl::Duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", absl::ToDoubleSeconds(duration));
-  return text;
-}
-
-std::string Percentile(std::vector<absl::Duration> values, double percent) {
-  if (values.empty()) return "-";
-  std::sort(values.begin(), values.end());
-  return Seconds(values[std::min(values.size() - 1, static_cast<size_t>(percent / 100 * values.size()))]);
-}
 
 class KillTable {
  public:
@@ -322,21 +311,9 @@ class KillTable {
   bool is_good_ QUIRE_GUARDED_BY(mutex_) = true;
 };
 
-int RunKillTable(int argc, const char* const* argv) {
-  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (!text.ok() || text->has_value()) {
-    std::fprintf(text.ok() ? stdout : stderr, "%s\n",
-                 text.ok() ? (*text)->c_str() : std::string(text.status().message()).c_str());
-    return text.ok() ? 0 : 2;
-  }
-  const bool is_good = KillTable().Run();
-  std::printf("%s\n", is_good ? "passed" : "failed");
-  return is_good ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::RunKillTable(argc, argv);
+  return quire::RunChaosProgram(quire::Flags(), argc, argv, [] { return quire::KillTable().Run(); });
 }

@@ -28,8 +28,8 @@ bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status);
 }
 
-// Says what is wrong with a token that is not the one expected at `position`, and what may be the cause: a response that
-// does not begin where the one before has ended, or a token of another position.
+// Says what is wrong with a token that is not the one expected at `position`, and what may be the cause: a response
+// that does not begin where the one before has ended, or a token of another position.
 std::string Difference(const v1::GenerateResponse& response, size_t position, uint32_t token,
                        const std::vector<uint32_t>& expected) {
   std::string text = absl::StrCat("token ", position, " of sample ", response.index(), " is ", token);
@@ -50,7 +50,8 @@ struct ResumingLoad::Work {
   std::vector<std::vector<uint32_t>> expected;  // By sample.
 };
 
-ResumingLoad::Work ResumingLoad::DrawWork(const simulated::TokenRule& rule, Random* random, const std::string& name) {
+ResumingLoad::Work ResumingLoad::DrawWork(Random* random, const std::string& name) const {
+  const simulated::TokenRule& rule = options_.rule;
   Work work;
   std::vector<int32_t> prompt;
   const int prompt_tokens = random->Between(5, 120);
@@ -59,12 +60,12 @@ ResumingLoad::Work ResumingLoad::DrawWork(const simulated::TokenRule& rule, Rand
     prompt.push_back(is_shared && i < 40 ? 10 + i : random->Between(10, 1999));
     work.request.mutable_token_ids()->add_ids(static_cast<uint32_t>(prompt.back()));
   }
-  const int max_tokens = random->Between(40, 240);
+  const int max_tokens = random->Between(options_.min_tokens, options_.max_tokens);
   work.request.set_request_id(name);
   work.request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
   work.request.mutable_stopping()->set_ignore_eos(true);
   work.request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
-  const int kind = random->Between(0, 3);  // Greedy, a sample, three samples, a sample with logprobs.
+  const int kind = random->Between(0, options_.has_logprobs ? 3 : 2);  // Greedy, a sample, three samples, logprobs.
   if (kind == 0) {
     work.request.mutable_sampling()->set_temperature(0);
     const std::vector<int32_t> tokens = ExpectedTokens(rule, prompt, max_tokens);
@@ -148,7 +149,7 @@ void ResumingLoad::RunClient(int number) {
       const MutexLock lock(&mutex_);
       if (is_stopping_) return;
     }
-    const Work work = DrawWork(options_.rule, &random, absl::StrCat("client-", number, "-", i));
+    const Work work = DrawWork(&random, absl::StrCat("client-", number, "-", i));
     for (int attempt = 1;; ++attempt) {
       Call call;
       call.Run(&client, work);

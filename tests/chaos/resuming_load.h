@@ -27,6 +27,9 @@ class ResumingLoad {
     simulated::TokenRule rule;  // Of the workers.
     int num_clients = 1;
     uint64_t seed = 1;
+    int min_tokens = 40;  // Of the output of a request.
+    int max_tokens = 240;
+    bool has_logprobs = true;  // Some requests want logprobs. Those begin again from the prompt with a new manager.
     // Whether a request that was started at this time may be lost, so that it may begin again. Null: each one may be.
     std::function<bool(absl::Time started)> may_be_lost = nullptr;
     // Is called for each request that had the right tokens, with the times at which they arrived. May be null.
@@ -56,7 +59,7 @@ class ResumingLoad {
   struct Work;
   struct Call;
 
-  static Work DrawWork(const simulated::TokenRule& rule, Random* random, const std::string& name);
+  Work DrawWork(Random* random, const std::string& name) const;
   void RunClient(int number);
   // Whether every client has ended a request since it had ended so many.
   bool HaveAllEnded(const std::vector<int64_t>& before) const QUIRE_REQUIRES(mutex_);

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/flags.h"
+#include "tests/chaos/chaos_program.h"
 #include "tests/chaos/faults.h"
 #include "tests/chaos/mixed_load.h"
 #include "tests/chaos/mixed_work.h"
@@ -251,21 +252,9 @@ class Soak {
   bool is_good_ = true;
 };
 
-int RunSoak(int argc, const char* const* argv) {
-  const auto text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (!text.ok() || text->has_value()) {
-    std::fprintf(text.ok() ? stdout : stderr, "%s\n",
-                 text.ok() ? (*text)->c_str() : std::string(text.status().message()).c_str());
-    return text.ok() ? 0 : 2;
-  }
-  const bool is_good = Soak().Run();
-  std::printf("%s\n", is_good ? "passed" : "failed");
-  return is_good ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::RunSoak(argc, argv);
+  return quire::RunChaosProgram(quire::Flags(), argc, argv, [] { return quire::Soak().Run(); });
 }

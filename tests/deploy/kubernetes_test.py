@@ -16,6 +16,7 @@ import check  # pylint: disable=wrong-import-position
 import docker_test  # pylint: disable=wrong-import-position
 
 MANAGER, WORKERS = ("Deployment", "quire-manager"), ("StatefulSet", "quire-workers")
+GATEWAY = ("Deployment", "quire-gateway")
 
 
 def pod(thing):
@@ -75,6 +76,17 @@ MISTAKES = [
      "startupProbe does not ask for 'liveness'"),
     ("probe", WORKERS, at(*LIVENESS, "service", value="ready"), "none of"),
     ("probe", WORKERS, lambda w: container(w)["args"].remove("--health-listen=0.0.0.0:50062"), "at '' alone"),
+    ("probe", GATEWAY, at(*CONTAINER, "livenessProbe", "httpGet", "path", value="/health"), "does not get /version"),
+    ("probe", GATEWAY, at(*CONTAINER, "readinessProbe", "httpGet", "scheme", value="HTTP"), "/health by HTTPS"),
+    ("probe", GATEWAY, at(*CONTAINER, "startupProbe", "httpGet", "port", value=8001), "does not declare"),
+    ("transport", GATEWAY, lambda g: container(g)["args"].remove("--require-tokens"),
+     "neither all of TLS nor --insecure"),
+    ("args", GATEWAY, lambda g: replace_arg(g, "--listen=0.0.0.0:8000", "--listen=0.0.0.0:80"),
+     "the port named https is 8000"),
+    ("discovery", GATEWAY, lambda g: replace_arg(g, "--manager=dns:///quire-manager:50051",
+                                                 "--manager=dns:///quire-manager:50061"), "--manager is"),
+    ("network", ("NetworkPolicy", "quire-gateway"), at("spec", "egress", 0, "ports", 0, "port", value=50053),
+     "lets out to port 50053"),
     ("transport", WORKERS, lambda w: container(w)["args"].remove("--tls-ca=/etc/quire/tls/ca.crt"),
      "neither all of TLS nor --insecure"),
     ("transport", MANAGER, lambda m: container(m)["args"].append("--insecure"), "or both"),

@@ -110,7 +110,9 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
   if (DeviceOfTests() == TestDevice::kSimulated) {
     command.insert(command.end(), {"--device=simulated", "--simulated-step-times=0"});
   }
-  if (DeviceOfTests() == TestDevice::kInt8Cpu) command.push_back("--quantize=int8");
+  if (QuantizationOfTests() != Quantization::kNone) {
+    command.push_back(absl::StrCat("--quantize=", Name(QuantizationOfTests())));
+  }
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

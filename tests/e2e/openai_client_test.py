@@ -81,6 +81,20 @@ class OpenAiClientTest(unittest.TestCase):
         self.assertEqual(done.usage.completion_tokens, 5)
         self.assertIsNone(done.choices[0].prompt_logprobs[0])
 
+    def test_a_request_with_tools(self):
+        parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+        tools = [{"type": "function", "function": {"name": "get_weather", "parameters": parameters}}]
+        # The template of this model refuses tools, and sees none with "none".
+        done = self.client.chat.completions.create(
+            model="tales", messages=MESSAGES, tools=tools, tool_choice="none", max_tokens=5
+        )
+        self.assertIsNone(done.choices[0].message.tool_calls)
+        for choice in ("auto", "required", {"type": "function", "function": {"name": "get_weather"}}):
+            with self.assertRaises(openai.BadRequestError):
+                self.client.chat.completions.create(
+                    model="tales", messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=5
+                )
+
     def test_errors_are_exceptions_with_the_field(self):
         with self.assertRaises(openai.BadRequestError) as bad:
             self.client.completions.create(model="tales", prompt=STORY, temperature=-1)

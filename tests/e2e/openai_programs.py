@@ -99,6 +99,14 @@ class Installation:
         finally:
             connection.close()
 
+    def metrics(self):
+        connection = self.connect()
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def wait_until_ready(self):
         wait_for(lambda: self.call("/health")[0] == 200)
 

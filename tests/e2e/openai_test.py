@@ -1,15 +1,18 @@
 """Speaks HTTP with quire-openai in front of a manager and a worker. The argument is the folder of our programs."""
 
+import asyncio
+import base64
 import hashlib
 import json
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import tempfile
 import unittest
 
-from openai_programs import ROOT, Installation, events_of, wait_for
+from openai_programs import ROOT, TIMEOUT_S, Installation, events_of, wait_for
 
 PROMPT = "Once upon a time"
 GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0}
@@ -148,8 +151,10 @@ class OpenAiTest(unittest.TestCase):
         self.quire.call("/v1/nothing")
         connection = self.quire.connect()
         self.addCleanup(connection.close)
-        connection.request("GET", "/metrics")
-        metrics = connection.getresponse().read().decode()
+        connection.request("POST", "/version", iter([b"x"]))  # Without a Content-Length.
+        self.assertEqual(connection.getresponse().status, 411)
+        metrics = self.quire.metrics()
+        self.assertIn('quire_openai_answers_total{path="unread",code="411"}', metrics)
         self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
         self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
         self.assertRegex(metrics, r"quire_openai_running [1-9]")
@@ -157,6 +162,18 @@ class OpenAiTest(unittest.TestCase):
         documented = (ROOT / "docs/openai.md").read_text()
         for name in set(re.findall(r"^# TYPE (quire_openai_\w+)", metrics, re.MULTILINE)):
             self.assertIn(f"`{name}`", documented)
+
+    def test_the_chat_page_is_one_document_whose_script_may_run(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        page = response.read().decode()
+        self.assertEqual((response.status, response.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1].encode()
+        digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+        self.assertIn(f"script-src 'sha256-{digest}'", response.headers["Content-Security-Policy"])
+        self.assertNotRegex(page, r"src=|https?://")
 
     def test_a_stream_that_is_cut_goes_on_behind_the_last_event(self):
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 100, "temperature": 0.8, "seed": 7}
@@ -246,6 +263,89 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
         quire.gateway.process.send_signal(signal.SIGTERM)
         self.assertEqual(quire.gateway.process.wait(timeout=60), 0)
+
+
+class ThoughtsTest(unittest.TestCase):
+    """A model whose chat template ends in the thoughts of the model."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        model = pathlib.Path(folder.name) / "thinker"
+        shutil.copytree(ROOT / "models/tales", model)
+        template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> [TOOL_CALLS] #}"
+        (model / "chat_template.jinja").write_text(template)
+        cls.quire = Installation(BIN, worker_flags=[f"--model={model}"])
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+
+    def test_thoughts_are_no_content(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 10}
+        text = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        self.assertNotIn("reasoning_content", text)
+        self.assertTrue(text["content"])
+        body["chat_template_kwargs"] = {"thinks": True}
+        thoughts = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        self.assertEqual(thoughts["content"], "")
+        self.assertTrue(thoughts["reasoning_content"])
+        deltas = [event["choices"][0]["delta"] for event in self.quire.stream("/v1/chat/completions", body)[:-1]]
+        joined = "".join(delta.get("reasoning_content", "") for delta in deltas)
+        self.assertEqual(joined, thoughts["reasoning_content"])
+
+    def test_what_cannot_be_done_is_refused_by_name(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2, "stream": True}
+        body["stream_options"] = {"resumable": True}
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual((code, answer["error"]["param"]), (400, "stream_options.resumable"))
+
+    def test_a_request_with_tools_is_answered(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 5, "ignore_eos": True}
+        body["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
+
+
+class ManyStreamsTest(unittest.TestCase):
+    # More than one call of GenerateBatch takes.
+    NUM_STREAMS = 600
+
+    def test_many_streams_wait_at_the_same_time(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        steps = pathlib.Path(folder.name) / "steps"
+        steps.write_text("step: 1s\n")
+        quire = Installation(
+            BIN,
+            # A slow step would otherwise take the prompts of few requests.
+            manager_flags=["--max-step-ms=0"],
+            worker_flags=["--device=simulated", f"--simulated-step-times={steps}"]
+            + [f"--max-sequences={self.NUM_STREAMS}"],
+        )
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        asyncio.run(asyncio.wait_for(self.open_streams(quire), TIMEOUT_S))
+        wait_for(lambda: "cmpl-" not in quire.quirectl("requests"))  # All clients have left.
+
+    async def open_streams(self, quire):
+        """Returns when all streams have got a token and none has ended."""
+        data = json.dumps({**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+
+        async def open_stream():
+            reader, writer = await asyncio.open_connection("127.0.0.1", quire.port)
+            writer.write(head + data)
+            self.assertIn(b"200 OK", await reader.readline())
+            while not (await reader.readline()).startswith(b"data: "):
+                pass
+            return reader, writer
+
+        streams = await asyncio.gather(*(open_stream() for _ in range(self.NUM_STREAMS)))
+        # The request for the metrics is running as well.
+        self.assertIn(f"quire_openai_running {self.NUM_STREAMS + 1}\n", quire.metrics())
+        self.assertFalse(any(reader.at_eof() for reader, _ in streams))
+        for _, writer in streams:
+            writer.close()
 
 
 class TokensTest(unittest.TestCase):

@@ -71,6 +71,20 @@ void ExpectInt8Near(const std::string& model, const char* text) {
   EXPECT_THAT(exact.numerics, Not(HasSubstr("int8")));
 }
 
+// Weights of 4 bits lose more, and how much depends on the model, so the limits are wide.
+void ExpectInt4Works(const std::string& model, const char* text) {
+  const Scored exact = Score(model, text, {}), rounded = Score(model, text, {"--quantize=int4"});
+  const Scored float32 = Score(model, text, {"--quantize=int4", "--int4-inputs=float32"});
+  std::printf("perplexity %.4f, with int4 %.4f (%+.2f %%), with inputs in float32 %.4f (%+.2f %%)\n", exact.perplexity,
+              rounded.perplexity, 100 * (rounded.perplexity / exact.perplexity - 1), float32.perplexity,
+              100 * (float32.perplexity / exact.perplexity - 1));
+  EXPECT_LT(rounded.perplexity, 1.2 * exact.perplexity);
+  EXPECT_LT(rounded.perplexity, 1.02 * float32.perplexity);
+  EXPECT_NE(rounded.perplexity, float32.perplexity);
+  EXPECT_THAT(rounded.numerics, HasSubstr("/int4 1/"));
+  EXPECT_THAT(float32.numerics, HasSubstr("/int4-float32 1/"));
+}
+
 TEST(QuantizeTest, Int8KeepsThePerplexityOfTheBundledModel) {
   ExpectInt8Near(BundledModel(), kDrumStory);
 }
@@ -78,6 +92,15 @@ TEST(QuantizeTest, Int8KeepsThePerplexityOfTheBundledModel) {
 TEST(QuantizeTest, Int8KeepsThePerplexityOfThePublicStoryModel) {
   if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
   ExpectInt8Near(Stories260k(), kBoatStory);
+}
+
+TEST(QuantizeTest, Int4LosesLittleOfTheBundledModel) {
+  ExpectInt4Works(BundledModel(), kDrumStory);
+}
+
+TEST(QuantizeTest, Int4LosesLittleOfThePublicStoryModel) {
+  if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
+  ExpectInt4Works(Stories260k(), kBoatStory);
 }
 
 }  // namespace

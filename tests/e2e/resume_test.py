@@ -33,7 +33,9 @@ def start(stack, arguments, line):
 
 
 class CuttingProxy:
-    """Forwards connections, and cuts each one when it has carried `num_bytes` from the server."""
+    """Forwards connections, and cuts each one when it has carried enough bytes from the server: `num_bytes` the first
+    time, and a tenth more after each cut. A client that resumes may get all tokens that it has not seen in one
+    response, so without the increase a fast server would never get a whole response through."""
 
     def __init__(self, server, num_bytes):
         self.server, self.num_bytes, self.num_cuts = server, num_bytes, 0
@@ -47,7 +49,8 @@ class CuttingProxy:
                 client, _ = self.listener.accept()
                 server = socket.create_connection(self.server)
                 threading.Thread(target=self.forward, args=(client, server, None), daemon=True).start()
-                threading.Thread(target=self.forward, args=(server, client, self.num_bytes), daemon=True).start()
+                limit = self.num_bytes * (1 + self.num_cuts / 10)
+                threading.Thread(target=self.forward, args=(server, client, limit), daemon=True).start()
 
     def forward(self, source, target, limit):
         num_bytes = 0

@@ -56,10 +56,7 @@ void Adopt(const WorkerInventory& inventory, const WorkerDescription& worker) {
   for (const Revival& revival : revivals) {
     blocks.tables.insert(blocks.tables.end(), revival.tables.begin(), revival.tables.end());
   }
-  for (const RestoredBlocks::Table& table : blocks.tables) {
-    for (const BlockId block : table.blocks) next_blocks.erase(block);
-  }
-  blocks.cached = check.CachedBlocks(next_blocks);
+  blocks.cached = check.CachedBlocks(blocks.tables, std::move(next_blocks));
   PagedBlockManager manager({.num_blocks = worker.num_blocks, .block_size = worker.block_size});
   manager.Restore(blocks);
   const absl::Status status = manager.CheckIntegrity();

@@ -121,5 +121,41 @@ TEST_F(SchedulerBlocksTest, LastRunningRequestSitsOutAStepRatherThanGiveWay) {
   EXPECT_EQ(scheduler_.Plan().slices.size(), 1u);
 }
 
+// Another request has left its tokens in the block that the restored one must write, and the pool has no other block.
+TEST(RestoredBlocksTest, ARequestThatCanNeverGoOnBeginsAgain) {
+  Request request;
+  request.id = RequestId{1};
+  request.prompt = {1, 2, 3, 4, 5, 6, 7};
+  request.max_tokens = 2;
+  const std::string salt;
+  const std::vector<TokenId> first = {1, 2, 3, 4};
+  const std::vector<TokenId> second = {5, 6, 98, 99};
+  PagedBlockManager blocks({.num_blocks = 2, .block_size = 4});
+  blocks.Restore({.tables = {{.sequence = SequenceId{5},
+                              .blocks = {BlockId{0}, BlockId{1}},
+                              .num_stored = 6,
+                              .tokens = request.prompt,
+                              .salt = salt}},
+                  .cached = {{BlockId{0}, std::nullopt, &salt, first}, {BlockId{1}, 0, &salt, second}}});
+  Scheduler scheduler(SchedulerOptions(), &blocks);
+  RestoredRequest restored;
+  restored.request = request;
+  restored.samples.resize(1);
+  restored.samples[0].sequence = SequenceId{5};
+  restored.samples[0].tokens = request.prompt;
+  restored.samples[0].num_stored = restored.samples[0].num_computed = 6;
+  ASSERT_THAT(scheduler.Restore({restored}), IsEmpty());
+  EXPECT_TRUE(scheduler.Plan().empty());
+  EXPECT_TRUE(scheduler.RestartStuck());
+  const StepPlan plan = scheduler.Plan();
+  ASSERT_EQ(plan.slices.size(), 1u);
+  EXPECT_EQ(plan.slices[0].first_position, 4) << "the first block is still cached";
+  EXPECT_FALSE(scheduler.RestartStuck()) << "a plan is in flight";
+}
+
+TEST_F(SchedulerBlocksTest, NothingBeginsAgainWhereNothingRuns) {
+  EXPECT_FALSE(scheduler_.RestartStuck());
+}
+
 }  // namespace
 }  // namespace quire

@@ -186,6 +186,10 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     status_.Update(Violation("a request of ", NumRows(wish.request()), " rows moves to ", target.num_rows, " of ",
                              target.max_sequences, " rows"));
   }
+  if (wish.wants_idle && (target.num_waiting > 0 || 100 * (num_free - num_needed) < 30 * target.num_blocks)) {
+    status_.Update(Violation("a waiting request moves to a worker with ", target.num_waiting, " waiting requests and ",
+                             num_free, " free blocks of ", target.num_blocks, ", it needs ", num_needed));
+  }
   if (!HasOtherWorker(from, wish.request(), wish.accepts_delay))
     status_.Update(Violation("a request moves although no worker can take it"));
   SimEngine* const to = engines_[**chosen].get();
@@ -207,8 +211,11 @@ bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request, b
 
 // Requests of a lost worker must not stay when others can take them.
 absl::Status ClusterSim::RunRound(SimEngine* engine) {
+  const std::set<RequestId> could_move = engine->Rebalanceable(
+      [&](const MoveWish& wish) { return FindMovable(engine, absl::MakeConstSpan(&wish, 1)) == 0; });
   QUIRE_RETURN_IF_ERROR(engine->RunRound());
   QUIRE_RETURN_IF_ERROR(status_);
+  QUIRE_RETURN_IF_ERROR(engine->CheckStaying(could_move));
   const int64_t now_us = clock_.NowMicros();
   for (const Request& request : engine->Orphans()) {
     if (!HasOtherWorker(engine, request, /*accepts_delay=*/false)) {

@@ -54,12 +54,16 @@ void LoopOracle::OnSessionEnded(int num_running, int num_live) {
 }
 
 absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready,
-                                      bool is_too_large) const {
+                                      bool is_too_large, bool exceeds_context) const {
   const auto says = [&](const char* text) { return absl::StrContains(failure.message(), text); };
   if (absl::IsDeadlineExceeded(failure)) {
     const bool is_given_up = says("comes before its first token can") && !has_started && deadline_us != kNever;
     if (now_us_ >= deadline_us || is_given_up) return absl::OkStatus();
     return Violation("loop: ", "a request has failed before its deadline");
+  }
+  if (absl::IsInvalidArgument(failure)) {
+    // Such a request was passed on to another worker before it was looked at.
+    if (exceeds_context && !has_started && says("another worker cannot go on with it")) return absl::OkStatus();
   }
   const bool is_right =
       absl::IsFailedPrecondition(failure)

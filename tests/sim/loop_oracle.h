@@ -43,9 +43,9 @@ class LoopOracle {
   }
 
   // Returns whether a request that was failed in this round may fail with this error. `is_too_large`: it exceeds the
-  // pool.
+  // pool. `exceeds_context`: it exceeds the context of the model, which is the same on all workers.
   absl::Status CheckFailure(const absl::Status& failure, int64_t deadline_us, bool has_started, bool is_ready,
-                            bool is_too_large) const;
+                            bool is_too_large, bool exceeds_context) const;
   // Called at the end of the round, with the status and load that the loop has published.
   absl::Status EndRound(const WorkerStatus& status, const WorkerLoad& load, int num_live);
 

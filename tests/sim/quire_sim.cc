@@ -112,6 +112,7 @@ void PrintReport(const SearchResult& result) {
   print("refused", r.refused);
   print("displaced", r.displaced);
   print("moved", r.moved);
+  print("  to idle workers", r.rebalanced);
   print("managers lost", r.manager_losses);
   print("restored", r.restored);
   print("  without a token", r.begun_again);

@@ -41,6 +41,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"others_percent", &SimWorker::others_percent},
     {"other_block_size", &SimWorker::other_block_size},
     {"keeps_rows", &SimWorker::keeps_rows},
+    {"rebalances", &SimWorker::rebalances},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -168,6 +169,7 @@ StepLoopOptions SimWorker::LoopOptions() const {
   options.worker_grace_us = grace == 0 ? kForeverUs : grace * kMicrosPerEvent;
   options.max_inbox_requests = 1 << 20;
   options.max_questions = 1 << 20;
+  options.rebalances = rebalances != 0;
   options.link = {.adopts = keeps_rows != 0,
                   .connect_timeout_us = 20 * kMicrosPerEvent,
                   .step_timeout_us = timeout == 0 ? kForeverUs : timeout * kMicrosPerEvent,

@@ -51,6 +51,8 @@ struct SimWorker {
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
   int keeps_rows = 0;        // 1: the rows and blocks outlive the manager, and the next manager adopts them.
 
+  int rebalances = 0;  // 1: waiting requests move to idle workers.
+
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
   int64_t MaxBlocksOf(const std::string& tenant) const;

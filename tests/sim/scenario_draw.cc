@@ -19,7 +19,7 @@ class Drawer {
     DrawSwarm();
     const int num_workers = random_.OneIn(3) ? random_.Between(2, 3) : 1;
     is_small_ = !random_.OneIn(4);
-    const SimWorker worker = DrawWorker();
+    const SimWorker worker = DrawWorker(num_workers);
     for (int i = 0; i < num_workers; ++i) {
       scenario_.workers.push_back(worker);
       if (i > 0) scenario_.workers.back().blocks = DrawBlocks();
@@ -79,7 +79,7 @@ class Drawer {
     return random_.OneIn(8) ? random_.Between(256, 1024) : random_.Between(4, 256);
   }
 
-  SimWorker DrawWorker() {
+  SimWorker DrawWorker(int num_workers) {
     SimWorker worker;
     worker.blocks = DrawBlocks();
     worker.block_size = random_.OneIn(2) ? random_.Between(1, 32) : random_.Between(1, 4);
@@ -100,6 +100,7 @@ class Drawer {
     if (silence_period_ > 0 && !random_.OneIn(3)) worker.timeout = random_.Between(5, 60);
     if (has_other_pools_ && random_.OneIn(2)) worker.other_block_size = random_.Between(1, 16);
     worker.keeps_rows = manager_period_ > 0 && !random_.OneIn(16);
+    worker.rebalances = num_workers > 1 && !random_.OneIn(4);
     if (has_shares_) worker.first_percent = random_.Between(5, 99);
     if (has_shares_ && random_.OneIn(3)) worker.others_percent = random_.Between(5, 99);
     return worker;

@@ -130,7 +130,23 @@ INSTANTIATE_TEST_SUITE_P(
         "model\nworker block_size=2 prefix_cache=0 plans_in_flight=2 keeps_rows=1\nsubmit 22 num_shared=1 "
         "max_tokens=2\nplan 0\nsubmit 25 num_shared=5 num_own=1 max_tokens=2\nsubmit 26 num_own=5 max_tokens=2 "
         "beams=2\nsubmit 30 num_shared=6 max_tokens=4 resumable=1 samples=4\nsubmit 33 num_shared=3 num_own=4 "
-        "max_tokens=2\ncommit 0\nplan 0\ncommit 0\ncommit 0\nplan 0\ncommit 0\ncommit 0\nmanager_lost 0\n"));
+        "max_tokens=2\ncommit 0\nplan 0\ncommit 0\ncommit 0\nplan 0\ncommit 0\ncommit 0\nmanager_lost 0\n",
+        // The block that a restored request was about to write was also in the restored cache, under tokens of an
+        // earlier request. The request needed all blocks of the pool, so there was none for a copy.
+        "model\nworker blocks=4 block_size=22 step_tokens=11 keeps_rows=1\nsubmit 288 num_shared=23\nplan 0\n"
+        "commit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nsubmit 312 num_shared=55 max_tokens=20\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nsubmit 328 num_shared=64 num_own=3 max_tokens=5\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "submit 334 num_shared=63 num_own=4 resumable=1\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "manager_lost 0\n",
+        // A request that exceeds the context was passed on by a worker that was lost, and the next one refused it.
+        "model\nworker block_size=9 context=142 timeout=13\nworker\nworker block_size=9 timeout=1\n"
+        "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"
+        "commit 1\nplan 2\nplan 1\ncommit 1\nplan 0\nplan 1\ncommit 1\nplan 0\ncommit 2\nplan 2\nplan 1\nplan 0\n"
+        "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -32,6 +32,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       clock_(clock),
       hooks_(std::move(hooks)),
       oracle_(worker, clock->NowMicros()),
+      rebalance_(worker.rebalances != 0),
       process_(std::move(remains.process)),
       running_at_death_(std::move(remains.running)),
       has_searched_before_(remains.has_searched),
@@ -223,7 +224,10 @@ absl::Status SimEngine::RunRound() {
   wake_us_ = loop_->RunOnce();
   if (is_planning_) EndPlan({});
   TakePosted(/*is_until_result=*/false);
-  if (blocks_ != nullptr) DropEnded();
+  if (blocks_ != nullptr) {
+    NoteRunning();
+    DropEnded();
+  }
   QUIRE_RETURN_IF_ERROR(CheckRound());
   QUIRE_RETURN_IF_ERROR(CheckDisplaced());
   for (SimCaller* const caller : wanting_end_) PostWantedEnd(caller);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "tests/sim/blame_oracle.h"
 #include "tests/sim/loop_oracle.h"
 #include "tests/sim/plan_audit.h"
+#include "tests/sim/rebalance_oracle.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_caller.h"
 #include "tests/sim/sim_report.h"
@@ -134,6 +136,10 @@ class SimEngine : private AuditedBlocks::Observer {
 
   // The live requests that other workers may take now, if they can hold them.
   std::vector<Request> Orphans() const;
+  // Those that wait here and may move to an idle worker: all that `has_target` is true for. See RebalanceOracle.
+  std::set<RequestId> Rebalanceable(absl::FunctionRef<bool(const MoveWish&)> has_target) const;
+  // A round was made before which these could have moved.
+  absl::Status CheckStaying(const std::set<RequestId>& could_move);
   int num_live() const { return static_cast<int>(callers_.size()); }
   // Whether the worker has joined, the inbox is empty, and all requests have ended.
   bool is_idle() const;
@@ -172,6 +178,9 @@ class SimEngine : private AuditedBlocks::Observer {
     // The tokens that a request which had started had when it came here. -1: it has not come so.
     int64_t num_tokens_at_adoption = -1;
     int num_beam_tokens = 0;  // See Moving.
+    bool has_moved = false;   // It has come from another engine, or from an earlier manager.
+    bool has_run = false;     // Since it has come. Not known of a request that was submitted here.
+    std::optional<int64_t> came_us = std::nullopt;  // When it has come from another engine.
   };
 
   // A request of an earlier manager.
@@ -203,6 +212,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnAdoptionTaken(Moving moving);
   // Compares the cached tokens with which a request has started, when that is known.
   void CheckStart(Live* live);
+  // A round is over: notes which of the requests that have moved here run.
+  void NoteRunning();
   int64_t WantedBlocks(const Live& live) const;
   GenerationId Admit();
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
@@ -212,6 +223,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool IsSampleLive(RequestId request, int sample_index) const;
   void Settle();                                  // Tells the oracle of blame what the last step has ended.
   bool IsTooLarge(const Request& request) const;  // For the current pool.
+  bool ExceedsContext(const Request& request) const;
   void OnPlan(const StepPlan& plan);
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
@@ -254,6 +266,7 @@ class SimEngine : private AuditedBlocks::Observer {
   const Hooks hooks_;
   LoopOracle oracle_;
   BlameOracle blame_;
+  RebalanceOracle rebalance_;
   GenerationId generation_{0};       // Of the loop's current pool.
   GenerationId next_generation_{0};  // Of the worker's next description.
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.

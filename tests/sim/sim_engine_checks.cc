@@ -63,6 +63,9 @@ absl::Status SimEngine::CheckRound() {
   if (next_deadline_us_ <= now_us) return Violation("a request outlives its deadline");
   if (wake_us_ > std::min(next_deadline_us_, audit_deadline_us_))
     return Violation("the loop sleeps through a deadline");
+  const bool is_full =
+      status->is_ready && status->waiting_requests > 0 && scheduler_ != nullptr && scheduler_->counts().suspects == 0;
+  rebalance_.EndRound(is_full, now_us);
   if (blocks_ == nullptr) return absl::OkStatus();
   QUIRE_RETURN_IF_ERROR(CheckLoad(*status, load));
   QUIRE_RETURN_IF_ERROR(blocks_->status());
@@ -97,6 +100,25 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
     return Violation(counts.waiting, " requests wait with ", counts.waiting_tokens, " tokens");
   }
   return absl::OkStatus();
+}
+
+std::set<RequestId> SimEngine::Rebalanceable(absl::FunctionRef<bool(const MoveWish&)> has_target) const {
+  std::set<RequestId> requests;
+  const bool is_leaving = is_drained_by_operator_ || oracle_.is_worker_draining() || process_->is_draining();
+  if (!rebalance_.is_on() || scheduler_ == nullptr || !is_ready() || is_leaving) return requests;
+  if (scheduler_->counts().suspects > 0) return requests;
+  for (const auto& [request, live] : callers_) {
+    const SequenceGroup* const group = scheduler_->FindGroup(request);
+    if (group == nullptr || group->is_running() || group->is_swapped() || group->has_slices_in_flight()) continue;
+    if (!RebalanceOracle::MayLeave(live.came_us, clock_->NowMicros())) continue;
+    if (has_target({.group = *group, .needs_room = true, .wants_idle = true})) requests.insert(request);
+  }
+  return requests;
+}
+
+absl::Status SimEngine::CheckStaying(const std::set<RequestId>& could_move) {
+  const std::set<RequestId> waiting = Rebalanceable([](const MoveWish&) { return true; });
+  return rebalance_.CheckStaying(could_move, waiting, clock_->NowMicros());
 }
 
 absl::Status SimEngine::ExplainStall() {

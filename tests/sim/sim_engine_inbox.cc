@@ -44,6 +44,10 @@ bool SimEngine::IsTooLarge(const Request& request) const {
   return NumRows(request) > options_.rows || MostBlocks(request, options_.block_size) > options_.blocks;
 }
 
+bool SimEngine::ExceedsContext(const Request& request) const {
+  return static_cast<int>(request.prompt.size()) + request.max_tokens > options_.context;
+}
+
 void SimEngine::Post(Posted posted) {
   posted_.push_back(std::move(posted));
   has_news_ = true;
@@ -125,6 +129,12 @@ bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
   num_beam_tokens_of_wish_ =
       wish.request().beam.has_value() ? wish.group.NumGeneratedTokens() - static_cast<int>(num_tokens) : 0;
   if (!is_inbox_handled_) return hooks_.move(this, wish, take);
+  if (wish.wants_idle) {
+    status_.Update(rebalance_.OnMove(wish.group, live->second.came_us, clock_->NowMicros()));
+    const bool has_moved = hooks_.move(this, wish, take);
+    report_.rebalanced += has_moved;
+    return has_moved;
+  }
   if (num_tokens > num_tokens_of_wish_) Complain("a request with more tokens moves later than one with less");
   num_tokens_of_wish_ = num_tokens;
   if (oracle_.is_session_open() && !wish.needs_room) Complain("a request may leave its worker for one without room");
@@ -198,12 +208,23 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
   callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
-                                    caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens});
+                                    caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens,
+                                    /*has_moved=*/true, /*has_run=*/false, clock_->NowMicros()});
 }
 
-// A request that has not started wants blocks, and one that has come here and has got no token since.
+void SimEngine::NoteRunning() {
+  if (scheduler_ == nullptr) return;  // It has made no plan yet.
+  for (auto& [request, live] : callers_) {
+    if (!live.has_moved || live.has_run) continue;
+    const SequenceGroup* const group = scheduler_->FindGroup(request);
+    live.has_run = group != nullptr && group->is_running();
+  }
+}
+
+// A request that has not started wants blocks, and one that has come here and has neither run nor got a token since.
 int64_t SimEngine::WantedBlocks(const Live& live) const {
   const SimCaller& caller = *live.caller;
+  if (live.has_run) return 0;
   if (caller.has_started() && caller.num_tokens() != live.num_tokens_at_adoption) return 0;
   const int num_tokens = static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + live.num_beam_tokens;
   return NumBlocksFor(num_tokens + 1, options_.block_size);
@@ -221,9 +242,8 @@ std::vector<Request> SimEngine::Orphans() const {
 }
 
 absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
-  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
-  return num_tokens > options_.context ? absl::StatusCode::kInvalidArgument
-         : IsTooLarge(request)         ? absl::StatusCode::kFailedPrecondition
+  return ExceedsContext(request) ? absl::StatusCode::kInvalidArgument
+         : IsTooLarge(request)   ? absl::StatusCode::kFailedPrecondition
          : MostBlocks(request, options_.block_size) > options_.MaxBlocksOf(request.tenant)
              ? absl::StatusCode::kFailedPrecondition
          : num_waiting_ >= options_.queue && !ExpectedLoser(request.tenant).has_value()
@@ -278,7 +298,7 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
   if (is_refused) {
     if (absl::IsUnavailable(failure))
       status_.Update(oracle_.CheckFailure(failure, kNever, /*has_started=*/false, /*is_ready=*/false,
-                                          /*is_too_large=*/false));
+                                          /*is_too_large=*/false, /*exceeds_context=*/false));
     ++report_.refused;
     return;
   }
@@ -434,7 +454,7 @@ void SimEngine::DropEnded() {
         report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
         if (!is_convicted) {
           status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
-                                              IsTooLarge(request)));
+                                              IsTooLarge(request), ExceedsContext(request)));
         }
       }
       it = callers_.erase(it);

@@ -157,7 +157,8 @@ void SimEngine::FinishRestore() {
     blame_.OnRestored(request.id, reached);
     report_.begun_again += entry.num_tokens == 0;
     has_searched_ |= request.beam.has_value();
-    callers_.emplace(request.id, Live{entry.caller, /*is_start_checked=*/true, entry.num_tokens});
+    callers_.emplace(request.id, Live{entry.caller, /*is_start_checked=*/true, entry.num_tokens,
+                                      /*num_beam_tokens=*/0, /*has_moved=*/true});
   }
   audit_->OnRestored(requests);
   scheduler_->ForEachGroup([this](const SequenceGroup& group) {

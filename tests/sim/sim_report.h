@@ -12,7 +12,8 @@ struct SimReport {
   int64_t events = 0;  // Calls into the core that had something to do, and slices planned.
   int64_t requests = 0;
   int64_t refused = 0;
-  int64_t moved = 0;  // Requests that came from another worker.
+  int64_t moved = 0;       // Requests that came from another worker.
+  int64_t rebalanced = 0;  // Those of them that came from a full worker to an idle one.
   int64_t manager_losses = 0;
   int64_t restored = 0;     // Requests that a worker had kept for another manager.
   int64_t begun_again = 0;  // Those without a token. Most of them begin again from the prompt.

@@ -34,6 +34,14 @@ TEST(MemoryExplanationTest, WeightsAreCounted) {
             needs.num_layer_weights + 2 * 525'606'912 + 4 * 80 * int64_t{10240 + 8192 + 57344 + 8192});
 }
 
+// Each group of 128 columns has a scale, a zero point and a byte of padding. LLaMA-2 has 64 groups in a row of 8192
+// columns and 224 in one of 28672.
+TEST(MemoryExplanationTest, WeightsOf4BitsAreCountedWithTheirScales) {
+  const MemoryNeeds needs = MemoryNeedsOf(Llama2With70B());
+  const int64_t groups = 80 * (int64_t{10240 + 8192 + 57344} * 64 + int64_t{8192} * 224);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt4), needs.num_layer_weights / 2 + 2 * 525'606'912 + 6 * groups);
+}
+
 // 8 sequences of 4096 tokens need 10 GiB: 2 * 80 layers * 8 KV heads * 128 * 2 bytes are 320 KiB for each token.
 TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGibibytes) {
   const ModelConfig config = Llama2With70B();

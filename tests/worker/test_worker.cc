@@ -56,7 +56,8 @@ std::string DirectoryOf(const std::string& model) {
 }  // namespace
 
 std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& options) {
-  if (DeviceOfTests() == TestDevice::kCpu || DeviceOfTests() == TestDevice::kInt8Cpu) return MakeCpuBackend(1);
+  const TestDevice device = DeviceOfTests();
+  if (device == TestDevice::kCpu || QuantizationOfTests() != Quantization::kNone) return MakeCpuBackend(1);
   if (DeviceOfTests() == TestDevice::kSimulated) {
     const ModelConfig config = ValueOrDie(ReadModelConfig(DirectoryOf(options.model)));
     return std::make_unique<simulated::SimulatedBackend>(ValueOrDie(TokenRuleOf(config, /*mean_output_tokens=*/0)),
@@ -69,9 +70,7 @@ std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& option
 std::unique_ptr<Model> TestWorker::MakeModel(const TestWorkerOptions& options) {
   const std::string directory = DirectoryOf(options.model);
   if (DeviceOfTests() == TestDevice::kSimulated) return ValueOrDie(ReadSimulatedModel(directory));
-  const bool quantizes = DeviceOfTests() == TestDevice::kInt8Cpu;
-  return ValueOrDie(
-      LoadModel(directory, &backend_, /*progress=*/nullptr, quantizes ? Quantization::kInt8 : Quantization::kNone));
+  return ValueOrDie(LoadModel(directory, &backend_, /*progress=*/nullptr, QuantizationOfTests()));
 }
 
 std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {

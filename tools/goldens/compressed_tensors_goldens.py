@@ -3,7 +3,8 @@
 
 Needs the packages compressed-tensors (0.20.0), torch for CPUs and safetensors. The source is the small random model
 tests/golden/models/llama2. int8.safetensors has its matrices as the package compresses them under the preset W8A8, and
-dequantized.safetensors has what the package makes of them again.
+dequantized.safetensors has what the package makes of them again. packed.safetensors has one random matrix under the
+presets W4A16 (symmetric) and W4A16_ASYM (asymmetric), each with what the package makes of it again.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 
 import torch
 from compressed_tensors.compressors.naive_quantized.base import IntQuantizationCompressor
+from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
 from compressed_tensors.quantization import preset_name_to_scheme
 from safetensors.torch import load_file, save_file
 
@@ -36,12 +38,32 @@ def compress(tensors):
     return stored, dequantized
 
 
+def pack(preset, prefix):
+    """Returns the tensors of a random matrix of 4 bits, and the same matrix in float32."""
+    scheme = preset_name_to_scheme(preset, ["Linear"])
+    torch.manual_seed(0)
+    weight = torch.randn(24, 256)
+    groups = weight.view(24, -1, scheme.weights.group_size)
+    if scheme.weights.symmetric:
+        scale = groups.abs().amax(-1) / 7.5
+        zero_point = torch.zeros_like(scale).to(torch.int8)
+    else:
+        low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+        scale = (high - low) / 15
+        zero_point = (-8 - torch.round(low / scale)).clamp(-8, 7).to(torch.int8)
+    plain = {"weight": weight, "weight_scale": scale, "weight_zero_point": zero_point}
+    stored = PackedQuantizationCompressor.compress(plain, scheme)
+    again = PackedQuantizationCompressor.decompress(dict(stored), scheme)["weight"].float()
+    return {prefix + name: tensor.contiguous() for name, tensor in {**stored, "dequantized": again}.items()}
+
+
 def main():
     output = pathlib.Path(sys.argv[1])
     output.mkdir(parents=True, exist_ok=True)
     stored, dequantized = compress(load_file(SOURCE / "model.safetensors"))
     save_file(stored, output / "int8.safetensors")
     save_file(dequantized, output / "dequantized.safetensors")
+    save_file({**pack("W4A16", "symmetric."), **pack("W4A16_ASYM", "asymmetric.")}, output / "packed.safetensors")
     scheme = preset_name_to_scheme("W8A8", ["Linear"])
     config = {
         "quant_method": "compressed-tensors",

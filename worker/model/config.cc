@@ -191,8 +191,9 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
 std::string Summary(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   // Without quantization, nothing is added, so that fingerprints stay what they were.
-  const std::string quantization =
-      config.quantization == Quantization::kNone ? "" : absl::StrCat(" quantization ", Name(config.quantization));
+  const std::string quantization = config.quantization.format == CheckpointFormat::kPlain
+                                       ? ""
+                                       : absl::StrCat(" quantization ", Summary(config.quantization));
   return absl::StrCat(config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size,
                       " layers ", config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads,
                       " head_dim ", config.head_dim, " vocab ", config.vocab_size, " context ",

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "worker/model/quantize.h"
+#include "worker/model/quantization_config.h"
 #include "worker/model/rope_scaling.h"
 
 namespace quire {
@@ -19,7 +19,7 @@ namespace quire {
 struct ModelConfig {
   std::string architecture;
   std::string torch_dtype;  // As in the file. It determines the default type of K and V. Every tensor has its own type.
-  Quantization quantization;  // How the checkpoint stores the matrices of the layers.
+  CheckpointQuantization quantization;  // How the checkpoint stores the matrices of the layers.
   int hidden_size;
   int intermediate_size;
   int num_layers;

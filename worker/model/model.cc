@@ -110,13 +110,14 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
-                                                 Quantization quantize) {
+                                                 Quantization quantize, Int4Inputs int4_inputs) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
-  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, quantize);
+  absl::StatusOr<ModelWeights> weights =
+      LoadWeights(model->config, checkpoint, backend, progress, quantize, int4_inputs);
   if (!weights.ok()) return In(directory, ": ", weights.status());
   model->weights = *std::move(weights);
   progress->End();

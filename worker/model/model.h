@@ -36,10 +36,12 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. The weights come last, because they take longest. No file stays mapped.
-// `progress`, if it is not null, is told how far the weights are. For `quantize` see LoadWeights.
+// `progress`, if it is not null, is told how far the weights are. For `quantize` and `int4_inputs` see
+// LoadWeights.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
                                                  LoadProgress* progress = nullptr,
-                                                 Quantization quantize = Quantization::kNone);
+                                                 Quantization quantize = Quantization::kNone,
+                                                 Int4Inputs int4_inputs = Int4Inputs::kInt8);
 
 }  // namespace quire
 

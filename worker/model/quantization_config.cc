@@ -1,7 +1,9 @@
 #include "worker/model/quantization_config.h"
 
+#include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -18,25 +20,38 @@ absl::Status Expect(bool value, const JsonFields& fields, const char* name, cons
   return value || !fields.Has(name) ? absl::OkStatus() : fields.Bad(name, allowed);
 }
 
-// Checks that numbers of 8 bits are stored, or computed from inputs, without zero points.
-absl::Status CheckNumbers(const JsonFields& fields) {
-  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", 8, 8).status());
+// Returns the number of columns that share a scale; 0 for all columns.
+absl::StatusOr<int> ReadGroupSize(const JsonFields& fields, const char* name, std::optional<int64_t> fallback = {}) {
+  QUIRE_ASSIGN_OR_RETURN(const int64_t group, fields.Int(name, -1, kMaxQuantizedCols, fallback));
+  if (group == -1) return 0;
+  const bool is_supported = group == 32 || group == 64 || (group > 0 && group % kMaxInt4Group == 0);
+  if (!is_supported) return fields.Bad(name, "32, 64, a multiple of 128, or -1");
+  return static_cast<int>(group);
+}
+
+// Checks that whole numbers of so many bits are stored, or computed from inputs.
+absl::Status CheckNumbers(const JsonFields& fields, int num_bits) {
+  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", num_bits, num_bits).status());
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("type", "int"));
-  QUIRE_RETURN_IF_ERROR(Expect(type == "int", fields, "type", "\"int\""));
+  return Expect(type == "int", fields, "type", "\"int\"");
+}
+
+absl::Status CheckSymmetric(const JsonFields& fields) {
   QUIRE_ASSIGN_OR_RETURN(const bool is_symmetric, fields.Bool("symmetric", true));
   return Expect(is_symmetric, fields, "symmetric", "true");
 }
 
-absl::Status CheckWeights(const json& weights, const std::string& path) {
-  const JsonFields fields(weights, kConfigFile, path);
-  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields));
+absl::Status CheckInt8Weights(const JsonFields& fields) {
+  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 8));
+  QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy", "tensor"));
   return Expect(strategy == "channel" || strategy == "tensor", fields, "strategy", "\"channel\" or \"tensor\"");
 }
 
-absl::Status CheckInputs(const json& inputs, const std::string& path) {
+absl::Status CheckInt8Inputs(const json& inputs, const std::string& path) {
   const JsonFields fields(inputs, kConfigFile, path);
-  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields));
+  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 8));
+  QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
   QUIRE_RETURN_IF_ERROR(Expect(strategy == "token", fields, "strategy", "\"token\""));
   const auto dynamic = inputs.find("dynamic");
@@ -44,43 +59,54 @@ absl::Status CheckInputs(const json& inputs, const std::string& path) {
   return fields.Bad("dynamic", "true");
 }
 
-absl::Status CheckFormat(const JsonFields& fields) {
-  if (!fields.Has("format")) return absl::OkStatus();
-  QUIRE_ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
-  return Expect(format == "int-quantized" || format == "naive-quantized", fields, "format",
-                "\"int-quantized\" or \"naive-quantized\" with whole numbers of 8 bits");
+absl::Status ReadInt4Weights(const JsonFields& fields, CheckpointQuantization* result) {
+  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 4));
+  QUIRE_ASSIGN_OR_RETURN(result->is_symmetric, fields.Bool("symmetric", true));
+  QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
+  if (strategy == "channel") return absl::OkStatus();
+  if (strategy != "group") return fields.Bad("strategy", "\"group\" or \"channel\"");
+  QUIRE_ASSIGN_OR_RETURN(result->group, ReadGroupSize(fields, "group_size"));
+  return absl::OkStatus();
 }
 
-absl::Status CheckGroup(const json& group, const std::string& path) {
+// Reads a format of compressed-tensors, which decides the width.
+absl::StatusOr<CheckpointFormat> ReadFormat(const JsonFields& fields, CheckpointFormat fallback) {
+  if (!fields.Has("format")) return fallback;
+  QUIRE_ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
+  if (format == "int-quantized" || format == "naive-quantized") return CheckpointFormat::kInt8;
+  if (format == "pack-quantized") return CheckpointFormat::kPackQuantized;
+  return fields.Bad("format",
+                    "\"int-quantized\" or \"naive-quantized\" with whole numbers of 8 bits, or \"pack-quantized\" with "
+                    "4 bits");
+}
+
+// `outer` is the format of the whole checkpoint, which a group may repeat or replace.
+absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::string& path, CheckpointFormat outer) {
   if (!group.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(kConfigFile, ": ", path, " is ", Shown(group), ", must be an object"));
   }
   const JsonFields fields(group, kConfigFile, path + ".");
-  QUIRE_RETURN_IF_ERROR(CheckFormat(fields));
+  CheckpointQuantization result;
+  QUIRE_ASSIGN_OR_RETURN(result.format, ReadFormat(fields, outer));
   QUIRE_ASSIGN_OR_RETURN(const json* weights, fields.Object("weights"));
   if (weights == nullptr) return fields.Bad("weights", "an object");
-  QUIRE_RETURN_IF_ERROR(CheckWeights(*weights, path + ".weights."));
+  const JsonFields weight_fields(*weights, kConfigFile, path + ".weights.");
   QUIRE_ASSIGN_OR_RETURN(const json* inputs, fields.Object("input_activations"));
-  if (inputs == nullptr) return fields.Bad("input_activations", "an object: 8 bits per token");
-  QUIRE_RETURN_IF_ERROR(CheckInputs(*inputs, path + ".input_activations."));
-  return Expect(false, fields, "output_activations", "absent");
+  if (result.format == CheckpointFormat::kPackQuantized) {
+    QUIRE_RETURN_IF_ERROR(ReadInt4Weights(weight_fields, &result));
+    QUIRE_RETURN_IF_ERROR(Expect(inputs == nullptr, fields, "input_activations", "absent with weights of 4 bits"));
+  } else {
+    QUIRE_RETURN_IF_ERROR(CheckInt8Weights(weight_fields));
+    if (inputs == nullptr) return fields.Bad("input_activations", "an object: 8 bits per token");
+    QUIRE_RETURN_IF_ERROR(CheckInt8Inputs(*inputs, path + ".input_activations."));
+  }
+  QUIRE_RETURN_IF_ERROR(Expect(false, fields, "output_activations", "absent"));
+  return result;
 }
 
-}  // namespace
-
-absl::StatusOr<Quantization> ReadQuantizationConfig(const JsonFields& root) {
-  QUIRE_ASSIGN_OR_RETURN(const json* config, root.Object(kField));
-  if (config == nullptr) return Quantization::kNone;
-  const std::string path = absl::StrCat(kField, ".");
-  const JsonFields fields(*config, kConfigFile, path);
-  QUIRE_ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method", ""));
-  if (method != "compressed-tensors") {
-    return fields.Bad("quant_method",
-                      "\"compressed-tensors\" with format int-quantized; without quantization_config, "
-                      "weights are float32, bfloat16 or float16, and --quantize=int8 rounds them");
-  }
-  QUIRE_RETURN_IF_ERROR(CheckFormat(fields));
+absl::StatusOr<CheckpointQuantization> ReadCompressedTensors(const JsonFields& fields, const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(const CheckpointFormat outer, ReadFormat(fields, CheckpointFormat::kInt8));
   QUIRE_ASSIGN_OR_RETURN(const std::string status, fields.String("quantization_status", "compressed"));
   QUIRE_RETURN_IF_ERROR(Expect(status == "compressed", fields, "quantization_status", "\"compressed\""));
   QUIRE_RETURN_IF_ERROR(Expect(false, fields, "kv_cache_scheme", "absent: K and V have the precision of --kv-type"));
@@ -91,10 +117,83 @@ absl::StatusOr<Quantization> ReadQuantizationConfig(const JsonFields& root) {
   }
   QUIRE_ASSIGN_OR_RETURN(const json* groups, fields.Object("config_groups"));
   if (groups == nullptr || groups->empty()) return fields.Bad("config_groups", "an object with a group");
+  std::optional<CheckpointQuantization> all;
   for (const auto& [name, group] : groups->items()) {
-    QUIRE_RETURN_IF_ERROR(CheckGroup(group, absl::StrCat(path, "config_groups.", name)));
+    QUIRE_ASSIGN_OR_RETURN(const CheckpointQuantization one,
+                           ReadGroup(group, absl::StrCat(path, "config_groups.", name), outer));
+    if (all && Summary(*all) != Summary(one)) return fields.Bad("config_groups", "groups of one kind");
+    all = one;
   }
-  return Quantization::kInt8;
+  return *all;
+}
+
+absl::StatusOr<CheckpointQuantization> ReadGptq(const JsonFields& fields) {
+  CheckpointQuantization result{.format = CheckpointFormat::kGptq};
+  QUIRE_RETURN_IF_ERROR(fields.Int("bits", 4, 4).status());
+  QUIRE_ASSIGN_OR_RETURN(result.group, ReadGroupSize(fields, "group_size"));
+  QUIRE_ASSIGN_OR_RETURN(result.is_symmetric, fields.Bool("sym", true));
+  QUIRE_ASSIGN_OR_RETURN(const bool has_head, fields.Bool("lm_head", false));
+  QUIRE_RETURN_IF_ERROR(Expect(!has_head, fields, "lm_head", "false"));
+  QUIRE_ASSIGN_OR_RETURN(const json* dynamic, fields.Object("dynamic"));
+  QUIRE_RETURN_IF_ERROR(Expect(dynamic == nullptr || dynamic->empty(), fields, "dynamic", "absent"));
+  const char* const name = fields.Has("checkpoint_format") ? "checkpoint_format" : "format";
+  QUIRE_ASSIGN_OR_RETURN(const std::string format, fields.String(name, "gptq"));
+  if (format != "gptq" && format != "gptq_v2") return fields.Bad(name, "\"gptq\" or \"gptq_v2\"");
+  result.zeros_stored_less = format == "gptq" ? 1 : 0;
+  return result;
+}
+
+absl::StatusOr<CheckpointQuantization> ReadAwq(const JsonFields& fields) {
+  CheckpointQuantization result{.format = CheckpointFormat::kAwq, .is_symmetric = false};
+  QUIRE_RETURN_IF_ERROR(fields.Int(fields.Has("w_bit") ? "w_bit" : "bits", 4, 4).status());
+  QUIRE_ASSIGN_OR_RETURN(result.group,
+                         ReadGroupSize(fields, fields.Has("q_group_size") ? "q_group_size" : "group_size", 128));
+  QUIRE_ASSIGN_OR_RETURN(const bool has_zeros, fields.Bool("zero_point", true));
+  QUIRE_RETURN_IF_ERROR(Expect(has_zeros, fields, "zero_point", "true"));
+  QUIRE_ASSIGN_OR_RETURN(const std::string version, fields.String("version", "gemm"));
+  if (absl::AsciiStrToLower(version) != "gemm") return fields.Bad("version", "\"gemm\"");
+  return result;
+}
+
+}  // namespace
+
+Quantization CheckpointQuantization::width() const {
+  if (format == CheckpointFormat::kPlain) return Quantization::kNone;
+  return format == CheckpointFormat::kInt8 ? Quantization::kInt8 : Quantization::kInt4;
+}
+
+std::string Summary(const CheckpointQuantization& quantization) {
+  const auto int4 = [&](const char* name) {
+    return absl::StrCat(name, " ", quantization.group, quantization.is_symmetric ? "" : " asymmetric",
+                        quantization.zeros_stored_less > 0 ? " v1" : "");
+  };
+  switch (quantization.format) {
+    case CheckpointFormat::kPlain:
+      break;
+    case CheckpointFormat::kInt8:
+      return "int8";
+    case CheckpointFormat::kPackQuantized:
+      return int4("pack-quantized");
+    case CheckpointFormat::kGptq:
+      return int4("gptq");
+    case CheckpointFormat::kAwq:
+      return int4("awq");
+  }
+  return "none";
+}
+
+absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& root) {
+  QUIRE_ASSIGN_OR_RETURN(const json* config, root.Object(kField));
+  if (config == nullptr) return CheckpointQuantization();
+  const std::string path = absl::StrCat(kField, ".");
+  const JsonFields fields(*config, kConfigFile, path);
+  QUIRE_ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method", ""));
+  if (method == "compressed-tensors") return ReadCompressedTensors(fields, path);
+  if (method == "gptq") return ReadGptq(fields);
+  if (method == "awq") return ReadAwq(fields);
+  return fields.Bad("quant_method",
+                    "\"compressed-tensors\" with format int-quantized or pack-quantized, \"gptq\" or \"awq\"; without "
+                    "quantization_config, weights are float32, bfloat16 or float16, and --quantize rounds them");
 }
 
 }  // namespace quire

@@ -1,20 +1,43 @@
 #ifndef QUIRE_WORKER_MODEL_QUANTIZATION_CONFIG_H_
 #define QUIRE_WORKER_MODEL_QUANTIZATION_CONFIG_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "worker/model/json_reader.h"
 #include "worker/model/quantize.h"
 
 namespace quire {
 
-// Reads the field quantization_config of config.json, which says how the checkpoint stores the matrices of the layers.
-// `root` reads the whole file. Without the field, the result is kNone. The one supported kind is that of
-// compressed-tensors with whole numbers of 8 bits, a scale per row, and inputs that are rounded per token while the
-// model runs. The error for every other kind names the field, its value and what is supported.
+// How a checkpoint stores the matrices of the layers.
+enum class CheckpointFormat {
+  kPlain,          // As floating-point numbers.
+  kInt8,           // compressed-tensors, int-quantized: 8 bits, a scale per row, inputs rounded per token (W8A8).
+  kPackQuantized,  // compressed-tensors, pack-quantized: 4 bits, a scale and possibly a zero point per group.
+  kGptq,           // GPTQ with 4 bits.
+  kAwq,            // AWQ with 4 bits, version gemm.
+};
+
+struct CheckpointQuantization {
+  CheckpointFormat format = CheckpointFormat::kPlain;
+  // The rest is for 4 bits.
+  int group = 0;              // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
+  bool is_symmetric = true;   // All zero points are 8.
+  int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
+
+  // How such matrices are multiplied.
+  Quantization width() const;
+};
+
+// Returns a description, such as "gptq 128".
+std::string Summary(const CheckpointQuantization& quantization);
+
+// Reads the field quantization_config of config.json. `root` reads the whole file. Without the field, the result is
+// kPlain. The error for a kind that is not supported names the field, its value and what is supported.
 //
-// The lists of layers in the file (`targets`, `ignore`) are not read, because the type of each tensor tells whether the
-// layer is quantized.
-absl::StatusOr<Quantization> ReadQuantizationConfig(const JsonFields& root);
+// The lists of layers in the file (`targets`, `ignore`, `modules_to_not_convert`) are not read, because the tensors
+// tell whether a layer is quantized.
+absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& root);
 
 }  // namespace quire
 

@@ -17,52 +17,103 @@ float RoundToWhole(float x) {
   return (x + kShift) - kShift;
 }
 
-template <typename Element>
-void QuantizeRow(const Element* row, int cols, std::vector<float>* floats, int8_t* values, float* scale) {
+void QuantizeSymmetric(const std::vector<float>& floats, int8_t* values, float* scale) {
   float largest = 0;
-  for (int k = 0; k < cols; ++k) {
-    (*floats)[k] = ToFloat(row[k]);
-    largest = std::max(largest, std::abs((*floats)[k]));
-  }
+  for (const float x : floats) largest = std::max(largest, std::abs(x));
   const bool is_zero = largest < kSmallestMagnitude;
   const float inverse = is_zero ? 0.0f : 127.0f / largest;
   *scale = is_zero ? 0.0f : largest / 127.0f;
-  for (int k = 0; k < cols; ++k) values[k] = static_cast<int8_t>(RoundToWhole((*floats)[k] * inverse));
+  for (const float x : floats) *values++ = static_cast<int8_t>(RoundToWhole(x * inverse));
 }
 
-template <typename Element>
-void QuantizeRows(const MatrixView& matrix, QuantizedMatrix* result) {
+void QuantizeGroup(const float* begin, const float* end, int8_t* values, float* scale, uint8_t* zero) {
+  constexpr float kLargest = 15;
+  // The quarters keep the distance finite.
+  const float low = 0.25f * std::min(0.0f, *std::min_element(begin, end));
+  const float high = 0.25f * std::max(0.0f, *std::max_element(begin, end));
+  const float step = (high - low) / kLargest * 4;
+  const bool is_zero = !(step >= kSmallestMagnitude);
+  *scale = is_zero ? 0.0f : step;
+  const float zero_point = is_zero ? 0.0f : RoundToWhole(-4 * (low / step));
+  *zero = static_cast<uint8_t>(zero_point);
+  for (; begin < end; ++begin) {
+    const float number = is_zero ? 0.0f : RoundToWhole(*begin / step) + zero_point;
+    *values++ = static_cast<int8_t>(std::clamp(number, 0.0f, kLargest));
+  }
+}
+
+// Calls quantize(floats of a row, index of the row) for each row.
+template <typename QuantizeRow>
+void ForEachRow(const MatrixView& matrix, QuantizeRow&& quantize) {
   std::vector<float> floats(matrix.cols);
-  for (int row = 0; row < matrix.rows; ++row) {
-    const int64_t at = int64_t{row} * matrix.cols;
-    QuantizeRow(static_cast<const Element*>(matrix.data) + at, matrix.cols, &floats, &result->values[at],
-                &result->scales[row]);
+  const auto read = [&]<typename Element>(const Element* elements) {
+    for (int row = 0; row < matrix.rows; ++row) {
+      for (int k = 0; k < matrix.cols; ++k) floats[k] = ToFloat(elements[int64_t{row} * matrix.cols + k]);
+      quantize(floats, row);
+    }
+  };
+  switch (matrix.type) {
+    case DataType::kFloat32:
+      return read(static_cast<const float*>(matrix.data));
+    case DataType::kBFloat16:
+      return read(static_cast<const BFloat16*>(matrix.data));
+    case DataType::kFloat16:
+      return read(static_cast<const Float16*>(matrix.data));
   }
 }
 
 }  // namespace
 
 const char* Name(Quantization quantization) {
-  return quantization == Quantization::kInt8 ? "int8" : "none";
+  switch (quantization) {
+    case Quantization::kNone:
+      break;
+    case Quantization::kInt8:
+      return "int8";
+    case Quantization::kInt4:
+      return "int4";
+  }
+  return "none";
+}
+
+const char* Name(Int4Inputs inputs) {
+  return inputs == Int4Inputs::kInt8 ? "int8" : "float32";
+}
+
+QuantizedMatrixView QuantizedMatrix::View(Int4Inputs inputs) const {
+  const QuantizedFormat format = group == 0                       ? QuantizedFormat::kInt8
+                                 : inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32
+                                                                  : QuantizedFormat::kInt4;
+  return {values.data(), scales.data(), rows,         cols,
+          format,        group,         zeros.data(), order.empty() ? nullptr : order.data()};
 }
 
 QuantizedMatrix QuantizeToInt8(const MatrixView& matrix) {
-  QuantizedMatrix result;
-  result.rows = matrix.rows;
-  result.cols = matrix.cols;
+  QuantizedMatrix result{
+      .values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .zeros = {}, .order = {}};
   result.values.resize(static_cast<size_t>(matrix.rows) * matrix.cols);
   result.scales.resize(matrix.rows);
-  switch (matrix.type) {
-    case DataType::kFloat32:
-      QuantizeRows<float>(matrix, &result);
-      break;
-    case DataType::kBFloat16:
-      QuantizeRows<BFloat16>(matrix, &result);
-      break;
-    case DataType::kFloat16:
-      QuantizeRows<Float16>(matrix, &result);
-      break;
-  }
+  ForEachRow(matrix, [&](const std::vector<float>& floats, int row) {
+    QuantizeSymmetric(floats, &result.values[int64_t{row} * matrix.cols], &result.scales[row]);
+  });
+  return result;
+}
+
+QuantizedMatrix QuantizeToInt4(const MatrixView& matrix) {
+  constexpr int kGroup = kMaxInt4Group;
+  QuantizedMatrix result{
+      .values = {}, .scales = {}, .rows = matrix.rows, .cols = matrix.cols, .group = kGroup, .zeros = {}, .order = {}};
+  result.values.resize(static_cast<size_t>(matrix.rows) * matrix.cols);
+  result.scales.resize(static_cast<size_t>(matrix.rows) * result.num_groups());
+  result.zeros.resize(result.scales.size());
+  ForEachRow(matrix, [&](const std::vector<float>& floats, int row) {
+    size_t at = static_cast<size_t>(row) * result.num_groups();
+    for (int k = 0; k < matrix.cols; k += kGroup, ++at) {
+      const float* begin = floats.data() + k;
+      QuantizeGroup(begin, begin + std::min(kGroup, matrix.cols - k), &result.values[int64_t{row} * matrix.cols + k],
+                    &result.scales[at], &result.zeros[at]);
+    }
+  });
   return result;
 }
 

@@ -13,26 +13,45 @@ namespace quire {
 enum class Quantization {
   kNone,  // In the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token.
+  kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
 };
 
-// Returns "none" or "int8".
+// Returns "none", "int8" or "int4".
 const char* Name(Quantization quantization);
 
-// A matrix of whole numbers with scales.
+// What a product by weights of 4 bits does to its input.
+enum class Int4Inputs {
+  kInt8,     // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
+  kFloat32,  // Keeps it (W4A16). It is slower with many rows.
+};
+
+// Returns "int8" or "float32".
+const char* Name(Int4Inputs inputs);
+
+// A matrix of whole numbers with scales. QuantizedMatrixView explains the fields.
 struct QuantizedMatrix {
-  std::vector<int8_t> values;  // [rows, cols]
-  std::vector<float> scales;   // [rows]
+  std::vector<int8_t> values;
+  std::vector<float> scales;
   int rows;
   int cols;
+  int group = 0;               // Columns that share a scale in a matrix of 4 bits; 0 in one of 8 bits.
+  std::vector<uint8_t> zeros;  // Of a matrix of 4 bits.
+  std::vector<int32_t> order;  // Of a matrix of 4 bits whose columns are not in the order of the input; or empty.
 
+  int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.
-  QuantizedMatrixView View() const { return {values.data(), scales.data(), rows, cols}; }
+  QuantizedMatrixView View(Int4Inputs inputs) const;
 };
 
 // Rounds every row to whole numbers in [-127, 127]: the scale is the largest magnitude of the row divided by 127, and
 // ties round to even. A row of zeros has the scale 0. The result is the same on every machine. REQUIRES: all elements
 // are finite.
 QuantizedMatrix QuantizeToInt8(const MatrixView& matrix);
+
+// Rounds every group of 128 columns of a row to whole numbers in [0, 15]: the scale is a 15th of the distance from the
+// smallest element (or 0, if that is smaller) to the largest (or 0), and the zero point is the number of 0. REQUIRES:
+// all elements are finite.
+QuantizedMatrix QuantizeToInt4(const MatrixView& matrix);
 
 }  // namespace quire
 

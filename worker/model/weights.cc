@@ -1,17 +1,11 @@
 #include "worker/model/weights.h"
 
-#include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/functional/function_ref.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "base/log.h"
 #include "base/status.h"
-#include "worker/model/fingerprint.h"
-#include "worker/model/mapped_file.h"
+#include "worker/model/quantized_reader.h"
+#include "worker/model/tensor_reader.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
@@ -28,19 +22,18 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
 }
 
-// Reads tensors of a checkpoint by name, checks them, and passes them to the backend. It remembers which tensors it has
-// read. After the backend has copied a tensor, the reader releases the file's pages, so that at most one tensor is in
-// memory twice.
+// Reads matrices and vectors of a checkpoint, and passes them to the backend. After the backend has copied a tensor,
+// the reader releases the file's pages, so that at most one tensor is in memory twice.
 class WeightReader {
  public:
   WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend, LoadProgress* progress,
-               Quantization quantize)
-      : checkpoint_(checkpoint),
+               Quantization quantize, Int4Inputs int4_inputs)
+      : tensors_(checkpoint, progress),
+        stored_(config.quantization, &tensors_),
         backend_(backend),
-        progress_(progress),
         quantize_(quantize),
-        stored_(config.quantization) {
-    fingerprint_.Add(Summary(config));
+        int4_inputs_(int4_inputs) {
+    tensors_.AddToFingerprint(Summary(config));
   }
 
   // Stacks parts with the same number of columns in row order.
@@ -56,72 +49,29 @@ class WeightReader {
   absl::Status Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result);
 
   // Logs the tensors that were not read.
-  void ReportUnused() const;
+  void ReportUnused() const { tensors_.ReportUnused(); }
 
-  std::string fingerprint() const { return fingerprint_.Hex(); }
+  std::string fingerprint() const { return tensors_.fingerprint(); }
 
  private:
-  absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
-  // Returns the tensor if it is what is expected.
-  absl::StatusOr<const Tensor*> Find(const std::string& name, const std::string& expected,
-                                     absl::FunctionRef<bool(const Tensor&)> is_expected) const;
-  // Notes that the tensor is used.
-  void Count(const Tensor& tensor);
   // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
   absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
-  // Whether the checkpoint stores the matrix in 8 bits.
-  bool StoresInt8(const MatrixPart& part) const;
-  // Reads a matrix that is stored in 8 bits, or rounds the elements of another one.
+  // Reads a matrix that is stored as whole numbers, or rounds the elements of another one.
   absl::StatusOr<QuantizedMatrix> Quantized(const MatrixPart& part, int cols);
-  absl::StatusOr<QuantizedMatrix> StoredInt8(const MatrixPart& part, int cols);
-  // Reads one scale per row, or one for the whole matrix, into a scale per row.
-  absl::StatusOr<std::vector<float>> Scales(const MatrixPart& part);
   absl::Status QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
                                  std::unique_ptr<PackedMatrix>* result);
-  // Whether a stack is multiplied in 8 bits. All its parts must be stored in the same way.
+  // Whether a stack is multiplied as whole numbers. All its parts must be stored in the same way.
   absl::StatusOr<bool> IsQuantized(const std::vector<MatrixPart>& parts) const;
 
-  const Checkpoint& checkpoint_;
+  TensorReader tensors_;
+  QuantizedReader stored_;
   Backend* const backend_;
-  LoadProgress* const progress_;
   const Quantization quantize_;  // What is done to matrices that are stored as floating-point numbers.
-  const Quantization stored_;    // What config.json says of the checkpoint.
-  absl::flat_hash_set<std::string> used_;
-  Fingerprint fingerprint_;
+  const Int4Inputs int4_inputs_;
 };
 
-absl::StatusOr<const Tensor*> WeightReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
-                         Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16"),
-                              [&](const Tensor& found) { return found.shape == shape && WeightType(found); }));
-  // One such weight would make every step fail, and look like a bad request.
-  if (const std::optional<size_t> index = FirstNotFinite(tensor->bytes, *WeightType(*tensor)); index.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", and its element ",
-                                                   *index, " is infinite or not a number"));
-  }
-  Count(*tensor);
-  return tensor;
-}
-
-absl::StatusOr<const Tensor*> WeightReader::Find(const std::string& name, const std::string& expected,
-                                                 absl::FunctionRef<bool(const Tensor&)> is_expected) const {
-  const Tensor* tensor = checkpoint_.Find(name);
-  if (tensor == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is missing, expected ", expected));
-  }
-  if (is_expected(*tensor)) return tensor;
-  return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", expected ", expected));
-}
-
-void WeightReader::Count(const Tensor& tensor) {
-  used_.insert(tensor.name);
-  fingerprint_.Add(absl::StrCat(tensor.name, " ", Describe(tensor)));
-  fingerprint_.Add(tensor.bytes);
-  progress_->Add(static_cast<int64_t>(tensor.bytes.size()));
-}
-
 absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Take(part.name, {part.rows, cols}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows, cols}));
   bytes->emplace_back(tensor->bytes);
   return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor)};
 }
@@ -134,7 +84,7 @@ absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols
     QUIRE_ASSIGN_OR_RETURN(views.emplace_back(), View(part, cols, &bytes));
   }
   *result = backend_->Pack(views.data(), static_cast<int>(views.size()));
-  for (const MatrixPart& part : parts) ReleasePages(checkpoint_.Find(part.name)->bytes);
+  for (const MatrixPart& part : parts) tensors_.Release(part.name);
   return CheckPacked(*result, parts.front());
 }
 
@@ -144,53 +94,25 @@ absl::Status WeightReader::LayerMatrix(const std::vector<MatrixPart>& parts, int
   return is_quantized ? QuantizedMatrices(parts, cols, /*is_gated=*/false, result) : Matrix(parts, cols, result);
 }
 
-bool WeightReader::StoresInt8(const MatrixPart& part) const {
-  const Tensor* tensor = checkpoint_.Find(part.name);
-  return stored_ == Quantization::kInt8 && tensor != nullptr && tensor->dtype == "I8";
-}
-
 absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& parts) const {
-  if (quantize_ == Quantization::kInt8) return true;
+  if (quantize_ != Quantization::kNone) return true;
+  const bool is_quantized = stored_.Stores(parts.front().name);
   for (const MatrixPart& part : parts) {
-    if (StoresInt8(part) == StoresInt8(parts.front())) continue;
+    if (stored_.Stores(part.name) == is_quantized) continue;
     return absl::InvalidArgumentError(absl::StrCat("of the tensors ", parts.front().name, " and ", part.name,
-                                                   " only one is I8; they are multiplied together, so both must be"));
+                                                   " only one is quantized; they are multiplied together, so both must "
+                                                   "be"));
   }
-  return StoresInt8(parts.front());
+  return is_quantized;
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {
-  if (StoresInt8(part)) return StoredInt8(part, cols);
+  if (quantize_ == Quantization::kNone) return stored_.Read(part.name, part.rows, cols);
   std::vector<AlignedBytes> bytes;
   QUIRE_ASSIGN_OR_RETURN(const MatrixView view, View(part, cols, &bytes));
-  return QuantizeToInt8(view);
-}
-
-absl::StatusOr<QuantizedMatrix> WeightReader::StoredInt8(const MatrixPart& part, int cols) {
-  const std::vector<int64_t> shape = {part.rows, cols};
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Find(part.name, absl::StrCat("[", part.rows, ", ", cols, "] of I8"),
-                                                    [&](const Tensor& found) { return found.shape == shape; }));
-  Count(*tensor);
-  const auto* values = reinterpret_cast<const int8_t*>(tensor->bytes.data());
-  QuantizedMatrix matrix{{values, values + tensor->bytes.size()}, {}, part.rows, cols};
-  QUIRE_ASSIGN_OR_RETURN(matrix.scales, Scales(part));
+  QuantizedMatrix matrix = quantize_ == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view);
+  tensors_.Release(part.name);
   return matrix;
-}
-
-absl::StatusOr<std::vector<float>> WeightReader::Scales(const MatrixPart& part) {
-  const std::string name = part.name + "_scale";
-  const std::vector<int64_t> per_row = {part.rows, 1};
-  QUIRE_ASSIGN_OR_RETURN(
-      const Tensor* tensor,
-      Find(name, absl::StrCat("[", part.rows, ", 1] or [1] of F32, BF16 or F16"), [&](const Tensor& found) {
-        const bool is_single = found.shape.empty() || found.shape == std::vector<int64_t>{1};
-        return WeightType(found) && (found.shape == per_row || is_single);
-      }));
-  QUIRE_ASSIGN_OR_RETURN(tensor, Take(name, tensor->shape));
-  std::vector<float> scales;
-  AppendAsFloat(tensor->bytes, *WeightType(*tensor), &scales);
-  if (scales.size() == 1) scales.resize(part.rows, scales.front());
-  return scales;
 }
 
 absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
@@ -202,10 +124,15 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
   std::vector<QuantizedMatrix> matrices;
   for (const MatrixPart& part : parts) {
     QUIRE_ASSIGN_OR_RETURN(matrices.emplace_back(), Quantized(part, cols));
-    ReleasePages(checkpoint_.Find(part.name)->bytes);
+  }
+  for (size_t i = 1; i < matrices.size(); ++i) {
+    if (matrices[i].order == matrices[0].order) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the tensors ", parts[0].name, " and ", parts[i].name,
+                                                   " have different groups of columns (g_idx); they are multiplied "
+                                                   "together, so the groups must be the same"));
   }
   std::vector<QuantizedMatrixView> views;
-  for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View());
+  for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(int4_inputs_));
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])
                      : backend_->PackQuantized(views.data(), static_cast<int>(views.size()));
   return CheckPacked(*result, parts.front());
@@ -219,32 +146,20 @@ absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart&
   QUIRE_ASSIGN_OR_RETURN(const MatrixView gate_view, View(gate, cols, &bytes));
   QUIRE_ASSIGN_OR_RETURN(const MatrixView up_view, View(up, cols, &bytes));
   *result = backend_->PackGated(gate_view, up_view);
-  for (const MatrixPart* part : {&gate, &up}) ReleasePages(checkpoint_.Find(part->name)->bytes);
+  for (const MatrixPart* part : {&gate, &up}) tensors_.Release(part->name);
   return CheckPacked(*result, gate);
 }
 
 absl::Status WeightReader::Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result) {
   std::vector<float> values;
   for (const MatrixPart& part : parts) {
-    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Take(part.name, {part.rows}));
+    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows}));
     AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
   }
   const size_t bytes = values.size() * sizeof(float);
   QUIRE_ASSIGN_OR_RETURN(*result, BackendBuffer::Allocate(backend_, bytes, parts.front().name.c_str()));
   backend_->CopyToDevice(result->get(), values.data(), bytes);
   return absl::OkStatus();
-}
-
-void WeightReader::ReportUnused() const {
-  int num_unused = 0;
-  std::string first;
-  for (const std::string& name : checkpoint_.Names()) {
-    // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
-    if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
-    if (num_unused++ == 0) first = name;
-  }
-  if (num_unused == 0) return;
-  QUIRE_LOG(kWarning) << "ignored " << num_unused << " unknown tensors, the first is " << first;
 }
 
 absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix, WeightReader* reader,
@@ -297,14 +212,16 @@ absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, Wei
 }  // namespace
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
-                                         LoadProgress* progress, Quantization quantize) {
-  if (quantize != Quantization::kNone && config.quantization != Quantization::kNone) {
+                                         LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs) {
+  const Quantization stored = config.quantization.width();
+  if (quantize != Quantization::kNone && stored != Quantization::kNone) {
     return absl::InvalidArgumentError(
         absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(quantize)));
   }
-  WeightReader reader(config, checkpoint, backend, progress, quantize);
+  WeightReader reader(config, checkpoint, backend, progress, quantize, int4_inputs);
   ModelWeights weights;
-  weights.quantization = config.quantization == Quantization::kNone ? quantize : config.quantization;
+  weights.quantization = stored == Quantization::kNone ? quantize : stored;
+  weights.int4_inputs = int4_inputs;
   if (weights.quantization != Quantization::kNone && !backend->MultipliesQuantized()) {
     return absl::FailedPreconditionError(
         absl::StrCat(backend->Description(), " cannot multiply quantized weights; a CPU can"));

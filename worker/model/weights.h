@@ -40,6 +40,7 @@ struct ModelWeights {
   std::unique_ptr<PackedMatrix> lm_head;            // [vocab_size, hidden_size]. Null if `embedding` is used instead.
   BackendBuffer inv_freq;                           // [head_dim / 2]
   Quantization quantization = Quantization::kNone;  // Of the matrices of the layers.
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;       // Of products by matrices of 4 bits.
   std::string fingerprint;  // 32 hexadecimal digits for the config and all tensors that are used.
 
   const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
@@ -49,9 +50,10 @@ struct ModelWeights {
 // the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
 // If the checkpoint has other tensors, their number and the first name are logged. `progress` is told of every tensor
 // that was read. With `quantize`, the matrices of the layers are rounded after they have been read; the backend must be
-// able to multiply such matrices.
+// able to multiply such matrices. `int4_inputs` says how those of 4 bits are multiplied.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
-                                         LoadProgress* progress, Quantization quantize = Quantization::kNone);
+                                         LoadProgress* progress, Quantization quantize = Quantization::kNone,
+                                         Int4Inputs int4_inputs = Int4Inputs::kInt8);
 
 }  // namespace quire
 

@@ -1,5 +1,6 @@
 #include "gateway/openai/generate_answer.h"
 
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -217,6 +218,114 @@ TEST(GenerateAnswerTest, PromptLogprobsAreMapsOfTokenIds) {
   const Json list = Json::parse(answer.Body())["choices"][0]["prompt_logprobs"];
   EXPECT_EQ(list[0], nullptr);
   EXPECT_EQ(list[1]["7"], Json({{"logprob", -2.0}, {"rank", 1}, {"decoded_token", "x"}}));
+}
+
+constexpr char kTools[] = R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+constexpr char kCall[] = R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)";
+
+AnswerSyntax ThinkingHermes(const GenerateCall& call) {
+  return {.has_reasoning = true, .tool_calls = {.format = ToolCallFormat::kHermes, .tools = call.tools}};
+}
+
+TEST(GenerateAnswerTest, ThoughtsAndCallsAreMembersOfTheMessage) {
+  const GenerateCall call = ChatCall(kTools);
+  GenerateAnswer answer(call, kHead);
+  answer.SetSyntax(ThinkingHermes(call));
+  answer.Add(0, Response("<think>hm</thi"));
+  answer.Add(0, Response("nk>"));
+  answer.Add(0, Last(kCall, v1::FINISH_REASON_STOP));
+  const Json choice = Json::parse(answer.Body())["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], nullptr);
+  EXPECT_EQ(choice["message"]["reasoning_content"], "hm");
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
+  const Json made = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(made["type"], "function");
+  EXPECT_EQ(made["function"], Json({{"name", "f"}, {"arguments", "{\"a\": 1}"}}));
+  EXPECT_EQ(made["id"].get<std::string>().substr(0, 5), "call_");
+}
+
+TEST(GenerateAnswerTest, AStreamHasThePartsOfThoughtsAndCalls) {
+  const GenerateCall call = ChatCall(std::string(R"(, "stream": true)") + kTools);
+  GenerateAnswer answer(call, kHead);
+  answer.SetSyntax(ThinkingHermes(call));
+  answer.SetBeginsInReasoning(true);
+  std::string text = answer.Add(0, Response("hm"));
+  text += answer.Add(0, Response("</think>Look.<tool_call>{\"name\": \"f\", \"arguments\": {\"a"));
+  EXPECT_EQ(answer.Add(0, Response("")), "");
+  text += answer.Add(0, Response("\": 1}}</tool_call>"));
+  text += answer.Add(0, Last("", v1::FINISH_REASON_STOP));
+  std::vector<Json> deltas;
+  std::vector<Json> reasons;
+  for (const Json& event : Events(text)) {
+    deltas.push_back(event["choices"][0]["delta"]);
+    reasons.push_back(event["choices"][0]["finish_reason"]);
+  }
+  ASSERT_EQ(deltas.size(), 5u);
+  EXPECT_EQ(deltas[1], Json({{"reasoning_content", "hm"}}));
+  EXPECT_EQ(deltas[2]["content"], "Look.");
+  const Json first = deltas[2]["tool_calls"][0];
+  EXPECT_EQ(first["index"], 0);
+  EXPECT_EQ(first["type"], "function");
+  EXPECT_TRUE(first["id"].is_string());
+  EXPECT_EQ(first["function"], Json({{"name", "f"}, {"arguments", "{\"a"}}));
+  EXPECT_EQ(deltas[3], Json::parse(R"({"tool_calls": [{"index": 0, "function": {"arguments": "\": 1}"}}]})"));
+  EXPECT_EQ(deltas[4], Json::object());
+  EXPECT_EQ(reasons.back(), "tool_calls");
+}
+
+TEST(GenerateAnswerTest, ACallThatIsCutEndsWithTheLength) {
+  const GenerateCall call = ChatCall(kTools);
+  GenerateAnswer answer(call, kHead);
+  answer.SetSyntax(ThinkingHermes(call));
+  answer.Add(0, Last(R"(<tool_call>{"name": "f", "arguments": {"a)", v1::FINISH_REASON_LENGTH));
+  const Json choice = Json::parse(answer.Body())["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
+}
+
+TEST(GenerateAnswerTest, IdsOfCallsDifferAndFitTheTemplate) {
+  const GenerateCall call = ChatCall(std::string(R"(, "n": 2)") + kTools);
+  GenerateAnswer answer(call, kHead);
+  answer.SetSyntax({.tool_calls = {.format = ToolCallFormat::kMistral, .tools = call.tools}});
+  answer.Add(0, Last("[TOOL_CALLS]f{}[TOOL_CALLS]f{}", v1::FINISH_REASON_STOP, 0));
+  answer.Add(0, Last("[TOOL_CALLS]f{}", v1::FINISH_REASON_STOP, 1));
+  std::set<std::string> ids;
+  const Json body = Json::parse(answer.Body());
+  for (const Json& choice : body["choices"]) {
+    for (const Json& made : choice["message"]["tool_calls"]) ids.insert(made["id"].get<std::string>());
+  }
+  EXPECT_EQ(ids.size(), 3u);
+  for (const std::string& id : ids) EXPECT_THAT(id, ::testing::MatchesRegex("[a-z0-9]{9}"));
+}
+
+TEST(GenerateAnswerTest, AStreamHasPromptLogprobsOncePerChoice) {
+  const GenerateCall call = CompletionCall(R"("prompt": "x", "prompt_logprobs": 1, "stream": true, "n": 2)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("");
+  response.add_prompt_logprobs();
+  AddLogprob(response.mutable_prompt_logprobs(), "x", -2);
+  std::string text = answer.Add(0, response);
+  text += answer.Add(0, Response("a"));
+  text += answer.Add(0, Response("b", 1));
+  text += answer.Add(0, Response("c", 1));
+  std::vector<bool> has_them;
+  for (const Json& event : Events(text)) has_them.push_back(event["choices"][0].contains("prompt_logprobs"));
+  EXPECT_THAT(has_them, ElementsAre(true, false, true, false));
+  EXPECT_EQ(Events(text)[0]["choices"][0]["prompt_logprobs"][1]["7"]["logprob"], -2.0);
+}
+
+TEST(GenerateAnswerTest, AStreamOfAChatHasPromptLogprobsBesideTheChoices) {
+  const GenerateCall call = ChatCall(R"(, "prompt_logprobs": 1, "stream": true)");
+  GenerateAnswer answer(call, kHead);
+  v1::GenerateResponse response = Response("a");
+  response.add_prompt_logprobs();
+  std::string text = answer.Add(0, response);
+  text += answer.Add(0, Response("b"));
+  const std::vector<Json> events = Events(text);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1]["prompt_logprobs"], Json::array({nullptr}));
+  EXPECT_FALSE(events[2].contains("prompt_logprobs"));
 }
 
 }  // namespace

@@ -224,5 +224,38 @@ TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
             "messages[0].tool_calls[0].type");
 }
 
+TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
+  const auto read = [](const std::string& members) {
+    return std::get<GenerateCall>(ReadChatCall(*ParseBody(
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}}, {"name": "g"}])" +
+        members + "}")));
+  };
+  GenerateCall call = read("");
+  EXPECT_TRUE(call.may_call_tools);
+  EXPECT_TRUE(call.has_parallel_tool_calls);
+  EXPECT_EQ(call.tools, (std::vector<std::string>{"f", "g"}));
+  EXPECT_FALSE(read(R"(, "parallel_tool_calls": false)").has_parallel_tool_calls);
+  call = read(R"(, "tool_choice": "none")");
+  EXPECT_FALSE(call.may_call_tools);
+  EXPECT_EQ(call.requests[0].chat().tools(), "");
+  EXPECT_EQ(ChatError(R"("parallel_tool_calls": 1)").param, "parallel_tool_calls");
+}
+
+TEST(ChatCallTest, ASeedHas64Bits) {
+  const auto seed = [](const std::string& text) {
+    return std::get<GenerateCall>(
+               ReadChatCall(*ParseBody(R"({"messages": [{"role": "user", "content": "x"}], "seed": )" + text + "}")))
+        .requests[0]
+        .sampling()
+        .seed();
+  };
+  EXPECT_EQ(seed("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(seed("9223372036854775808"), uint64_t{1} << 63);
+  EXPECT_EQ(seed("-1"), UINT64_MAX);
+  EXPECT_EQ(seed("5.0"), 5u);
+  EXPECT_EQ(ChatError(R"("seed": 18446744073709551616)").param, "seed");
+  EXPECT_EQ(ChatError(R"("seed": 0.5)").param, "seed");
+}
+
 }  // namespace
 }  // namespace quire

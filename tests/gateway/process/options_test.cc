@@ -43,13 +43,15 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
       Parse({"--listen=unix:/run/http", "--manager=unix:/run/quire", "--require-tokens", "--max-callers=3",
              "--max-connections=4", "--max-body-bytes=2048", "--max-receiving-bytes=4096", "--max-unsent-bytes=1025",
              "--head-timeout=1s", "--body-timeout=2s", "--idle-timeout=3s", "--write-timeout=4s", "--call-timeout=5s",
-             "--drain-timeout=6s", "--manager-name=m"});
+             "--drain-timeout=6s", "--manager-name=m", "--tool-call-format=hermes", "--reasoning-format=none"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->listen, "unix:/run/http");
   EXPECT_EQ(options->manager, "unix:/run/quire");
   EXPECT_EQ(options->manager_name, "m");
   EXPECT_TRUE(options->requires_tokens);
   EXPECT_EQ(options->max_callers, 3u);
+  EXPECT_EQ(options->formats.tool_calls, "hermes");
+  EXPECT_EQ(options->formats.reasoning, "none");
   EXPECT_EQ(options->max_connections, 4);
   EXPECT_EQ(options->max_body_bytes, 2048u);
   EXPECT_EQ(options->max_receiving_bytes, 4096);
@@ -85,6 +87,12 @@ TEST(GatewayOptionsTest, LimitsHaveRanges) {
   EXPECT_THAT(Error({"--max-body-bytes=1"}), HasSubstr("--max-body-bytes is 1"));
   EXPECT_THAT(Error({"--max-receiving-bytes=1"}), HasSubstr("--max-receiving-bytes is 1"));
   EXPECT_THAT(Error({"--max-unsent-bytes=1"}), HasSubstr("--max-unsent-bytes is 1"));
+}
+
+TEST(GatewayOptionsTest, FormatsAreKnownByName) {
+  EXPECT_EQ(Error({"--tool-call-format=xml"}),
+            "--tool-call-format is 'xml', it must be one of auto, none, hermes, llama3, mistral");
+  EXPECT_EQ(Error({"--reasoning-format=x"}), "--reasoning-format is 'x', it must be one of auto, none, think");
 }
 
 TEST(GatewayReferenceTest, TheDocumentsHaveTheFlags) {

@@ -205,6 +205,30 @@ TEST_F(WebServerTest, AClientThatLeavesIsNoticed) {
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
 }
 
+TEST_F(WebServerTest, AClientThatLeavesIsNoticedAlsoIfItHasSentAnotherRequest) {
+  for (const bool is_at_once : {true, false}) {
+    is_waiting_ = {};
+    gone_ = {};
+    Start();
+    TestClient client(*server_);
+    client.Send(Post("/wait", "x") + (is_at_once ? Post("/next", "y") : ""));
+    is_waiting_.get_future().wait();
+    if (!is_at_once) client.Send(Post("/next", "y"));
+    client.Close();
+    EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+    TearDown();
+  }
+}
+
+TEST_F(WebServerTest, RefusalsAreTold) {
+  std::promise<int> told;
+  Start({.max_body_bytes = 10, .on_refusal = [&told](int code) { told.set_value(code); }});
+  TestClient client(*server_);
+  client.Send(Post("/a", "much too long"));
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 413"));
+  EXPECT_EQ(told.get_future().get(), 413);
+}
+
 TEST_F(WebServerTest, AResponseThatGoesOnHoldsNoBody) {
   Start();
   TestClient client(*server_);

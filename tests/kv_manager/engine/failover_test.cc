@@ -559,7 +559,9 @@ TEST_F(AdoptingLoopTest, ARequestOnItsWayCountsAsLoadUntilItRuns) {
   Adopt(request, std::make_shared<RecordingSink>());
   EXPECT_EQ(loop_->load().wanted_blocks, 2);
   loop_->RunOnce();
-  EXPECT_EQ(loop_->load().wanted_blocks, 2);
+  EXPECT_EQ(loop_->status()->running_requests, 1);
+  EXPECT_EQ(loop_->status()->blocks.used, 2) << "from now on the blocks are allocated";
+  EXPECT_EQ(loop_->load().wanted_blocks, 0) << "no block counts twice, although the first token has not come";
   worker_.Answer();
   Run();
   EXPECT_EQ(loop_->load().wanted_blocks, 0);
@@ -688,6 +690,28 @@ TEST_F(AdoptingLoopTest, AWorkerWhoseProcessIsStoppedIsLostAfterOneAndAHalfSecon
   ASSERT_EQ(moved_.size(), 1u);
   EXPECT_FALSE(moved_[0].request.group().suspicion().is_suspect());
   EXPECT_EQ(moved_[0].request.group().suspicion().num_losses(), 0) << "no request makes a whole process stop";
+}
+
+class PausedProcessTest : public AdoptingLoopTest, public ::testing::WithParamInterface<int64_t> {};
+// The second one is longer than the grace.
+INSTANTIATE_TEST_SUITE_P(FailoverAfter, PausedProcessTest, ::testing::Values(3 * kSecond, 20 * kSecond));
+
+TEST_P(PausedProcessTest, AShortPauseCostsNothingWithFailoverAfter) {
+  StepLoopOptions options = Options();
+  options.failover_after_us = GetParam();
+  JoinOthers(options);
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(6, 40));
+  Run();
+  worker_.StopProcess();
+  int64_t pause_us = 0;
+  for (; loop_->status()->is_ready && pause_us < 60 * kSecond; pause_us += kSecond / 2) {
+    EXPECT_TRUE(moved_.empty());
+    Advance(kSecond / 2);
+  }
+  EXPECT_EQ(pause_us, 3 * kSecond / 2 + options.failover_after_us);
+  EXPECT_EQ(moved_.size(), 1u) << "it moves at once, because it has waited already";
+  EXPECT_EQ(sink->failure(), absl::OkStatus());
 }
 
 TEST_F(AdoptingLoopTest, AWorkerWhoseProcessIsStoppedIsKeptWhileNobodyElseCanGoOn) {

@@ -87,6 +87,21 @@ TEST_F(RebalancerTest, AFewWaitingRequestsMoveInTheirOrder) {
   EXPECT_THAT(Candidates(), testing::Not(testing::Contains(candidates[0])));
 }
 
+TEST_F(RebalancerTest, WhatCannotMoveDoesNotHideTheRequestsBehindIt) {
+  for (uint64_t id = 1; id <= 40; ++id) Submit(id);
+  EXPECT_EQ(Candidates().front(), RequestId{1});
+  rebalancer_.OnMoved(0);
+  const std::vector<RequestId> others = Candidates();
+  ASSERT_THAT(others, SizeIs(40 - Rebalancer::kMaxMoves));
+  EXPECT_EQ(others.front(), RequestId{Rebalancer::kMaxMoves + 1});
+  rebalancer_.OnMoved(0);
+  EXPECT_EQ(Candidates().front(), RequestId{1}) << "behind the last ones come the first ones";
+  rebalancer_.OnMoved(0);
+  EXPECT_EQ(Candidates(), others);
+  rebalancer_.OnMoved(1);
+  EXPECT_EQ(Candidates().front(), RequestId{1}) << "the first ones come first as soon as they can";
+}
+
 TEST_F(RebalancerTest, ARequestThatHasMovedStays) {
   for (uint64_t id = 1; id <= 3; ++id) Submit(id);
   LiveRequests::Entry entry = live_.Take(RequestId{2});

@@ -232,11 +232,10 @@ class Managers {
       }
     }
     for (const RestoredBlocks::Table& table : restored.tables) {
-      for (const BlockId block : table.blocks) next_blocks.erase(block);
       const std::vector<TokenId> stored(table.tokens.begin(), table.tokens.begin() + table.num_stored);
       ASSERT_EQ(worker_.CheckSlots(table.blocks, stored), absl::OkStatus());
     }
-    restored.cached = check.CachedBlocks(next_blocks);
+    restored.cached = check.CachedBlocks(restored.tables, std::move(next_blocks));
     blocks_->Restore(restored);
     ASSERT_EQ(blocks_->CheckIntegrity(), absl::OkStatus());
     for (const WorkerInventory::Row* row : others) end_rows.push_back(row->row);

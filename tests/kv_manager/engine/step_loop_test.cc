@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
+#include "kv_manager/engine/work_time.h"
 #include "tests/kv_manager/engine/step_loop_harness.h"
 
 namespace quire {
@@ -299,6 +302,45 @@ TEST_F(StepLoopTest, TheManagersPartOfAStepIsSendingAndHandingOverWithoutTheWork
     const Histogram& parts = loop_->status()->stats.manager_step_seconds;
     EXPECT_EQ(std::accumulate(parts.counts().begin(), parts.counts().end(), int64_t{0}), 4);
     EXPECT_NEAR(parts.sum(), 4 * 0.005, 1e-9);
+    loop_.reset();
+  }
+}
+
+// For each token it works, or waits as a thread does that has lost its core.
+class BusySink : public RecordingSink {
+ public:
+  explicit BusySink(bool works) : works_(works) {}
+
+  void OnToken(int sample_index, int position, ScoredToken token) override {
+    const ManualClock clock;
+    const WorkTime begin = WorkTime::Now(clock);
+    while (works_ && (WorkTime::Now(clock) - begin).cpu_us < 5 * kMillisecond) {
+    }
+    if (!works_) absl::SleepFor(absl::Milliseconds(20));
+    RecordingSink::OnToken(sample_index, position, std::move(token));
+  }
+
+ private:
+  const bool works_;
+};
+
+TEST_F(StepLoopTest, TheCpuTimeOfTheManagersPartDoesNotCountWhileItsThreadWaits) {
+  for (const bool works : {true, false}) {
+    FakeWorker worker;
+    loop_ = std::make_unique<StepLoop>(
+        Options(), worker.NewClient(),
+        StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; }, .on_change = [] {}},
+        &clock_);
+    Run();
+    ASSERT_TRUE(Submit(MakeRequest(5, 4), std::make_shared<BusySink>(works)).ok());
+    for (int step = 0; step < 5; ++step) Run();
+    const Histogram& cpu = loop_->status()->stats.manager_step_cpu_seconds;
+    EXPECT_EQ(std::accumulate(cpu.counts().begin(), cpu.counts().end(), int64_t{0}), 4);
+    if (works) {
+      EXPECT_GE(cpu.sum(), 4 * 0.005);
+    } else {
+      EXPECT_LT(cpu.sum(), 4 * 0.010);
+    }
     loop_.reset();
   }
 }

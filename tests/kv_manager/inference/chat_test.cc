@@ -233,6 +233,15 @@ TEST(ChatModelTest, ABrokenChatTemplateIsNamedAndCompletionsStillWork) {
   EXPECT_FALSE(response.has_chat_template());
 }
 
+TEST(ChatModelTest, TheModelTellsHowItWritesCallsAndThoughts) {
+  ServiceHarness harness(ModelWith("[TOOL_CALLS]</think>"));
+  grpc::ClientContext context;
+  v1::GetModelResponse response;
+  EXPECT_TRUE(harness.stub->GetModel(&context, v1::GetModelRequest(), &response).ok());
+  EXPECT_EQ(response.tool_call_format(), "mistral");
+  EXPECT_EQ(response.reasoning_format(), "think");
+}
+
 TEST(ChatModelTest, AModelWithoutATokenizerRefusesConversations) {
   auto model = ToyModel();
   model->tokenizer = nullptr;

@@ -109,6 +109,7 @@ class Client {
     for (const auto& [index, sample] : samples_) text += sample.DebugString() + "\n";
     return text;
   }
+  const v1::GenerateResponse& sample(uint32_t index) const { return samples_.at(index); }
   const std::string& resume_token() const { return resume_token_; }
   void set_resume_token(const std::string& token) { resume_token_ = token; }
 
@@ -299,6 +300,78 @@ TEST(ResumeTest, ASecondGenerateWithTheSameFieldsStartsNothing) {
   EXPECT_TRUE(second.ReadAll().ok());
   EXPECT_EQ(second.num_tokens(), 20u);
   EXPECT_EQ(harness.engine.requests().size(), 1u);
+}
+
+// A client that does not know whether its continuation has begun sends it again.
+TEST(ResumeTest, AContinuationFindsTheRequestThatItContinues) {
+  for (const bool had_seed : {true, false}) {
+    ServiceHarness harness(ToyModel());
+    harness.engine.Hold();
+    v1::GenerateRequest request = DetachedRequest();
+    if (!had_seed) request.clear_sampling();
+    Client whole(&harness);
+    whole.Generate(request);
+    harness.engine.WaitForRequests(1);
+    harness.engine.Step(7);
+    while (whole.num_tokens() < 7) ASSERT_TRUE(whole.Read());
+
+    v1::GenerateRequest continuation = request;
+    continuation.mutable_sampling()->set_seed(whole.sample(0).seed());
+    v1::ContinuedSample* const continued = continuation.add_continue_from();
+    for (int i = 0; i < 3; ++i) continued->add_token_ids(whole.sample(0).token_ids(i));
+    whole.Leave();
+    Client client(&harness);
+    client.Generate(continuation);
+    harness.engine.Step(100);
+    EXPECT_TRUE(client.ReadAll().ok());
+    EXPECT_EQ(client.num_tokens(), 17u);
+    EXPECT_EQ(client.sample(0).position(), whole.sample(0).position() + 3);
+    EXPECT_EQ(harness.engine.requests().size(), 1u);
+  }
+}
+
+TEST(ResumeTest, AContinuationWithAnotherSeedOrMoreThanThereIsIsAnotherRequest) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.Hold();
+  Client client(&harness);
+  client.Generate(DetachedRequest());
+  harness.engine.WaitForRequests(1);
+  harness.engine.Step(2);
+  v1::GenerateRequest too_long = DetachedRequest();
+  for (int i = 0; i < 3; ++i) too_long.mutable_continue_from()->Add()->set_index(i);
+  v1::GenerateRequest other_seed = DetachedRequest();
+  other_seed.mutable_sampling()->set_seed(6);
+  for (const v1::GenerateRequest& other : {too_long, other_seed}) {
+    Client stranger(&harness);
+    stranger.Generate(other);
+    EXPECT_EQ(Detail<google::rpc::ErrorInfo>(stranger.ReadAll()).reason(), "REQUEST_RUNNING");
+  }
+  harness.engine.Step(100);
+  EXPECT_TRUE(client.ReadAll().ok());
+}
+
+TEST(ResumeTest, AContinuedRequestIsGivenOnlyToThoseWhoHaveItsBeginning) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.Hold();
+  v1::GenerateRequest continuation = DetachedRequest();
+  for (int i = 0; i < 3; ++i) {
+    if (i == 0) continuation.add_continue_from();
+    continuation.mutable_continue_from(0)->add_token_ids(66);
+  }
+  Client client(&harness);
+  client.Generate(continuation);
+  harness.engine.WaitForRequests(1);
+  harness.engine.Step(5);
+  ASSERT_TRUE(client.Read());
+  Client without(&harness);
+  without.Generate(DetachedRequest());
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(without.ReadAll()).reason(), "REQUEST_RUNNING");
+  client.Leave();
+  Client again(&harness);
+  again.Generate(continuation);
+  harness.engine.Step(100);
+  EXPECT_TRUE(again.ReadAll().ok());
+  EXPECT_EQ(again.num_tokens(), 17u);
 }
 
 TEST(ResumeTest, ARefusedRequestMayBeTriedAgain) {

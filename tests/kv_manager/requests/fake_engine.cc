@@ -143,6 +143,10 @@ bool FakeEngine::Advance(Live* live) {
 
 void FakeEngine::AdvanceSample(Live* live, int sample_index) {
   const Request& request = live->request;
+  for (const auto& continued : request.continued) {
+    // The steps of tokens that the request has brought tell nothing.
+    if (continued.sample_index == sample_index && live->num_tokens < static_cast<int>(continued.tokens.size())) return;
+  }
   if (ending.has_value() && live->num_tokens == static_cast<int>(script.size())) {
     return FinishSample(live, sample_index, *ending);
   }

@@ -62,8 +62,8 @@ TEST(MakeModelTest, EqualSeedsGiveEqualFiles) {
 TEST(MakeModelTest, NumbersAreThoseOfPhilox) {
   float values[4];
   RandomTensor(0, 0, 0.5, 0.5).Group(0, values);
-  EXPECT_FLOAT_EQ(values[0], 0x6627e8d5 * 0x1p-32f);
-  EXPECT_FLOAT_EQ(values[1], 0xe169c58d * 0x1p-32f);
+  EXPECT_FLOAT_EQ(values[0], static_cast<float>(0x6627e8d5 * 0x1p-32));
+  EXPECT_FLOAT_EQ(values[1], static_cast<float>(0xe169c58d * 0x1p-32));
 }
 
 TEST(MakeModelTest, EveryIdOfTheTokenizerIsUsedOnce) {

@@ -1,6 +1,7 @@
 #include "worker/model/quantize.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -40,6 +41,33 @@ TEST(QuantizeTest, TinyRowsBecomeZerosWithoutAnInfiniteFactor) {
   const QuantizedMatrix matrix = QuantizeToInt8({.data = values, .rows = 1, .cols = 2, .type = DataType::kFloat32});
   EXPECT_THAT(matrix.values, ElementsAre(0, 0));
   EXPECT_THAT(matrix.scales, ElementsAre(0));
+}
+
+TEST(QuantizeTest, FourBitsHaveAScaleAndAZeroPointForEvery128Columns) {
+  std::vector<float> values(130, 0);
+  values[0] = -2;
+  values[1] = 13;
+  values[2] = 0.4f;
+  values[128] = 1.5f;
+  values[129] = 0.25f;  // 2.5 rounds to even.
+  const QuantizedMatrix matrix =
+      QuantizeToInt4({.data = values.data(), .rows = 1, .cols = 130, .type = DataType::kFloat32});
+  EXPECT_EQ(matrix.group, 128);
+  EXPECT_THAT(matrix.scales, ElementsAre(1, 0.1f));
+  EXPECT_THAT(matrix.zeros, ElementsAre(2, 0));
+  EXPECT_THAT(std::vector<int8_t>(matrix.values.begin(), matrix.values.begin() + 4), ElementsAre(0, 15, 2, 2));
+  EXPECT_THAT(std::vector<int8_t>(matrix.values.begin() + 128, matrix.values.end()), ElementsAre(15, 2));
+}
+
+TEST(QuantizeTest, AGroupOfZerosHasTheScaleZeroAndTheLargestNumbersStayFinite) {
+  const float largest = std::numeric_limits<float>::max();
+  const std::vector<float> values = {0, 0, -largest, largest};
+  const QuantizedMatrix matrix =
+      QuantizeToInt4({.data = values.data(), .rows = 2, .cols = 2, .type = DataType::kFloat32});
+  EXPECT_EQ(matrix.scales[0], 0);
+  EXPECT_THAT(std::vector<int8_t>(matrix.values.begin(), matrix.values.begin() + 2), ElementsAre(0, 0));
+  EXPECT_TRUE(std::isfinite(matrix.scales[1]));
+  EXPECT_GT(matrix.values[3], matrix.values[2]);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "tests/test_paths.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
+#include "tests/worker/model/quantized_checkpoint.h"
 #include "worker/model/model.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/tensor_values.h"
@@ -34,18 +35,6 @@ constexpr float kInputTolerance = 0.1f;  // The largest measured error is 0.066.
 constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
 constexpr char kOutput[] = "model.layers.0.self_attn.o_proj.weight";
 
-struct StoredTensor {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::string bytes;
-};
-using Tensors = std::map<std::string, StoredTensor>;
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
 json QuantizationConfig() {
   return json::parse(R"({
     "quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
@@ -59,71 +48,25 @@ json QuantizationConfig() {
                             "block_structure": null, "dynamic": true, "actorder": null, "observer": null}}}})");
 }
 
-class QuantizedCheckpointTest : public testing::Test {
+class QuantizedCheckpointTest : public CheckpointTest {
  protected:
-  QuantizedCheckpointTest() : backend_(MakeCpuBackend(1)) {
-    const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
-    const auto tensors = ParseSafetensors(file, "model.safetensors");
-    EXPECT_TRUE(tensors.ok()) << tensors.status();
-    for (const Tensor& tensor : *tensors) {
-      tensors_[tensor.name] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
-      if (absl::StrContains(tensor.name, "_proj.weight")) Quantize(tensor.name);
-    }
-    config_ = json::parse(ReadWholeFile(GoldenModel("llama2") + "/config.json"));
+  QuantizedCheckpointTest() {
+    for (const std::string& name : matrices_) Quantize(name);
     config_["quantization_config"] = QuantizationConfig();
   }
 
   void Quantize(const std::string& name) {
-    StoredTensor& tensor = tensors_[name];
-    const int rows = static_cast<int>(tensor.shape[0]), cols = static_cast<int>(tensor.shape[1]);
-    const QuantizedMatrix matrix = QuantizeToInt8({tensor.bytes.data(), rows, cols, DataType::kFloat32});
-    tensors_[name + "_scale"] = {"F32", {rows, 1}, BytesOf(matrix.scales)};
-    tensor = {"I8", tensor.shape, BytesOf(matrix.values)};
+    const QuantizedMatrix matrix = QuantizeToInt8(View(name));
+    tensors_[name + "_scale"] = {"F32", {matrix.rows, 1}, BytesOf(matrix.scales)};
+    tensors_[name] = {"I8", {matrix.rows, matrix.cols}, BytesOf(matrix.values)};
   }
-
-  std::string File() const {
-    json header;
-    std::string data;
-    for (const auto& [name, tensor] : tensors_) {
-      header[name] = {{"dtype", tensor.dtype},
-                      {"shape", tensor.shape},
-                      {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
-      data += tensor.bytes;
-    }
-    return SafetensorsFileOf(header.dump(), 0) + data;
-  }
-
-  absl::StatusOr<std::unique_ptr<Model>> Load(Quantization quantize = Quantization::kNone) const {
-    directory_.Write("model.safetensors", File());
-    directory_.Write("config.json", config_.dump());
-    return LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, quantize);
-  }
-  std::string ErrorOfLoad(Quantization quantize = Quantization::kNone) const {
-    const auto model = Load(quantize);
-    EXPECT_FALSE(model.ok());
-    return std::string(model.status().message());
-  }
-
-  std::vector<Logits> LogitsOf(const Model& model) const {
-    return PagedRunner(&model, backend_.get(), {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
-  }
-  std::vector<Logits> RoundedAtLoad() const {
-    const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, Quantization::kInt8);
-    EXPECT_TRUE(model.ok()) << model.status();
-    return LogitsOf(**model);
-  }
-
-  const std::unique_ptr<Backend> backend_;
-  const TestDirectory directory_;
-  Tensors tensors_;
-  json config_;
 };
 
 TEST_F(QuantizedCheckpointTest, StoredNumbersGiveTheBitsOfTheSameNumbersRoundedAtLoad) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->weights.quantization, Quantization::kInt8);
-  EXPECT_EQ(LogitsOf(**model), RoundedAtLoad());
+  EXPECT_EQ(LogitsOf(**model), RoundedAtLoad(Quantization::kInt8));
 }
 
 // tests/golden/compressed_tensors: what the package stores of the small Llama model, and what it reads back.
@@ -170,7 +113,7 @@ TEST_F(QuantizedCheckpointTest, TheWeightOfAFileOfThePackageIsItsNumberTimesItsS
 }
 
 TEST_F(QuantizedCheckpointTest, AnIgnoredLayerKeepsItsPrecision) {
-  const std::vector<Logits> all = RoundedAtLoad();
+  const std::vector<Logits> all = RoundedAtLoad(Quantization::kInt8);
   const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
   const auto original = ParseSafetensors(file, "");
   ASSERT_TRUE(original.ok());
@@ -224,7 +167,7 @@ TEST_F(QuantizedCheckpointTest, AWrongTensorIsNamed) {
          (*t)[kQuery] = {"F32", {32, 32}, std::string(4096, '\0')};
        },
        "of the tensors model.layers.1.self_attn.q_proj.weight and model.layers.1.self_attn.k_proj.weight only one is "
-       "I8"},
+       "quantized"},
   };
   const Tensors good = tensors_;
   for (const auto& test : cases) {
@@ -252,11 +195,11 @@ TEST_F(QuantizedCheckpointTest, EveryOtherKindIsRefusedByName) {
     json value;
     std::string message;
   } cases[] = {
-      {"/quant_method", "gptq", "quant_method is \"gptq\", must be \"compressed-tensors\" with format int-quantized"},
-      {"/quant_method", "awq", "quant_method is \"awq\", must be"},
+      {"/quant_method", "bitsandbytes",
+       "quant_method is \"bitsandbytes\", must be \"compressed-tensors\" with format "},
       {"/quant_method", "fp8", "quant_method is \"fp8\", must be"},
       {"/quant_method", 7, "quant_method is 7, must be a string"},
-      {"/format", "pack-quantized", "format is \"pack-quantized\", must be \"int-quantized\""},
+      {group + "/format", "pack-quantized", "group_0.weights.num_bits is 8, must be an integer in 4 .. 4"},
       {"/format", "float-quantized", "format is \"float-quantized\", must be \"int-quantized\""},
       {"/quantization_status", "frozen", "quantization_status is \"frozen\", must be \"compressed\""},
       {"/kv_cache_scheme", json{{"num_bits", 8}}, "kv_cache_scheme is {\"num_bits\":8}, must be absent"},

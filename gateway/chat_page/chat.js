@@ -1,0 +1,146 @@
+"use strict";
+// The chat page of the gateway. Texts of the model only ever become text nodes, never markup. Nothing is stored.
+const $ = id => document.getElementById(id);
+let conversation = [];
+let running = null;  // The AbortController of the answer that is being written.
+
+function headers() {
+  const token = $("token").value.trim();
+  return token ? {"Authorization": "Bearer " + token} : {};
+}
+
+function tell(trouble) {
+  $("trouble").textContent = trouble;
+  $("trouble").hidden = !trouble;
+}
+
+async function reasonOf(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return "The server answers with code " + response.status + ".";
+  }
+}
+
+async function showModel() {
+  try {
+    const response = await fetch("v1/models", {headers: headers()});
+    if (!response.ok) return tell(await reasonOf(response));
+    $("model").textContent = (await response.json()).data[0].id;
+    tell("");
+  } catch (error) {
+    tell("The server cannot be reached: " + error.message);
+  }
+}
+
+function addMessage(role) {
+  const box = document.createElement("div");
+  box.className = "message " + role;
+  const thoughts = document.createElement("div");
+  thoughts.className = "thoughts";
+  thoughts.hidden = true;
+  const text = document.createElement("div");
+  text.className = "text";
+  box.append(thoughts, text);
+  $("messages").append(box);
+  return {box, thoughts, text};
+}
+
+function request() {
+  const system = $("system").value;
+  const body = {messages: system ? [{role: "system", content: system}, ...conversation] : conversation, stream: true};
+  if ($("temperature").value) body.temperature = Number($("temperature").value);
+  if ($("max-tokens").value) body.max_tokens = Number($("max-tokens").value);
+  return body;
+}
+
+// Yields the data of server-sent events until [DONE].
+async function* eventsOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let unread = "";
+  for (;;) {
+    const {done, value} = await reader.read();
+    if (done) throw new Error("the answer has ended too early");
+    unread += value;
+    const lines = unread.split("\n");
+    unread = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: ")) continue;
+      const data = line.slice("data: ".length);
+      if (data === "[DONE]") return;
+      yield JSON.parse(data);
+    }
+  }
+}
+
+async function answer() {
+  const shown = addMessage("assistant");
+  let content = "";
+  running = new AbortController();
+  $("send").hidden = true;
+  $("stop").hidden = false;
+  tell("");
+  try {
+    const response = await fetch("v1/chat/completions", {
+      method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify(request()),
+      signal: running.signal});
+    if (!response.ok) throw new Error(await reasonOf(response));
+    for await (const event of eventsOf(response)) {
+      if (event.error) throw new Error(event.error.message);
+      const delta = event.choices[0]?.delta ?? {};
+      if (delta.reasoning_content) {
+        shown.thoughts.hidden = false;
+        shown.thoughts.append(delta.reasoning_content);
+      }
+      if (delta.content) {
+        content += delta.content;
+        shown.text.append(delta.content);
+      }
+      shown.box.scrollIntoView({block: "end"});
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") tell(error.message);
+  }
+  running = null;
+  $("send").hidden = false;
+  $("stop").hidden = true;
+  if (content) {
+    conversation.push({role: "assistant", content});
+  } else if (shown.thoughts.hidden) {
+    shown.box.remove();
+  }
+}
+
+function send() {
+  const text = $("text").value;
+  if (running || !text.trim()) return;
+  $("text").value = "";
+  // A message without an answer is joined with the next one, because templates want the roles in turn.
+  const last = conversation[conversation.length - 1];
+  if (last && last.role === "user") {
+    last.content += "\n" + text;
+  } else {
+    conversation.push({role: "user", content: text});
+  }
+  addMessage("user").text.append(text);
+  answer();
+}
+
+$("form").addEventListener("submit", event => {
+  event.preventDefault();
+  send();
+});
+$("text").addEventListener("keydown", event => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  send();
+});
+$("stop").addEventListener("click", () => running?.abort());
+$("clear").addEventListener("click", () => {
+  running?.abort();
+  conversation = [];
+  $("messages").replaceChildren();
+  tell("");
+});
+$("token").addEventListener("change", showModel);
+showModel();

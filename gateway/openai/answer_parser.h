@@ -1,0 +1,44 @@
+#ifndef QUIRE_GATEWAY_OPENAI_ANSWER_PARSER_H_
+#define QUIRE_GATEWAY_OPENAI_ANSWER_PARSER_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "gateway/openai/answer_text.h"
+#include "gateway/openai/reasoning_splitter.h"
+#include "gateway/openai/tool_call_parser.h"
+
+namespace quire {
+
+// What must be looked for in the text of the answer to a chat.
+struct AnswerSyntax {
+  bool has_reasoning = false;        // Thoughts are between <think> and </think>.
+  bool begins_in_reasoning = false;  // The prompt has ended with <think>.
+  ToolCallOptions tool_calls = {};
+
+  // Whether all text is content.
+  bool is_plain() const { return !has_reasoning && tool_calls.format == ToolCallFormat::kNone; }
+};
+
+// Takes thoughts and calls of tools out of the text of one choice as it comes.
+class AnswerParser {
+ public:
+  // `make_id` returns the id of the call with an index. `syntax` must outlive the parser.
+  AnswerParser(const AnswerSyntax* syntax, std::function<std::string(size_t index)> make_id);
+
+  // Returns what a piece of the text adds. Some text is kept until it is clear what it means; with `is_last`, nothing
+  // is kept.
+  AnswerText Add(absl::string_view text, bool is_last);
+
+  bool has_calls() const { return calls_.has_value() && calls_->num_calls() > 0; }
+
+ private:
+  std::optional<ReasoningSplitter> reasoning_;
+  std::optional<ToolCallParser> calls_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_ANSWER_PARSER_H_

@@ -1,0 +1,77 @@
+#include "gateway/openai/answer_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "gateway/web/error_body.h"
+
+namespace quire {
+namespace {
+
+void AppendCall(const ToolCallDelta& call, std::string* out) {
+  absl::StrAppend(out, "{\"index\":", call.index);
+  if (!call.id.empty()) {
+    *out += ",\"id\":";
+    AppendJsonString(call.id, out);
+    *out += ",\"type\":\"function\"";
+  }
+  *out += ",\"function\":{";
+  if (!call.id.empty()) {
+    *out += "\"name\":";
+    AppendJsonString(call.name, out);
+    *out += ',';
+  }
+  *out += "\"arguments\":";
+  AppendJsonString(call.arguments, out);
+  *out += "}}";
+}
+
+}  // namespace
+
+void AppendDelta(const AnswerText& text, std::string* out) {
+  *out += '{';
+  const auto begin_member = [out](const char* name) {
+    absl::StrAppend(out, out->back() == '{' ? "" : ",", "\"", name, "\":");
+  };
+  if (!text.reasoning.empty()) {
+    begin_member("reasoning_content");
+    AppendJsonString(text.reasoning, out);
+  }
+  if (!text.content.empty()) {
+    begin_member("content");
+    AppendJsonString(text.content, out);
+  }
+  if (!text.calls.empty()) {
+    begin_member("tool_calls");
+    *out += '[';
+    for (const ToolCallDelta& call : text.calls) {
+      if (out->back() != '[') *out += ',';
+      AppendCall(call, out);
+    }
+    *out += ']';
+  }
+  *out += '}';
+}
+
+void Append(const AnswerText& more, AnswerText* text) {
+  text->reasoning += more.reasoning;
+  text->content += more.content;
+  for (const ToolCallDelta& call : more.calls) {
+    if (!text->calls.empty() && text->calls.back().index == call.index) {
+      text->calls.back().arguments += call.arguments;
+    } else {
+      text->calls.push_back(call);
+    }
+  }
+}
+
+Json MessageJson(const AnswerText& text) {
+  Json message = {{"role", "assistant"}, {"content", text.content}, {"refusal", nullptr}};
+  if (text.content.empty() && !text.calls.empty()) message["content"] = nullptr;
+  if (!text.reasoning.empty()) message["reasoning_content"] = text.reasoning;
+  for (const ToolCallDelta& call : text.calls) {
+    message["tool_calls"].push_back(
+        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  return message;
+}
+
+}  // namespace quire

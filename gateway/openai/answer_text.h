@@ -1,0 +1,40 @@
+#ifndef QUIRE_GATEWAY_OPENAI_ANSWER_TEXT_H_
+#define QUIRE_GATEWAY_OPENAI_ANSWER_TEXT_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "gateway/openai/field_reader.h"
+
+namespace quire {
+
+// A new part of a call of a tool. The parts of a call come one after the other.
+struct ToolCallDelta {
+  size_t index = 0;            // Of the call among those of the choice.
+  std::string id = {};         // Only in the first part.
+  std::string name = {};       // Only in the first part.
+  std::string arguments = {};  // What the part adds to the JSON text of the arguments.
+};
+
+// What a piece of a model's text means, or the texts of a whole answer.
+struct AnswerText {
+  std::string reasoning = {};
+  std::string content = {};
+  std::vector<ToolCallDelta> calls = {};
+
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
+};
+
+// Appends "delta" of an event as JSON: {"reasoning_content", "content", "tool_calls"}, without members that are empty.
+void AppendDelta(const AnswerText& text, std::string* out);
+
+// Joins what follows to a text.
+void Append(const AnswerText& more, AnswerText* text);
+
+// The message of an answer that is no stream.
+Json MessageJson(const AnswerText& text);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_ANSWER_TEXT_H_

@@ -1,0 +1,94 @@
+#include "gateway/openai/reasoning_splitter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gateway/openai/tag_search.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kThinkBegin = "<think>";
+constexpr absl::string_view kThinkEnd = "</think>";
+
+// Whether `text` could still become `tag`.
+bool CouldBecome(absl::string_view text, absl::string_view tag) {
+  return text.size() < tag.size() && absl::StartsWith(tag, text);
+}
+
+void DropLineBreaks(std::string* text) {
+  text->erase(0, std::min(text->find_first_not_of("\r\n"), text->size()));
+}
+
+}  // namespace
+
+bool ReasoningSplitter::EndsInReasoning(absl::string_view prompt) {
+  return absl::EndsWith(absl::StripTrailingAsciiWhitespace(prompt), kThinkBegin);
+}
+
+void ReasoningSplitter::Add(absl::string_view text, bool is_last, AnswerText* out) {
+  if (state_ == kContent) {
+    absl::StrAppend(&out->content, text);
+    return;
+  }
+  absl::StrAppend(&pending_, text);
+  while (Step(is_last, out)) {
+  }
+}
+
+bool ReasoningSplitter::Step(bool is_last, AnswerText* out) {
+  switch (state_) {
+    case kStart: {
+      const absl::string_view begin = absl::StripLeadingAsciiWhitespace(pending_);
+      if (!is_last && CouldBecome(begin, kThinkBegin)) return false;
+      if (absl::StartsWith(begin, kThinkBegin)) {
+        pending_ = std::string(begin.substr(kThinkBegin.size()));
+        state_ = kOpened;
+      } else {
+        state_ = kContent;
+      }
+      return true;
+    }
+    case kOpened: {
+      DropLineBreaks(&pending_);
+      if (!is_last && CouldBecome(pending_, kThinkBegin)) return false;
+      if (absl::StartsWith(pending_, kThinkBegin)) {
+        pending_.erase(0, kThinkBegin.size());
+        DropLineBreaks(&pending_);
+        if (pending_.empty() && !is_last) return false;
+      }
+      state_ = kReasoning;
+      return true;
+    }
+    case kReasoning: {
+      const size_t end = pending_.find(kThinkEnd.data(), 0, kThinkEnd.size());
+      size_t num_bytes = end != pending_.npos ? end : pending_.size();
+      if (end == pending_.npos && !is_last) num_bytes -= PossibleTagBytes(pending_, kThinkEnd);
+      // A line break before the end of the thoughts is no part of them.
+      size_t num_taken = num_bytes;
+      if (num_taken > 0 && pending_[num_taken - 1] == '\n' && (end != pending_.npos || !is_last)) --num_taken;
+      out->reasoning.append(pending_, 0, num_taken);
+      if (end == pending_.npos) {
+        pending_.erase(0, num_taken);
+        return false;
+      }
+      pending_.erase(0, end + kThinkEnd.size());
+      state_ = kClosed;
+      return true;
+    }
+    case kClosed:
+      DropLineBreaks(&pending_);
+      if (pending_.empty()) return false;
+      state_ = kContent;
+      return true;
+    case kContent:
+      out->content += std::exchange(pending_, std::string());
+      return false;
+  }
+  return false;
+}
+
+}  // namespace quire

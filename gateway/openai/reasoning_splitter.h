@@ -1,0 +1,42 @@
+#ifndef QUIRE_GATEWAY_OPENAI_REASONING_SPLITTER_H_
+#define QUIRE_GATEWAY_OPENAI_REASONING_SPLITTER_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "gateway/openai/answer_text.h"
+
+namespace quire {
+
+// Takes the thoughts out of a model's text as it comes: "<think>thoughts</think>content". The text may also begin in
+// the thoughts, where the prompt has ended with the tag. Line breaks around the thoughts are left out.
+class ReasoningSplitter {
+ public:
+  explicit ReasoningSplitter(bool begins_in_reasoning) : state_(begins_in_reasoning ? kOpened : kStart) {}
+
+  // Appends what `text` adds to the reasoning and the content of `out`. Text that could be a part of a tag is kept
+  // until the next call; with `is_last`, nothing is kept.
+  void Add(absl::string_view text, bool is_last, AnswerText* out);
+
+  // Returns whether a prompt ends with the tag that begins the thoughts.
+  static bool EndsInReasoning(absl::string_view prompt);
+
+ private:
+  enum State {
+    kStart,      // Nothing but white space has come.
+    kOpened,     // The thoughts begin. Line breaks are left out, and so is a second tag.
+    kReasoning,  // In the thoughts.
+    kClosed,     // The content begins. Line breaks are left out.
+    kContent,
+  };
+
+  // Goes on with pending_. Returns false when it needs more text.
+  bool Step(bool is_last, AnswerText* out);
+
+  State state_;
+  std::string pending_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_REASONING_SPLITTER_H_

@@ -1,0 +1,100 @@
+#ifndef QUIRE_GATEWAY_OPENAI_TOOL_CALL_PARSER_H_
+#define QUIRE_GATEWAY_OPENAI_TOOL_CALL_PARSER_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "gateway/openai/answer_text.h"
+#include "gateway/openai/call_object.h"
+
+namespace quire {
+
+// How a model writes calls of tools:
+// - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments": {...}}</tool_call>
+// - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|> may come first.
+// Behind
+//   it, f.call(key="value") and Python code are calls as well.
+// - kMistral: [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...], or [TOOL_CALLS]f{...} and [TOOL_CALLS]f[ARGS]{...}
+enum class ToolCallFormat { kNone, kHermes, kLlama3, kMistral };
+
+// "hermes", "llama3", "mistral"; other names are kNone.
+ToolCallFormat ToolCallFormatOf(absl::string_view name);
+
+struct ToolCallOptions {
+  ToolCallFormat format = ToolCallFormat::kNone;
+  std::vector<std::string> tools = {};  // The names of the tools that the client has.
+  bool is_single = false;               // Calls after the first one are left out.
+};
+
+// Finds the calls of tools in a model's text as it comes. What is no call after all becomes content, so no text is
+// lost. White space around calls is left out.
+class ToolCallParser {
+ public:
+  // `make_id` returns the id of the call with an index. `options` must outlive the parser.
+  ToolCallParser(const ToolCallOptions* options, std::function<std::string(size_t index)> make_id);
+
+  // Appends what `text` adds to the content and the calls of `out`. Text that could be the beginning of a call is kept
+  // until the next call; with `is_last`, nothing is kept.
+  void Add(absl::string_view text, bool is_last, AnswerText* out);
+
+  size_t num_calls() const { return num_calls_; }
+
+ private:
+  enum State {
+    kStart,       // Of a text that may begin with an object (kLlama3).
+    kText,        // Until the tag that begins a call.
+    kTag,         // Behind that tag.
+    kObject,      // In the object of a call.
+    kAfterCall,   // Behind an object.
+    kName,        // In the name that comes before the arguments (kMistral).
+    kArguments,   // In the arguments behind such a name.
+    kCode,        // In Python code, until the end of the text (kLlama3).
+    kNoMoreCalls  // The text began with an object that is no call (kLlama3).
+  };
+
+  // Goes on with pending_. Returns false when it needs more text.
+  bool Step(bool is_last, AnswerText* out);
+  bool OnStart(bool is_last);
+  bool OnText(bool is_last, AnswerText* out);
+  bool OnTag(bool is_last, AnswerText* out);
+  bool OnObject(bool is_last, AnswerText* out);
+  bool OnAfterCall(bool is_last);
+  bool OnName(bool is_last, AnswerText* out);
+  bool OnArguments(AnswerText* out);
+  bool OnCode(bool is_last, AnswerText* out);
+
+  void Begin(const std::string& name, const std::string& id, AnswerText* out);
+  void AddArguments(const std::string& text, AnswerText* out);
+  void AddCall(const WholeCall& call, AnswerText* out);
+  // The call ends.
+  void End();
+  // What was taken for a call is content.
+  void TakeBack(AnswerText* out);
+  bool IsTool(const std::string& name) const;
+  // Moves white space from the beginning of pending_ to taken_. Returns whether nothing is left.
+  bool SkipSpace();
+
+  const ToolCallOptions* const options_;
+  const std::function<std::string(size_t index)> make_id_;
+  const absl::string_view tag_;  // Begins a call.
+  State state_;
+  std::string pending_;  // What has come and is not taken.
+  std::string taken_;    // What was taken for the beginning of a call that has not begun.
+  CallObject object_;
+  bool is_list_ = false;       // In the list of calls (kMistral).
+  bool must_be_tool_ = false;  // The object came without a tag, so only the name tells that it is a call.
+  bool has_begun_ = false;     // The name of the current call was given out.
+  bool is_left_out_ = false;   // The current call is not given out.
+  size_t num_calls_ = 0;       // That were given out.
+};
+
+// Reads "f.call(key="value", number=3)". Returns nothing when the text is something else.
+std::optional<WholeCall> ParsePythonCall(absl::string_view code);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_TOOL_CALL_PARSER_H_

@@ -1,0 +1,398 @@
+#include "gateway/web/web_connection.h"
+
+#include <poll.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/web/error_body.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using SteadyTime = std::chrono::steady_clock::time_point;
+using Socket = asio::generic::stream_protocol::socket;
+
+constexpr uint32_t kMaxHeadBytes = 16 << 10;
+constexpr size_t kReadBytes = 16 << 10;
+constexpr std::chrono::seconds kLingerTimeout(2);
+constexpr char kLate[] = "the request did not arrive in time";
+
+// One connection. It has at most one request at a time.
+template <typename Stream>
+class Connection : public WebConnection, public std::enable_shared_from_this<Connection<Stream>> {
+ public:
+  template <typename... Args>
+  explicit Connection(WebConnectionOwner* owner, Args&&... args)
+      : owner_(owner), stream_(std::forward<Args>(args)...) {}
+  void Start() override;
+  void Close() override;
+  bool is_busy() const override { return exchange_ != nullptr || is_writing_; }
+  void CheckTime(SteadyTime now) override;
+
+ private:
+  class Exchange : public WebExchange {
+   public:
+    Exchange(std::shared_ptr<Connection> connection, WebRequest request)
+        : connection_(std::move(connection)), request_(std::move(request)) {}
+    const WebRequest& request() const override { return request_; }
+    void DropBody() { request_.body = std::string(); }
+    void OnGone(std::function<void()> gone) override {
+      if (IsCurrent()) connection_->gone_ = std::move(gone);
+    }
+    void Respond(WebResponse response) override {
+      if (IsCurrent()) connection_->Respond(std::move(response));
+    }
+    void BeginEvents() override {
+      if (IsCurrent()) connection_->BeginEvents();
+    }
+    void Send(const std::string& text) override {
+      if (IsCurrent()) connection_->Send(text);
+    }
+    void EndEvents() override {
+      if (IsCurrent()) connection_->EndEvents();
+    }
+
+   private:
+    bool IsCurrent() const { return connection_->exchange_ == this; }
+
+    const std::shared_ptr<Connection> connection_;
+    WebRequest request_;
+  };
+
+  auto& socket() {
+    if constexpr (std::is_same_v<Stream, Socket>) {
+      return stream_;
+    } else {
+      return stream_.next_layer();
+    }
+  }
+  // Whether the client has closed its side, even if there are unread bytes before the end.
+  bool HasPeerClosed() {
+    pollfd file = {.fd = socket().native_handle(), .events = POLLRDHUP, .revents = 0};
+    return poll(&file, 1, 0) > 0 && (file.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  }
+  void SetDeadline(std::chrono::milliseconds timeout) { deadline_ = std::chrono::steady_clock::now() + timeout; }
+
+  // Waits for bytes of the next request, or during a response for the end of the connection.
+  void Watch();
+  void OnBytes(error_code error, size_t num_bytes);
+  void NextRequest();
+  void ReadHead();
+  void OnHead(error_code error);
+  void ReadBody();
+  void OnRequest(error_code error);
+  void ReleaseBody();
+
+  // Answers a request that cannot be handled, and closes the connection.
+  void Refuse(int code, absl::string_view message);
+  void Respond(WebResponse response);
+  void BeginEvents();
+  void Send(const std::string& text);
+  void EndEvents();
+  std::string Head(int code, absl::string_view content_type) const;
+  void Write(std::string text);
+  void Flush();
+  void OnWritten(error_code error);
+  // The whole response was given to the connection.
+  void EndResponse();
+  void Linger();
+
+  WebConnectionOwner* const owner_;
+  Stream stream_;
+  boost::beast::flat_buffer buffer_{kMaxHeadBytes + kReadBytes};
+  std::optional<http::request_parser<http::string_body>> parser_;
+  Exchange* exchange_ = nullptr;  // The current one.
+  std::function<void()> gone_;
+  std::string unsent_;
+  std::string sending_;
+  int64_t reserved_bytes_ = 0;
+  SteadyTime deadline_ = SteadyTime::max();
+  SteadyTime write_deadline_ = SteadyTime::max();
+  bool is_watching_ = false;
+  bool is_writing_ = false;
+  bool is_late_ = false;  // The request did not arrive in time.
+  bool keeps_alive_ = true;
+  bool is_chunked_ = true;         // For HTTP/1.0 the end of the connection ends a stream.
+  bool ends_after_write_ = false;  // Then the next request follows, or the end of the connection.
+  bool is_lingering_ = false;
+  bool is_closed_ = false;
+};
+
+template <typename Stream>
+void Connection<Stream>::Start() {
+  SetDeadline(owner_->options().head_timeout);
+  if constexpr (std::is_same_v<Stream, Socket>) {
+    Watch();
+  } else {
+    stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](error_code error) {
+      if (error) return self->Close();
+      self->Watch();
+    });
+  }
+}
+
+template <typename Stream>
+void Connection<Stream>::Close() {
+  if (is_closed_) return;
+  is_closed_ = true;
+  exchange_ = nullptr;
+  error_code ignored;
+  socket().close(ignored);
+  ReleaseBody();
+  owner_->Remove(this);
+  if (gone_) std::exchange(gone_, nullptr)();
+}
+
+template <typename Stream>
+void Connection<Stream>::CheckTime(SteadyTime now) {
+  if (now >= write_deadline_) return Close();
+  // Bytes of the next request end the watching, and wait until the response has been sent.
+  if (exchange_ != nullptr && !is_watching_ && HasPeerClosed()) return Close();
+  if (now < deadline_) return;
+  deadline_ = SteadyTime::max();
+  if (is_lingering_ || !parser_.has_value()) return Close();
+  // What reads the request now ends with an error and refuses it.
+  is_late_ = true;
+  error_code ignored;
+  socket().cancel(ignored);
+}
+
+template <typename Stream>
+void Connection<Stream>::Watch() {
+  is_watching_ = true;
+  stream_.async_read_some(
+      buffer_.prepare(kReadBytes),
+      [self = this->shared_from_this()](error_code error, size_t num_bytes) { self->OnBytes(error, num_bytes); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnBytes(error_code error, size_t num_bytes) {
+  is_watching_ = false;
+  if (is_closed_) return;
+  if (error) return Close();
+  if (is_lingering_) {
+    buffer_.consume(buffer_.size());
+    return Watch();
+  }
+  buffer_.commit(num_bytes);
+  // Bytes during a response belong to the next request, which waits.
+  if (!is_busy()) ReadHead();
+}
+
+template <typename Stream>
+void Connection<Stream>::NextRequest() {
+  if (!keeps_alive_ || owner_->is_stopping()) return Linger();
+  SetDeadline(owner_->options().idle_timeout);
+  if (is_watching_) return;
+  if (buffer_.size() > 0) return ReadHead();
+  Watch();
+}
+
+template <typename Stream>
+void Connection<Stream>::ReadHead() {
+  SetDeadline(owner_->options().head_timeout);
+  parser_.emplace();
+  parser_->header_limit(kMaxHeadBytes);
+  parser_->body_limit(owner_->options().max_body_bytes);
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = this->shared_from_this()](error_code error, size_t) { self->OnHead(error); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnHead(error_code error) {
+  if (is_closed_) return;
+  if (error && is_late_) return Refuse(408, kLate);
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return Refuse(431, absl::StrCat("the head of the request has more than ", kMaxHeadBytes, " bytes"));
+  }
+  const uint64_t num_bytes = parser_->content_length().value_or(0);
+  const size_t limit = owner_->options().max_body_bytes;
+  if (error == http::error::body_limit || num_bytes > limit) {
+    return Refuse(413, absl::StrCat("the body of the request has more than ", limit, " bytes"));
+  }
+  if (error.category() == http::make_error_code(http::error::bad_method).category() &&
+      error != http::error::end_of_stream && error != http::error::partial_message) {
+    return Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
+  }
+  if (error) return Close();
+  if (parser_->chunked()) return Refuse(411, "the request has no Content-Length");
+  if (!owner_->ReserveBytes(static_cast<int64_t>(num_bytes))) {
+    return Refuse(503, "the server is receiving too many bytes of requests");
+  }
+  reserved_bytes_ = static_cast<int64_t>(num_bytes);
+  SetDeadline(owner_->options().body_timeout);
+  if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+    auto text = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
+    asio::async_write(stream_, asio::buffer(*text),
+                      [self = this->shared_from_this(), text](error_code write_error, size_t) {
+                        if (self->is_closed_) return;
+                        if (write_error) return self->Close();
+                        self->ReadBody();
+                      });
+    return;
+  }
+  ReadBody();
+}
+
+template <typename Stream>
+void Connection<Stream>::ReadBody() {
+  http::async_read(stream_, buffer_, *parser_,
+                   [self = this->shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnRequest(error_code error) {
+  if (is_closed_) return;
+  if (error && is_late_) return Refuse(408, kLate);
+  if (error) return Close();
+  is_late_ = false;
+  deadline_ = SteadyTime::max();
+  auto message = parser_->release();
+  parser_.reset();
+  keeps_alive_ = message.keep_alive();
+  is_chunked_ = message.version() >= 11;
+  const auto text = [](auto view) { return std::string(view.data(), view.size()); };
+  const std::string target = text(message.target());
+  WebRequest request{.method = text(message.method_string()),
+                     .path = target.substr(0, target.find('?')),
+                     .authorization = text(message[http::field::authorization]),
+                     .last_event_id = text(message["Last-Event-ID"]),
+                     .body = std::move(message.body())};
+  auto exchange = std::make_shared<Exchange>(this->shared_from_this(), std::move(request));
+  exchange_ = exchange.get();
+  if (buffer_.size() == 0) Watch();
+  owner_->Handle(exchange);
+  exchange->DropBody();  // A stream may last for minutes, and the bodies of all of them together have no limit.
+  ReleaseBody();
+}
+
+template <typename Stream>
+void Connection<Stream>::ReleaseBody() {
+  owner_->ReleaseBytes(std::exchange(reserved_bytes_, 0));
+}
+
+template <typename Stream>
+std::string Connection<Stream>::Head(int code, absl::string_view content_type) const {
+  const auto reason = http::obsolete_reason(http::int_to_status(code));
+  std::string head = absl::StrCat("HTTP/1.1 ", code, " ", absl::string_view(reason.data(), reason.size()),
+                                  "\r\nContent-Type: ", content_type,
+                                  "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+  if (!keeps_alive_) head += "Connection: close\r\n";
+  return head;
+}
+
+template <typename Stream>
+void Connection<Stream>::Refuse(int code, absl::string_view message) {
+  keeps_alive_ = false;
+  deadline_ = SteadyTime::max();
+  WebResponse response{.code = code, .body = ErrorBody(message, "invalid_request_error", std::nullopt, std::nullopt)};
+  owner_->NoteRefusal(code);
+  if (code == 503) response.headers.emplace_back("Retry-After", "1");
+  Respond(std::move(response));
+}
+
+template <typename Stream>
+void Connection<Stream>::Respond(WebResponse response) {
+  keeps_alive_ = keeps_alive_ && !owner_->is_stopping();
+  std::string text = Head(response.code, response.content_type);
+  for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
+  absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n", response.body);
+  ends_after_write_ = true;
+  EndResponse();
+  Write(std::move(text));
+}
+
+template <typename Stream>
+void Connection<Stream>::BeginEvents() {
+  keeps_alive_ = keeps_alive_ && is_chunked_ && !owner_->is_stopping();
+  Write(absl::StrCat(Head(200, "text/event-stream; charset=utf-8"), is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "",
+                     "\r\n"));
+}
+
+template <typename Stream>
+void Connection<Stream>::Send(const std::string& text) {
+  if (text.empty()) return;
+  if (!is_chunked_) return Write(text);
+  Write(absl::StrCat(absl::Hex(text.size()), "\r\n", text, "\r\n"));
+}
+
+template <typename Stream>
+void Connection<Stream>::EndEvents() {
+  ends_after_write_ = true;
+  EndResponse();
+  Write(is_chunked_ ? "0\r\n\r\n" : "");
+}
+
+template <typename Stream>
+void Connection<Stream>::EndResponse() {
+  exchange_ = nullptr;
+  gone_ = nullptr;
+}
+
+template <typename Stream>
+void Connection<Stream>::Write(std::string text) {
+  if (is_closed_) return;
+  if (unsent_.empty()) {
+    unsent_ = std::move(text);
+  } else {
+    unsent_ += text;
+  }
+  // A whole response has been made already, so its size is not limited.
+  if (!ends_after_write_ && unsent_.size() > owner_->options().max_unsent_bytes) return Close();
+  if (!is_writing_) Flush();
+}
+
+template <typename Stream>
+void Connection<Stream>::Flush() {
+  is_writing_ = true;
+  sending_ = std::exchange(unsent_, std::string());
+  write_deadline_ = std::chrono::steady_clock::now() + owner_->options().write_timeout;
+  asio::async_write(stream_, asio::buffer(sending_),
+                    [self = this->shared_from_this()](error_code error, size_t) { self->OnWritten(error); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnWritten(error_code error) {
+  is_writing_ = false;
+  write_deadline_ = SteadyTime::max();
+  if (is_closed_) return;
+  if (error) return Close();
+  if (!unsent_.empty()) return Flush();
+  sending_.clear();
+  if (std::exchange(ends_after_write_, false)) NextRequest();
+}
+
+// Tells the client that nothing follows, and waits until it has closed its side. If the socket were closed while data
+// of the client is unread, the client could lose the response.
+template <typename Stream>
+void Connection<Stream>::Linger() {
+  is_lingering_ = true;
+  parser_.reset();
+  SetDeadline(kLingerTimeout);
+  error_code ignored;
+  socket().shutdown(asio::socket_base::shutdown_send, ignored);
+  buffer_.consume(buffer_.size());
+  if (!is_watching_) Watch();
+}
+
+}  // namespace
+
+std::shared_ptr<WebConnection> MakeWebConnection(WebConnectionOwner* owner, Socket socket, asio::ssl::context* tls) {
+  if (tls == nullptr) return std::make_shared<Connection<Socket>>(owner, std::move(socket));
+  return std::make_shared<Connection<asio::ssl::stream<Socket>>>(owner, std::move(socket), *tls);
+}
+
+}  // namespace quire

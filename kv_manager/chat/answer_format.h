@@ -1,0 +1,21 @@
+#ifndef QUIRE_KV_MANAGER_CHAT_ANSWER_FORMAT_H_
+#define QUIRE_KV_MANAGER_CHAT_ANSWER_FORMAT_H_
+
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// How a model writes what is not the plain text of its answer. The names are those of GetModelResponse.
+struct AnswerFormat {
+  std::string tool_calls;  // "hermes", "llama3" or "mistral". Empty: the format is not known, or there is none.
+  std::string reasoning;   // "think". Empty: the format is not known, or there is none.
+};
+
+// Guesses the format from the source of a chat template, which writes the calls and the thoughts of earlier answers in
+// the format that the model was trained with.
+AnswerFormat GuessAnswerFormat(std::string_view chat_template);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_CHAT_ANSWER_FORMAT_H_

@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/reference/quantized.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire {
+namespace {
+
+using reference::Int4Matrix;
+
+struct Int4Param {
+  cpu::Isa isa;
+  QuantizedFormat format;
+
+  bool RoundsInputs() const { return format == QuantizedFormat::kInt4; }
+};
+
+class Int4LinearTest : public testing::TestWithParam<Int4Param> {
+ protected:
+  static std::unique_ptr<Backend> MakeBackend(int num_threads = 1) {
+    return cpu::MakeCpuBackend(num_threads, GetParam().isa);
+  }
+  static QuantizedMatrixView View(const Int4Matrix& w, int first_row, int rows) {
+    const size_t group = size_t(first_row) * w.num_groups();
+    return {.values = &w.values[size_t(first_row) * w.cols],
+            .scales = &w.scales[group],
+            .rows = rows,
+            .cols = w.cols,
+            .format = GetParam().format,
+            .group = w.group,
+            .zeros = &w.zeros[group]};
+  }
+  static std::unique_ptr<PackedMatrix> Pack(Backend* backend, const Int4Matrix& w) {
+    const QuantizedMatrixView view = View(w, 0, w.rows);
+    return backend->PackQuantized(&view, 1);
+  }
+  static std::vector<float> Expected(const std::vector<float>& x, const Int4Matrix& w) {
+    if (GetParam().RoundsInputs()) return reference::Int4Linear(x, w);
+    return reference::Int4FloatLinear(x, w, /*is_fused=*/GetParam().isa != cpu::Isa::kGeneric);
+  }
+};
+
+Int4Matrix RandomMatrix(Random* random, int rows, int cols, int group) {
+  Int4Matrix w = {.values = {}, .scales = {}, .zeros = {}, .rows = rows, .cols = cols, .group = group};
+  w.values.resize(size_t(rows) * cols);
+  for (int8_t& value : w.values) value = int8_t(random->Int(0, 15));
+  w.scales = random->Normals(size_t(rows) * w.num_groups());
+  w.zeros.resize(w.scales.size());
+  for (uint8_t& zero : w.zeros) zero = uint8_t(random->Int(0, 16));
+  return w;
+}
+
+std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
+  std::vector<float> y(x.size() / cols * rows, NAN);
+  backend->Linear({.x = x.data(),
+                   .w = &w,
+                   .bias = nullptr,
+                   .residual = nullptr,
+                   .y = y.data(),
+                   .num_tokens = int(x.size()) / cols});
+  return y;
+}
+
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+TEST_P(Int4LinearTest, BitsAreThoseOfTheScalarFormula) {
+  const auto backend = MakeBackend();
+  Random random(1);
+  for (int i = 0; i < 45; ++i) {
+    const int num_tokens = i < 30 ? i + 1 : random.Int(1, 100), cols = random.Int(1, 300), rows = random.Int(1, 200);
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols, i % 5 == 0 ? 1e-6f : 3);
+    const Int4Matrix w = RandomMatrix(&random, rows, cols, kMinInt4Group << i % 3);
+    const auto packed = Pack(backend.get(), w);
+    ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(x, w)))
+        << num_tokens << " x " << cols << " x " << rows << " in groups of " << w.group;
+  }
+}
+
+// The largest sums of a group. A step that saturates or overflows would show.
+TEST_P(Int4LinearTest, ExtremeSumsAreExact) {
+  const auto backend = MakeBackend();
+  const int rows = 33;
+  for (const int group : {32, 64, 128}) {
+    for (const int8_t value : {int8_t{0}, int8_t{15}}) {
+      for (const float sign : {1.0f, -1.0f}) {
+        const int cols = 3 * group;
+        const std::vector<float> x(13 * size_t(cols), 2 * sign);
+        Int4Matrix w = {std::vector<int8_t>(size_t(rows) * cols, value), {}, {}, rows, cols, group};
+        w.scales.assign(3 * rows, 1);
+        for (const int zero : {0, 16}) {
+          w.zeros.assign(3 * rows, uint8_t(zero));
+          const auto packed = Pack(backend.get(), w);
+          EXPECT_EQ(Multiply(backend.get(), x, *packed, cols, rows), Expected(x, w))
+              << "groups of " << group << ", " << int(value) << " - " << zero;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Int4LinearTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
+  Random random(3);
+  const int cols = 165, rows = 130, max_tokens = 205;
+  const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
+  const Int4Matrix w = RandomMatrix(&random, rows, cols, 64);
+  const std::vector<float> expected = Expected(x, w);
+  for (const int num_threads : {1, 3}) {
+    const auto backend = MakeBackend(num_threads);
+    const auto packed = Pack(backend.get(), w);
+    for (const int num_tokens : {1, 2, 13, 64, max_tokens}) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      EXPECT_EQ(Multiply(backend.get(), first, *packed, cols, rows),
+                std::vector<float>(expected.begin(), expected.begin() + num_tokens * rows))
+          << num_tokens << " tokens, " << num_threads << " threads";
+    }
+  }
+}
+
+TEST_P(Int4LinearTest, InfinitiesAndNansStayInTheirRowAndZerosGiveZeros) {
+  const auto backend = MakeBackend();
+  Random random(4);
+  const int cols = 300, rows = 40, num_tokens = 14;
+  std::vector<float> x = random.Normals(num_tokens * cols);
+  x[2 * cols + 299] = NAN;
+  x[7 * cols] = -INFINITY;
+  std::fill_n(x.begin() + 9 * cols, cols, 0.0f);
+  const Int4Matrix w = RandomMatrix(&random, rows, cols, 128);
+  const std::vector<float> y = Multiply(backend.get(), x, *Pack(backend.get(), w), cols, rows);
+  const std::vector<float> expected = Expected(x, w);
+  for (int i = 0; i < num_tokens * rows; ++i) {
+    const int row = i / rows;
+    if (row == 2 || row == 7) {
+      EXPECT_FALSE(std::isfinite(y[i])) << i;
+    } else {
+      EXPECT_EQ(y[i], row == 9 ? 0 : expected[i]) << i;
+    }
+  }
+}
+
+TEST_P(Int4LinearTest, AStackOfMatricesAddsBiasAndResidualInPlace) {
+  const auto backend = MakeBackend();
+  Random random(5);
+  const int cols = 140, rows = 70;
+  const Int4Matrix w = RandomMatrix(&random, rows, cols, 32);
+  const QuantizedMatrixView parts[] = {View(w, 0, 1), View(w, 1, 50), View(w, 51, rows - 51)};
+  const auto packed = backend->PackQuantized(parts, 3);
+  for (const int num_tokens : {1, 5, 37}) {
+    const std::vector<float> x = random.Normals(num_tokens * cols), bias = random.Normals(rows);
+    std::vector<float> y = random.Normals(num_tokens * rows);
+    std::vector<float> expected = Expected(x, w);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = (expected[i] + bias[i % rows]) + y[i];
+    backend->Linear({.x = x.data(),
+                     .w = packed.get(),
+                     .bias = bias.data(),
+                     .residual = y.data(),
+                     .y = y.data(),
+                     .num_tokens = num_tokens});
+    EXPECT_EQ(y, expected) << num_tokens << " tokens";
+  }
+}
+
+TEST_P(Int4LinearTest, ColumnsMultiplyTheElementsThatTheirOrderNames) {
+  Random random(7);
+  const int cols = 100, rows = 40, num_tokens = 21;
+  const Int4Matrix w = RandomMatrix(&random, rows, cols, 32);
+  std::vector<int32_t> order;
+  for (int k = 0; k < cols; ++k) order.push_back(k * 37 % cols);
+  const std::vector<float> x = random.Normals(num_tokens * cols);
+  std::vector<float> ordered;
+  for (int i = 0; i < num_tokens * cols; ++i) ordered.push_back(x[i / cols * cols + order[i % cols]]);
+  const auto backend = MakeBackend();
+  QuantizedMatrixView view = View(w, 0, rows);
+  view.order = order.data();
+  EXPECT_EQ(Multiply(backend.get(), x, *backend->PackQuantized(&view, 1), cols, rows), Expected(ordered, w));
+}
+
+TEST_P(Int4LinearTest, AGatedProductIsTheProductOfItsHalves) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  const int cols = 152, dim = 75, num_tokens = 9;
+  Int4Matrix w = RandomMatrix(&random, 2 * dim, cols, 64);
+  for (float& scale : w.scales) scale *= 0.03f;
+  const std::vector<float> x = random.Normals(num_tokens * cols);
+  const auto packed = backend->PackGatedQuantized(View(w, 0, dim), View(w, dim, dim));
+  std::vector<float> y(num_tokens * dim, NAN);
+  backend->GatedLinear({.x = x.data(),
+                        .w = packed.get(),
+                        .bias = nullptr,
+                        .y = y.data(),
+                        .y_type = DataType::kFloat32,
+                        .num_tokens = num_tokens});
+  const std::vector<float> halves = Expected(x, w);
+  std::vector<double> expected;
+  for (int token = 0; token < num_tokens; ++token) {
+    for (int i = 0; i < dim; ++i) {
+      const double gate = halves[token * 2 * dim + i], up = halves[token * 2 * dim + dim + i];
+      expected.push_back(gate / (1 + std::exp(-gate)) * up);
+    }
+  }
+  EXPECT_LT(RelativeError(y, expected), 1e-6);
+}
+
+std::vector<Int4Param> Params() {
+  std::vector<Int4Param> params;
+  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+    params.push_back({isa, QuantizedFormat::kInt4});
+    params.push_back({isa, QuantizedFormat::kInt4Float32});
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Int4LinearTest, testing::ValuesIn(Params()), [](const auto& info) {
+  return std::string(cpu::Name(info.param.isa)) + (info.param.RoundsInputs() ? "_rounded" : "_float32");
+});
+
+}  // namespace
+}  // namespace quire

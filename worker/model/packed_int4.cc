@@ -1,0 +1,73 @@
+#include "worker/model/packed_int4.h"
+
+namespace quire {
+namespace {
+
+constexpr int kPerWord = kInt4NumbersPerWord;
+constexpr int kAwqOrder[kPerWord] = {0, 2, 4, 6, 1, 3, 5, 7};
+
+uint32_t WordAt(std::string_view words, int64_t index) {
+  uint32_t word = 0;
+  for (int i = 3; i >= 0; --i) word = word << 8 | static_cast<uint8_t>(words[index * 4 + i]);
+  return word;
+}
+
+uint8_t NumberOf(uint32_t word, int index) {
+  return word >> index * 4 & 15;
+}
+
+}  // namespace
+
+void UnpackRows(std::string_view words, int rows, int cols, int8_t* values) {
+  const int64_t words_per_row = (cols + kPerWord - 1) / kPerWord;
+  for (int row = 0; row < rows; ++row) {
+    for (int k = 0; k < cols; ++k) {
+      *values++ = static_cast<int8_t>(NumberOf(WordAt(words, row * words_per_row + k / kPerWord), k % kPerWord));
+    }
+  }
+}
+
+void UnpackZeroPoints(std::string_view words, int rows, int groups, uint8_t* zeros) {
+  for (int row = 0; row < rows; ++row) {
+    for (int group = 0; group < groups; ++group) {
+      *zeros++ = NumberOf(WordAt(words, int64_t{row / kPerWord} * groups + group), row % kPerWord);
+    }
+  }
+}
+
+void UnpackGptq(std::string_view words, int rows, int cols, int8_t* values) {
+  for (int row = 0; row < rows; ++row) {
+    for (int k = 0; k < cols; ++k) {
+      *values++ = static_cast<int8_t>(NumberOf(WordAt(words, int64_t{k / kPerWord} * rows + row), k % kPerWord));
+    }
+  }
+}
+
+void UnpackGptqZeros(std::string_view words, int rows, int groups, int stored_less, uint8_t* zeros) {
+  const uint32_t less = stored_less * uint32_t{0x11111111};
+  for (int64_t i = 0; i < int64_t{groups} * (rows / kPerWord); ++i) {
+    const uint32_t word = WordAt(words, i) + less;
+    for (int j = 0; j < kPerWord; ++j) *zeros++ = NumberOf(word, j);
+  }
+}
+
+void UnpackAwq(std::string_view words, int rows, int cols, int8_t* values) {
+  const int words_per_column = rows / kPerWord;
+  for (int k = 0; k < cols; ++k) {
+    for (int i = 0; i < words_per_column; ++i) {
+      const uint32_t word = WordAt(words, int64_t{k} * words_per_column + i);
+      for (int j = 0; j < kPerWord; ++j) {
+        values[(int64_t{i} * kPerWord + kAwqOrder[j]) * cols + k] = static_cast<int8_t>(NumberOf(word, j));
+      }
+    }
+  }
+}
+
+void UnpackAwqZeros(std::string_view words, int rows, int groups, uint8_t* zeros) {
+  for (int64_t i = 0; i < int64_t{groups} * (rows / kPerWord); ++i, zeros += kPerWord) {
+    const uint32_t word = WordAt(words, i);
+    for (int j = 0; j < kPerWord; ++j) zeros[kAwqOrder[j]] = NumberOf(word, j);
+  }
+}
+
+}  // namespace quire

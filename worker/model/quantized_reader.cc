@@ -1,0 +1,229 @@
+#include "worker/model/quantized_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "worker/model/packed_int4.h"
+#include "worker/model/tensor_values.h"
+
+namespace quire {
+namespace {
+
+constexpr int kNumbersPerWord = kInt4NumbersPerWord;
+
+int CeilDiv(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+std::vector<float> Floats(const Tensor& tensor) {
+  std::vector<float> values;
+  AppendAsFloat(tensor.bytes, *WeightType(tensor), &values);
+  return values;
+}
+
+QuantizedMatrix Int4Matrix(int rows, int cols, int group) {
+  QuantizedMatrix matrix{
+      .values = {}, .scales = {}, .rows = rows, .cols = cols, .group = group, .zeros = {}, .order = {}};
+  matrix.values.resize(static_cast<size_t>(rows) * cols);
+  return matrix;
+}
+
+// Makes [cols, rows] of [rows, cols].
+template <typename T>
+std::vector<T> Transposed(const std::vector<T>& from, int rows, int cols) {
+  std::vector<T> to(from.size());
+  for (int row = 0; row < rows; ++row) {
+    for (int col = 0; col < cols; ++col)
+      to[static_cast<size_t>(col) * rows + row] = from[static_cast<size_t>(row) * cols + col];
+  }
+  return to;
+}
+
+// Repeats the entries of long groups for each of their groups of 128 columns. `from` has `rows` rows of equal length.
+template <typename T>
+std::vector<T> Repeated(const std::vector<T>& from, int rows, int times, int groups) {
+  const int stored = static_cast<int>(from.size()) / rows;
+  std::vector<T> to;
+  to.reserve(static_cast<size_t>(rows) * groups);
+  for (int row = 0; row < rows; ++row) {
+    for (int group = 0; group < groups; ++group) to.push_back(from[static_cast<size_t>(row) * stored + group / times]);
+  }
+  return to;
+}
+
+// Divides groups that are longer than the kernels' into groups of 128.
+void DivideGroups(QuantizedMatrix* matrix) {
+  if (matrix->group <= kMaxInt4Group) return;
+  const int times = CeilDiv(matrix->group, kMaxInt4Group);
+  matrix->group = kMaxInt4Group;
+  matrix->scales = Repeated(matrix->scales, matrix->rows, times, matrix->num_groups());
+  matrix->zeros = Repeated(matrix->zeros, matrix->rows, times, matrix->num_groups());
+}
+
+}  // namespace
+
+bool QuantizedReader::Stores(const std::string& weight) const {
+  switch (quantization_.format) {
+    case CheckpointFormat::kPlain:
+      break;
+    case CheckpointFormat::kInt8:
+      return tensors_.Has(weight, "I8");
+    case CheckpointFormat::kPackQuantized:
+      return tensors_.Has(weight + "_packed");
+    case CheckpointFormat::kGptq:
+    case CheckpointFormat::kAwq:
+      return tensors_.Has(absl::StrCat(absl::StripSuffix(weight, "weight"), "qweight"));
+  }
+  return false;
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight, int rows, int cols) {
+  if (quantization_.format == CheckpointFormat::kInt8) return ReadInt8(weight, rows, cols);
+  const bool is_packed = quantization_.format == CheckpointFormat::kPackQuantized;
+  QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix,
+                         is_packed ? ReadPackQuantized(weight, rows, cols) : ReadByInputs(weight, rows, cols));
+  DivideGroups(&matrix);
+  return matrix;
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& weight, int rows, int cols) {
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "I8", {rows, cols}));
+  const auto* values = reinterpret_cast<const int8_t*>(tensor->bytes.data());
+  QuantizedMatrix matrix{.values = {values, values + tensor->bytes.size()},
+                         .scales = {},
+                         .rows = rows,
+                         .cols = cols,
+                         .zeros = {},
+                         .order = {}};
+  tensors_.Release(weight);
+  QUIRE_ASSIGN_OR_RETURN(matrix.scales, Int8Scales(weight, rows));
+  return matrix;
+}
+
+absl::StatusOr<std::vector<float>> QuantizedReader::Int8Scales(const std::string& weight, int rows) {
+  const std::string name = weight + "_scale";
+  const std::vector<int64_t> per_row = {rows, 1};
+  QUIRE_ASSIGN_OR_RETURN(
+      const Tensor* tensor,
+      tensors_.Find(name, absl::StrCat("[", rows, ", 1] or [1] of F32, BF16 or F16"), [&](const Tensor& found) {
+        const bool is_single = found.shape.empty() || found.shape == std::vector<int64_t>{1};
+        return WeightType(found) && (found.shape == per_row || is_single);
+      }));
+  QUIRE_ASSIGN_OR_RETURN(tensor, tensors_.Take(name, tensor->shape));
+  std::vector<float> scales = Floats(*tensor);
+  if (scales.size() == 1) scales.resize(rows, scales.front());
+  return scales;
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::string& weight, int rows, int cols) {
+  const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* packed,
+                         tensors_.TakeIntegers(weight + "_packed", "I32", {rows, CeilDiv(cols, kNumbersPerWord)}));
+  QuantizedMatrix matrix = Int4Matrix(rows, cols, group);
+  UnpackRows(packed->bytes, rows, cols, matrix.values.data());
+  tensors_.Release(weight + "_packed");
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, tensors_.Take(weight + "_scale", {rows, groups}));
+  matrix.scales = Floats(*scales);
+  matrix.zeros.assign(matrix.scales.size(), kInt4Middle);
+  if (!quantization_.is_symmetric) {
+    QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros, tensors_.TakeIntegers(weight + "_zero_point", "I32",
+                                                                      {CeilDiv(rows, kNumbersPerWord), groups}));
+    UnpackZeroPoints(zeros->bytes, rows, groups, matrix.zeros.data());
+  }
+  // The shape of the packed numbers says the same already.
+  const std::string shape = weight + "_shape";
+  if (tensors_.Has(shape)) QUIRE_RETURN_IF_ERROR(tensors_.TakeIntegers(shape, "I64", {2}).status());
+  QUIRE_RETURN_IF_ERROR(OrderColumns(weight + "_g_idx", &matrix));
+  return matrix;
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string& weight, int rows, int cols) {
+  const std::string base(absl::StripSuffix(weight, "weight"));
+  const bool is_gptq = quantization_.format == CheckpointFormat::kGptq;
+  if ((is_gptq ? cols : rows) % kNumbersPerWord != 0 || rows % kNumbersPerWord != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", base, "qweight has ", rows, " outputs and ", cols,
+                                                   " inputs, they must be multiples of ", kNumbersPerWord));
+  }
+  const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
+  const std::vector<int64_t> shape =
+      is_gptq ? std::vector<int64_t>{cols / kNumbersPerWord, rows} : std::vector<int64_t>{cols, rows / kNumbersPerWord};
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* packed, tensors_.TakeIntegers(base + "qweight", "I32", shape));
+  QuantizedMatrix matrix = Int4Matrix(rows, cols, group);
+  (is_gptq ? UnpackGptq : UnpackAwq)(packed->bytes, rows, cols, matrix.values.data());
+  tensors_.Release(base + "qweight");
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, tensors_.Take(base + "scales", {groups, rows}));
+  matrix.scales = Transposed(Floats(*scales), groups, rows);
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros,
+                         tensors_.TakeIntegers(base + "qzeros", "I32", {groups, rows / kNumbersPerWord}));
+  if (is_gptq) {
+    QUIRE_RETURN_IF_ERROR(ReadGptqZeros(*zeros, rows, groups, &matrix));
+  } else {
+    std::vector<uint8_t> by_group(matrix.scales.size());
+    UnpackAwqZeros(zeros->bytes, rows, groups, by_group.data());
+    matrix.zeros = Transposed(by_group, groups, rows);
+  }
+  QUIRE_RETURN_IF_ERROR(OrderColumns(base + "g_idx", &matrix));
+  return matrix;
+}
+
+absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix) const {
+  std::vector<uint8_t> zeros(matrix->scales.size());
+  if (quantization_.is_symmetric) {
+    // Files of version 1 store 7 and files of version 2 store 8 for the same zero point, and what config.json says of
+    // the version is not reliable. The zero point of symmetric weights is known.
+    UnpackGptqZeros(tensor.bytes, rows, groups, /*stored_less=*/0, zeros.data());
+    const uint8_t first = zeros.front();
+    const bool is_uniform = std::all_of(zeros.begin(), zeros.end(), [&](uint8_t zero) { return zero == first; });
+    if (!is_uniform || (first != kInt4Middle - 1 && first != kInt4Middle)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " has other zero points than ",
+                                                     kInt4Middle - 1, " or ", kInt4Middle,
+                                                     ", but the weights are symmetric (sym)"));
+    }
+    std::fill(zeros.begin(), zeros.end(), kInt4Middle);
+  } else {
+    UnpackGptqZeros(tensor.bytes, rows, groups, quantization_.zeros_stored_less, zeros.data());
+  }
+  matrix->zeros = Transposed(zeros, groups, rows);
+  return absl::OkStatus();
+}
+
+absl::Status QuantizedReader::OrderColumns(const std::string& name, QuantizedMatrix* matrix) {
+  if (!tensors_.Has(name)) return absl::OkStatus();
+  const int cols = matrix->cols, group = matrix->group, groups = matrix->num_groups();
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(name, "I32", {cols}));
+  std::vector<std::vector<int32_t>> columns(groups);
+  for (int k = 0; k < cols; ++k) {
+    int32_t index;
+    memcpy(&index, tensor->bytes.data() + sizeof(index) * k, sizeof(index));
+    if (index < 0 || index >= groups) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has ", index, " for column ", k, ", it must be below ", groups));
+    }
+    columns[index].push_back(k);
+  }
+  std::vector<int32_t> order;
+  for (int i = 0; i < groups; ++i) {
+    const size_t expected = std::min(group, cols - i * group);
+    if (columns[i].size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has ", columns[i].size(), " columns in group ", i, ", expected ", expected));
+    }
+    order.insert(order.end(), columns[i].begin(), columns[i].end());
+  }
+  if (std::is_sorted(order.begin(), order.end())) return absl::OkStatus();
+  std::vector<int8_t> row(cols);
+  for (int n = 0; n < matrix->rows; ++n) {
+    int8_t* const values = &matrix->values[static_cast<size_t>(n) * cols];
+    for (int k = 0; k < cols; ++k) row[k] = values[order[k]];
+    std::copy(row.begin(), row.end(), values);
+  }
+  matrix->order = std::move(order);
+  return absl::OkStatus();
+}
+
+}  // namespace quire

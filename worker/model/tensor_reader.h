@@ -1,0 +1,59 @@
+#ifndef QUIRE_WORKER_MODEL_TENSOR_READER_H_
+#define QUIRE_WORKER_MODEL_TENSOR_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "worker/model/checkpoint.h"
+#include "worker/model/fingerprint.h"
+#include "worker/model/load_progress.h"
+
+namespace quire {
+
+// Reads tensors of a checkpoint by name and checks them. It remembers which tensors were used, and computes the
+// fingerprint of all that were used. Errors are one line with the name of the tensor, what it is and what is expected.
+// The checkpoint and the progress must outlive it.
+class TensorReader {
+ public:
+  TensorReader(const Checkpoint& checkpoint, LoadProgress* progress) : checkpoint_(checkpoint), progress_(progress) {}
+
+  bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
+  // Whether there is a tensor of this type.
+  bool Has(const std::string& name, const std::string& dtype) const;
+
+  // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used.
+  absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
+  // Returns the tensor if it has this type and shape, and notes that it is used.
+  absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
+                                             const std::vector<int64_t>& shape);
+  // Returns the tensor if it is what is expected.
+  absl::StatusOr<const Tensor*> Find(const std::string& name, const std::string& expected,
+                                     absl::FunctionRef<bool(const Tensor&)> is_expected) const;
+
+  // Gives the pages of a tensor back to the system. They are read from the file again when they are needed.
+  void Release(const std::string& name) const;
+
+  // Logs the tensors that were not used.
+  void ReportUnused() const;
+
+  // Adds text to the fingerprint.
+  void AddToFingerprint(const std::string& text) { fingerprint_.Add(text); }
+  std::string fingerprint() const { return fingerprint_.Hex(); }
+
+ private:
+  // Notes that the tensor is used.
+  void Count(const Tensor& tensor);
+
+  const Checkpoint& checkpoint_;
+  LoadProgress* const progress_;
+  absl::flat_hash_set<std::string> used_;
+  Fingerprint fingerprint_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_TENSOR_READER_H_
