@@ -33,7 +33,7 @@ void ReadToolChoice(FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
     chat->clear_tools();  // A model that knows no tools calls none.
   } else if (choice != nullptr && *choice != "auto") {
     fields->Fail(
-        {.message = "tool_choice is not supported, except for auto and none: this server has no guided decoding",
+        {.message = "tool_choice is not supported, except for auto and none: this gateway has no guided decoding",
          .param = "tool_choice",
          .code = "unsupported_parameter"});
   }

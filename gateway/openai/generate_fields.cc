@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr char kNoGuidance[] = "this server has no guided decoding";
+constexpr char kNoGuidance[] = "this gateway has no guided decoding";
 
 void ReadLogitBias(FieldReader* fields, v1::SamplingParams* sampling) {
   const Json* const bias = fields->Object("logit_bias");
