@@ -37,8 +37,9 @@ class Page:
         command = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--hide-scrollbars", "--disable-background-networking", "--force-color-profile=srgb",
                    f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"]
+        # Not sh: Debian's takes no file descriptors of two digits.
         line = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        self.browser = subprocess.Popen(["sh", "-c", line, "sh", *command], pass_fds=[to_browser, from_browser],
+        self.browser = subprocess.Popen(["bash", "-c", line, "bash", *command], pass_fds=[to_browser, from_browser],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         start_new_session=True)
         os.close(to_browser)
