@@ -1,22 +1,27 @@
 // Guided decoding through the real programs.
 
+#include <atomic>
 #include <csignal>
+#include <fstream>
 #include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/quirectl.h"
+#include "tests/security/certificates.h"
 
 namespace quire {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kSchema = R"({
   "type": "object",
@@ -149,6 +154,47 @@ TEST(GuidedExactnessTest, TheTokensAreTheSameAfterTheLossOfAWorker) {
     cluster.worker(0).Signal(SIGKILL);
   };
   ExpectSame(GenerateTogether(cluster, kill), expected);
+}
+
+TEST(GuidedExactnessTest, TheTokensAreTheSameAfterARestartOfTheManager) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "key") << std::string(40, 'k');
+  Cluster cluster({.model = BundledModel(),
+                   .manager_flags = {absl::StrCat("--resume-key-file=", directory / "key")},
+                   .metrics_listen = "127.0.0.1:0"});
+  std::vector<v1::GenerateRequest> requests(4, SchemaRequest(0));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].mutable_sampling()->set_seed(i);
+    requests[i].mutable_guided()->set_regex("([0-9]{3} ){60}");
+    requests[i].set_request_id(absl::StrCat("numbers-", i));
+    requests[i].set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  }
+  std::vector<Generations> actual(requests.size());
+  std::atomic<size_t> num_begun = 0;
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    clients.emplace_back([&, i] {
+      Client client(cluster.client_options());
+      actual[i] = GenerateAll(client, requests[i], absl::Seconds(120), [&] { ++num_begun; });
+    });
+  }
+  while (num_begun < requests.size()) std::this_thread::yield();
+  cluster.manager().Signal(SIGKILL);
+  cluster.manager().Wait();
+  cluster.RestartManager();
+  const std::string line = cluster.manager().WaitForLine("of another manager: ");
+  EXPECT_THAT(line, HasSubstr(" go on, "));
+  EXPECT_THAT(line, Not(HasSubstr(": 0 go on")));
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
+  const std::regex numbers("([0-9]{3} ){60}");
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(actual[i].status.ok()) << actual[i].status;
+    requests[i].clear_request_id();
+    const Generation expected = Generate(cluster.client(), requests[i]);
+    EXPECT_EQ(actual[i].samples[0].token_ids, expected.token_ids);
+    EXPECT_TRUE(std::regex_match(expected.text, numbers)) << expected.text;
+  }
 }
 
 }  // namespace
