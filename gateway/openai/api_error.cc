@@ -65,6 +65,7 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
   if (path == "logprobs") return names.logprobs;
   if (path == "text" || absl::StartsWith(path, "token_ids")) return names.prompt;
   if (path == "chat") return "messages";
+  if (path == "guided" || absl::StartsWith(path, "guided.")) return names.guide;
   return std::string(path);
 }
 

@@ -30,6 +30,7 @@ struct ApiNames {
   std::string max_tokens = "max_tokens";  // The field of the request that has set max_tokens.
   std::string logprobs = "logprobs";      // The field that has the number of alternatives.
   std::string prompt = "prompt";          // The field that has the text or the tokens.
+  std::string guide = "response_format";  // The field that says what the output must be.
 };
 
 // Converts the status with which the manager has ended a request. Field paths of the manager become the names that the

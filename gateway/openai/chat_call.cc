@@ -32,10 +32,9 @@ void ReadToolChoice(FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
   if (choice != nullptr && *choice == "none") {
     chat->clear_tools();  // A model that knows no tools calls none.
   } else if (choice != nullptr && *choice != "auto") {
-    fields->Fail(
-        {.message = "tool_choice is not supported, except for auto and none: this gateway has no guided decoding",
-         .param = "tool_choice",
-         .code = "unsupported_parameter"});
+    fields->Fail({.message = "tool_choice is not supported, except for auto and none",
+                  .param = "tool_choice",
+                  .code = "unsupported_parameter"});
   }
   fields->Refuse("functions", "OpenAI has replaced it by tools");
   fields->Refuse("function_call", "OpenAI has replaced it by tool_choice");

@@ -6,11 +6,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/openai/guide_fields.h"
 
 namespace quire {
 namespace {
-
-constexpr char kNoGuidance[] = "this gateway has no guided decoding";
 
 void ReadLogitBias(FieldReader* fields, v1::SamplingParams* sampling) {
   const Json* const bias = fields->Object("logit_bias");
@@ -91,16 +90,6 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
   if (reader.error().has_value()) fields->Fail(*reader.error());
 }
 
-void ReadResponseFormat(FieldReader* fields) {
-  const Json* const format = fields->Object("response_format");
-  if (format == nullptr) return;
-  const auto type = format->find("type");
-  if (type != format->end() && *type == "text") return;
-  fields->Fail({.message = absl::StrCat("response_format is not supported, except for the type text: ", kNoGuidance),
-                .param = "response_format",
-                .code = "unsupported_parameter"});
-}
-
 }  // namespace
 
 void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
@@ -122,10 +111,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
   }
   if (const auto value = fields->String("cache_salt")) request->set_cache_salt(*value);
   ReadStream(fields, call);
-  ReadResponseFormat(fields);
-  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
-    fields->Refuse(name, kNoGuidance);
-  }
+  ReadGuideFields(fields, request, call);
   // They tell the provider something about the caller, or are about services that this server has not.
   fields->Ignore({"user", "metadata", "safety_identifier", "service_tier", "store", "prompt_cache_key"});
 }

@@ -2,6 +2,7 @@
 programs. Ends with 77 when the package openai is not installed."""
 
 import asyncio
+import json
 import pathlib
 import sys
 import unittest
@@ -94,6 +95,27 @@ class OpenAiClientTest(unittest.TestCase):
                 self.client.chat.completions.create(
                     model="tales", messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=5
                 )
+
+    def test_an_answer_that_follows_a_schema(self):
+        schema = {
+            "type": "object",
+            "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "maximum": 99}},
+            "required": ["name", "age"],
+            "additionalProperties": False,
+        }
+        done = self.client.chat.completions.create(
+            model="tales",
+            messages=MESSAGES,
+            response_format={"type": "json_schema", "json_schema": {"name": "cat", "strict": True, "schema": schema}},
+            temperature=1.5,
+            max_tokens=200,
+        )
+        answer = json.loads(done.choices[0].message.content)
+        self.assertEqual(list(answer), ["name", "age"])
+        self.assertLessEqual(answer["age"], 99)
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.client.completions.create(model="tales", prompt=STORY, extra_body={"guided_regex": "(?=a)"})
+        self.assertEqual(bad.exception.param, "guided_regex")
 
     def test_errors_are_exceptions_with_the_field(self):
         with self.assertRaises(openai.BadRequestError) as bad:

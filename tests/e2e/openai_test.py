@@ -95,6 +95,25 @@ class OpenAiTest(unittest.TestCase):
         for choice in answer["choices"]:
             self.assertIn(choice["text"], beams)
 
+    def test_an_answer_follows_its_guide(self):
+        schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"]}
+        body = {
+            "messages": [{"role": "user", "content": PROMPT}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
+            "temperature": 1.5,
+        }
+        code, answer, _ = self.quire.call("/v1/chat/completions", body)
+        self.assertEqual(code, 200, answer)
+        self.assertLessEqual(json.loads(answer["choices"][0]["message"]["content"])["age"], 99)
+        choice = {**GREEDY, "structured_outputs": {"choice": ["one", "two"]}}
+        code, answer, _ = self.quire.call("/v1/completions", choice)
+        self.assertEqual(code, 200, answer)
+        self.assertIn(answer["choices"][0]["text"], ["one", "two"])
+        wrong = {**GREEDY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
+        error = self.error("/v1/completions", wrong)
+        self.assertEqual(error["param"], "response_format.json_schema.schema")
+        self.assertIn('the keyword "not" is not supported', error["message"])
+
     def test_logprobs_and_echo(self):
         answer = self.quire.call("/v1/completions", {**GREEDY, "max_tokens": 3, "logprobs": 2, "echo": True})[1]
         choice = answer["choices"][0]

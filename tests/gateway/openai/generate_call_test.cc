@@ -147,8 +147,6 @@ TEST(CompletionCallTest, AStreamCanBeMadeResumable) {
 
 TEST(CompletionCallTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(CompletionError(R"("suffix": "x")").param, "suffix");
-  EXPECT_EQ(CompletionError(R"("guided_json": {})").param, "guided_json");
-  EXPECT_EQ(CompletionError(R"("response_format": {"type": "json_object"})").param, "response_format");
   const ApiError error = CompletionError(R"("temprature": 1)");
   EXPECT_EQ(error.param, "temprature");
   EXPECT_THAT(error.message, HasSubstr("did you mean temperature?"));
@@ -157,6 +155,43 @@ TEST(CompletionCallTest, WhatIsNotSupportedIsRefusedByName) {
 TEST(CompletionCallTest, FieldsThatAreNullAndFieldsWithoutEffectAreAccepted) {
   Completion(R"({"prompt": "x", "temperature": null, "unknown": null, "user": "u", "metadata": {}, "store": false,
       "service_tier": "auto", "response_format": {"type": "text"}})");
+}
+
+TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
+  const auto guide = [](const std::string& member) {
+    const GenerateCall call = Completion("{\"prompt\": \"x\", " + member + "}");
+    return call.requests[0].guided().ShortDebugString() + " " + ApiFieldName("guided.any", call.names);
+  };
+  EXPECT_EQ(guide(R"("response_format": {"type": "json_object"})"), "json_object: true response_format.type");
+  EXPECT_EQ(guide(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true,
+                "schema": {"type": "object", "properties": {"b": {}, "a": {}}}}})"),
+            "json_schema: \"{\\\"type\\\":\\\"object\\\",\\\"properties\\\":{\\\"b\\\":{},\\\"a\\\":{}}}\" "
+            "response_format.json_schema.schema")
+      << "properties keep their order";
+  EXPECT_EQ(guide(R"("guided_json": "{}")"), "json_schema: \"{}\" guided_json");
+  EXPECT_EQ(guide(R"("guided_regex": "a+")"), "regex: \"a+\" guided_regex");
+  EXPECT_EQ(guide(R"("guided_choice": ["a", "b"])"), "choice { texts: \"a\" texts: \"b\" } guided_choice");
+  EXPECT_EQ(guide(R"("guided_grammar": "root ::= x")"), "grammar: \"root ::= x\" guided_grammar");
+  EXPECT_EQ(guide(R"("structured_outputs": {"json": true})"), "json_schema: \"true\" structured_outputs.json");
+  EXPECT_EQ(guide(R"("structured_outputs": {"regex": "a"})"), "regex: \"a\" structured_outputs.regex");
+  EXPECT_EQ(guide(R"("structured_outputs": {"choice": ["a"]})"), "choice { texts: \"a\" } structured_outputs.choice");
+  EXPECT_EQ(guide(R"("structured_outputs": {"json_object": true})"),
+            "json_object: true structured_outputs.json_object");
+}
+
+TEST(GuideFieldsTest, WrongFieldsAreNamed) {
+  EXPECT_EQ(CompletionError(R"("guided_regex": "a", "guided_choice": ["a"])").param, "guided_choice");
+  EXPECT_EQ(
+      CompletionError(R"("response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"})").param,
+      "structured_outputs.regex");
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"structural_tag": "a"})").param,
+            "structured_outputs.structural_tag");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "xml"})").param, "response_format.type");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema"})").param, "response_format.json_schema");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {}})").param,
+            "response_format.json_schema.schema");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}})").param,
+            "response_format.json_schema.x");
 }
 
 TEST(ChatCallTest, MessagesBecomeAConversation) {
@@ -205,7 +240,6 @@ TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
 }
 
 TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {}})").param, "response_format");
   EXPECT_EQ(ChatError(R"("tool_choice": "required")").param, "tool_choice");
   EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");

@@ -1,0 +1,108 @@
+#include "gateway/openai/guide_fields.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+// Takes the guides of a request, of which there may be one.
+class GuideReader {
+ public:
+  GuideReader(v1::GenerateRequest* request, GenerateCall* call) : request_(request), call_(call) {}
+
+  // `fields` has the field `name`, and `path` is the name with what comes before it.
+  void ReadSchema(FieldReader* fields, const char* name, const std::string& path) {
+    const Json* const schema = fields->Find(name);
+    if (schema == nullptr || !Begin(fields, name, path)) return;
+    // vLLM takes a schema as JSON, and as a text with JSON.
+    request_->mutable_guided()->set_json_schema(schema->is_string() ? schema->get<std::string>() : Dump(*schema));
+  }
+  void ReadRegex(FieldReader* fields, const char* name, const std::string& path) {
+    const std::optional<std::string> regex = fields->String(name);
+    if (regex.has_value() && Begin(fields, name, path)) request_->mutable_guided()->set_regex(*regex);
+  }
+  void ReadGrammar(FieldReader* fields, const char* name, const std::string& path) {
+    const std::optional<std::string> grammar = fields->String(name);
+    if (grammar.has_value() && Begin(fields, name, path)) request_->mutable_guided()->set_grammar(*grammar);
+  }
+  void ReadChoice(FieldReader* fields, const char* name, const std::string& path) {
+    if (fields->Find(name) == nullptr) return;
+    const std::vector<std::string> texts = fields->Strings(name);
+    if (!Begin(fields, name, path)) return;
+    for (const std::string& text : texts) request_->mutable_guided()->mutable_choice()->add_texts(text);
+  }
+  void SetJsonObject(FieldReader* fields, const char* name, const std::string& path) {
+    if (Begin(fields, name, path)) request_->mutable_guided()->set_json_object(true);
+  }
+
+ private:
+  // Returns false when there is a guide already.
+  bool Begin(FieldReader* fields, const char* name, const std::string& path) {
+    if (request_->has_guided()) {
+      fields->Fail(name, absl::StrCat("cannot be combined with ", call_->names.guide));
+      return false;
+    }
+    call_->names.guide = path;
+    return true;
+  }
+
+  v1::GenerateRequest* const request_;
+  GenerateCall* const call_;
+};
+
+void ReadResponseFormat(FieldReader* fields, GuideReader* guide) {
+  const Json* const format = fields->Object("response_format");
+  if (format == nullptr) return;
+  FieldReader reader(*format, "response_format.");
+  const std::string type = reader.String("type").value_or("");
+  if (type == "json_object") {
+    guide->SetJsonObject(&reader, "type", "response_format.type");
+  } else if (type == "json_schema") {
+    const Json* const named = reader.Object("json_schema");
+    if (named == nullptr) {
+      reader.Fail("json_schema", "is missing");
+    } else {
+      FieldReader schema(*named, "response_format.json_schema.");
+      if (schema.Find("schema") == nullptr) schema.Fail("schema", "is missing");
+      guide->ReadSchema(&schema, "schema", "response_format.json_schema.schema");
+      schema.Ignore({"name", "description", "strict"});  // A schema always holds for the whole output.
+      schema.RefuseOthers();
+      if (schema.error().has_value()) reader.Fail(*schema.error());
+    }
+  } else if (type != "text") {
+    reader.Fail("type", absl::StrCat("is ", Json(type).dump(), ", it must be text, json_object or json_schema"));
+  }
+  reader.RefuseOthers();
+  if (reader.error().has_value()) fields->Fail(*reader.error());
+}
+
+void ReadStructuredOutputs(FieldReader* fields, GuideReader* guide) {
+  const Json* const outputs = fields->Object("structured_outputs");
+  if (outputs == nullptr) return;
+  const std::string path = "structured_outputs.";
+  FieldReader reader(*outputs, path);
+  guide->ReadSchema(&reader, "json", path + "json");
+  guide->ReadRegex(&reader, "regex", path + "regex");
+  guide->ReadChoice(&reader, "choice", path + "choice");
+  guide->ReadGrammar(&reader, "grammar", path + "grammar");
+  if (reader.Bool("json_object").value_or(false)) guide->SetJsonObject(&reader, "json_object", path + "json_object");
+  reader.RefuseOthers();
+  if (reader.error().has_value()) fields->Fail(*reader.error());
+}
+
+}  // namespace
+
+void ReadGuideFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
+  GuideReader guide(request, call);
+  ReadResponseFormat(fields, &guide);
+  ReadStructuredOutputs(fields, &guide);
+  guide.ReadSchema(fields, "guided_json", "guided_json");
+  guide.ReadRegex(fields, "guided_regex", "guided_regex");
+  guide.ReadChoice(fields, "guided_choice", "guided_choice");
+  guide.ReadGrammar(fields, "guided_grammar", "guided_grammar");
+}
+
+}  // namespace quire
