@@ -71,7 +71,7 @@ class SourceMatrix {
     zeros_.assign(scales_.size(), 8);
   }
 
-  // Of the packed weights, without their scales.
+  // Returns the bytes of the packed weights without their scales.
   double num_bytes() const {
     const auto bytes = static_cast<double>(bytes_.size());
     return IsQuantized() && format_ != cpu::WeightFormat::kInt8 ? bytes / 2 : bytes;

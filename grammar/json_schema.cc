@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/json_depth.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/json_text.h"
@@ -86,7 +87,10 @@ class SchemaCompiler {
  public:
   absl::StatusOr<SyntaxTree> Run(std::string_view text) {
     if (!IsValidUtf8(text)) return absl::InvalidArgumentError("the schema is not valid UTF-8");
-    QUIRE_RETURN_IF_ERROR(CheckDepth(text));
+    if (JsonDepth(text) > 2 * kMaxSchemaDepth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the schema is nested in more than ", 2 * kMaxSchemaDepth, " levels of JSON"));
+    }
     root_ = SchemaJson::parse(text, nullptr, /*allow_exceptions=*/false);
     if (root_.is_discarded()) return absl::InvalidArgumentError("the schema is not valid JSON");
     RuleOf(root_, "");
@@ -108,28 +112,6 @@ class SchemaCompiler {
     std::string place;
     RuleId rule;
   };
-
-  // The parser of JSON and the destructor of values recurse.
-  static absl::Status CheckDepth(std::string_view text) {
-    int depth = 0;
-    bool is_in_string = false;
-    for (size_t i = 0; i < text.size(); ++i) {
-      const char c = text[i];
-      if (is_in_string) {
-        if (c == '\\') ++i;
-        is_in_string = c != '"';
-        continue;
-      }
-      is_in_string = c == '"';
-      if (c == '{' || c == '[') ++depth;
-      if (c == '}' || c == ']') --depth;
-      if (depth > 2 * kMaxSchemaDepth) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the schema is nested in more than ", 2 * kMaxSchemaDepth, " levels of JSON"));
-      }
-    }
-    return absl::OkStatus();
-  }
 
   RuleId RuleOf(const SchemaJson& schema, const std::string& place) {
     const auto [entry, is_new] = rules_.try_emplace(&schema, -1);

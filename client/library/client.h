@@ -77,7 +77,7 @@ class GenerateStream {
   const absl::Time deadline_;
   std::string resume_token_;                         // Empty until the first response.
   std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
-  // These fields are for Continue: what was received of each sample, by index, and what the first responses have said.
+  // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
   std::string numerics_;
   std::optional<uint64_t> seed_;          // That of the sample with index 0.

@@ -12,13 +12,13 @@
 
 namespace quire {
 
-// What must be looked for in the text of the answer to a chat.
+// This says what must be looked for in the text of the answer to a chat.
 struct AnswerSyntax {
   bool has_reasoning = false;        // Thoughts are between <think> and </think>.
   bool begins_in_reasoning = false;  // The prompt has ended with <think>.
   ToolCallOptions tool_calls = {};
 
-  // Whether all text is content.
+  // Returns whether all text is content.
   bool is_plain() const { return !has_reasoning && tool_calls.format == ToolCallFormat::kNone; }
 };
 

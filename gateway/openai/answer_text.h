@@ -17,7 +17,7 @@ struct ToolCallDelta {
   std::string arguments = {};  // What the part adds to the JSON text of the arguments.
 };
 
-// What a piece of a model's text means, or the texts of a whole answer.
+// This is what a piece of a model's text means, or the texts of a whole answer.
 struct AnswerText {
   std::string reasoning = {};
   std::string content = {};

@@ -22,7 +22,7 @@ class CallObject {
   const std::string& raw() const { return raw_; }
   // The value of "name", once it has come.
   const std::optional<std::string>& name() const { return name_; }
-  // Whether the arguments have begun as an object.
+  // Returns whether the arguments have begun as an object.
   bool has_arguments() const { return arguments_begin_ != std::string::npos; }
   // Returns what the text of the arguments has got since the last call.
   std::string TakeArguments();

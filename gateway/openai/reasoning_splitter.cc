@@ -14,7 +14,7 @@ namespace {
 constexpr absl::string_view kThinkBegin = "<think>";
 constexpr absl::string_view kThinkEnd = "</think>";
 
-// Whether `text` could still become `tag`.
+// Returns whether `text` could still become `tag`.
 bool CouldBecome(absl::string_view text, absl::string_view tag) {
   return text.size() < tag.size() && absl::StartsWith(tag, text);
 }

@@ -72,7 +72,7 @@ class ToolCallParser {
   void AddCall(const WholeCall& call, AnswerText* out);
   // The call ends.
   void End();
-  // What was taken for a call is content.
+  // Adds to the content what was taken for a call.
   void TakeBack(AnswerText* out);
   bool IsTool(const std::string& name) const;
   // Moves white space from the beginning of pending_ to taken_. Returns whether nothing is left.

@@ -29,7 +29,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
                    const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server);
 
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
-  // What to look for in the answer of the model.
+  // Returns what to look for in the answer of the model.
   AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
   // Sets max_tokens to what the conversation leaves in the context, unless the client has set it, and starts the
   // request.

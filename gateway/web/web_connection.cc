@@ -79,7 +79,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
       return stream_.next_layer();
     }
   }
-  // Whether the client has closed its side, even if there are unread bytes before the end.
+  // Returns whether the client has closed its side, even if there are unread bytes before the end.
   bool HasPeerClosed() {
     pollfd file = {.fd = socket().native_handle(), .events = POLLRDHUP, .revents = 0};
     return poll(&file, 1, 0) > 0 && (file.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
@@ -164,7 +164,7 @@ void Connection<Stream>::CheckTime(SteadyTime now) {
   if (now < deadline_) return;
   deadline_ = SteadyTime::max();
   if (is_lingering_ || !parser_.has_value()) return Close();
-  // What reads the request now ends with an error and refuses it.
+  // The coroutine that reads the request gets an error from this, and refuses it.
   is_late_ = true;
   error_code ignored;
   socket().cancel(ignored);

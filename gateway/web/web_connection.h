@@ -23,7 +23,7 @@ class WebConnection {
   virtual void CheckTime(std::chrono::steady_clock::time_point now) = 0;
 };
 
-// What a connection needs of the server.
+// A connection calls these functions of its server.
 class WebConnectionOwner {
  public:
   virtual ~WebConnectionOwner() = default;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_depth.h"
 #include "base/status.h"
 
 namespace quire {
@@ -16,28 +17,10 @@ const nlohmann::json& NullJson() {
 // Parsers of nested values recurse, so the nesting depth of a file is limited. No real file nests deeper than this.
 constexpr int kMaxDepth = 64;
 
-bool IsTooDeep(std::string_view text) {
-  int depth = 0;
-  bool is_in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (is_in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') is_in_string = false;
-      continue;
-    }
-    if (c == '"') is_in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view file) {
-  if (IsTooDeep(text)) {
+  if (JsonDepth(text) > kMaxDepth) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(file), ": nested deeper than ", kMaxDepth, " levels"));
   }
   try {

@@ -15,16 +15,6 @@ std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w
   return backend->Pack(&view, 1);
 }
 
-// Returns y for rows of x, without bias or residual.
-std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
-  const int num_tokens = int(x.size()) / cols;
-  const std::vector<char> input = Encoded(x, backend->InputType(w));
-  std::vector<float> y(size_t(num_tokens) * rows, NAN);
-  backend->Linear(
-      {.x = input.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
-  return y;
-}
-
 std::unique_ptr<PackedMatrix> PackGated(Backend* backend, const std::vector<float>& w, int cols, DataType type) {
   const std::vector<char> bytes = Encoded(w, type);
   const int dim = int(w.size()) / cols / 2;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "kernels/reference/quantized.h"
@@ -51,23 +50,6 @@ Int4Matrix RandomMatrix(Random* random, int rows, int cols, int group) {
   w.zeros.resize(w.scales.size());
   for (uint8_t& zero : w.zeros) zero = uint8_t(random->Int(0, 16));
   return w;
-}
-
-std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
-  std::vector<float> y(x.size() / cols * rows, NAN);
-  backend->Linear({.x = x.data(),
-                   .w = &w,
-                   .bias = nullptr,
-                   .residual = nullptr,
-                   .y = y.data(),
-                   .num_tokens = int(x.size()) / cols});
-  return y;
-}
-
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits(values.size());
-  memcpy(bits.data(), values.data(), values.size() * sizeof(float));
-  return bits;
 }
 
 TEST_P(Int4LinearTest, BitsAreThoseOfTheScalarFormula) {

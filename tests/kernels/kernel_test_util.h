@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -93,6 +94,23 @@ inline double RelativeError(const std::vector<float>& actual, const std::vector<
     error = std::isnan(difference) ? INFINITY : std::max(error, difference);
   }
   return error / std::max(largest, 1e-30);
+}
+
+// Returns y [num_tokens, rows] for `x` [num_tokens, cols], without bias or residual.
+inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols,
+                                   int rows) {
+  const int num_tokens = int(x.size()) / cols;
+  const std::vector<char> input = Encoded(x, backend->InputType(w));
+  std::vector<float> y(size_t(num_tokens) * rows, NAN);
+  backend->Linear(
+      {.x = input.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
+  return y;
+}
+
+inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
 }
 
 // Tests with the instruction set as parameter run once for each instruction set of this machine.

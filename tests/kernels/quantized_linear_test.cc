@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "kernels/reference/quantized.h"
@@ -32,23 +31,6 @@ Weights RandomWeights(Random* random, int rows, int cols) {
 std::unique_ptr<PackedMatrix> Pack(Backend* backend, const Weights& w) {
   const QuantizedMatrixView view = w.View(0, w.rows());
   return backend->PackQuantized(&view, 1);
-}
-
-std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols, int rows) {
-  std::vector<float> y(x.size() / cols * rows, NAN);
-  backend->Linear({.x = x.data(),
-                   .w = &w,
-                   .bias = nullptr,
-                   .residual = nullptr,
-                   .y = y.data(),
-                   .num_tokens = int(x.size()) / cols});
-  return y;
-}
-
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits(values.size());
-  memcpy(bits.data(), values.data(), values.size() * sizeof(float));
-  return bits;
 }
 
 TEST_P(QuantizedLinearTest, BitsAreThoseOfTheScalarFormula) {

@@ -121,6 +121,14 @@ class Client {
   std::string resume_token_;
 };
 
+// Starts the request, and lets the engine run so many steps of it. Further steps wait for the test.
+void Begin(ServiceHarness* harness, Client* client, const v1::GenerateRequest& request, int num_steps) {
+  harness->engine.Hold();
+  client->Generate(request);
+  harness->engine.WaitForRequests(1);
+  harness->engine.Step(num_steps);
+}
+
 void WaitUntilDetached(ServiceHarness* harness, int64_t num_running = 1) {
   while (harness->resumable().counts().running != num_running) std::this_thread::yield();
 }
@@ -190,11 +198,8 @@ TEST(ResumeTest, AClientThatLosesItsCallAgainAndAgainGetsEverythingOnce) {
 
 TEST(ResumeTest, ARequestGoesOnWithoutItsClientAndGivesTheRestAfterItsEnd) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step(2);
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/2);
   ASSERT_TRUE(client.Read());
   client.Leave();
   WaitUntilDetached(&harness);
@@ -231,11 +236,8 @@ TEST(ResumeTest, NoRequestOutlivesItsCallWhenTheManagerForbidsIt) {
   InferenceServiceOptions options;
   options.detach.max_detached = 0;
   ServiceHarness harness(ToyModel(), options);
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
   EXPECT_EQ(client.resume_token(), "");
   client.Leave();
@@ -247,11 +249,8 @@ TEST(ResumeTest, ARequestForWhichThereIsNoMemoryIsAnOrdinaryOne) {
   InferenceServiceOptions options;
   options.detach.max_replay_bytes = 1;
   ServiceHarness harness(ToyModel(), options);
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
   EXPECT_EQ(client.resume_token(), "");
   EXPECT_EQ(harness.resumable().counts().replay_bytes, 0);
@@ -262,11 +261,8 @@ TEST(ResumeTest, ARequestForWhichThereIsNoMemoryIsAnOrdinaryOne) {
 
 TEST(ResumeTest, TheNewerCallTakesTheStream) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client older(&harness);
-  older.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &older, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(older.Read());
   Client newer(&harness);
   newer.set_resume_token(older.resume_token());
@@ -281,11 +277,8 @@ TEST(ResumeTest, TheNewerCallTakesTheStream) {
 
 TEST(ResumeTest, ASecondGenerateWithTheSameFieldsStartsNothing) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client first(&harness);
-  first.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step(2);
+  Begin(&harness, &first, DetachedRequest(), /*num_steps=*/2);
   Client second(&harness);
   second.Generate(DetachedRequest());
   EXPECT_EQ(first.ReadAll().error_code(), grpc::StatusCode::ABORTED);
@@ -332,16 +325,16 @@ TEST(ResumeTest, AContinuationFindsTheRequestThatItContinues) {
 
 TEST(ResumeTest, AContinuationWithAnotherSeedOrMoreThanThereIsIsAnotherRequest) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step(2);
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/2);
   v1::GenerateRequest too_long = DetachedRequest();
-  for (int i = 0; i < 3; ++i) too_long.mutable_continue_from()->Add()->set_index(i);
+  too_long.add_continue_from();
+  for (int i = 0; i < 3; ++i) too_long.mutable_continue_from(0)->add_token_ids(66);
+  v1::GenerateRequest other_sample = DetachedRequest();
+  other_sample.add_continue_from()->set_index(1);
   v1::GenerateRequest other_seed = DetachedRequest();
   other_seed.mutable_sampling()->set_seed(6);
-  for (const v1::GenerateRequest& other : {too_long, other_seed}) {
+  for (const v1::GenerateRequest& other : {too_long, other_sample, other_seed}) {
     Client stranger(&harness);
     stranger.Generate(other);
     EXPECT_EQ(Detail<google::rpc::ErrorInfo>(stranger.ReadAll()).reason(), "REQUEST_RUNNING");
@@ -352,16 +345,11 @@ TEST(ResumeTest, AContinuationWithAnotherSeedOrMoreThanThereIsIsAnotherRequest) 
 
 TEST(ResumeTest, AContinuedRequestIsGivenOnlyToThoseWhoHaveItsBeginning) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   v1::GenerateRequest continuation = DetachedRequest();
-  for (int i = 0; i < 3; ++i) {
-    if (i == 0) continuation.add_continue_from();
-    continuation.mutable_continue_from(0)->add_token_ids(66);
-  }
+  continuation.add_continue_from();
+  for (int i = 0; i < 3; ++i) continuation.mutable_continue_from(0)->add_token_ids(66);
   Client client(&harness);
-  client.Generate(continuation);
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step(5);
+  Begin(&harness, &client, continuation, /*num_steps=*/5);
   ASSERT_TRUE(client.Read());
   Client without(&harness);
   without.Generate(DetachedRequest());
@@ -389,11 +377,8 @@ TEST(ResumeTest, ARefusedRequestMayBeTriedAgain) {
 
 TEST(ResumeTest, TheDeadlineOfGenerateEndsTheRequestAndThatOfResumeOnlyTheCall) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
   client.Leave();
   client.Resume(absl::Milliseconds(50));
@@ -406,11 +391,8 @@ TEST(ResumeTest, TheDeadlineOfGenerateEndsTheRequestAndThatOfResumeOnlyTheCall) 
 
 TEST(ResumeTest, AbortEndsADetachedRequest) {
   ServiceHarness harness(ToyModel());
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
   client.Leave();
   WaitUntilDetached(&harness);
@@ -429,11 +411,8 @@ TEST(ResumeTest, AClientThatDoesNotComeBackLosesTheRequest) {
   InferenceServiceOptions options;
   options.detach.grace = absl::Milliseconds(1);
   ServiceHarness harness(ToyModel(), options);
-  harness.engine.Hold();
   Client client(&harness);
-  client.Generate(DetachedRequest());
-  harness.engine.WaitForRequests(1);
-  harness.engine.Step();
+  Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
   client.Leave();
   harness.engine.WaitUntilIdle();
