@@ -183,6 +183,9 @@ void ClientRequest::StartNew(int64_t deadline_us) {
     return;
   }
 
+  // A client that has left before the request began does not get a request that outlives its call.
+  if (leaving() != Leaving::kStays && stream->CloseIfAlone(reader_id_)) return StopWaiting();
+
   const RequestId id = request.id;
   absl::Status status = Submit(std::move(request), stream);
   if (!status.ok()) {
@@ -196,8 +199,6 @@ void ClientRequest::StartNew(int64_t deadline_us) {
 }
 
 absl::Status ClientRequest::Submit(Request request, const std::shared_ptr<TokenStream>& stream) {
-  // A client that has left before the request began does not get a request that outlives its call.
-  if (leaving() != Leaving::kStays) return HasLeft();
   if (!is_over_) return environment_->engine->Submit(std::move(request), stream);
   stream->OnFinished({request.id, /*sample_index=*/0, FinishReason::kLength, /*ends_request=*/true});
   return absl::OkStatus();

@@ -276,6 +276,17 @@ void TokenStream::Close(uint64_t reader_id, bool ends_request) {
   if (needs_job) ScheduleRun();
 }
 
+bool TokenStream::CloseIfAlone(uint64_t reader_id) {
+  bool needs_job;
+  {
+    const MutexLock lock(&mutex_);
+    if (newest_reader_id_ != reader_id) return false;
+    needs_job = TakeClose(Left());
+  }
+  if (needs_job) ScheduleRun();
+  return true;
+}
+
 void TokenStream::Drop(absl::Status status) {
   bool needs_job;
   {

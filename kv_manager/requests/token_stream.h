@@ -168,6 +168,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // OnWritten.
   void Close(uint64_t reader_id, bool ends_request = false);
 
+  // The client of this call has left before the engine got the request. Ends the stream for ever and returns true,
+  // unless another call has taken the stream over, which then needs the request.
+  bool CloseIfAlone(uint64_t reader_id);
+
   // Ends generation, and the call if there is one with this status.
   void Drop(absl::Status status);
 

@@ -388,6 +388,29 @@ TEST_F(TokenStreamResumeTest, AnOlderCallThatComesLateDoesNotTakeTheStream) {
   EXPECT_FALSE(newest.writer.status.has_value());
 }
 
+TEST_F(TokenStreamResumeTest, ARequestThatHasNotBegunEndsWithItsClientUnlessAnotherCallHasIt) {
+  MakeResumable();
+  EXPECT_TRUE(stream_->CloseIfAlone(kReaderId));
+  Client late{.writer = {}, .id = 2};
+  EXPECT_TRUE(absl::IsNotFound(stream_->Attach(ReaderOf(&late), {})));
+  RunJobs();
+  EXPECT_EQ(counting_->num_closed, 1);
+  EXPECT_EQ(num_ends_, 1);
+  EXPECT_TRUE(writer_.status.has_value());
+
+  writer_ = ManualWriter();
+  MakeResumable();
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  EXPECT_FALSE(stream_->CloseIfAlone(kReaderId));
+  stream_->Close(kReaderId);
+  RunJobs();
+  Push("a");
+  RunJobs();
+  EXPECT_EQ(second.writer.text(), "a");
+  EXPECT_FALSE(second.writer.status.has_value());
+}
+
 TEST_F(TokenStreamResumeTest, AFailedRequestGivesItsTokensAndThenTheError) {
   MakeResumable();
   Push("ab");
