@@ -35,9 +35,11 @@ SKIPPED = 77
 
 PROGRAMS = ("quire-manager", "quire-openai", "quire-worker")
 WORKLOADS = ("Deployment", "StatefulSet")
-FILE_FLAGS = {"--model", "--gpu-tuning-cache"} | {
+FILE_FLAGS = {"--model", "--gpu-tuning-cache", "--resume-key-file"} | {
     f"--{whose}tls-{what}" for whose in ("", "manager-", "worker-") for what in ("cert", "key", "ca")
 }
+# The secrets that no Certificate makes. README.md says how the operator makes them.
+OWN_SECRETS = ("quire-resume-key",)
 HEALTH_SERVICES = ("", "liveness", "readiness")
 # The time that a process needs to exit after its drain timeout.
 EXIT_MARGIN_S = 5
@@ -342,6 +344,10 @@ def check_managers(k8s, _programs):
             yield from check_standby(k8s, workload)
         elif replicas != 1 or strategy != "Recreate":
             yield workload, f"{replicas} managers, strategy {strategy}: a second one would take the first one's workers"
+        for container in containers(workload):
+            flags = flags_of(container)
+            if "--resume-key-file" not in flags and (stands_by(workload) or "--insecure" not in flags):
+                yield workload, f"{container['name']} has no --resume-key-file, so its requests end with it"
 
 
 def stands_by(workload):
@@ -427,7 +433,7 @@ def check_volumes(k8s, _programs):
         volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
         for volume in volumes.values():
             secret = volume.get("secret", {}).get("secretName")
-            if secret and k8s.certificate_of(secret) is None:
+            if secret and secret not in OWN_SECRETS and k8s.certificate_of(secret) is None:
                 yield workload, f"no Certificate makes the Secret {secret}"
             claim = volume.get("persistentVolumeClaim", {}).get("claimName")
             if claim and k8s.named("PersistentVolumeClaim", claim) is None:
@@ -440,7 +446,7 @@ def check_volumes(k8s, _programs):
             for flag, path in flags_of(container).items():
                 if flag not in FILE_FLAGS or not path:
                     continue
-                in_volume = any(path.startswith(mount["mountPath"]) for mount in mounts)
+                in_volume = any(path == mount["mountPath"] or path.startswith(mount["mountPath"] + "/") for mount in mounts)
                 if not in_volume and not path.startswith("/usr/share/quire/"):
                     yield workload, f"{flag} is {path}, which no volume has"
 

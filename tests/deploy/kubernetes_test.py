@@ -56,6 +56,8 @@ TEMPLATE = ("spec", "template", "spec")
 CONTAINER = TEMPLATE + ("containers", 0)
 LIVENESS = CONTAINER + ("livenessProbe", "grpc")
 
+RESUME_KEY = "--resume-key-file=/etc/quire/resume/key"
+
 # The kind of each mistake, where it is planted, how, and a part of the expected message.
 MISTAKES = [
     ("selector", WORKERS, at("spec", "selector", "matchLabels", "app.kubernetes.io/component", value="workers"),
@@ -120,6 +122,7 @@ MISTAKES = [
     ("discovery", ("Service", "quire-workers"), at("spec", "publishNotReadyAddresses", value=None), "hides workers"),
     ("managers", MANAGER, at("spec", "replicas", value=2), "2 managers"),
     ("managers", MANAGER, at("spec", "strategy", "type", value="RollingUpdate"), "strategy RollingUpdate"),
+    ("managers", MANAGER, lambda m: container(m)["args"].remove(RESUME_KEY), "no --resume-key-file"),
     ("security", MANAGER, at(*TEMPLATE, "securityContext", "runAsNonRoot", value=False), "root"),
     ("security", MANAGER, at(*CONTAINER, "securityContext", "readOnlyRootFilesystem", value=False), "root file system"),
     ("security", WORKERS, at(*CONTAINER, "securityContext", "capabilities", value=None), "capabilities"),
@@ -134,6 +137,8 @@ MISTAKES = [
     ("volumes", MANAGER, lambda m: volume(m, "tls")["secret"].update(secretName="quire-tls"),
      "no Certificate makes the Secret quire-tls"),
     ("volumes", WORKERS, lambda w: replace_arg(w, "--model=/models/model", "--model=/model"), "no volume has"),
+    ("volumes", MANAGER, lambda m: replace_arg(m, RESUME_KEY, "--resume-key-file=/etc/quire/resume2/key"),
+     "no volume has"),
     ("spread", WORKERS, at(*TEMPLATE, "topologySpreadConstraints", 0, "labelSelector", "matchLabels",
                            value={"app": "quire"}), "counts other pods"),
     ("monitor", ("ServiceMonitor", "quire-manager"), at("spec", "endpoints", 0, "port", value="http"), "port http"),
