@@ -21,7 +21,8 @@ namespace {
 
 constexpr int kMaxSchemas = 2000;
 constexpr int kMaxGraphNodes = 20'000;
-constexpr double kLargestBound = 1e18;
+// From here on, a double does not tell neighbouring integers apart.
+constexpr double kLargestBound = int64_t{1} << 53;
 
 // Regular expressions of the supported formats. Days that only some Februaries have are left out.
 const std::map<std::string, std::string, std::less<>>& Formats() {
@@ -60,7 +61,7 @@ absl::StatusOr<std::optional<double>> NumberOf(const SchemaJson& schema, const c
   const double number = schema[keyword].get<double>();
   if (std::abs(number) >= kLargestBound) {
     return SchemaError(place, "the keyword \"", keyword, "\" is ", schema[keyword].dump(),
-                       ", supported are numbers between -1e18 and 1e18");
+                       ", supported are numbers between -2^53 and 2^53");
   }
   return std::optional<double>(number);
 }

@@ -92,6 +92,8 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
       {R"({"anyOf": [{"type": "null"}, {"patternProperties": {}}]})",
        R"(at #/anyOf/1: the keyword "patternProperties")"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", R"(the keyword "oneOf" is supported only where)"},
+      {R"({"type": "integer", "minimum": 9007199254740993})",
+       R"(the keyword "minimum" is 9007199254740993, supported are numbers between -2^53 and 2^53)"},
       {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
        R"(the keyword "allOf" joins schemas that both have "minimum")"},
       {R"({"allOf": [{"properties": {"a": {}}}, {"additionalProperties": false}]})", R"(the keyword "allOf" joins)"},
