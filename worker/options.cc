@@ -116,9 +116,9 @@ ABSL_FLAG(std::string, gpu_library, "",
 ABSL_FLAG(bool, gpu_graphs, true,
           "On a GPU, record the layers of a decode step as a CUDA graph and repeat it. Without graphs, a debugger or a "
           "sanitizer sees every kernel by itself.");
-ABSL_FLAG(
-    bool, gpu_overlap, false,
-    "On a GPU of sm_90 or newer, set up each kernel while the one before it ends (programmatic dependent launch).");
+ABSL_FLAG(bool, gpu_overlap, false,
+          "On a GPU of sm_90 or newer, set up each kernel while the one before it ends (programmatic dependent "
+          "launch). This has not been tried on a real GPU, where its results may be wrong.");
 ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "

@@ -219,7 +219,8 @@ bool CudaDevice::IsDone(uint64_t mark) {
   MakeCurrent();
   const cudaError_t error = cudaEventQuery(EventOf(mark));
   if (error == cudaErrorNotReady) return false;
-  CheckCuda(error, "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 shows which),");
+  CheckCuda(error,
+            "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 with --gpu-graphs=false shows which),");
   return true;
 }
 

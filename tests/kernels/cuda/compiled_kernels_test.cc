@@ -150,7 +150,7 @@ TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
 }
 
 // Other releases of nvcc give other numbers.
-TEST(CompiledKernelsTest, RegistersAndInstructionsAreThoseOfTheTable) {
+TEST(CompiledKernelsTest, RegistersAndInstructionsAreAtMostThoseOfTheTable) {
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr) WriteTable();
   std::ifstream file(kTable);
   std::string line;
