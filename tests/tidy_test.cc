@@ -143,9 +143,24 @@ const std::vector<SourceFile>& CppFiles() {
   return *files;
 }
 
+// Returns the files that a shell runs.
+std::vector<SourceFile> Scripts() {
+  std::vector<SourceFile> files = FilesWithExtension({".sh"});
+  const std::vector<SourceFile> without_extension = FilesWithExtension({""});
+  std::copy_if(without_extension.begin(), without_extension.end(), std::back_inserter(files),
+               [](const SourceFile& file) { return !file.lines.empty() && file.lines[0].starts_with("#!"); });
+  for (const char* path : {"check", "quickstart", ".ci/run", "deploy/local/up"})
+    files.push_back({path, ReadLines(SourcePath(path))});
+  return files;
+}
+
 // Returns the files that people write, except documents.
 std::vector<SourceFile> TextFiles() {
-  return FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto", ".html", ".css", ".js"});
+  std::vector<SourceFile> files =
+      FilesWithExtension({".h", ".cc", ".cu", ".cuh", ".txt", ".cmake", ".py", ".proto", ".html", ".css", ".js"});
+  const std::vector<SourceFile> scripts = Scripts();
+  files.insert(files.end(), scripts.begin(), scripts.end());
+  return files;
 }
 
 std::string Text(const SourceFile& file) {

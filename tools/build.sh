@@ -64,7 +64,8 @@ show_percentages() {
 # are passed to CMake. In continuous integration (CI is set) warnings are errors; elsewhere they never are.
 configure() {
   local dir=build/$1 wanted="${*:2}" flags=()
-  if [ -f "$dir/build.ninja" ] && [[ -z $wanted || $wanted = $(cat "$dir/configured_with" 2>/dev/null) ]]; then return; fi
+  if [ -f "$dir/build.ninja" ] &&
+    [[ -z $wanted || $wanted = $(cat "$dir/configured_with" 2>/dev/null) ]]; then return; fi
   if [ -n "${CI:-}" ]; then flags=(-DQUIRE_WARNINGS_AS_ERRORS=ON); fi
   with_progress "Configuring $dir" "$dir.configure.log" cmake --preset "$@" "${flags[@]}"
   echo "$wanted" >"$dir/configured_with"

@@ -11,7 +11,8 @@ answers() {
   socket=$(mktemp -d "${TMPDIR:-/tmp}/quire.XXXXXX")
   out=$results/$name
   rm -rf "$out" && mkdir -p "$out"
-  "$bin/quire-worker" --model=models/tales --listen="unix:$socket/worker" --metrics-listen= "$@" >"$out/worker.log" 2>&1 &
+  "$bin/quire-worker" --model=models/tales --listen="unix:$socket/worker" --metrics-listen= "$@" \
+    >"$out/worker.log" 2>&1 &
   local worker=$!
   "$bin/quire-manager" --workers="unix:$socket/worker" --listen="unix:$socket/manager" --metrics-listen= \
     >"$out/manager.log" 2>&1 &

@@ -12,12 +12,21 @@ check_formatting() {
   [ ${#files[@]} -gt 0 ] || return 0
   version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
   if [ "$version" != "$FORMATTER_VERSION" ]; then
-    echo "Formatting was not checked: clang-format has version $version, the sources are formatted with $FORMATTER_VERSION."
+    echo "Formatting was not checked: clang-format has version $version, the sources need $FORMATTER_VERSION."
     return 0
   fi
   clang-format --dry-run --Werror "${files[@]}" && return 0
   echo "Some files are not formatted. Run: clang-format -i FILE..." >&2
   exit 1
+}
+
+# Checks the shell scripts among the arguments.
+check_scripts() {
+  local file scripts=()
+  for file in "$@"; do
+    if [[ -f $file && $(head -c 64 "$file" | tr -d '\0') =~ ^'#!'[^$'\n']*bash ]]; then scripts+=("$file"); fi
+  done
+  [ ${#scripts[@]} -eq 0 ] || shellcheck --external-sources --severity=warning "${scripts[@]}"
 }
 
 # Runs clang's thread-safety analysis over the sources among the arguments that use an annotated mutex, themselves or in
@@ -26,7 +35,8 @@ check_thread_safety() {
   local build=build/$1 file sources=()
   shift
   for file in "$@"; do
-    if [[ $file == *.cc && -f $file ]] && grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h"; then sources+=("$file"); fi
+    [[ $file == *.cc && -f $file ]] || continue
+    if grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h"; then sources+=("$file"); fi
   done
   [ ${#sources[@]} -gt 0 ] || return 0
   printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" \

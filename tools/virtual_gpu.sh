@@ -1,5 +1,5 @@
-# tools/check_gpu_path and tools/plant_gpu_faults source this file. It builds the tests of the code for NVIDIA GPUs for a
-# virtual GPU, and knows how the check runs them.
+# tools/check_gpu_path and tools/plant_gpu_faults source this file. It builds the tests of the code for NVIDIA GPUs for
+# a virtual GPU, and knows how the check runs them.
 
 # The parts of the check that are one program of tests, with the variables of each. A part "kernels..." runs gpu_test, a
 # part "worker..." runs worker_executor_test.
