@@ -158,6 +158,16 @@ function(quire_test)
   endforeach()
 endfunction()
 
+# Runs a program that is built here as a test. Its exit code must be 0 and its output must match PATTERN.
+function(quire_program_test)
+  cmake_parse_arguments(ARG "" "NAME;PATTERN;TIMEOUT" "COMMAND;FOLDERS" ${ARGN})
+  list(POP_FRONT ARG_COMMAND program)
+  add_test(NAME ${ARG_NAME} COMMAND ${CMAKE_COMMAND} -DPATTERN=${ARG_PATTERN}
+    -P ${PROJECT_SOURCE_DIR}/cmake/run_and_match.cmake -- $<TARGET_FILE:${program}> ${ARG_COMMAND})
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  quire_label_test(${ARG_NAME} FOLDERS ${ARG_FOLDERS})
+endfunction()
+
 # Runs the same test program once more for each width to which weights can be rounded.
 function(quire_quantized_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})
