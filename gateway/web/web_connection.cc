@@ -164,7 +164,7 @@ void Connection<Stream>::CheckTime(SteadyTime now) {
   if (now < deadline_) return;
   deadline_ = SteadyTime::max();
   if (is_lingering_ || !parser_.has_value()) return Close();
-  // The coroutine that reads the request gets an error from this, and refuses it.
+  // The read of the request ends with an error, and its handler refuses the request.
   is_late_ = true;
   error_code ignored;
   socket().cancel(ignored);

@@ -28,7 +28,8 @@ constexpr int64_t kRestoringRetryMs = 100;
 
 std::atomic<uint64_t> next_reader_id = 1;
 
-// Requests that are equal have equal digests, in this process. The seed does not count, because a client that continues
+// Requests that are equal have equal digests. The digest is in the record of the request, and the next manager compares
+// it, too. The seed does not count, because a client that continues
 // a request sends the seed that the manager has drawn.
 Sha256Digest DigestOf(v1::GenerateRequest request) {
   request.clear_continue_from();
