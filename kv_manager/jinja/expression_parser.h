@@ -31,8 +31,8 @@ class ExpressionParser : public TokenCursor {
   OrExpression ParseExpression(bool with_condition = true);
   // Parses an expression, or several with commas between them, which are a tuple.
   OrExpression ParseTuple(bool with_condition, bool has_parentheses);
-  // Parses a filter of `value`. The current token is the bar. In a filter block, `value` is null and the current token is
-  // the name.
+  // Parses a filter of `value`. The current token is the bar. In a filter block, `value` is null and the current token
+  // is the name.
   OrExpression ParseFilter(ExpressionPtr value);
 
  protected:
