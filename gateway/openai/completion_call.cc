@@ -24,6 +24,7 @@ bool SetPrompt(const Json& value, v1::GenerateRequest* request) {
   }
   if (!AreTokenIds(value)) return false;
   auto* const ids = request->mutable_token_ids()->mutable_ids();
+  ids->Clear();  // The request may have the prompt before this one.
   ids->Reserve(static_cast<int>(value.size()));
   for (const Json& id : value) ids->Add(id.get<uint32_t>());
   return true;

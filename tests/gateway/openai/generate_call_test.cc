@@ -96,6 +96,7 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
   ASSERT_EQ(call.requests.size(), 2u);
   EXPECT_EQ(call.requests[0].text(), "a");
   EXPECT_THAT(call.requests[1].token_ids().ids(), ElementsAre(4, 5));
+  EXPECT_THAT(Completion(R"({"prompt": [[1], [2, 3]]})").requests[1].token_ids().ids(), ElementsAre(2, 3));
   EXPECT_EQ(call.requests[1].sampling().seed(), 7u);
   EXPECT_EQ(CompletionError(R"("prompt": [])").param, "prompt");
   EXPECT_EQ(CompletionError(R"("prompt": ["a", 1])").param, "prompt[1]");
