@@ -189,6 +189,14 @@ TEST(GuideFieldsTest, WrongFieldsAreNamed) {
             "structured_outputs.structural_tag");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "xml"})").param, "response_format.type");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema"})").param, "response_format.json_schema");
+  EXPECT_EQ(CompletionError(R"("guided_choice": [])").message,
+            "guided_choice is empty, it must be a list of 1 to 1024 texts");
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"choice": []})").param, "structured_outputs.choice");
+  for (const char* const empty : {"{}", R"({"json": null})", R"({"json_object": false})"}) {
+    EXPECT_EQ(CompletionError(std::string("\"structured_outputs\": ") + empty).message,
+              "structured_outputs has none of json, regex, choice, grammar and json_object");
+  }
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"jsn": {}})").param, "structured_outputs.jsn");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {}})").param,
             "response_format.json_schema.schema");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}})").param,
