@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "gateway/web/error_body.h"
 #include "google/rpc/error_details.pb.h"
@@ -63,7 +64,11 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
   for (const char* prefix : {"sampling.", "stopping.", "beam.", "chat."}) absl::ConsumePrefix(&path, prefix);
   if (path == "max_tokens") return names.max_tokens;
   if (path == "logprobs") return names.logprobs;
-  if (path == "text" || absl::StartsWith(path, "token_ids")) return names.prompt;
+  if (path == "text") return names.prompt;
+  if (absl::ConsumePrefix(&path, "token_ids")) {
+    absl::ConsumePrefix(&path, ".ids");
+    return absl::StrCat(names.prompt, path);
+  }
   if (path == "chat") return "messages";
   if (path == "guided" || absl::StartsWith(path, "guided.")) return names.guide;
   return std::string(path);
@@ -96,7 +101,13 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
       error.code = absl::AsciiStrToLower(info.reason());
     }
   }
-  if (error.http_code == 401) error.code = "invalid_api_key";
+  if (error.http_code == 401) {
+    error.code = "invalid_api_key";
+    // The manager speaks of metadata, which are the headers of gRPC.
+    absl::StrReplaceAll(
+        {{"the metadata authorization:", "the header Authorization:"}, {"the call has", "the request has"}},
+        &error.message);
+  }
   if ((error.http_code == 429 || error.http_code == 503) && !error.retry_after_s.has_value()) error.retry_after_s = 1;
   return error;
 }

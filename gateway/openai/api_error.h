@@ -37,7 +37,8 @@ struct ApiNames {
 // OpenAI interface and vLLM have.
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names = {});
 
-// Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens".
+// Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens",
+// or "prompt[2]" for "token_ids.ids[2]".
 std::string ApiFieldName(absl::string_view path, const ApiNames& names);
 
 }  // namespace quire

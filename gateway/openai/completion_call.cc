@@ -62,10 +62,10 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   GenerateCall call;
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
-  if (const auto value = fields.Count("max_tokens")) request.mutable_stopping()->set_max_tokens(*value);
+  if (const auto value = fields.Count("max_tokens", 1)) request.mutable_stopping()->set_max_tokens(*value);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
   if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
-  if (const auto value = fields.Count("logprobs")) {
+  if (const auto value = fields.Count("logprobs", 0, kMaxAlternatives)) {
     call.logprobs = *value;
     request.set_logprobs(*value);
     if (request.echo()) {

@@ -35,7 +35,10 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("stopping.include_stop", names), "include_stop_str_in_output");
   EXPECT_EQ(ApiFieldName("logprobs", names), "top_logprobs");
   EXPECT_EQ(ApiFieldName("beam.width", names), "n");
-  EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt");
+  EXPECT_EQ(ApiFieldName("token_ids.ids", names), "prompt");
+  EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt[3]");
+  EXPECT_EQ(ApiFieldName("start.token_ids.ids[3]", {.prompt = "prompt[1]"}), "prompt[1][3]");
+  EXPECT_EQ(ApiFieldName("token_ids[3]", {.prompt = "tokens"}), "tokens[3]");
   EXPECT_EQ(ApiFieldName("text", names), "prompt");
   EXPECT_EQ(ApiFieldName("chat.messages[1].role", names), "messages[1].role");
   EXPECT_EQ(ApiFieldName("chat.template_kwargs", names), "chat_template_kwargs");

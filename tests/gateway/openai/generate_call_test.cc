@@ -127,7 +127,14 @@ TEST(CompletionCallTest, EchoWithLogprobsAsksForThoseOfThePrompt) {
 TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("temperature": "hot")").message, "temperature is \"hot\", it must be a number");
   EXPECT_EQ(CompletionError(R"("max_tokens": -1)").message,
-            "max_tokens is -1, it must be a whole number from 0 to 4294967295");
+            "max_tokens is -1, it must be a whole number from 1 to 4294967295");
+  EXPECT_EQ(CompletionError(R"("logprobs": true)").message, "logprobs is true, it must be a whole number from 0 to 20");
+  EXPECT_EQ(CompletionError(R"("prompt_logprobs": 21)").message,
+            "prompt_logprobs is 21, it must be a whole number from 0 to 20");
+  EXPECT_EQ(ChatError(R"("logprobs": true, "top_logprobs": 21)").message,
+            "top_logprobs is 21, it must be a whole number from 0 to 20");
+  EXPECT_EQ(ChatError(R"("max_completion_tokens": 0)").message,
+            "max_completion_tokens is 0, it must be a whole number from 1 to 4294967295");
   EXPECT_EQ(CompletionError(R"("n": 257)").message, "n is 257, it must be a whole number from 1 to 256");
   EXPECT_EQ(CompletionError(R"("n": 1.5)").param, "n");
   EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
@@ -182,13 +189,6 @@ TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
 
 TEST(GuideFieldsTest, WrongFieldsAreNamed) {
   EXPECT_EQ(CompletionError(R"("guided_regex": "a", "guided_choice": ["a"])").param, "guided_choice");
-  EXPECT_EQ(
-      CompletionError(R"("response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"})").param,
-      "structured_outputs.regex");
-  EXPECT_EQ(CompletionError(R"("structured_outputs": {"structural_tag": "a"})").param,
-            "structured_outputs.structural_tag");
-  EXPECT_EQ(ChatError(R"("response_format": {"type": "xml"})").param, "response_format.type");
-  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema"})").param, "response_format.json_schema");
   EXPECT_EQ(CompletionError(R"("guided_choice": [])").message,
             "guided_choice is empty, it must be a list of 1 to 1024 texts");
   EXPECT_EQ(CompletionError(R"("structured_outputs": {"choice": []})").param, "structured_outputs.choice");
@@ -197,6 +197,13 @@ TEST(GuideFieldsTest, WrongFieldsAreNamed) {
               "structured_outputs has none of json, regex, choice, grammar and json_object");
   }
   EXPECT_EQ(CompletionError(R"("structured_outputs": {"jsn": {}})").param, "structured_outputs.jsn");
+  EXPECT_EQ(
+      CompletionError(R"("response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"})").param,
+      "structured_outputs.regex");
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"structural_tag": "a"})").param,
+            "structured_outputs.structural_tag");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "xml"})").param, "response_format.type");
+  EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema"})").param, "response_format.json_schema");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {}})").param,
             "response_format.json_schema.schema");
   EXPECT_EQ(ChatError(R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}})").param,
