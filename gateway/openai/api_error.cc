@@ -46,6 +46,27 @@ constexpr std::pair<const char*, const char*> kNames[] = {
     {"template_kwargs", "chat_template_kwargs"},
 };
 
+// Returns the error of a call that no manager has answered. What gRPC says of it is not for clients, because it
+// contains the manager's address. A manager's own UNAVAILABLE always has details.
+std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
+  if (status.details_size() > 0) return std::nullopt;
+  ApiError error{
+      .http_code = 503, .message = "", .type = "service_unavailable_error", .code = kNoManager, .retry_after_s = 1};
+  if (status.code() == static_cast<int>(absl::StatusCode::kUnimplemented) && status.message().empty()) {
+    error.message = "what answers at --manager is not a manager; is it a worker?";
+    return error;
+  }
+  if (status.code() != static_cast<int>(absl::StatusCode::kUnavailable)) return std::nullopt;
+  if (absl::StrContains(status.message(), "failed to connect") ||
+      absl::StrContains(status.message(), "DNS resolution")) {
+    error.message = "the gateway cannot reach its manager; try again";
+  } else {
+    error.message = "the manager was lost in the middle of the answer";
+    error.code = kManagerLost;
+  }
+  return error;
+}
+
 }  // namespace
 
 std::string ApiError::Body() const {
@@ -75,6 +96,7 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
 }
 
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
+  if (std::optional<ApiError> connection = ConnectionError(status)) return *std::move(connection);
   ApiError error{.http_code = 500, .message = status.message(), .type = kServer};
   for (const CodeMapping& mapping : kMappings) {
     if (static_cast<int>(mapping.status) == status.code()) {
