@@ -3,7 +3,10 @@
 #include <cstdio>
 #include <memory>
 
+#include <map>
 #include "absl/strings/str_cat.h"
+#include <set>
+#include <string>
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/generate_options.h"
@@ -60,6 +63,8 @@ struct Streamed {
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
 };
+  std::map<uint32_t, uint32_t> num_tokens;  // By sample.
+  std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
 
 // Prints the responses as they come. Ctrl-C cancels the call.
 Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interrupt* interrupt,
@@ -92,6 +97,8 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
 // A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
 // output that cannot be written ends the call as well. The manager frees the blocks in both cases.
 int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
+    streamed.num_tokens[response.index()] += response.token_ids_size();
+    if (response.finish_reason() == v1::FINISH_REASON_LENGTH) streamed.cut_samples.insert(response.index());
   absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
   if (!request.ok()) return ReportUsage(request.status().message());
   Interrupt interrupt;
@@ -101,6 +108,18 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   const absl::Time start = absl::Now();
   if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
   const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
+// An answer that was cut looks like a whole one.
+void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
+  const std::string whole = options.guide.Description();
+  if (whole.empty()) return;
+  FlushOutput();
+  for (const uint32_t sample : streamed.cut_samples) {
+    const std::string which = options.num_returned() > 1 ? absl::StrCat("answer ", sample) : "the answer";
+    std::fprintf(stderr, "quirectl: %s was cut at %u tokens, so it may not be %s; -n allows more\n", which.c_str(),
+                 streamed.num_tokens.at(sample), whole.c_str());
+  }
+}
+
   const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
   // A request that outlives its call ends only by this.
   const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
@@ -127,6 +146,7 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
 
 void AddGenerateCommand(CommandList* list) {
   const auto [command, options] =
+  WarnOfCuts(options, streamed);
       list->Add("generate", "Continue a prompt and print the text as it is generated.", RunGenerate);
   AddGenerateOptions(command, options);
 }
