@@ -12,6 +12,7 @@
 #include "client/commands/generate_options.h"
 #include "client/commands/sample_printer.h"
 #include "client/terminal/interrupt.h"
+#include "client/commands/option_names.h"
 
 namespace quire {
 namespace {
@@ -131,7 +132,7 @@ void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
     EndBySignal(signal);
   }
   if (!streamed.status.ok()) {
-    const int code = ReportError(streamed.status, context.client.endpoint);
+    const int code = ReportError(WithOptionNames(streamed.status), context.client.endpoint);
     return streamed.has_printed ? kExitPartial : code;
   }
   if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);

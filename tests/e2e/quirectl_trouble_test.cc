@@ -30,7 +30,16 @@ int CountOf(const std::string& text, const std::string& word) {
 TEST_F(QuirectlTroubleTest, ARefusalIsSaidOnceAndExitsWithFour) {
   const Ended run = Quirectl({"generate", "hello", "-t", "-1"});
   EXPECT_EQ(run.exit_code, 4);
-  EXPECT_EQ(run.output, "quirectl: invalid argument: sampling.temperature: is -1, must be at least 0 and finite\n");
+  EXPECT_EQ(run.output, "quirectl: invalid argument: --temperature is -1, must be at least 0 and finite\n");
+}
+
+TEST_F(QuirectlTroubleTest, ARefusalNamesTheOptionsOfTheUser) {
+  EXPECT_THAT(Quirectl({"generate", "hello", "--beam", "4", "--return", "5"}).output, HasSubstr("--return is 5, "));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--samples", "1000"}).output, HasSubstr("--samples is 1000, "));
+  EXPECT_THAT(Quirectl({"generate", "--prompt-ids", "1,99999"}).output, HasSubstr("--prompt-ids[1] is 99999, "));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--top-p=2", "--bad-word", ""}).output,
+              ContainsRegex("--top-p is 2, .*\n  --bad-word\\[0\\] has "));
+  EXPECT_THAT(Shell("echo hello | quirectl chat -t -1").output, HasSubstr("--temperature is -1, "));
 }
 
 TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
@@ -59,7 +68,7 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
            Wrong{{"top", "-n", "-1"}, "--frames is -1, it must be a whole number, 0 .. 1000000"},
            Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1e+06"},
            Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
-           Wrong{{"generate", "ab", "--stop", "\xFF"}, "stopping.stop[0]: is not valid UTF-8: byte 0 of 1 is 0xff"},
+           Wrong{{"generate", "ab", "--stop", "\xFF"}, "--stop[0] is not valid UTF-8: byte 0 of 1 is 0xff"},
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"detokenize", "1", "two"}, "ids: \"two\" is not a token id"},
            Wrong{{"abort", ""}, "request_id is empty"},
