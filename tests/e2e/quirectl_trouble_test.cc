@@ -66,7 +66,7 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
                  "--seed is -1, it must be a whole number, 0 .. 18446744073709551615"},
            Wrong{{"generate", "hello", "-t", "warm"}, "--temperature is warm, it must be a number"},
            Wrong{{"top", "-n", "-1"}, "--frames is -1, it must be a whole number, 0 .. 1000000"},
-           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1e+06"},
+           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1000000"},
            Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"generate", "ab", "--stop", "\xFF"}, "--stop[0] is not valid UTF-8: byte 0 of 1 is 0xff"},
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
