@@ -1,18 +1,20 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <memory>
-
 #include <map>
-#include "absl/strings/str_cat.h"
+#include <memory>
 #include <set>
 #include <string>
+
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/generate_options.h"
+#include "client/commands/option_names.h"
 #include "client/commands/sample_printer.h"
 #include "client/terminal/interrupt.h"
-#include "client/commands/option_names.h"
 
 namespace quire {
 namespace {
@@ -61,11 +63,19 @@ uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
 struct Streamed {
   absl::Status status;
   v1::GenerateResponse last;
+  std::map<uint32_t, uint32_t> num_tokens;  // By sample.
+  std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
 };
-  std::map<uint32_t, uint32_t> num_tokens;  // By sample.
-  std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
+
+// Tells the user why no text comes.
+void TellOfLoss(bool has_printed) {
+  FlushOutput();
+  std::fprintf(stderr, "%squirectl: the manager is gone; trying for %d s to go on (Ctrl-C stops)\n",
+               has_printed && isatty(STDERR_FILENO) == 1 ? "\n" : "",
+               static_cast<int>(absl::ToInt64Seconds(GenerateStream::kResumeTime)));
+}
 
 // Prints the responses as they come. Ctrl-C cancels the call.
 Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interrupt* interrupt,
@@ -76,6 +86,7 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
                          .shows_logprobs = options.logprobs.has_value(),
                          .shows_ends = options.show_usage});
   Streamed streamed;
+  if (!options.no_resume) stream->OnLoss([&streamed] { TellOfLoss(streamed.has_printed); });
   v1::GenerateResponse response;
   while (streamed.can_print && stream->Next(&response)) {
     if (format == OutputFormat::kJson) {
@@ -86,6 +97,8 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
     }
     streamed.can_print = FlushOutput();
     streamed.has_printed = true;
+    streamed.num_tokens[response.index()] += response.token_ids_size();
+    if (response.finish_reason() == v1::FINISH_REASON_LENGTH) streamed.cut_samples.insert(response.index());
     streamed.last.Swap(&response);
   }
   if (!streamed.can_print) stream->Cancel();
@@ -95,20 +108,6 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
   return streamed;
 }
 
-// A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
-// output that cannot be written ends the call as well. The manager frees the blocks in both cases.
-int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
-    streamed.num_tokens[response.index()] += response.token_ids_size();
-    if (response.finish_reason() == v1::FINISH_REASON_LENGTH) streamed.cut_samples.insert(response.index());
-  absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
-  if (!request.ok()) return ReportUsage(request.status().message());
-  Interrupt interrupt;
-  // When the reader of standard output goes away, the request must be ended before the process.
-  std::signal(SIGPIPE, SIG_IGN);
-  Client client(context.client);
-  const absl::Time start = absl::Now();
-  if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
-  const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
 // An answer that was cut looks like a whole one.
 void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
   const std::string whole = options.guide.Description();
@@ -121,6 +120,18 @@ void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
   }
 }
 
+// A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
+// output that cannot be written ends the call as well. The manager frees the blocks in both cases.
+int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
+  absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
+  if (!request.ok()) return ReportUsage(request.status().message());
+  Interrupt interrupt;
+  // When the reader of standard output goes away, the request must be ended before the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  Client client(context.client);
+  const absl::Time start = absl::Now();
+  if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
+  const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
   const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
   // A request that outlives its call ends only by this.
   const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
@@ -135,6 +146,7 @@ void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
     const int code = ReportError(WithOptionNames(streamed.status), context.client.endpoint);
     return streamed.has_printed ? kExitPartial : code;
   }
+  WarnOfCuts(options, streamed);
   if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);
   if (streamed.last.finish_reason() == v1::FINISH_REASON_ABORT) {
     std::fprintf(stderr, "quirectl: the request was aborted\n");
@@ -147,7 +159,6 @@ void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
 
 void AddGenerateCommand(CommandList* list) {
   const auto [command, options] =
-  WarnOfCuts(options, streamed);
       list->Add("generate", "Continue a prompt and print the text as it is generated.", RunGenerate);
   AddGenerateOptions(command, options);
 }
