@@ -128,6 +128,41 @@ TEST_F(QuirectlTroubleTest, NobodyThereExitsWithThreeAndSaysWhere) {
                                     "/tmp/quire-no-such-socket"));
 }
 
+TEST_F(QuirectlTroubleTest, AnHttpServerIsRecognised) {
+  Process gateway({Binary("quire-openai"), "--listen=127.0.0.1:0", "--manager=" + cluster_->endpoint()});
+  const std::string line = gateway.WaitForLine("listening on ");
+  const std::string address = line.substr(line.find("127."));
+  const std::string text = "an HTTP server answers at " + address +
+                           ", such as quire-openai or a metrics port; the manager's port is 50051 by default";
+  const Ended status = quire::Quirectl(address, {"status"});
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.output, "quirectl: " + text + "\n");
+  const Ended doctor = quire::Quirectl(address, {"doctor"});
+  EXPECT_EQ(doctor.exit_code, 1);
+  EXPECT_THAT(doctor.output, HasSubstr("fail  protocol    " + text));
+  EXPECT_EQ(CountOf(doctor.output, "fail "), 1) << doctor.output;
+}
+
+TEST(QuirectlNoWorkerTest, HealthWaitsUntilItServesOrTheTimeIsOver) {
+  Cluster cluster({.model = BundledModel()});
+  cluster.worker(0).Signal(SIGKILL);
+  cluster.worker(0).Wait();
+  while (Quirectl(cluster.endpoint(), {"health", "readiness"}).exit_code == 0) continue;
+  const Ended over = Quirectl(cluster.endpoint(), {"health", "readiness", "--wait=200ms"});
+  EXPECT_EQ(over.exit_code, 3);
+  EXPECT_THAT(over.output, HasSubstr("quirectl: it does not serve after 200ms; `quirectl status` shows the workers\n"));
+  EXPECT_EQ(Quirectl("unix:/nonexistent", {"health", "--wait=200ms"}).exit_code, 3);
+  EXPECT_EQ(Quirectl(cluster.endpoint(), {"health", "no-such-service", "--wait=1h"}).exit_code, 4);
+  // At first not even the manager is there.
+  cluster.manager().Signal(SIGKILL);
+  cluster.manager().Wait();
+  Process wait({Binary("quirectl"), "--endpoint", cluster.endpoint(), "health", "readiness", "--wait=2m"});
+  cluster.RestartManager();
+  cluster.RestartWorker(0);
+  EXPECT_EQ(wait.Wait(), 0);
+  EXPECT_EQ(wait.Output(), "SERVING\n");
+}
+
 TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {
   Cluster cluster({.model = BundledModel()});
   cluster.worker(0).Signal(SIGKILL);
