@@ -76,8 +76,8 @@ async function* eventsOf(response) {
   }
 }
 
-// Sends a message and writes the answer to it. When the message is refused, it leaves the conversation, and its text goes
-// back to where it was written.
+// Sends a message and writes the answer to it. When the message is refused, it leaves the conversation, and its text
+// goes back to where it was written.
 async function answer(text) {
   const messages = conversation;  // "New chat" begins another list while this answer is being written.
   // A message without an answer is joined with the next one, because templates want the roles in turn.

@@ -15,8 +15,8 @@ TIMEOUT_S = 120
 
 
 class Program:
-    """A program that runs until the stack closes. `found` is the first group of the line that matched, and `printed` has
-    all lines so far."""
+    """A program that runs until the stack closes. `found` is the first group of the line that matched, and `printed`
+    has all lines so far."""
 
     def __init__(self, stack, arguments, line):
         self.reader = None
