@@ -23,7 +23,7 @@ ABSL_FLAG(
     std::string, config, "",
     "YAML file with flags and their values, such as max_step_ms: 50. Environment variables override the file, and "
     "the command line overrides both. The name of a variable consists of the names of the program and the flag, "
-    "as in QUIRE_MANAGER_MAX_STEP_MS and QUIRE_WORKER_MAX_SEQUENCES.");
+    "as in QUIRE_MANAGER_MAX_STEP_MS, QUIRE_WORKER_MAX_SEQUENCES and QUIRE_OPENAI_LISTEN.");
 ABSL_FLAG(bool, check_config, false, "Check the configuration, print whether it is valid, and exit.");
 ABSL_FLAG(bool, print_effective_config, false,
           "Print the whole configuration in the format of --config, with a comment on the source of each value, and "

@@ -32,7 +32,7 @@ absl::CommandLineFlag* Find(const ProgramFlags& flags, absl::string_view typed) 
 absl::string_view Expected(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<bool>()) return "true or false";
   if (flag.IsOfType<double>()) return "a number";
-  if (flag.IsOfType<absl::Duration>()) return "a duration such as 30s or 500ms";
+  if (flag.IsOfType<absl::Duration>()) return "a duration such as 500ms, 30s, 10m or 1h30m";
   return "a whole number";
 }
 

@@ -152,7 +152,8 @@ void AddBlocksCommand(CommandList* list) {
                 "the prefix cache holds it), used, shared (by several sequences) or pinned.",
                 RunBlocks);
   AddWorkerOption(command, &options->worker);
-  command->add_flag("--map", options->draws_map, "Draw a character for each block or group of blocks");
+  command->add_flag("--map", options->draws_map, "Draw a character for each block or group of blocks")
+      ->option_text(" ");  // CLI11 would print what the option excludes.
   command->add_option("--block", options->block, "Describe this block: its owners, references, age and prefix")
       ->check(InRange<uint32_t>())
       ->option_text("ID")

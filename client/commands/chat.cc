@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_names.h"
 #include "client/commands/option_range.h"
 #include "client/terminal/interrupt.h"
 
@@ -111,7 +112,7 @@ class Talk {
     const absl::Status status = Answer(&answer);
     if (!status.ok()) {
       chat_.mutable_messages()->RemoveLast();
-      const int code = ReportError(status, context_.client.endpoint);
+      const int code = ReportError(WithOptionNames(status), context_.client.endpoint);
       return answer.empty() ? code : kExitPartial;
     }
     Add("assistant", answer);
@@ -204,7 +205,7 @@ void AddChatCommand(CommandList* list) {
   command
       ->add_option("-n,--max-tokens", options->max_tokens,
                    "Longest answer [the model's default or 512, or what the context leaves]")
-      ->check(InRange<uint32_t>())
+      ->check(InRange<uint32_t>(1))
       ->option_text("N");
   command
       ->add_option("-t,--temperature", options->temperature,

@@ -1,12 +1,18 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/generate_options.h"
+#include "client/commands/option_names.h"
 #include "client/commands/sample_printer.h"
 #include "client/terminal/interrupt.h"
 
@@ -57,9 +63,19 @@ uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
 struct Streamed {
   absl::Status status;
   v1::GenerateResponse last;
+  std::map<uint32_t, uint32_t> num_tokens;  // By sample.
+  std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
 };
+
+// Tells the user why no text comes.
+void TellOfLoss(bool has_printed) {
+  FlushOutput();
+  std::fprintf(stderr, "%squirectl: the manager is gone; trying for %d s to go on (Ctrl-C stops)\n",
+               has_printed && isatty(STDERR_FILENO) == 1 ? "\n" : "",
+               static_cast<int>(absl::ToInt64Seconds(GenerateStream::kResumeTime)));
+}
 
 // Prints the responses as they come. Ctrl-C cancels the call.
 Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interrupt* interrupt,
@@ -70,6 +86,7 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
                          .shows_logprobs = options.logprobs.has_value(),
                          .shows_ends = options.show_usage});
   Streamed streamed;
+  if (!options.no_resume) stream->OnLoss([&streamed] { TellOfLoss(streamed.has_printed); });
   v1::GenerateResponse response;
   while (streamed.can_print && stream->Next(&response)) {
     if (format == OutputFormat::kJson) {
@@ -80,6 +97,8 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
     }
     streamed.can_print = FlushOutput();
     streamed.has_printed = true;
+    streamed.num_tokens[response.index()] += response.token_ids_size();
+    if (response.finish_reason() == v1::FINISH_REASON_LENGTH) streamed.cut_samples.insert(response.index());
     streamed.last.Swap(&response);
   }
   if (!streamed.can_print) stream->Cancel();
@@ -87,6 +106,18 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
   interrupt->Watch(static_cast<GenerateStream*>(nullptr));
   printer.End();
   return streamed;
+}
+
+// An answer that was cut looks like a whole one.
+void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
+  const std::string whole = options.guide.Description();
+  if (whole.empty()) return;
+  FlushOutput();
+  for (const uint32_t sample : streamed.cut_samples) {
+    const std::string which = options.num_returned() > 1 ? absl::StrCat("answer ", sample) : "the answer";
+    std::fprintf(stderr, "quirectl: %s was cut at %u tokens, so it may not be %s; -n allows more\n", which.c_str(),
+                 streamed.num_tokens.at(sample), whole.c_str());
+  }
 }
 
 // A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
@@ -112,9 +143,10 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
     EndBySignal(signal);
   }
   if (!streamed.status.ok()) {
-    const int code = ReportError(streamed.status, context.client.endpoint);
+    const int code = ReportError(WithOptionNames(streamed.status), context.client.endpoint);
     return streamed.has_printed ? kExitPartial : code;
   }
+  WarnOfCuts(options, streamed);
   if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);
   if (streamed.last.finish_reason() == v1::FINISH_REASON_ABORT) {
     std::fprintf(stderr, "quirectl: the request was aborted\n");

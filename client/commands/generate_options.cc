@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "client/commands/option_names.h"
 #include "client/commands/option_range.h"
 #include "client/library/utf8.h"
 #include "client/terminal/input.h"
@@ -36,7 +37,7 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
   command
       ->add_option("-n,--max-tokens", options->max_tokens,
                    "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
-      ->check(InRange<uint32_t>())
+      ->check(InRange<uint32_t>(1))
       ->option_text("N");
   command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
       ->check(InRange<double>(0.001, 1e6))
@@ -319,7 +320,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateOptions::MakeRequest() const {
   QUIRE_RETURN_IF_ERROR(SetSampling(*this, request.mutable_sampling()));
   SetStopping(*this, request.mutable_stopping());
   QUIRE_RETURN_IF_ERROR(guide.Set(&request));
-  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
+  QUIRE_RETURN_IF_ERROR(WithOptionNames(CheckUtf8Fields(request)));
   return request;
 }
 

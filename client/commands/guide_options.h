@@ -19,8 +19,17 @@ struct GuideOptions {
   std::string grammar;
 
   // Sets guided of the request, unless no option was given. Values that begin with @ are names of files.
-  // INVALID_ARGUMENT when several options were given; UNAVAILABLE when a file cannot be read.
+  // INVALID_ARGUMENT when several options were given, or when a value or a file is empty; UNAVAILABLE when a file
+  // cannot be read.
   absl::Status Set(v1::GenerateRequest* request) const;
+
+  // What the whole output is, such as "a whole JSON object". Empty without a guide.
+  std::string Description() const;
+
+  // These tell an empty value from a missing option.
+  const CLI::Option* json_schema_option = nullptr;
+  const CLI::Option* regex_option = nullptr;
+  const CLI::Option* grammar_option = nullptr;
 };
 
 // Adds the options to the command.

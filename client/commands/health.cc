@@ -1,18 +1,44 @@
+#include <algorithm>
 #include <cstdio>
+#include <string>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_range.h"
 
 namespace quire {
 namespace {
 
+// How often --wait asks.
+constexpr absl::Duration kPause = absl::Milliseconds(500);
+
 struct HealthOptions {
   std::string service;
+  std::string wait;  // Empty, or a duration.
 };
 
+// Asks until the service serves or `end` has come, or until the answer shows that waiting cannot help.
+absl::StatusOr<bool> WaitUntilServing(const std::string& service, const ClientOptions& options, absl::Time end) {
+  while (true) {
+    // A new client makes a new connection, instead of waiting until gRPC tries again.
+    const absl::StatusOr<bool> is_serving = Client(options).IsServing(service);
+    const absl::StatusCode code = is_serving.status().code();
+    const bool may_come = is_serving.ok()
+                              ? !*is_serving
+                              : code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
+    const absl::Time now = absl::Now();
+    if (!may_come || now >= end) return is_serving;
+    absl::SleepFor(std::min(kPause, end - now));
+  }
+}
+
 int RunHealth(const HealthOptions& options, const CommandContext& context) {
-  Client client(context.client);
-  const absl::StatusOr<bool> is_serving = client.IsServing(options.service);
+  absl::Duration wait;
+  if (!options.wait.empty()) absl::ParseDuration(options.wait, &wait);  // Was checked before.
+  const absl::StatusOr<bool> is_serving = WaitUntilServing(options.service, context.client, absl::Now() + wait);
   if (is_serving.status().code() == absl::StatusCode::kNotFound) {
     std::fprintf(stderr, "quirectl: the manager has no service \"%s\"; there are liveness, readiness, %s and %s\n",
                  absl::Utf8SafeCHexEscape(options.service).c_str(), v1::InferenceService::service_full_name(),
@@ -22,7 +48,13 @@ int RunHealth(const HealthOptions& options, const CommandContext& context) {
   if (!is_serving.ok()) return ReportError(is_serving.status(), context.client.endpoint);
   const char* const text = *is_serving ? "SERVING" : "NOT_SERVING";
   std::printf(context.format == OutputFormat::kJson ? "{\"status\":\"%s\"}\n" : "%s\n", text);
-  return *is_serving ? kExitOk : kExitUnavailable;
+  if (*is_serving) return kExitOk;
+  if (!options.wait.empty()) {
+    FlushOutput();
+    std::fprintf(stderr, "quirectl: it does not serve after %s; `quirectl status` shows the workers\n",
+                 options.wait.c_str());
+  }
+  return kExitUnavailable;
 }
 
 }  // namespace
@@ -34,6 +66,9 @@ void AddHealthCommand(CommandList* list) {
       ->add_option("service", options->service,
                    "liveness, readiness or the full name of a service; empty means the whole server")
       ->option_text(" ");
+  command->add_option("--wait", options->wait, "Wait until it serves, but not longer than this")
+      ->check(IsDuration())
+      ->option_text("DURATION");
 }
 
 }  // namespace quire

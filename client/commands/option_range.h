@@ -8,6 +8,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace quire {
 
@@ -24,13 +26,23 @@ CLI::Validator InRange(T min = std::numeric_limits<T>::lowest(), T max = std::nu
   return CLI::Validator(check, "");
 }
 
-// The same for an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1e+06".
+// The same for an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1000000".
 template <>
 inline CLI::Validator InRange<double>(double min, double max) {
   const auto check = [min, max](const std::string& text) -> std::string {
     double value = 0;
     if (absl::SimpleAtod(text, &value) && value >= min && value <= max) return "";
-    return absl::StrCat("is ", text, ", it must be ", min, " .. ", max);
+    return absl::StrFormat("is %s, it must be %.10g .. %.10g", text, min, max);
+  };
+  return CLI::Validator(check, "");
+}
+
+// A check of an option that takes a duration such as 30s, from 1ms to 24h.
+inline CLI::Validator IsDuration() {
+  const auto check = [](const std::string& text) -> std::string {
+    absl::Duration value;
+    if (absl::ParseDuration(text, &value) && value >= absl::Milliseconds(1) && value <= absl::Hours(24)) return "";
+    return absl::StrCat("is ", text, ", it must be 1ms .. 24h, such as 500ms, 30s or 10m");
   };
   return CLI::Validator(check, "");
 }

@@ -18,8 +18,9 @@
 namespace quire {
 namespace {
 
-// Of a stream that resumes: how long it tries without progress, and how long it waits before each attempt.
-constexpr absl::Duration kResumeTime = absl::Seconds(30);
+// After this time without a connection, a stream that resumes says so.
+constexpr absl::Duration kTellAfter = absl::Seconds(2);
+// How long a stream that resumes waits before each attempt.
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 // Cancel is noticed within this time.
@@ -231,9 +232,13 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
     cut_ = FromGrpcStatus(status);
     last_attempt_ = absl::Now() + kResumeTime;
     delay_ = kFirstDelay;
+    has_told_loss_ = false;
   }
   if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
-  if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) return true;
+  if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) {
+    TellLoss();
+    return true;
+  }
   if (is_cut && channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
     channel_->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
   }
@@ -241,6 +246,12 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
   const bool is_from_manager = status.ok() || !status.error_details().empty();
   finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
   return false;
+}
+
+void GenerateStream::TellLoss() {
+  if (has_told_loss_ || on_loss_ == nullptr || absl::Now() < last_attempt_ - kResumeTime + kTellAfter) return;
+  has_told_loss_ = true;
+  on_loss_();
 }
 
 bool GenerateStream::MayResume() const {

@@ -1,10 +1,12 @@
 #ifndef QUIRE_CLIENT_LIBRARY_CLIENT_H_
 #define QUIRE_CLIENT_LIBRARY_CLIENT_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +51,13 @@ class GenerateStream {
                  absl::Duration timeout);
   ~GenerateStream();
 
+  // How long a stream that resumes tries without progress.
+  static constexpr absl::Duration kResumeTime = absl::Seconds(30);
+
+  // Next calls `tell` once for each loss of the connection from which the stream has not recovered after 2 seconds,
+  // while it still tries. Call it before Next.
+  void OnLoss(std::function<void()> tell) { on_loss_ = std::move(tell); }
+
   // Waits for the next response. Returns false at the end of the stream; Finish then returns how it ended.
   bool Next(v1::GenerateResponse* response);
 
@@ -63,6 +72,8 @@ class GenerateStream {
   void Note(const v1::GenerateResponse& response);
   // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
   bool GoesOnAfter(const grpc::Status& status);
+  // Calls on_loss_ if it is time.
+  void TellLoss();
   // Whether another call may go on after the connection was lost.
   bool MayResume() const;
   // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
@@ -84,6 +95,8 @@ class GenerateStream {
   std::optional<absl::Status> unknown_;   // Why the request is being continued.
   std::optional<absl::Status> cut_;       // How the connection was lost, until the next response.
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
+  std::function<void()> on_loss_;         // May be empty.
+  bool has_told_loss_ = false;            // While cut_ is set.
   absl::Duration delay_;                  // Before the next attempt.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 

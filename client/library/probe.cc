@@ -156,4 +156,9 @@ absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std:
   return body == std::string::npos ? std::string() : answer.substr(body + 4);
 }
 
+bool SpeaksHttp1(const std::string& endpoint, absl::Duration timeout) {
+  const absl::Status answer = HttpGet(endpoint, "/", timeout).status();
+  return answer.ok() || absl::StrContains(answer.message(), "answers \"HTTP/1");
+}
+
 }  // namespace quire

@@ -37,6 +37,9 @@ std::string HostOf(absl::string_view endpoint);
 // UNKNOWN with the first line when the code is not 200, RESOURCE_EXHAUSTED when the answer has more than 16 MiB.
 absl::StatusOr<std::string> HttpGet(const std::string& host_and_port, const std::string& path, absl::Duration timeout);
 
+// Returns whether what answers at the endpoint within `timeout` is a server of HTTP/1.
+bool SpeaksHttp1(const std::string& endpoint, absl::Duration timeout);
+
 }  // namespace quire
 
 #endif  // QUIRE_CLIENT_LIBRARY_PROBE_H_

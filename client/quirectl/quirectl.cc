@@ -84,6 +84,7 @@ int Main(int argc, char** argv) {
   GlobalOptions options(&app);
   CommandList commands(&app);
   AddCommands(&commands);
+  if (const std::string missing = DescribeMissingValue(app, argc, argv); !missing.empty()) return ReportUsage(missing);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,6 @@
 #include "client/quirectl/usage_error.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -7,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/nearest_name.h"
 
 namespace quire {
@@ -92,6 +95,21 @@ std::string DescribeUsageError(const CLI::App& app, const CLI::ParseError& error
   if (command == nullptr) return absl::StrCat(message, "\n  `quirectl --help` lists commands and options.");
   return absl::StrCat(message, "\n  `quirectl ", command->get_name(),
                       " --help` lists its options, and `quirectl --help` the options of all commands.");
+}
+
+std::string DescribeMissingValue(const CLI::App& app, int argc, const char* const* argv) {
+  std::vector<const CLI::App*> owners = app.get_subcommands([](const CLI::App* /*command*/) { return true; });
+  owners.push_back(&app);
+  for (int i = 1; i < argc && argv[i] != absl::string_view("--"); ++i) {
+    absl::string_view name = argv[i];
+    if (!absl::StartsWith(name, "--") || !absl::ConsumeSuffix(&name, "=")) continue;
+    // Other arguments may be texts.
+    const bool is_known = std::any_of(owners.begin(), owners.end(), [name](const CLI::App* owner) {
+      return owner->get_option_no_throw(std::string(name)) != nullptr;
+    });
+    if (is_known) return absl::StrCat(argv[i], " has no value");
+  }
+  return "";
 }
 
 }  // namespace quire

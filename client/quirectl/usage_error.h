@@ -10,6 +10,10 @@ namespace quire {
 // option does not exist, the text names the one that the user probably meant.
 std::string DescribeUsageError(const CLI::App& app, const CLI::ParseError& error);
 
+// Describes the first argument such as "--grammar=", or returns "" when there is none. CLI11 would take the next
+// argument as the value. Call it before `app` parses the command line.
+std::string DescribeMissingValue(const CLI::App& app, int argc, const char* const* argv);
+
 }  // namespace quire
 
 #endif  // QUIRE_CLIENT_QUIRECTL_USAGE_ERROR_H_

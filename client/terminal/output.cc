@@ -14,7 +14,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "client/library/client.h"
+#include "client/library/probe.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace quire {
@@ -48,6 +50,9 @@ bool IsTooLarge(const absl::Status& status) {
          absl::StrContains(status.message(), "message larger than max");
 }
 
+// How long an HTTP server may take to show that it is one.
+constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
+
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
 
 // Explains why gRPC could not connect: nobody listens at the port or the socket, or the TLS settings differ. gRPC's
@@ -72,6 +77,7 @@ std::string ExplainNoConnection(absl::string_view message, const std::string& en
     return absl::StrCat("no manager answers at ", endpoint, "; is quire-manager running there? ", kHint, "\n  ",
                         reason);
   }
+  if (SpeaksHttp1(endpoint, kProbeTimeout)) return DescribeHttpServer(endpoint);
   return absl::StrCat("no manager answers at ", endpoint, ", though the port is open: ", reason,
                       "\n  Does the manager speak TLS (--tls-ca), to another name (--tls-name), and ask for a "
                       "certificate (--tls-cert, --tls-key)?\n  `quirectl doctor` looks closer; ",
@@ -162,6 +168,11 @@ void ReserveStandardStreams() {
     // open() returns the lowest number that is free, which is this one.
     if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
   }
+}
+
+std::string DescribeHttpServer(const std::string& endpoint) {
+  return absl::StrCat("an HTTP server answers at ", endpoint,
+                      ", such as quire-openai or a metrics port; the manager's port is 50051 by default");
 }
 
 int ReportUsage(absl::string_view message) {

@@ -48,6 +48,9 @@ int EndOutput(int exit_code);
 // to such a stream fails.
 void ReserveStandardStreams();
 
+// Says that what answers at `endpoint` is an HTTP server and no manager.
+std::string DescribeHttpServer(const std::string& endpoint);
+
 // Prints "quirectl: ..." to standard error and returns kExitUsage.
 int ReportUsage(absl::string_view message);
 

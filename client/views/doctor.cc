@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "base/version.h"
 #include "client/library/probe.h"
+#include "client/terminal/output.h"
 #include "security/tls_files.h"
 #include "security/tls_probe.h"
 
@@ -221,6 +222,12 @@ bool Examine(const DoctorOptions& options, const Tell& tell) {
     if (!CheckTls(options.client, connection->fd(), tell)) return true;
   }
   Client client(options.client);
+  if (IsConnectionError(client.IsServing("liveness").status()) &&
+      SpeaksHttp1(options.client.endpoint, options.client.timeout)) {
+    tell({Result::kFail, "protocol", DescribeHttpServer(options.client.endpoint),
+          "--endpoint or $QUIRE_ENDPOINT name another place"});
+    return true;
+  }
   CheckHealth(client, tell);
   CheckModel(client, tell);
   CheckStatus(client, tell);

@@ -16,7 +16,8 @@ function tell(trouble) {
 
 async function reasonOf(response) {
   try {
-    return (await response.json()).error.message;
+    const {message, code} = (await response.json()).error;
+    return code === "context_length_exceeded" ? message + ". Press New chat to begin again." : message;
   } catch {
     return "The server answers with code " + response.status + ".";
   }
@@ -41,9 +42,11 @@ function addMessage(role) {
   thoughts.hidden = true;
   const text = document.createElement("div");
   text.className = "text";
-  box.append(thoughts, text);
+  const note = document.createElement("div");
+  note.className = "note";
+  box.append(thoughts, text, note);
   $("messages").append(box);
-  return {box, thoughts, text};
+  return {box, thoughts, text, note};
 }
 
 function request() {
@@ -73,9 +76,18 @@ async function* eventsOf(response) {
   }
 }
 
-async function answer() {
+// Sends a message and writes the answer to it. When the message is refused, it leaves the conversation, and its text
+// goes back to where it was written.
+async function answer(text) {
+  const messages = conversation;  // "New chat" begins another list while this answer is being written.
+  // A message without an answer is joined with the next one, because templates want the roles in turn.
+  const before = messages[messages.length - 1]?.role === "user" ? [messages.pop()] : [];
+  messages.push({role: "user", content: [...before.map(message => message.content), text].join("\n")});
+  const asked = addMessage("user");
+  asked.text.append(text);
   const shown = addMessage("assistant");
   let content = "";
+  let trouble = "";
   running = new AbortController();
   $("send").hidden = true;
   $("stop").hidden = false;
@@ -87,7 +99,8 @@ async function answer() {
     if (!response.ok) throw new Error(await reasonOf(response));
     for await (const event of eventsOf(response)) {
       if (event.error) throw new Error(event.error.message);
-      const delta = event.choices[0]?.delta ?? {};
+      const choice = event.choices[0];
+      const delta = choice?.delta ?? {};
       if (delta.reasoning_content) {
         shown.thoughts.hidden = false;
         shown.thoughts.append(delta.reasoning_content);
@@ -96,16 +109,24 @@ async function answer() {
         content += delta.content;
         shown.text.append(delta.content);
       }
+      if (choice?.finish_reason === "length") shown.note.append("The answer was cut at its longest length.");
       shown.box.scrollIntoView({block: "end"});
     }
   } catch (error) {
-    if (error.name !== "AbortError") tell(error.message);
+    if (error.name !== "AbortError") trouble = error.message;
   }
   running = null;
   $("send").hidden = false;
   $("stop").hidden = true;
+  if (messages !== conversation) return;
+  tell(trouble);
   if (content) {
-    conversation.push({role: "assistant", content});
+    messages.push({role: "assistant", content});
+  } else if (trouble) {
+    messages.splice(messages.length - 1, 1, ...before);
+    asked.box.remove();
+    shown.box.remove();
+    $("text").value = [text, $("text").value].filter(part => part).join("\n");
   } else if (shown.thoughts.hidden) {
     shown.box.remove();
   }
@@ -115,15 +136,7 @@ function send() {
   const text = $("text").value;
   if (running || !text.trim()) return;
   $("text").value = "";
-  // A message without an answer is joined with the next one, because templates want the roles in turn.
-  const last = conversation[conversation.length - 1];
-  if (last && last.role === "user") {
-    last.content += "\n" + text;
-  } else {
-    conversation.push({role: "user", content: text});
-  }
-  addMessage("user").text.append(text);
-  answer();
+  answer(text);
 }
 
 $("form").addEventListener("submit", event => {

@@ -164,7 +164,7 @@ void ManagerLink::Detokenize(const std::string& authorization, const v1::Detoken
 
 void ManagerLink::CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler) {
   grpc::health::v1::HealthCheckRequest request;
-  request.set_service("readiness");
+  request.set_service(v1::InferenceService::service_full_name());
   CallOnce<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>(
       "", request, std::move(handler), [this](auto... arguments) { health_->async()->Check(std::move(arguments)...); });
 }

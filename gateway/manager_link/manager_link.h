@@ -56,7 +56,7 @@ class ManagerLink {
   void Detokenize(const std::string& authorization, const v1::DetokenizeRequest& request,
                   Handler<v1::DetokenizeResponse> handler);
 
-  // Asks whether the manager can take requests.
+  // Asks whether the manager can take requests. NOT_FOUND when what answers is not a manager.
   void CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler);
 
  private:

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "gateway/web/error_body.h"
 #include "google/rpc/error_details.pb.h"
@@ -45,6 +46,27 @@ constexpr std::pair<const char*, const char*> kNames[] = {
     {"template_kwargs", "chat_template_kwargs"},
 };
 
+// Returns the error of a call that no manager has answered. What gRPC says of it is not for clients, because it
+// contains the manager's address. A manager's own UNAVAILABLE always has details.
+std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
+  if (status.details_size() > 0) return std::nullopt;
+  ApiError error{
+      .http_code = 503, .message = "", .type = "service_unavailable_error", .code = kNoManager, .retry_after_s = 1};
+  if (status.code() == static_cast<int>(absl::StatusCode::kUnimplemented) && status.message().empty()) {
+    error.message = "what answers at --manager is not a manager; is it a worker?";
+    return error;
+  }
+  if (status.code() != static_cast<int>(absl::StatusCode::kUnavailable)) return std::nullopt;
+  if (absl::StrContains(status.message(), "failed to connect") ||
+      absl::StrContains(status.message(), "DNS resolution")) {
+    error.message = "the gateway cannot reach its manager; try again";
+  } else {
+    error.message = "the manager was lost in the middle of the answer";
+    error.code = kManagerLost;
+  }
+  return error;
+}
+
 }  // namespace
 
 std::string ApiError::Body() const {
@@ -63,13 +85,18 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
   for (const char* prefix : {"sampling.", "stopping.", "beam.", "chat."}) absl::ConsumePrefix(&path, prefix);
   if (path == "max_tokens") return names.max_tokens;
   if (path == "logprobs") return names.logprobs;
-  if (path == "text" || absl::StartsWith(path, "token_ids")) return names.prompt;
+  if (path == "text") return names.prompt;
+  if (absl::ConsumePrefix(&path, "token_ids")) {
+    absl::ConsumePrefix(&path, ".ids");
+    return absl::StrCat(names.prompt, path);
+  }
   if (path == "chat") return "messages";
   if (path == "guided" || absl::StartsWith(path, "guided.")) return names.guide;
   return std::string(path);
 }
 
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
+  if (std::optional<ApiError> connection = ConnectionError(status)) return *std::move(connection);
   ApiError error{.http_code = 500, .message = status.message(), .type = kServer};
   for (const CodeMapping& mapping : kMappings) {
     if (static_cast<int>(mapping.status) == status.code()) {
@@ -96,7 +123,13 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
       error.code = absl::AsciiStrToLower(info.reason());
     }
   }
-  if (error.http_code == 401) error.code = "invalid_api_key";
+  if (error.http_code == 401) {
+    error.code = "invalid_api_key";
+    // The manager speaks of metadata, which are the headers of gRPC.
+    absl::StrReplaceAll(
+        {{"the metadata authorization:", "the header Authorization:"}, {"the call has", "the request has"}},
+        &error.message);
+  }
   if ((error.http_code == 429 || error.http_code == 503) && !error.retry_after_s.has_value()) error.retry_after_s = 1;
   return error;
 }

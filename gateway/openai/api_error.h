@@ -33,11 +33,16 @@ struct ApiNames {
   std::string guide = "response_format";  // The field that says what the output must be.
 };
 
-// Converts the status with which the manager has ended a request. Field paths of the manager become the names that the
-// OpenAI interface and vLLM have.
+// The codes of errors of the connection to the manager.
+inline constexpr char kNoManager[] = "no_manager";
+inline constexpr char kManagerLost[] = "manager_lost";
+
+// Converts the status with which the manager has ended a request, or with which the connection to it has failed. Field
+// paths of the manager become the names that the OpenAI interface and vLLM have.
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names = {});
 
-// Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens".
+// Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens",
+// or "prompt[2]" for "token_ids.ids[2]".
 std::string ApiFieldName(absl::string_view path, const ApiNames& names);
 
 }  // namespace quire

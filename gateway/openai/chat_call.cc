@@ -41,8 +41,8 @@ void ReadToolChoice(FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
 }
 
 void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCall* call) {
-  const std::optional<uint32_t> max_tokens = fields->Count("max_tokens");
-  const std::optional<uint32_t> max_completion_tokens = fields->Count("max_completion_tokens");
+  const std::optional<uint32_t> max_tokens = fields->Count("max_tokens", 1);
+  const std::optional<uint32_t> max_completion_tokens = fields->Count("max_completion_tokens", 1);
   if (max_completion_tokens.has_value()) call->names.max_tokens = "max_completion_tokens";
   call->has_max_tokens = max_tokens.has_value() || max_completion_tokens.has_value();
   if (call->has_max_tokens) {
@@ -52,7 +52,7 @@ void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCa
 
 void ReadLogprobs(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
   const bool has_logprobs = fields->Bool("logprobs").value_or(false);
-  const std::optional<uint32_t> top = fields->Count("top_logprobs");
+  const std::optional<uint32_t> top = fields->Count("top_logprobs", 0, kMaxAlternatives);
   if (top.value_or(0) > 0 && !has_logprobs) return fields->Fail("top_logprobs", "needs logprobs to be true");
   if (!has_logprobs) return;
   call->logprobs = top.value_or(0);

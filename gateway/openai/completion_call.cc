@@ -24,6 +24,7 @@ bool SetPrompt(const Json& value, v1::GenerateRequest* request) {
   }
   if (!AreTokenIds(value)) return false;
   auto* const ids = request->mutable_token_ids()->mutable_ids();
+  ids->Clear();  // The request may have the prompt before this one.
   ids->Reserve(static_cast<int>(value.size()));
   for (const Json& id : value) ids->Add(id.get<uint32_t>());
   return true;
@@ -61,10 +62,10 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   GenerateCall call;
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
-  if (const auto value = fields.Count("max_tokens")) request.mutable_stopping()->set_max_tokens(*value);
+  if (const auto value = fields.Count("max_tokens", 1)) request.mutable_stopping()->set_max_tokens(*value);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
   if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
-  if (const auto value = fields.Count("logprobs")) {
+  if (const auto value = fields.Count("logprobs", 0, kMaxAlternatives)) {
     call.logprobs = *value;
     request.set_logprobs(*value);
     if (request.echo()) {

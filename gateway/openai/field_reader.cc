@@ -41,6 +41,42 @@ std::string ReasonToRefuse(const std::string& text) {
   return "";
 }
 
+// Parses a text up to its error.
+class ErrorFinder : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(int64_t /*value*/) override { return true; }
+  bool number_unsigned(uint64_t /*value*/) override { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) override { return true; }
+  bool string(std::string& /*text*/) override { return true; }
+  bool binary(Json::binary_t& /*bytes*/) override { return true; }
+  bool start_object(size_t /*num_members*/) override { return true; }
+  bool key(std::string& /*text*/) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t /*size*/) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t num_read, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*error*/) override {
+    num_read_ = num_read;
+    return false;
+  }
+
+  // The number of bytes up to the wrong one, which is included.
+  size_t num_read() const { return num_read_; }
+
+ private:
+  size_t num_read_ = 0;
+};
+
+// Says where a text that cannot be parsed is wrong.
+std::string PlaceOfError(const std::string& text) {
+  ErrorFinder finder;
+  Json::sax_parse(text, &finder);
+  if (finder.num_read() == 0 || finder.num_read() > text.size()) return "it ends too early";
+  return absl::StrCat("byte ", finder.num_read() - 1, " of ", text.size(), " is wrong");
+}
+
 bool IsTokenId(const Json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= UINT32_MAX;
 }
@@ -52,7 +88,9 @@ absl::StatusOr<Json> ParseBody(const std::string& body) {
     return absl::InvalidArgumentError(absl::StrCat("the body ", reason));
   }
   Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return absl::InvalidArgumentError("the body is not JSON in UTF-8");
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat("the body is not JSON in UTF-8: ", PlaceOfError(body)));
+  }
   if (!json.is_object()) return absl::InvalidArgumentError("the body is not a JSON object");
   return json;
 }

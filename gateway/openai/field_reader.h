@@ -17,8 +17,8 @@ namespace quire {
 // JSON whose objects keep the order of their members, which chat templates write into prompts.
 using Json = nlohmann::ordered_json;
 
-// Parses the body of a request. INVALID_ARGUMENT when it is not a JSON object or not UTF-8, when it is nested more than
-// 100 deep, or when it has more than 2048 members in an object or 65536 in all.
+// Parses the body of a request. INVALID_ARGUMENT when it is not a JSON object or not UTF-8, and then the message has
+// the place, when it is nested more than 100 deep, or when it has more than 2048 members in an object or 65536 in all.
 absl::StatusOr<Json> ParseBody(const std::string& body);
 
 // Reads the fields of a JSON object. A field that is null counts as missing. The first field with a wrong type or value
@@ -37,7 +37,9 @@ class FieldReader {
   std::optional<int64_t> Integer(const char* name, int64_t min, int64_t max);
   // A whole number from -2^63 to 2^64 - 1, as its 64 bits.
   std::optional<uint64_t> Bits(const char* name);
-  std::optional<uint32_t> Count(const char* name) { return Cast(Integer(name, 0, UINT32_MAX)); }
+  std::optional<uint32_t> Count(const char* name, uint32_t min = 0, uint32_t max = UINT32_MAX) {
+    return Cast(Integer(name, min, max));
+  }
   std::optional<std::string> String(const char* name);
   // An object, whatever it contains.
   const Json* Object(const char* name);

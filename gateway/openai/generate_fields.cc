@@ -100,7 +100,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
   if (call->num_choices > 1) request->set_n(call->num_choices);
   if (const auto value = fields->Count("best_of")) request->set_best_of(*value);
   ReadBeam(fields, call->num_choices, request);
-  if (const auto value = fields->Count("prompt_logprobs")) {
+  if (const auto value = fields->Count("prompt_logprobs", 0, kMaxAlternatives)) {
     request->set_prompt_logprobs(*value);
     call->has_prompt_logprobs = true;
   }

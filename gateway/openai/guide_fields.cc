@@ -31,12 +31,14 @@ class GuideReader {
   void ReadChoice(FieldReader* fields, const char* name, const std::string& path) {
     if (fields->Find(name) == nullptr) return;
     const std::vector<std::string> texts = fields->Strings(name);
+    if (texts.empty()) return fields->Fail(name, "is empty, it must be a list of 1 to 1024 texts");
     if (!Begin(fields, name, path)) return;
     for (const std::string& text : texts) request_->mutable_guided()->mutable_choice()->add_texts(text);
   }
   void SetJsonObject(FieldReader* fields, const char* name, const std::string& path) {
     if (Begin(fields, name, path)) request_->mutable_guided()->set_json_object(true);
   }
+  bool has_guide() const { return request_->has_guided(); }
 
  private:
   // Returns false when there is a guide already.
@@ -90,7 +92,9 @@ void ReadStructuredOutputs(FieldReader* fields, GuideReader* guide) {
   guide->ReadGrammar(&reader, "grammar", path + "grammar");
   if (reader.Bool("json_object").value_or(false)) guide->SetJsonObject(&reader, "json_object", path + "json_object");
   reader.RefuseOthers();
-  if (reader.error().has_value()) fields->Fail(*reader.error());
+  if (reader.error().has_value()) return fields->Fail(*reader.error());
+  if (guide->has_guide()) return;
+  fields->Fail("structured_outputs", "has none of json, regex, choice, grammar and json_object");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
 #include "gateway/process/generate_exchange.h"
+#include "gateway/process/manager_error.h"
 #include "serving/page_document.h"
 
 namespace quire {
@@ -156,7 +157,7 @@ void Gateway::WithModel(const std::string& name, const std::string& authorizatio
                         std::function<void(const v1::GetModelResponse& model)> use) {
   link_->GetModel(authorization, [name, exchange, use = std::move(use)](const google::rpc::Status& status,
                                                                         const v1::GetModelResponse& model) {
-    if (status.code() != 0) return RespondWith(ToApiError(status), exchange.get());
+    if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
     if (!name.empty() && name != model.name()) return RespondWith(NoSuchModel(name, model.name()), exchange.get());
     use(model);
   });
@@ -184,7 +185,7 @@ void Gateway::Tokenize(const std::string& authorization, const Exchange& exchang
   WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
     const auto answer = [call, exchange, context = model.max_context_tokens()](const google::rpc::Status& status,
                                                                                const auto& response) {
-      if (status.code() != 0) return RespondWith(ToApiError(status), exchange.get());
+      if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
       exchange->Respond({.body = TokenizeBody(call, response, context)});
     };
     if (const auto* const chat = std::get_if<v1::Chat>(&call.prompt)) {
@@ -203,7 +204,7 @@ void Gateway::Detokenize(const std::string& authorization, const Exchange& excha
   const auto& call = std::get<DetokenizeCall>(read);
   WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
     link_->Detokenize(authorization, call.request, [exchange](const google::rpc::Status& status, const auto& response) {
-      if (status.code() != 0) return RespondWith(ToApiError(status, {.prompt = "tokens"}), exchange.get());
+      if (status.code() != 0) return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
       exchange->Respond({.body = DetokenizeBody(response)});
     });
   });
@@ -212,7 +213,12 @@ void Gateway::Detokenize(const std::string& authorization, const Exchange& excha
 void Gateway::ReportHealth(const std::string& /*authorization*/, const Exchange& exchange) {
   link_->CheckHealth(
       [exchange](const google::rpc::Status& status, const grpc::health::v1::HealthCheckResponse& health) {
-        if (status.code() != 0) return RespondWith(ToApiError(status), exchange.get());
+        if (status.code() == grpc::StatusCode::NOT_FOUND) {  // A worker has no such service.
+          google::rpc::Status unimplemented;
+          unimplemented.set_code(grpc::StatusCode::UNIMPLEMENTED);
+          return RespondWith(ManagerError(unimplemented), exchange.get());
+        }
+        if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
         if (health.status() == grpc::health::v1::HealthCheckResponse::SERVING) return exchange->Respond({.body = "{}"});
         RespondWith({.http_code = 503,
                      .message = "the manager is not ready",

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/model_list.h"
+#include "gateway/process/manager_error.h"
 
 namespace quire {
 namespace {
@@ -54,7 +55,7 @@ GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization,
 
 void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
   if (is_over_) return;
-  if (status.code() != 0) return Fail(ToApiError(status));
+  if (status.code() != 0) return Fail(ManagerError(status));
   if (!call_.model.empty() && call_.model != model.name()) return Fail(NoSuchModel(call_.model, model.name()));
   id_ = UniqueName(call_.is_chat ? "chatcmpl-" : "cmpl-");
   answer_ = std::make_unique<GenerateAnswer>(
@@ -97,7 +98,7 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
 void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                                 const v1::GetModelResponse& model) {
   if (is_over_) return;
-  if (status.code() != 0) return Fail(ToApiError(status, call_.names));
+  if (status.code() != 0) return Fail(ManagerError(status, call_.names));
   answer_->SetBeginsInReasoning(ReasoningSplitter::EndsInReasoning(prompt.text()));
   if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();
@@ -151,7 +152,11 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
     if (call_.streams) Send(events);
   }
   if (is_over_ || !entry.has_end()) return;
-  if (entry.end().code() != 0) return Fail(ToApiError(entry.end(), call_.names));
+  if (entry.end().code() != 0) {
+    ApiNames names = call_.names;
+    if (tickets_.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
+    return Fail(ManagerError(entry.end(), names));
+  }
   if (++num_ended_ == tickets_.size()) Finish();
 }
 

@@ -228,7 +228,7 @@ void Connection<Stream>::OnHead(error_code error) {
     return Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
   }
   if (error) return Close();
-  if (parser_->chunked()) return Refuse(411, "the request has no Content-Length");
+  if (parser_->chunked()) return Refuse(411, "the request has no Content-Length, and chunked bodies are not accepted");
   if (!owner_->ReserveBytes(static_cast<int64_t>(num_bytes))) {
     return Refuse(503, "the server is receiving too many bytes of requests");
   }

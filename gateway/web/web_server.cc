@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "gateway/web/tls_context.h"
 #include "gateway/web/web_connection.h"
@@ -80,11 +81,14 @@ absl::Status Server::Listen(Handler handler) {
     QUIRE_ASSIGN_OR_RETURN(tls_, TlsContext::Open(options_.tls));
   }
   work_.emplace(io_.get_executor());
-  QUIRE_ASSIGN_OR_RETURN(
-      acceptor_,
-      Acceptor::Start(options_.address,
-                      {.port = "listen", .flag = "--max-connections", .max_connections = options_.max_connections},
-                      [this](int fd, const std::string& /*peer*/) { Post([this, fd] { Take(fd); }); }));
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
+      options_.address, {.port = "listen", .flag = "--max-connections", .max_connections = options_.max_connections},
+      [this](int fd, const std::string& /*peer*/) { Post([this, fd] { Take(fd); }); });
+  if (!acceptor.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options_.address, ": ", acceptor.status().message()));
+  }
+  acceptor_ = *std::move(acceptor);
   thread_ = std::thread([this] {
     Tick();
     io_.run();

@@ -232,10 +232,15 @@ absl::Status ReadCallers(ManagerOptions* options) {
   options->client_names = Names(FLAGS_client_names);
   options->admin_names = Names(FLAGS_admin_names);
   const bool is_open_text = options->transport.tls.certificate.empty() && !IsLocalAddress(options->listen);
-  if (options->tokens.empty() || !is_open_text) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--tokens is set and --listen is '", options->listen,
-                   "': tokens are not taken over a network without TLS, give --tls-cert"));
+  if (options->tokens.empty()) return absl::OkStatus();
+  if (is_open_text) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokens is set and --listen is '", options->listen,
+                     "': tokens are not taken over a network without TLS, give --tls-cert"));
+  }
+  const absl::StatusOr<std::string> text = ReadFile(options->tokens);
+  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", text.status().message()));
+  return absl::OkStatus();
 }
 
 absl::Status ReadTenants(ManagerOptions* options) {
@@ -275,7 +280,8 @@ absl::StatusOr<TenantShares> TenantWeights() {
     double weight = 0;
     if (sides.size() != 2 || sides[0].empty() || !absl::SimpleAtod(sides[1], &weight)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--tenant-weights has '", part, "', it must be tenant=weight, separated by commas"));
+          absl::StrCat("--tenant-weights has '", part,
+                       "', it must be tenant=weight with a number as the weight, and a comma between two of them"));
     }
     if (!(weight >= kMinTenantWeight && weight <= kMaxTenantWeight)) {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],

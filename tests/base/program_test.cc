@@ -71,7 +71,7 @@ TEST(FlagsTest, AnErrorIsOneLineWithFlagAndValue) {
   EXPECT_EQ(Error({"--block-count=x"}), "--block-count is 'x', it must be a whole number");
   EXPECT_EQ(Error({"--share=x"}), "--share is 'x', it must be a number");
   EXPECT_EQ(Error({"--be-loud=x"}), "--be-loud is 'x', it must be true or false");
-  EXPECT_EQ(Error({"--patience=3"}), "--patience is '3', it must be a duration such as 30s or 500ms");
+  EXPECT_EQ(Error({"--patience=3"}), "--patience is '3', it must be a duration such as 500ms, 30s, 10m or 1h30m");
   EXPECT_EQ(Error({"--share"}), "--share has no value");
   EXPECT_EQ(Error({"share"}), "'share' is not a flag; see --help");
   EXPECT_EQ(Error({"--hidden=x"}), "there is no flag --hidden; see --help");

@@ -53,11 +53,34 @@ class ChatPageTest(unittest.TestCase):
             self.page.evaluate("conversation.map(message => message.role)"), ["user", "assistant"] * 2
         )
 
-    def test_an_error_is_shown_with_its_reason(self):
+    def test_a_refused_message_goes_back_and_leaves_the_conversation(self):
         self.set("temperature", "-1")
         self.send("Hello")
         text = self.page.wait_for("document.getElementById('trouble').textContent")
         self.assertIn("temperature", text)
+        self.page.wait_for("document.getElementById('text').value === 'Hello'")
+        self.assertEqual(self.page.evaluate("conversation.length"), 0)
+        self.assertEqual(self.page.evaluate("document.querySelectorAll('.message').length"), 0)
+        self.set("temperature", "0")
+        self.set("max-tokens", "5")
+        self.send("Once")
+        self.page.wait_for("conversation.length === 2")
+        self.assertEqual(self.page.evaluate("conversation[0].content"), "Once")
+        self.assertIn("cut", self.page.evaluate("document.querySelector('.assistant .note').textContent"))
+
+    def test_a_message_that_is_too_long_says_how_to_begin_again(self):
+        self.send("Once upon a time. " * 1000)
+        text = self.page.wait_for("document.getElementById('trouble').textContent")
+        self.assertIn("Press New chat to begin again.", text)
+
+    def test_a_new_chat_gets_nothing_of_the_old_answer(self):
+        self.set("max-tokens", "900")
+        self.send("One day")
+        self.page.wait_for("document.querySelector('.assistant .text')?.textContent")
+        self.page.evaluate("document.getElementById('clear').click()")
+        self.page.wait_for("!running")
+        self.assertEqual(self.page.evaluate("conversation.length"), 0)
+        self.assertEqual(self.page.evaluate("document.getElementById('messages').childElementCount"), 0)
 
     def test_an_answer_can_be_stopped(self):
         self.set("max-tokens", "900")

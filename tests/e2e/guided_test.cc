@@ -94,6 +94,10 @@ TEST_F(GuidedQuirectlTest, TheOptionsSayWhatTheAnswerIs) {
   EXPECT_TRUE(std::regex_search(regex.output, std::regex("[0-9]{3}x"))) << regex.output;
   const Ended grammar = Shell("quirectl generate hi --grammar 'root ::= \"q\" root | \"z\"' -n 40 -t 0");
   EXPECT_EQ(grammar.exit_code, 0) << grammar.output;
+  const Ended cut = Quirectl({"generate", "hi", "--regex", "[a-z]{500}", "-n", "10"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.output;
+  EXPECT_THAT(cut.output, HasSubstr("quirectl: the answer was cut at 10 tokens, so it may not be a text that matches"));
+  EXPECT_THAT(choice.output, Not(HasSubstr("cut")));
   EXPECT_THAT(Quirectl({"generate", "hi", "--json-object", "--regex", "a"}).output, HasSubstr("give one of"));
   EXPECT_THAT(Quirectl({"generate", "hi", "--json-schema", "@/nowhere"}).output, HasSubstr("cannot read"));
 }

@@ -15,23 +15,29 @@ TIMEOUT_S = 120
 
 
 class Program:
-    """A program that runs until the stack closes. `found` is the first group of the line that matched."""
+    """A program that runs until the stack closes. `found` is the first group of the line that matched, and `printed`
+    has all lines so far."""
 
     def __init__(self, stack, arguments, line):
+        self.reader = None
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         stack.callback(self.end)
-        printed = []
+        self.printed = []
         for text in self.process.stdout:
-            printed.append(text)
+            self.printed.append(text)
             if match := re.search(line, text):
                 self.found = match.group(1)
-                threading.Thread(target=self.process.stdout.read, daemon=True).start()
+                self.reader = threading.Thread(target=lambda: self.printed.extend(self.process.stdout), daemon=True)
+                self.reader.start()
                 return
-        raise AssertionError(f"{arguments[0]} has ended: {''.join(printed)}")
+        raise AssertionError(f"{arguments[0]} has ended: {''.join(self.printed)}")
 
     def end(self):
         self.process.kill()
         self.process.wait()
+        if self.reader is not None:
+            self.reader.join()
+        self.process.stdout.close()
 
 
 class Installation:

@@ -131,7 +131,8 @@ class OpenAiTest(unittest.TestCase):
             ({**GREEDY, "temperature": -1}, "temperature"),
             ({**GREEDY, "top_p": 0}, "top_p"),
             ({**GREEDY, "stop": [""]}, "stop[0]"),
-            ({**GREEDY, "prompt": [999999]}, "prompt"),
+            ({**GREEDY, "prompt": [1, 999999]}, "prompt[1]"),
+            ({**GREEDY, "prompt": [[1], [2, 999999]]}, "prompt[1][1]"),
             ({**GREEDY, "logprobs": 21}, "logprobs"),
             ({**GREEDY, "n": 2}, "n"),
             ({**GREEDY, "temprature": 1}, "temprature"),
@@ -163,7 +164,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.quire.call("/tokenize", chat)[1]["tokens"], answer["tokens"])
         self.assertEqual(self.error("/tokenize", {"prompt": 5})["param"], "prompt")
         self.assertEqual(self.error("/tokenize", {"prompt": "x", "model": "other"}, 404)["param"], "model")
-        self.assertEqual(self.error("/detokenize", {"tokens": [999999]})["param"], "tokens")
+        self.assertEqual(self.error("/detokenize", {"tokens": [1, 999999]})["param"], "tokens[1]")
 
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")

@@ -175,6 +175,7 @@ TEST_F(QuirectlLookTest, HelpTeaches) {
     EXPECT_THAT(help.output, HasSubstr(".")) << command;
   }
   EXPECT_EQ(Quirectl({"blocks", "--map", "--block", "1"}).exit_code, 2);
+  EXPECT_THAT(Quirectl({"blocks", "--help"}).output, Not(HasSubstr("Excludes")));
 }
 
 }  // namespace

@@ -30,7 +30,16 @@ int CountOf(const std::string& text, const std::string& word) {
 TEST_F(QuirectlTroubleTest, ARefusalIsSaidOnceAndExitsWithFour) {
   const Ended run = Quirectl({"generate", "hello", "-t", "-1"});
   EXPECT_EQ(run.exit_code, 4);
-  EXPECT_EQ(run.output, "quirectl: invalid argument: sampling.temperature: is -1, must be at least 0 and finite\n");
+  EXPECT_EQ(run.output, "quirectl: invalid argument: --temperature is -1, must be at least 0 and finite\n");
+}
+
+TEST_F(QuirectlTroubleTest, ARefusalNamesTheOptionsOfTheUser) {
+  EXPECT_THAT(Quirectl({"generate", "hello", "--beam", "4", "--return", "5"}).output, HasSubstr("--return is 5, "));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--samples", "1000"}).output, HasSubstr("--samples is 1000, "));
+  EXPECT_THAT(Quirectl({"generate", "--prompt-ids", "1,99999"}).output, HasSubstr("--prompt-ids[1] is 99999, "));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--top-p=2", "--bad-word", ""}).output,
+              ContainsRegex("--top-p is 2, .*\n  --bad-word\\[0\\] has "));
+  EXPECT_THAT(Shell("echo hello | quirectl chat -t -1").output, HasSubstr("--temperature is -1, "));
 }
 
 TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
@@ -44,14 +53,22 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
                  "put a text of several words in quotes: quirectl generate \"big red"},
            Wrong{{"generate", "--big dog"}, "put -- before a text that begins with a dash"},
            Wrong{{"generate", "hello", "--logit-bias", "seven"}, "--logit-bias is \"seven\""},
-           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens is few, it must be a whole number, 0 .. 4294967295"},
+           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens is few, it must be a whole number, 1 .. 4294967295"},
+           Wrong{{"health", "--wait=soon"}, "--wait is soon, it must be 1ms .. 24h, such as 500ms, 30s or 10m"},
+           Wrong{{"generate", "hello", "--regex", ""}, "--regex is empty"},
+           Wrong{{"generate", "hello", "--json-schema", ""}, "--json-schema is empty"},
+           Wrong{{"generate", "hello", "--grammar", ""}, "--grammar is empty"},
+           Wrong{{"generate", "hello", "--grammar", "@/dev/null"},
+                 "--grammar names the file /dev/null, which is empty"},
+           Wrong{{"generate", "hello", "--grammar=", "-n", "3"}, "--grammar= has no value\n"},
+           Wrong{{"generate", "hello", "--bad-word=", "--request-id=x"}, "--bad-word= has no value\n"},
            Wrong{{"generate", "hello", "--seed=-1"},
                  "--seed is -1, it must be a whole number, 0 .. 18446744073709551615"},
            Wrong{{"generate", "hello", "-t", "warm"}, "--temperature is warm, it must be a number"},
            Wrong{{"top", "-n", "-1"}, "--frames is -1, it must be a whole number, 0 .. 1000000"},
-           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1e+06"},
+           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1000000"},
            Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
-           Wrong{{"generate", "ab", "--stop", "\xFF"}, "stopping.stop[0]: is not valid UTF-8: byte 0 of 1 is 0xff"},
+           Wrong{{"generate", "ab", "--stop", "\xFF"}, "--stop[0] is not valid UTF-8: byte 0 of 1 is 0xff"},
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"detokenize", "1", "two"}, "ids: \"two\" is not a token id"},
            Wrong{{"abort", ""}, "request_id is empty"},
@@ -109,6 +126,41 @@ TEST_F(QuirectlTroubleTest, NobodyThereExitsWithThreeAndSaysWhere) {
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.output, HasSubstr("no manager answers at unix:/tmp/quire-no-such-socket: there is no socket "
                                     "/tmp/quire-no-such-socket"));
+}
+
+TEST_F(QuirectlTroubleTest, AnHttpServerIsRecognised) {
+  Process gateway({Binary("quire-openai"), "--listen=127.0.0.1:0", "--manager=" + cluster_->endpoint()});
+  const std::string line = gateway.WaitForLine("listening on ");
+  const std::string address = line.substr(line.find("127."));
+  const std::string text = "an HTTP server answers at " + address +
+                           ", such as quire-openai or a metrics port; the manager's port is 50051 by default";
+  const Ended status = quire::Quirectl(address, {"status"});
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.output, "quirectl: " + text + "\n");
+  const Ended doctor = quire::Quirectl(address, {"doctor"});
+  EXPECT_EQ(doctor.exit_code, 1);
+  EXPECT_THAT(doctor.output, HasSubstr("fail  protocol    " + text));
+  EXPECT_EQ(CountOf(doctor.output, "fail "), 1) << doctor.output;
+}
+
+TEST(QuirectlNoWorkerTest, HealthWaitsUntilItServesOrTheTimeIsOver) {
+  Cluster cluster({.model = BundledModel()});
+  cluster.worker(0).Signal(SIGKILL);
+  cluster.worker(0).Wait();
+  while (Quirectl(cluster.endpoint(), {"health", "readiness"}).exit_code == 0) continue;
+  const Ended over = Quirectl(cluster.endpoint(), {"health", "readiness", "--wait=200ms"});
+  EXPECT_EQ(over.exit_code, 3);
+  EXPECT_THAT(over.output, HasSubstr("quirectl: it does not serve after 200ms; `quirectl status` shows the workers\n"));
+  EXPECT_EQ(Quirectl("unix:/nonexistent", {"health", "--wait=200ms"}).exit_code, 3);
+  EXPECT_EQ(Quirectl(cluster.endpoint(), {"health", "no-such-service", "--wait=1h"}).exit_code, 4);
+  // At first not even the manager is there.
+  cluster.manager().Signal(SIGKILL);
+  cluster.manager().Wait();
+  Process wait({Binary("quirectl"), "--endpoint", cluster.endpoint(), "health", "readiness", "--wait=2m"});
+  cluster.RestartManager();
+  cluster.RestartWorker(0);
+  EXPECT_EQ(wait.Wait(), 0);
+  EXPECT_EQ(wait.Output(), "SERVING\n");
 }
 
 TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {
@@ -183,7 +235,11 @@ void LoseTheManager(const std::string& option) {
   EXPECT_THAT(process.Output(), StartsWith("Once\nupon"));
   EXPECT_THAT(process.Output(), HasSubstr("\nquirectl: the manager at " + cluster.endpoint() +
                                           " closed the connection before the answer was complete\n"));
-  EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1);
+  // Only a stream that resumes says that it tries.
+  const bool resumes = option != "--no-resume";
+  EXPECT_EQ(CountOf(process.Output(), "quirectl: the manager is gone; trying for 30 s to go on (Ctrl-C stops)\n"),
+            resumes);
+  EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1 + resumes);
 }
 
 TEST(QuirectlLostManagerTest, WithoutResumingTheErrorComesAtOnce) {

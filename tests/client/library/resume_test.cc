@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -276,6 +277,26 @@ TEST_F(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
   const absl::Status status = ReadAll(absl::Seconds(2));
   EXPECT_EQ(status.message(), "first");
   EXPECT_FALSE(service_.resumes.empty());
+}
+
+TEST_F(GenerateStreamTest, ALossThatLastsIsToldOnce) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    return Cut();
+  }};
+  std::atomic<int> num_told = 0;
+  int num_cuts_after_it = 0;  // Only one call runs at a time.
+  service_.resume = {[&](const auto&, Writer* writer) {
+    if (num_told == 0 || ++num_cuts_after_it < 3) return Cut();
+    writer->Write(Response(6, "b", "token-2"));
+    return grpc::Status::OK;
+  }};
+  const auto stream = client_->Generate(request_, absl::Seconds(60));
+  stream->OnLoss([&num_told] { ++num_told; });
+  v1::GenerateResponse response;
+  while (stream->Next(&response)) continue;
+  EXPECT_EQ(stream->Finish(), absl::OkStatus());
+  EXPECT_EQ(num_told, 1);
 }
 
 TEST_F(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {

@@ -35,7 +35,10 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("stopping.include_stop", names), "include_stop_str_in_output");
   EXPECT_EQ(ApiFieldName("logprobs", names), "top_logprobs");
   EXPECT_EQ(ApiFieldName("beam.width", names), "n");
-  EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt");
+  EXPECT_EQ(ApiFieldName("token_ids.ids", names), "prompt");
+  EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt[3]");
+  EXPECT_EQ(ApiFieldName("start.token_ids.ids[3]", {.prompt = "prompt[1]"}), "prompt[1][3]");
+  EXPECT_EQ(ApiFieldName("token_ids[3]", {.prompt = "tokens"}), "tokens[3]");
   EXPECT_EQ(ApiFieldName("text", names), "prompt");
   EXPECT_EQ(ApiFieldName("chat.messages[1].role", names), "messages[1].role");
   EXPECT_EQ(ApiFieldName("chat.template_kwargs", names), "chat_template_kwargs");
@@ -87,6 +90,53 @@ TEST(ApiErrorTest, CodesOfGrpcBecomeCodesOfHttp) {
   EXPECT_EQ(ToApiError(StatusOf(failed_precondition, "")).http_code, 400);
   const int internal = 13;
   EXPECT_EQ(ToApiError(StatusOf(internal, "")).http_code, 500);
+}
+
+TEST(ApiErrorTest, WhatGrpcSaysOfAConnectionIsNotForClients) {
+  struct Case {
+    int code;
+    const char* message;
+    const char* expected;
+    const char* expected_code;
+  };
+  constexpr int kUnimplemented = 12;
+  for (const Case& test : {
+           Case{kUnavailable, "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: refused",
+                "the gateway cannot reach its manager; try again", "no_manager"},
+           Case{kUnavailable, "DNS resolution failed for manager:1", "the gateway cannot reach its manager; try again",
+                "no_manager"},
+           Case{kUnavailable, "recvmsg:Connection reset by peer", "the manager was lost in the middle of the answer",
+                "manager_lost"},
+           Case{kUnimplemented, "", "what answers at --manager is not a manager; is it a worker?", "no_manager"},
+       }) {
+    const ApiError error = ToApiError(StatusOf(test.code, test.message));
+    EXPECT_EQ(error.http_code, 503) << test.message;
+    EXPECT_EQ(error.message, test.expected);
+    EXPECT_EQ(error.code, test.expected_code);
+    EXPECT_EQ(error.retry_after_s, 1);
+  }
+  google::rpc::Status restoring = StatusOf(kUnavailable, "the manager has just started");
+  google::rpc::ErrorInfo info;
+  info.set_reason("RESTORING");
+  restoring.add_details()->PackFrom(info);
+  EXPECT_EQ(ToApiError(restoring).message, "the manager has just started") << "the manager's own words";
+  EXPECT_EQ(ToApiError(StatusOf(kUnimplemented, "no tokenizer")).http_code, 501);
+}
+
+TEST(ApiErrorTest, AMissingTokenIsOneOfAHeader) {
+  EXPECT_EQ(ToApiError(StatusOf(kUnauthenticated,
+                                "the call has no bearer token; send the metadata authorization: Bearer TOKEN"))
+                .message,
+            "the request has no bearer token; send the header Authorization: Bearer TOKEN");
+}
+
+TEST(ParseBodyTest, AnErrorHasItsPlace) {
+  const auto message = [](const std::string& body) { return std::string(ParseBody(body).status().message()); };
+  EXPECT_EQ(message("{\"a\": x}"), "the body is not JSON in UTF-8: byte 6 of 8 is wrong");
+  EXPECT_EQ(message("{\"a\": \"\xFF\"}"), "the body is not JSON in UTF-8: byte 7 of 10 is wrong");
+  EXPECT_EQ(message("{\"a\": 1} x"), "the body is not JSON in UTF-8: byte 9 of 10 is wrong");
+  EXPECT_EQ(message("{\"a\": 1"), "the body is not JSON in UTF-8: it ends too early");
+  EXPECT_EQ(message(""), "the body is not JSON in UTF-8: it ends too early");
 }
 
 TEST(ParseBodyTest, WhatWouldCostTooMuchIsRefused) {

@@ -96,6 +96,7 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
   ASSERT_EQ(call.requests.size(), 2u);
   EXPECT_EQ(call.requests[0].text(), "a");
   EXPECT_THAT(call.requests[1].token_ids().ids(), ElementsAre(4, 5));
+  EXPECT_THAT(Completion(R"({"prompt": [[1], [2, 3]]})").requests[1].token_ids().ids(), ElementsAre(2, 3));
   EXPECT_EQ(call.requests[1].sampling().seed(), 7u);
   EXPECT_EQ(CompletionError(R"("prompt": [])").param, "prompt");
   EXPECT_EQ(CompletionError(R"("prompt": ["a", 1])").param, "prompt[1]");
@@ -126,7 +127,14 @@ TEST(CompletionCallTest, EchoWithLogprobsAsksForThoseOfThePrompt) {
 TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("temperature": "hot")").message, "temperature is \"hot\", it must be a number");
   EXPECT_EQ(CompletionError(R"("max_tokens": -1)").message,
-            "max_tokens is -1, it must be a whole number from 0 to 4294967295");
+            "max_tokens is -1, it must be a whole number from 1 to 4294967295");
+  EXPECT_EQ(CompletionError(R"("logprobs": true)").message, "logprobs is true, it must be a whole number from 0 to 20");
+  EXPECT_EQ(CompletionError(R"("prompt_logprobs": 21)").message,
+            "prompt_logprobs is 21, it must be a whole number from 0 to 20");
+  EXPECT_EQ(ChatError(R"("logprobs": true, "top_logprobs": 21)").message,
+            "top_logprobs is 21, it must be a whole number from 0 to 20");
+  EXPECT_EQ(ChatError(R"("max_completion_tokens": 0)").message,
+            "max_completion_tokens is 0, it must be a whole number from 1 to 4294967295");
   EXPECT_EQ(CompletionError(R"("n": 257)").message, "n is 257, it must be a whole number from 1 to 256");
   EXPECT_EQ(CompletionError(R"("n": 1.5)").param, "n");
   EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
@@ -181,6 +189,14 @@ TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
 
 TEST(GuideFieldsTest, WrongFieldsAreNamed) {
   EXPECT_EQ(CompletionError(R"("guided_regex": "a", "guided_choice": ["a"])").param, "guided_choice");
+  EXPECT_EQ(CompletionError(R"("guided_choice": [])").message,
+            "guided_choice is empty, it must be a list of 1 to 1024 texts");
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"choice": []})").param, "structured_outputs.choice");
+  for (const char* const empty : {"{}", R"({"json": null})", R"({"json_object": false})"}) {
+    EXPECT_EQ(CompletionError(std::string("\"structured_outputs\": ") + empty).message,
+              "structured_outputs has none of json, regex, choice, grammar and json_object");
+  }
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"jsn": {}})").param, "structured_outputs.jsn");
   EXPECT_EQ(
       CompletionError(R"("response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"})").param,
       "structured_outputs.regex");

@@ -352,9 +352,16 @@ TEST_F(WebServerTest, ACertificateThatWasRenewedIsUsed) {
 
 TEST(WebServerStartTest, AnAddressThatCannotBeTakenIsAnError) {
   const auto server = WebServer::Create({.address = "unix:/does/not/exist/socket"});
-  EXPECT_FALSE(server->Listen([](const auto&) {}).ok());
+  EXPECT_THAT(server->Listen([](const auto&) {}).message(), StartsWith("cannot listen on "));
   const auto secured = WebServer::Create({.address = "127.0.0.1:0", .tls = {"/no/cert", "/no/key", ""}});
   EXPECT_EQ(secured->Listen([](const auto&) {}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(WebServerTest, AnAddressInUseIsNamed) {
+  Start();
+  const auto second = WebServer::Create({.address = server_->address()});
+  EXPECT_EQ(second->Listen([](const auto&) {}).message(),
+            absl::StrCat("cannot listen on ", server_->address(), ": it is in use"));
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST(OptionsTest, WhenRequestsJoinAndWhatTheyShareCanBeChosen) {
 
 TEST(OptionsTest, TenantWeightsAreChecked) {
   const auto error = [](const char* weights) { return Error({"--policy=fair-share", weights}); };
-  const char* form = ", it must be tenant=weight, separated by commas";
+  const char* form = ", it must be tenant=weight with a number as the weight, and a comma between two of them";
   EXPECT_EQ(error("--tenant-weights=a=2,b"), absl::StrCat("--tenant-weights has 'b'", form));
   EXPECT_EQ(error("--tenant-weights=a=2,=1"), absl::StrCat("--tenant-weights has '=1'", form));
   EXPECT_EQ(error("--tenant-weights=a=much"), absl::StrCat("--tenant-weights has 'a=much'", form));
@@ -193,7 +193,8 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--max-plans-in-flight=3"}), "--max-plans-in-flight is 3, it must be 1 .. 2");
   EXPECT_EQ(Error({"--watermark=1"}), "--watermark is 1, it must be in [0, 1)");
   EXPECT_EQ(Error({"--watermark=nan"}), "--watermark is nan, it must be in [0, 1)");
-  EXPECT_EQ(Error({"--step-timeout=5"}), "--step-timeout is '5', it must be a duration such as 30s or 500ms");
+  EXPECT_EQ(Error({"--step-timeout=5"}),
+            "--step-timeout is '5', it must be a duration such as 500ms, 30s, 10m or 1h30m");
   EXPECT_EQ(Error({"--drain-timeout=-1s"}), "--drain-timeout is -1s, it must be more than 0 and at most 24h");
   EXPECT_EQ(Error({"--policy=best"}),
             "--policy is 'best', it must be one of fcfs, priority, longest-prefix-first, fair-share");
@@ -238,15 +239,20 @@ TEST(OptionsTest, OtherMachinesAreServedWithTlsOnly) {
 }
 
 TEST(OptionsTest, TokensDoNotTravelInPlainText) {
-  EXPECT_EQ(Error({"--tokens=t", "--listen=0.0.0.0:1", "--insecure"}),
+  EXPECT_EQ(Error({"--tokens=/dev/null", "--listen=0.0.0.0:1", "--insecure"}),
             "--tokens is set and --listen is '0.0.0.0:1': tokens are not taken over a network without TLS, give "
             "--tls-cert");
-  EXPECT_TRUE(Parse({"--tokens=t", "--listen=0.0.0.0:1", "--tls-cert=c", "--tls-key=k"}).ok());
-  const absl::StatusOr<ManagerOptions> options = Parse({"--tokens=t", "--admin-names=ops,spiffe://a/b"});
+  EXPECT_TRUE(Parse({"--tokens=/dev/null", "--listen=0.0.0.0:1", "--tls-cert=c", "--tls-key=k"}).ok());
+  const absl::StatusOr<ManagerOptions> options = Parse({"--tokens=/dev/null", "--admin-names=ops,spiffe://a/b"});
   ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->tokens, "t");
+  EXPECT_EQ(options->tokens, "/dev/null");
   EXPECT_THAT(options->client_names, ElementsAre("quire-client"));
   EXPECT_THAT(options->admin_names, ElementsAre("ops", "spiffe://a/b"));
+}
+
+TEST(OptionsTest, FilesOfCallersAreReadWithTheFlags) {
+  EXPECT_EQ(Error({"--tokens=/nonexistent"}), "--tokens: cannot read /nonexistent: No such file or directory");
+  EXPECT_EQ(Error({"--tenants=/nonexistent"}), "--tenants: cannot read /nonexistent: No such file or directory");
 }
 
 TEST(OptionsTest, WhatIsNotAFlagOfOursIsRefused) {
