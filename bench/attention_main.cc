@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
 #include "base/status.h"
@@ -21,6 +22,8 @@ ABSL_FLAG(
     int32_t, threads, 0,
     "Threads that compute; 0: one per core. With one thread, times are CPU times, which other processes disturb less.");
 ABSL_FLAG(int32_t, block_size, 16, "Tokens per block.");
+ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: bfloat16 or int8.");
+ABSL_FLAG(std::string, only, "", "Measure only the loads whose description contains this text, such as '8 x 1024'.");
 ABSL_FLAG(int32_t, rounds, 5, "Rounds of each measurement; medians are printed.");
 ABSL_FLAG(bool, json, false, "Print the report as JSON.");
 
@@ -30,11 +33,13 @@ namespace {
 constexpr int kMaxBlockSize = 1024;
 
 const ProgramFlags& Flags() {
-  static const auto* const flags = new ProgramFlags{
-      "attention",
-      "measures attention over bfloat16 K and V in randomly placed blocks: decoding, shared prefixes, prompts.",
-      "[flags]",
-      {{"Backend:", {"cpu_kernels", "threads"}}, {"Load:", {"block_size", "rounds"}}, {"Report:", {"json"}}}};
+  static const auto* const flags =
+      new ProgramFlags{"attention",
+                       "measures attention over K and V in randomly placed blocks: decoding, shared prefixes, prompts.",
+                       "[flags]",
+                       {{"Backend:", {"cpu_kernels", "threads"}},
+                        {"Load:", {"block_size", "kv_type", "only", "rounds"}},
+                        {"Report:", {"json"}}}};
   return *flags;
 }
 
@@ -46,6 +51,8 @@ constexpr AttentionModel kModels[] = {
 
 constexpr AttentionLoad kLoads[] = {
     {.num_sequences = 1, .num_queries = 1, .context_tokens = 4096, .shared_tokens = 0},
+    {.num_sequences = 8, .num_queries = 1, .context_tokens = 1024, .shared_tokens = 0},
+    {.num_sequences = 8, .num_queries = 1, .context_tokens = 4096, .shared_tokens = 0},
     {.num_sequences = 16, .num_queries = 1, .context_tokens = 192, .shared_tokens = 0},
     {.num_sequences = 64, .num_queries = 1, .context_tokens = 192, .shared_tokens = 0},
     {.num_sequences = 64, .num_queries = 1, .context_tokens = 1056, .shared_tokens = 0},
@@ -63,16 +70,17 @@ std::string Describe(const AttentionLoad& load) {
                       load.shared_tokens > 0 ? absl::StrCat(", ", load.shared_tokens, " shared") : "");
 }
 
-void PrintHeader(const Backend& backend) {
+void PrintHeader(const Backend& backend, KvType kv_type) {
   std::printf(
-      "%s. All layers of a step, medians.\n"
+      "%s. K and V in %s. All layers of a step, medians.\n"
       "load: sequences x tokens of each; or, for a prompt, its new tokens on the tokens before them.\n"
       "reader: the GB/s of a plain reader of memory.\n"
       "memory share %%: the time in which a plain reader reads K and V once, in %% of the measured time. It shows\n"
       "how close decoding comes to the speed of the memory. Prompts are limited by arithmetic instead.\n"
       "scattered: the time with blocks in random order, divided by the time with consecutive blocks.\n\n"
       "%-18s %-24s %9s %9s %9s %9s %14s %10s\n",
-      backend.Description().c_str(), "model", "load", "ms", "GB/s", "reader", "GFLOP/s", "memory share %", "scattered");
+      backend.Description().c_str(), Name(kv_type), "model", "load", "ms", "GB/s", "reader", "GFLOP/s",
+      "memory share %", "scattered");
 }
 
 void Print(const AttentionModel& model, const AttentionLoad& load, const AttentionSpeed& speed) {
@@ -82,11 +90,13 @@ void Print(const AttentionModel& model, const AttentionLoad& load, const Attenti
               100 * speed.memory_share.Median(), speed.scatter_ratio.Median());
 }
 
-nlohmann::ordered_json ToJson(const AttentionModel& model, const AttentionLoad& load, const AttentionSpeed& speed) {
+nlohmann::ordered_json ToJson(const AttentionModel& model, KvType kv_type, const AttentionLoad& load,
+                              const AttentionSpeed& speed) {
   return {{"heads", model.num_heads},
           {"kv_heads", model.num_kv_heads},
           {"head_dim", model.head_dim},
           {"layers", model.num_layers},
+          {"kv_type", Name(kv_type)},
           {"sequences", load.num_sequences},
           {"queries", load.num_queries},
           {"context_tokens", load.context_tokens},
@@ -113,18 +123,22 @@ absl::Status Run() {
     return absl::InvalidArgumentError(absl::StrCat(
         "--block-size is ", block_size, ", it must be 1, 2, 4, 8 or a multiple of 16 up to ", kMaxBlockSize));
   }
+  QUIRE_ASSIGN_OR_RETURN(const KvType kv_type,
+                         FlagChoice<KvType>(FLAGS_kv_type, {{"bfloat16", KvType::kBFloat16}, {"int8", KvType::kInt8}}));
+  const std::string only = absl::GetFlag(FLAGS_only);
   const auto backend = cpu::MakeCpuBackend(num_threads, isa);
   QUIRE_ASSIGN_OR_RETURN(const auto memory, MemoryReader::Create(num_threads, size_t{1} << 30));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   const bool prints_json = absl::GetFlag(FLAGS_json);
-  if (!prints_json) PrintHeader(*backend);
+  if (!prints_json) PrintHeader(*backend, kv_type);
   for (const AttentionModel& model : kModels) {
     for (const AttentionLoad& load : kLoads) {
+      if (!absl::StrContains(Describe(load), only)) continue;
       QUIRE_ASSIGN_OR_RETURN(const AttentionSpeed speed,
-                             MeasureAttention(backend.get(), memory.get(), num_threads, model, load, block_size,
-                                              absl::GetFlag(FLAGS_rounds)));
+                             MeasureAttention(backend.get(), memory.get(), num_threads, model, kv_type, load,
+                                              block_size, absl::GetFlag(FLAGS_rounds)));
       if (prints_json) {
-        json.push_back(ToJson(model, load, speed));
+        json.push_back(ToJson(model, kv_type, load, speed));
       } else {
         Print(model, load, speed);
       }

@@ -73,27 +73,48 @@ StepArrays MakeStep(const AttentionLoad& load) {
 
 using Pool = std::unique_ptr<void, std::function<void(void*)>>;
 
+template <typename T>
+void FillWith(const std::vector<T>& values, size_t bytes, void* pool) {
+  for (size_t i = 0; i < bytes / sizeof(T); ++i) static_cast<T*>(pool)[i] = values[i % values.size()];
+}
+
+// Fills `num_units` units with random numbers. Their number is a prime, so that no two units are alike.
+void FillPool(const KvLayout& layout, size_t num_units, std::mt19937* random, char* pool) {
+  constexpr size_t kNumValues = 4099;
+  const size_t unit_bytes = layout.unit_bytes();
+  if (layout.type == KvType::kBFloat16) {
+    std::normal_distribution<float> normal;
+    std::vector<BFloat16> values(kNumValues);
+    for (BFloat16& value : values) value = ToBFloat16(normal(*random));
+    return FillWith(values, num_units * unit_bytes, pool);
+  }
+  std::uniform_int_distribution<int> whole(-127, 127);
+  std::vector<int8_t> values(kNumValues);
+  for (int8_t& value : values) value = static_cast<int8_t>(whole(*random));
+  FillWith(values, num_units * unit_bytes, pool);
+  for (size_t unit = 0; unit < num_units; ++unit) {
+    auto* const scales = reinterpret_cast<float*>(pool + unit * unit_bytes + layout.key_scales_start());
+    std::fill_n(scales, 2 * layout.unit_tokens(), 3.0f / 127);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* memory, int num_threads,
-                                                const AttentionModel& model, const AttentionLoad& load, int block_size,
-                                                int num_rounds) {
+                                                const AttentionModel& model, KvType kv_type, const AttentionLoad& load,
+                                                int block_size, int num_rounds) {
   const KvLayout layout = {.num_layers = model.num_layers,
                            .num_kv_heads = model.num_kv_heads,
                            .head_dim = model.head_dim,
                            .block_size = block_size,
-                           .type = DataType::kBFloat16};
+                           .type = kv_type};
   const int num_blocks = NumBlocks(load, block_size);
-  const size_t layer_elements = num_blocks * layout.block_elements();
-  const Pool pool(backend->Allocate(layer_elements * sizeof(BFloat16) * model.num_layers),
-                  [&](void* memory) { backend->Free(memory); });
+  const size_t layer_bytes = num_blocks * layout.block_bytes();
+  const Pool pool(backend->Allocate(layer_bytes * model.num_layers), [&](void* memory) { backend->Free(memory); });
   if (pool == nullptr) return absl::ResourceExhaustedError("not enough memory for K and V");
   std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<BFloat16> values(4099);  // The size is a prime, so that no two units are alike.
-  for (BFloat16& value : values) value = ToBFloat16(normal(random));
-  auto* const elements = static_cast<BFloat16*>(pool.get());
-  for (size_t i = 0; i < layer_elements * model.num_layers; ++i) elements[i] = values[i % values.size()];
+  auto* const bytes = static_cast<char*>(pool.get());
+  FillPool(layout, layer_bytes * model.num_layers / layout.unit_bytes(), &random, bytes);
 
   std::vector<uint32_t> order(num_blocks);
   std::iota(order.begin(), order.end(), 0);
@@ -104,6 +125,7 @@ absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* 
 
   const int row_size = model.num_heads * model.head_dim;
   std::vector<float> q(step.positions.size() * row_size), out(q.size());
+  std::normal_distribution<float> normal;
   for (float& value : q) value = normal(random);
   const auto run = [&](const Tables& tables) {
     const BatchView view = step.View(tables);
@@ -117,7 +139,7 @@ absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* 
                           .scale = 1 / std::sqrt(static_cast<float>(model.head_dim)),
                           .window = 0,
                           .layout = &layout,
-                          .kv_pool = elements + layer * layer_elements});
+                          .kv_pool = bytes + layer * layer_bytes});
     }
     return SecondsOf(num_threads) - start;
   };
@@ -125,7 +147,7 @@ absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* 
   AttentionSpeed speed;
   const double tokens = load.shared_tokens + double(load.num_sequences) * (load.context_tokens - load.shared_tokens);
   const double seen = load.context_tokens - (load.num_queries - 1) / 2.0;  // Mean number of tokens that a query sees.
-  speed.kv_bytes = 2.0 * sizeof(BFloat16) * model.num_layers * model.num_kv_heads * model.head_dim * tokens;
+  speed.kv_bytes = tokens * static_cast<double>(layout.block_bytes_all_layers()) / block_size;
   speed.flop = 4.0 * model.num_layers * row_size * seen * static_cast<double>(step.positions.size());
   run(contiguous);
   for (int round = 0; round < num_rounds; ++round) {

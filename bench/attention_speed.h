@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// The attention of a model with K and V in bfloat16. It must have enough layers that K and V exceed the caches.
+// The attention of a model. It must have enough layers that K and V exceed the caches.
 struct AttentionModel {
   const char* name;
   int num_layers;
@@ -26,7 +26,7 @@ struct AttentionLoad {
 };
 
 struct AttentionSpeed {
-  double kv_bytes = 0;  // Bytes of K and V in all layers. Shared ones are counted once.
+  double kv_bytes = 0;  // Bytes of K and V in all layers, with their scales. Shared ones are counted once.
   double flop = 0;      // Two products of every query head with every token that it sees, in all layers.
   // Seconds for all layers, with the blocks in random order and in consecutive order. With one thread this is CPU time.
   Samples scattered;
@@ -39,11 +39,11 @@ struct AttentionSpeed {
 };
 
 // Measures the attention of a step in every layer `rounds` times, each time paired with a plain read of memory.
-// REQUIRES: the backend and the reader have this many threads; 0 means one per core. RESOURCE_EXHAUSTED when there is
-// not enough memory for K and V.
+// REQUIRES: the backend and the reader have this many threads; 0 means one per core. K and V are bfloat16 or int8.
+// RESOURCE_EXHAUSTED when there is not enough memory for K and V.
 absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* memory, int num_threads,
-                                                const AttentionModel& model, const AttentionLoad& load, int block_size,
-                                                int num_rounds);
+                                                const AttentionModel& model, KvType kv_type, const AttentionLoad& load,
+                                                int block_size, int num_rounds);
 
 }  // namespace quire
 

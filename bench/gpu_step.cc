@@ -162,7 +162,7 @@ absl::StatusOr<GpuStepTime> GpuStepBench::Measure(const GpuStepOptions& options)
                            .num_kv_heads = config.num_kv_heads,
                            .head_dim = config.head_dim,
                            .block_size = kBlockSize,
-                           .type = DataType::kBFloat16};
+                           .type = KvType::kBFloat16};
   const int num_steps = kWarmUpSteps + options.num_steps;
   const int blocks_per_sequence = (options.context_tokens + num_steps) / kBlockSize + 1;
   const WorkerLimits limits = {.max_sequences = options.num_sequences,

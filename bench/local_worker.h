@@ -20,7 +20,7 @@ struct LocalWorkerOptions {
   int block_size = 16;
   int max_sequences = 256;
   int max_tokens_per_step = 2048;
-  DataType kv_type = DataType::kFloat32;
+  KvType kv_type = KvType::kFloat32;
   Quantization quantize = Quantization::kNone;
   Int4Inputs int4_inputs = Int4Inputs::kInt8;
 };

@@ -16,7 +16,7 @@
 
 ABSL_FLAG(std::string, model, "models/tales", "Directory of the model.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that compute; 0: one per core. With one thread, times of steps are CPU time.");
-ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bfloat16 or float16.");
+ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bfloat16, float16 or int8.");
 ABSL_FLAG(std::string, quantize, "none", "Quantization of the weights, as of quire-worker: none, int8 or int4.");
 ABSL_FLAG(std::string, int4_inputs, "int8", "Inputs of products by int4, as of quire-worker: int8 or float32.");
 ABSL_FLAG(int32_t, sequences, 16, "Sequences that run together.");
@@ -83,9 +83,10 @@ absl::StatusOr<WorkerSpeedOptions> OptionsOfFlags() {
   options.prompt_tokens = absl::GetFlag(FLAGS_prompt);
   options.shared_tokens = absl::GetFlag(FLAGS_shared);
   options.output_tokens = absl::GetFlag(FLAGS_output);
-  QUIRE_ASSIGN_OR_RETURN(options.kv_type, FlagChoice<DataType>(FLAGS_kv_type, {{"float32", DataType::kFloat32},
-                                                                               {"bfloat16", DataType::kBFloat16},
-                                                                               {"float16", DataType::kFloat16}}));
+  QUIRE_ASSIGN_OR_RETURN(options.kv_type, FlagChoice<KvType>(FLAGS_kv_type, {{"float32", KvType::kFloat32},
+                                                                             {"bfloat16", KvType::kBFloat16},
+                                                                             {"float16", KvType::kFloat16},
+                                                                             {"int8", KvType::kInt8}}));
   QUIRE_ASSIGN_OR_RETURN(options.quantize,
                          FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
                                                                    {Name(Quantization::kInt8), Quantization::kInt8},

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Element types of weights and KV blocks.
+// Element types of weights and activations, and of K and V (see KvType for more of these).
 enum class DataType : uint8_t { kFloat32, kBFloat16, kFloat16 };
 
 constexpr size_t SizeOf(DataType type) {

@@ -24,6 +24,11 @@ std::string QuantizationNumerics(const ModelWeights& weights) {
   return absl::StrCat("/", Name(weights.quantization), keeps_inputs ? "-float32" : "", " 1");
 }
 
+// Raise the number when a change of the rounding, or of attention over rounded K and V, changes the results.
+std::string KvNumerics(KvType type) {
+  return absl::StrCat("/kv-", Name(type), type == KvType::kInt8 ? " 1" : "");
+}
+
 }  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
@@ -48,7 +53,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);
   description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
-                                                    QuantizationNumerics(model.weights), "/kv-", Name(layout.type)));
+                                                    QuantizationNumerics(model.weights), KvNumerics(layout.type)));
   description.set_device(backend.Description());
   description.set_process_id(RandomProcessId());
   return description;

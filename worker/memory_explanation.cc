@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/num_blocks.h"
 #include "kernels/kv_layout.h"
@@ -16,8 +17,8 @@ constexpr std::pair<WeightWidth, const char*> kWidths[] = {{WeightWidth::k32, "f
                                                            {WeightWidth::k16, "16 bits"},
                                                            {WeightWidth::kInt8, "int8"},
                                                            {WeightWidth::kInt4, "int4"}};
-constexpr std::pair<DataType, const char*> kKvTypes[] = {{DataType::kFloat32, "float32"},
-                                                         {DataType::kBFloat16, "16 bits"}};
+constexpr std::pair<KvType, const char*> kKvTypes[] = {
+    {KvType::kFloat32, "float32"}, {KvType::kBFloat16, "16 bits"}, {KvType::kInt8, "int8"}};
 
 constexpr int64_t kScaleBytes = sizeof(float);
 constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
@@ -38,7 +39,8 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
       layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
   needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
                       (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
-  needs.kv_numbers = 2 * layers * config.num_kv_heads * config.head_dim;
+  needs.kv_heads = 2 * layers * config.num_kv_heads;
+  needs.kv_numbers = needs.kv_heads * config.head_dim;
   return needs;
 }
 
@@ -48,6 +50,11 @@ int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   const int64_t others = 2 * (needs.num_weights - needs.num_layer_weights);
   if (width == WeightWidth::kInt8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
   return others + needs.num_layer_groups * (kMaxInt4Group / 2 + kScaleBytes + kZeroPointBytes);
+}
+
+int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
+  return needs.kv_numbers * static_cast<int64_t>(SizeOf(type)) +
+         (type == KvType::kInt8 ? kScaleBytes * needs.kv_heads : 0);
 }
 
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {
@@ -66,20 +73,20 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
                         absl::StrFormat("a block of %d", block_size),
                         absl::StrFormat("a sequence of %d (%d blocks)", length, blocks));
   for (const auto& [type, name] : kKvTypes) {
-    const int64_t token = needs.kv_numbers * static_cast<int64_t>(SizeOf(type));
+    const int64_t token = KvBytesPerToken(needs, type);
     absl::StrAppendFormat(&text, "%-12s %-12s %-14s %s\n", name, FormatBytes(token), FormatBytes(token * block_size),
                           FormatBytes(token * block_size * blocks));
   }
-  absl::StrAppendFormat(&text, "\nsequences of %d beside the weights\n%-12s K and V in %-10s K and V in %s\n", length,
-                        "weights", kKvTypes[0].second, kKvTypes[1].second);
+  absl::StrAppendFormat(&text, "\nsequences of %d beside the weights\n%-12s", length, "weights");
+  for (const auto& [type, name] : kKvTypes) absl::StrAppendFormat(&text, " %18s", absl::StrCat("K and V in ", name));
   for (const auto& [width, name] : kWidths) {
+    absl::StrAppendFormat(&text, "\n%-12s", name);
     const int64_t left = std::max<int64_t>(0, available_bytes - WeightBytes(needs, width));
-    const auto sequences = [&, tokens = block_size * blocks](DataType type) {
-      return left / (needs.kv_numbers * static_cast<int64_t>(SizeOf(type)) * tokens);
-    };
-    absl::StrAppendFormat(&text, "%-12s %-21d %d\n", name, sequences(kKvTypes[0].first), sequences(kKvTypes[1].first));
+    for (const auto& [type, kv_name] : kKvTypes) {
+      absl::StrAppendFormat(&text, " %18d", left / (KvBytesPerToken(needs, type) * block_size * blocks));
+    }
   }
-  return text;
+  return absl::StrCat(text, "\n");
 }
 
 }  // namespace quire

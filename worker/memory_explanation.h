@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/kv_layout.h"
 #include "worker/model/config.h"
 
 namespace quire {
@@ -19,10 +20,12 @@ struct MemoryNeeds {
   int64_t num_layer_rows;     // Rows of these matrices, each with a scale in int8.
   int64_t num_layer_groups;   // Groups of 128 columns of these rows, each with a scale in int4.
   int64_t kv_numbers;         // Numbers of K and V of one token in all layers.
+  int64_t kv_heads;           // K and V heads of one token in all layers, each with a scale in int8.
 };
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
+int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type);
 
 // Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit

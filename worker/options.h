@@ -12,8 +12,8 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/kv_layout.h"
 #include "kernels/simulated/step_times.h"
-#include "kernels/types.h"
 #include "security/transport_flags.h"
 #include "worker/model/quantize.h"
 #include "worker/pool_size.h"
@@ -43,14 +43,14 @@ struct WorkerOptions {
   bool prefault;
   Quantization quantize = Quantization::kNone;
   Int4Inputs int4_inputs = Int4Inputs::kInt8;
-  std::optional<DataType> kv_type;  // Without a value, the type of the weights.
-  std::optional<int> gpu;           // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
-  bool exact_gpu = false;           // Whether a row's result must be independent of the other rows of the step.
-  std::string gpu_tuning_cache;     // The path of a file, or empty.
-  std::string gpu_library;          // The path of libquire_cuda.so. If empty, it is beside the program.
-  bool gpu_graphs = true;           // Whether to record the layers of decode steps and repeat them.
-  bool gpu_overlap = false;         // Whether to set up each kernel while the one before it ends.
-  absl::Duration gpu_timeout;       // Work on the GPU that takes longer ends the worker.
+  std::optional<KvType> kv_type;  // Without a value, the type of the weights.
+  std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
+  bool exact_gpu = false;         // Whether a row's result must be independent of the other rows of the step.
+  std::string gpu_tuning_cache;   // The path of a file, or empty.
+  std::string gpu_library;        // The path of libquire_cuda.so. If empty, it is beside the program.
+  bool gpu_graphs = true;         // Whether to record the layers of decode steps and repeat them.
+  bool gpu_overlap = false;       // Whether to set up each kernel while the one before it ends.
+  absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.
   std::optional<SimulationOptions> simulation;  // With a value, no device computes, and `gpu` has none.
   int max_sequences;
   int max_tokens_per_step;

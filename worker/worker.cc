@@ -37,10 +37,11 @@ constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 // the GPU.
 constexpr double kGpuMemoryFraction = 0.9;
 
-DataType KvTypeOf(const ModelConfig& config) {
-  if (config.torch_dtype == "bfloat16") return DataType::kBFloat16;
-  if (config.torch_dtype == "float16") return DataType::kFloat16;
-  return DataType::kFloat32;
+// Returns the precision of the weights.
+KvType KvTypeOf(const ModelConfig& config) {
+  if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
+  if (config.torch_dtype == "float16") return KvType::kFloat16;
+  return KvType::kFloat32;
 }
 
 // Makes the backend for a GPU. GPUs compute in a 16-bit type: the one of --kv-type if it is set, otherwise the one of
@@ -56,10 +57,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
     return absl::FailedPreconditionError(absl::StrCat(options.model, "/config.json: ", name, " is ", size,
                                                       ", on a GPU it must be a multiple of ", kMultiple));
   }
-  const DataType type = options.kv_type.value_or(KvTypeOf(config));
-  if (options.kv_type && type == DataType::kFloat32) {
-    return absl::InvalidArgumentError("--kv-type is float32, on a GPU it must be bfloat16 or float16");
-  }
+  const KvType type = options.kv_type.value_or(KvTypeOf(config));
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
                                                      {.ordinal = *options.gpu,
@@ -73,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
   }
   return std::make_unique<cuda::CudaBackend>(
       std::move(device),
-      cuda::CudaBackendOptions{.element = type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
+      cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
                                .exact = options.exact_gpu,
                                .graphs = options.gpu_graphs});
 }
@@ -83,7 +81,7 @@ KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
-          .type = options.gpu ? backend.ActivationType() : options.kv_type.value_or(KvTypeOf(config))};
+          .type = options.gpu ? KvTypeOf(backend.ActivationType()) : options.kv_type.value_or(KvTypeOf(config))};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/kv_unit.h"
@@ -17,6 +18,16 @@ size_t UnitStart(const KvLayout& layout, const uint32_t* block_table, int kv_hea
   return layout.unit_start(block_table[token / layout.block_size], kv_head, token % layout.block_size);
 }
 
+// Copies K and V of one token and head from rows to a unit.
+template <typename T>
+void CopyToken(const char* k, const char* v, int dim, const UnitStrides& key, const UnitStrides& value, char* unit) {
+  T* const to = reinterpret_cast<T*>(unit);
+  for (int d = 0; d < dim; ++d) {
+    to[key.At(d)] = reinterpret_cast<const T*>(k)[d];
+    to[value.At(d)] = reinterpret_cast<const T*>(v)[d];
+  }
+}
+
 }  // namespace
 
 CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
@@ -24,7 +35,6 @@ CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
 
 void CpuAttention::Run(const AttentionArgs& args) {
   constexpr int kItemRows = 32;  // Limit for kernels that widen K and V to float32.
-  const bool multiplies_pairs = args.layout->type == DataType::kBFloat16 && kernels_->multiplies_pairs;
   const int num_kv_heads = args.layout->num_kv_heads;
   args_ = &args;
   group_size_ = args.num_heads / num_kv_heads;
@@ -35,7 +45,7 @@ void CpuAttention::Run(const AttentionArgs& args) {
                                        .block_size = args.layout->block_size,
                                        .tile_tokens = kAttentionTileTokens,
                                        .split_tokens = kSplitTokens,
-                                       .item_rows = multiplies_pairs ? kMaxAttentionRows : kItemRows,
+                                       .item_rows = MultipliesPairs(args.layout->type) ? kMaxAttentionRows : kItemRows,
                                        .min_items = 4 * pool_->num_threads()});
   if (partial_states_.size() < size_t(plan_->num_partials)) partial_states_.resize(plan_->num_partials);
   const size_t partial_values = size_t(plan_->num_partials) * padded_dim_;
@@ -162,7 +172,7 @@ KvLayout CpuAttention::GatheredLayout() const {
   KvLayout layout = *args_->layout;
   layout.block_size = kUnitTokens;
   layout.head_dim = padded_dim_;
-  if (layout.type != DataType::kBFloat16 || !kernels_->multiplies_pairs) layout.type = DataType::kFloat32;
+  if (!MultipliesPairs(layout.type)) layout.type = KvType::kFloat32;
   return layout;
 }
 
@@ -170,7 +180,7 @@ KvLayout CpuAttention::GatheredLayout() const {
 void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                                   Scratch* scratch) {
   const KvLayout layout = GatheredLayout();
-  const size_t unit_bytes = layout.unit_elements() * SizeOf(layout.type);
+  const size_t unit_bytes = layout.unit_bytes();
   scratch->units.resize(kAttentionTileUnits);
   for (int tile = begin; tile < end; tile += kAttentionTileTokens) {
     scratch->tile.assign(kAttentionTileUnits * unit_bytes, 0);
@@ -192,19 +202,21 @@ void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int be
 void CpuAttention::GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const {
   const KvLayout& layout = *args_->layout;
   const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
-  const size_t row = size_t(token % layout.block_size % layout.unit_tokens()) * layout.head_dim;
-  const char* k =
-      static_cast<const char*>(args_->kv_pool) + (UnitStart(layout, table, kv_head, token) + row) * SizeOf(layout.type);
+  const int in_unit = token % layout.block_size % layout.unit_tokens();
+  const char* from =
+      static_cast<const char*>(args_->kv_pool) + UnitStart(layout, table, kv_head, token) * SizeOf(layout.type);
+  const char* k = from + size_t(in_unit) * layout.head_dim * SizeOf(layout.type);
   const char* v = k + layout.value_start() * SizeOf(layout.type);
   const KvLayout gathered = GatheredLayout();
   const UnitStrides key = KeyStrides(gathered, lane), value = ValueStrides(gathered, lane);
-  if (gathered.type == DataType::kBFloat16) {
-    auto* to = reinterpret_cast<BFloat16*>(unit);
-    for (int d = 0; d < layout.head_dim; ++d) {
-      to[key.At(d)] = reinterpret_cast<const BFloat16*>(k)[d];
-      to[value.At(d)] = reinterpret_cast<const BFloat16*>(v)[d];
-    }
-    return;
+  if (gathered.type == KvType::kBFloat16) return CopyToken<BFloat16>(k, v, layout.head_dim, key, value, unit);
+  if (gathered.type == KvType::kInt8) {
+    const auto copy_scale = [&](size_t from_first, size_t to_first) {
+      memcpy(unit + to_first + lane * sizeof(float), from + from_first + in_unit * sizeof(float), sizeof(float));
+    };
+    copy_scale(layout.key_scales_start(), gathered.key_scales_start());
+    copy_scale(layout.value_scales_start(), gathered.value_scales_start());
+    return CopyToken<int8_t>(k, v, layout.head_dim, key, value, unit);
   }
   const auto widen = kernels_->widen[int(layout.type)];
   auto* to = reinterpret_cast<float*>(unit);

@@ -49,6 +49,10 @@ class CpuAttention {
   void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
   void AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                       Scratch* scratch);
+  // Whether the kernels multiply pairs of numbers of this type. Otherwise they widen them to float32.
+  bool MultipliesPairs(KvType type) const {
+    return type == KvType::kInt8 || (type == KvType::kBFloat16 && kernels_->multiplies_pairs);
+  }
   // Layout of a gathered tile: units of 16 tokens in the type that the kernel multiplies.
   KvLayout GatheredLayout() const;
   void GatherToken(const AttentionItem& item, int kv_head, int token, int lane, char* unit) const;

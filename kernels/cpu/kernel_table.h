@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/kv_layout.h"
 #include "kernels/softmax_state.h"
 #include "kernels/types.h"
 
@@ -92,7 +93,8 @@ struct LinearTask {
 // are processed in tiles of 64 absolute positions. Each row sees the tokens [visible_begin, visible_end). Its result
 // does not depend on any other row.
 struct AttentionTask {
-  const void* const* units;      // [num_units + num_following], K of each in the layout of its type; V follows K.
+  const void* const* units;      // [num_units + num_following], K of each in the layout of its type; V follows K, and
+                                 // scales follow V.
   const float* const* queries;   // [num_rows], each [head_dim]
   const int32_t* visible_begin;  // [num_rows] absolute positions
   const int32_t* visible_end;    // [num_rows]
@@ -141,11 +143,14 @@ struct KernelTable {
   int quantized_bytes;
   // All instruction sets give the same headers and numbers.
   void (*quantize_groups)(const QuantizeGroupsTask& task);
-  // Indexed by the type of the KV cache.
-  void (*attend[3])(const AttentionTask& task);
+  // Indexed by KvType. Attention over int8 has the same bits on all instruction sets with fused multiply-add.
+  void (*attend[kNumKvTypes])(const AttentionTask& task);
   // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
   // values.
   bool multiplies_pairs;
+
+  // Rounds K or V of one token and head as kv_layout.h says. All instruction sets give the same numbers and scale.
+  void (*quantize_head)(const float* x, int dim, int8_t* values, float* scale);
 
   // Joins `from`, a non-empty state over other tokens, to `into`.
   void (*merge_softmax)(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,

@@ -1,6 +1,7 @@
 #ifndef QUIRE_KERNELS_CPU_KERNEL_TABLE_IMPL_H_
 #define QUIRE_KERNELS_CPU_KERNEL_TABLE_IMPL_H_
 
+#include "kernels/cpu/attention_int8.h"
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/elementwise_kernel.h"
 #include "kernels/cpu/kernel_table.h"
@@ -11,7 +12,7 @@
 
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// All kernels of this namespace. Arrays are in the order of WeightFormat or of DataType.
+// All kernels of this namespace. Arrays are in the order of WeightFormat, of KvType or of DataType.
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>, Linear<QuantizedRow, Int8Panel>,
                Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>},
@@ -20,8 +21,9 @@ constexpr KernelTable kTable = {
     .quantize_row = QuantizeRow,
     .quantized_bytes = sizeof(QuantizedValue),
     .quantize_groups = QuantizeGroups,
-    .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>},
+    .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>, AttendInt8},
     .multiplies_pairs = false,
+    .quantize_head = QuantizeHead,
     .merge_softmax = MergeSoftmax,
     .finish_softmax = FinishSoftmax,
     .rms_norm = {RmsNorm<float>, RmsNorm<BFloat16>, RmsNorm<Float16>},

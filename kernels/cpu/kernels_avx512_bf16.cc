@@ -10,7 +10,7 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = Linear<BFloat16, BFloat16>;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
-  table.attend[int(DataType::kBFloat16)] = AttendPairs<DotProducts>;
+  table.attend[int(KvType::kBFloat16)] = AttendPairs<DotProducts>;
   table.multiplies_pairs = true;
   return table;
 }

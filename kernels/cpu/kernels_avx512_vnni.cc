@@ -1,4 +1,5 @@
 #define QUIRE_CPU_NAMESPACE avx512_vnni
+#include "kernels/cpu/attention_int8.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_int4_kernel.h"
 #include "kernels/cpu/linear_int8_kernel.h"
@@ -10,6 +11,7 @@ KernelTable MakeTable() {
   KernelTable table = Avx512Kernels();
   table.linear[int(WeightFormat::kInt8)] = Linear<QuantizedRow, Int8Panel>;
   table.linear[int(WeightFormat::kInt4)] = Linear<GroupedRow, Int4Panel>;
+  table.attend[int(KvType::kInt8)] = AttendInt8;
   table.quantize_row = QuantizeRow;
   table.quantized_bytes = sizeof(QuantizedValue);
   return table;

@@ -72,7 +72,7 @@ PagedAttentionStatus Forward(const PagedAttentionArgs& args, const PagedAttentio
                            .num_kv_heads = int(args.num_kv_heads),
                            .head_dim = int(args.head_dim),
                            .block_size = int(args.block_size),
-                           .type = args.type};
+                           .type = KvTypeOf(args.type)};
   const size_t pool_bytes = step.used_blocks.size() * layout.block_bytes();
   const Memory kv_pool(pool_bytes);
   if (kv_pool.data() == nullptr && pool_bytes > 0) {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
 
-// Rounding of the inputs of products to whole numbers of 8 bits.
+// Rounding of the inputs of products, and of K and V, to whole numbers of 8 bits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // Numbers whose largest magnitude is smaller than this count as zeros, because 127 / magnitude could be infinite.
@@ -64,6 +64,10 @@ inline void QuantizeGroups(const QuantizeGroupsTask& task) {
     const int n = Min(task.group, task.cols - begin);
     header->sum = float(QuantizeSpan(task.x + begin, n, task.group, task.values + begin, &header->scale));
   }
+}
+
+inline void QuantizeHead(const float* x, int dim, int8_t* values, float* scale) {
+  QuantizeSpan(x, dim, /*step=*/1, values, scale);
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -34,7 +34,22 @@ void RotateRow(const RopeAppendArgs& args, const KernelTable& kernels, const Rot
 template <typename T>
 struct RoundedRows {
   T rows[kUnitTokens][kMaxHeadDim];
+  float scales[kUnitTokens];  // Only for int8.
 };
+
+// `from` points to the head in the first row.
+template <typename T>
+void RoundRows(const RopeAppendArgs& args, const KernelTable& kernels, const float* from, int num_rows,
+               int64_t row_size, RoundedRows<T>* rounded) {
+  const KvLayout& layout = *args.layout;
+  for (int i = 0; i < num_rows; ++i) {
+    if constexpr (std::is_same_v<T, int8_t>) {
+      kernels.quantize_head(from + i * row_size, layout.head_dim, rounded->rows[i], &rounded->scales[i]);
+    } else {
+      kernels.convert[int(layout.type)](from + i * row_size, rounded->rows[i], layout.head_dim);
+    }
+  }
+}
 
 template <typename T>
 void StoreRows(const RoundedRows<T>& rounded, int num_rows, int dim, T* to) {
@@ -59,13 +74,14 @@ void StoreKeys(const KvLayout& layout, const RoundedRows<T>& rounded, int num_ro
   const int dim = layout.head_dim;
   T* to = unit + KeyStrides(layout, token).start;
   if (!IsVectorised(layout)) return StoreRows(rounded, num_rows, dim, to);
-  // In bfloat16 units, K consists of pairs of dimensions.
-  using Word = std::conditional_t<std::is_same_v<T, Float16>, uint16_t, uint32_t>;
+  // In units of bfloat16 and int8, K consists of pairs of dimensions.
+  using Word = std::conditional_t<sizeof(T) == 1 || std::is_same_v<T, Float16>, uint16_t, uint32_t>;
   StoreColumns<Word>(rounded, num_rows, dim, to);
 }
 
-// In bfloat16 units, V consists of pairs of tokens. Whole pairs are written at once.
-void StorePairs(const RoundedRows<BFloat16>& rounded, int num_rows, int dim, int token, BFloat16* v) {
+// In units of bfloat16 and int8, V consists of pairs of tokens. Whole pairs are written at once.
+template <typename T>
+void StorePairs(const RoundedRows<T>& rounded, int num_rows, int dim, int token, T* v) {
   const auto pair_row = [&](int t) { return v + t / 2 * 2 * dim; };
   const auto store_half = [&](int row) {
     for (int d = 0; d < dim; ++d) pair_row(token + row)[2 * d + (token + row) % 2] = rounded.rows[row][d];
@@ -73,8 +89,8 @@ void StorePairs(const RoundedRows<BFloat16>& rounded, int num_rows, int dim, int
   int row = 0;
   if (token % 2 == 1) store_half(row++);
   for (; row + 1 < num_rows; row += 2) {
-    const BFloat16 *even = rounded.rows[row], *odd = rounded.rows[row + 1];
-    BFloat16* to = pair_row(token + row);
+    const T *even = rounded.rows[row], *odd = rounded.rows[row + 1];
+    T* to = pair_row(token + row);
     for (int d = 0; d < dim; ++d) {
       to[2 * d] = even[d];
       to[2 * d + 1] = odd[d];
@@ -85,7 +101,7 @@ void StorePairs(const RoundedRows<BFloat16>& rounded, int num_rows, int dim, int
 
 template <typename T>
 void StoreValues(const KvLayout& layout, const RoundedRows<T>& rounded, int num_rows, int token, T* unit) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, int8_t>) {
     if (IsVectorised(layout)) {
       return StorePairs(rounded, num_rows, layout.head_dim, token, unit + layout.value_start());
     }
@@ -101,15 +117,20 @@ void Append(const RopeAppendArgs& args, const KernelTable& kernels, const Append
   const int64_t slot = args.batch->slots[run.first_row];
   const uint32_t block = uint32_t(slot / layout.block_size);
   const int offset = int(slot % layout.block_size), token = offset % layout.unit_tokens();
-  const auto convert = kernels.convert[int(layout.type)];
   RoundedRows<T> rounded;
+  // `first` is the scale of the unit's first token.
+  const auto store_scales = [&](void* first) {
+    memcpy(static_cast<float*>(first) + token, rounded.scales, run.num_rows * sizeof(float));
+  };
   for (int h = 0; h < layout.num_kv_heads; ++h) {
     T* unit = static_cast<T*>(args.kv_pool) + layout.unit_start(block, h, offset);
     const int64_t head = int64_t{h} * layout.head_dim;
-    for (int i = 0; i < run.num_rows; ++i) convert(k + head + i * row_size, rounded.rows[i], layout.head_dim);
+    RoundRows(args, kernels, k + head, run.num_rows, row_size, &rounded);
     StoreKeys(layout, rounded, run.num_rows, token, unit);
-    for (int i = 0; i < run.num_rows; ++i) convert(v + head + i * row_size, rounded.rows[i], layout.head_dim);
+    if (layout.has_scales()) store_scales(unit + layout.key_scales_start());
+    RoundRows(args, kernels, v + head, run.num_rows, row_size, &rounded);
     StoreValues(layout, rounded, run.num_rows, token, unit);
+    if (layout.has_scales()) store_scales(unit + layout.value_scales_start());
   }
 }
 
@@ -137,12 +158,14 @@ void RopeAppend(const RopeAppendArgs& args, const KernelTable& kernels, const Ro
   const float* k = q + int64_t{args.num_heads} * layout.head_dim;
   const float* v = k + int64_t{layout.num_kv_heads} * layout.head_dim;
   switch (layout.type) {
-    case DataType::kFloat32:
+    case KvType::kFloat32:
       return Append<float>(args, kernels, run, k, v, row_size);
-    case DataType::kBFloat16:
+    case KvType::kBFloat16:
       return Append<BFloat16>(args, kernels, run, k, v, row_size);
-    case DataType::kFloat16:
+    case KvType::kFloat16:
       return Append<Float16>(args, kernels, run, k, v, row_size);
+    case KvType::kInt8:
+      return Append<int8_t>(args, kernels, run, k, v, row_size);
   }
 }
 

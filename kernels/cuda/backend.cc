@@ -96,7 +96,7 @@ BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) co
                                 std::to_string(layout.num_kv_heads) + " KV heads, at most " +
                                 std::to_string(kPrefillRows) + " may share one");
   }
-  if (layout.type != element_) {
+  if (layout.type != KvTypeOf(element_)) {
     return BackendStatus::Error("K and V are " + std::string(Name(layout.type)) + ", on this device they must be " +
                                 Name(element_));
   }

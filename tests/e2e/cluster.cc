@@ -113,6 +113,7 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
   if (QuantizationOfTests() != Quantization::kNone) {
     command.push_back(absl::StrCat("--quantize=", Name(QuantizationOfTests())));
   }
+  if (DeviceOfTests() == TestDevice::kInt8KvCpu) command.push_back("--kv-type=int8");
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;
 }

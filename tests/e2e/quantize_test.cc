@@ -1,5 +1,6 @@
-// Runs the worker with --quantize.
+// Runs the worker with --quantize and with --kv-type=int8.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -12,6 +13,7 @@
 namespace quire {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 // Stories that the models have not seen, of the kinds that they were trained on. The first is one of
@@ -39,7 +41,8 @@ constexpr char kBoatStory[] =
 
 struct Scored {
   double perplexity;
-  std::string numerics;  // Of the model as the manager serves it.
+  std::string numerics;          // Of the model as the manager serves it.
+  std::vector<double> logprobs;  // Of the tokens of the text, from the second on.
 };
 
 Scored Score(const std::string& model, const char* text, const std::vector<std::string>& worker_flags) {
@@ -48,17 +51,19 @@ Scored Score(const std::string& model, const char* text, const std::vector<std::
   request.set_prompt_logprobs(1);
   const Generation generation = Generate(cluster.client(), request);
   EXPECT_TRUE(generation.status.ok()) << generation.status;
+  Scored scored;
   double sum = 0;
-  int count = 0;
   for (const v1::PositionLogprobs& entry : generation.prompt_logprobs) {
     if (!entry.has_chosen()) continue;  // The first token follows nothing.
-    sum += entry.chosen().logprob();
-    ++count;
+    scored.logprobs.push_back(entry.chosen().logprob());
+    sum += scored.logprobs.back();
   }
-  EXPECT_GT(count, 150);
+  EXPECT_GT(scored.logprobs.size(), 150u);
+  scored.perplexity = std::exp(-sum / static_cast<double>(scored.logprobs.size()));
   const auto info = cluster.client().GetModel();
   EXPECT_TRUE(info.ok()) << info.status();
-  return {std::exp(-sum / count), info.ok() ? info->numerics_fingerprint() : ""};
+  if (info.ok()) scored.numerics = info->numerics_fingerprint();
+  return scored;
 }
 
 void ExpectInt8Near(const std::string& model, const char* text) {
@@ -85,6 +90,30 @@ void ExpectInt4Works(const std::string& model, const char* text) {
   EXPECT_THAT(float32.numerics, HasSubstr("/int4-float32 1/"));
 }
 
+void PrintDifference(const char* name, const Scored& exact, const Scored& other) {
+  double largest = 0, sum = 0;
+  ASSERT_EQ(exact.logprobs.size(), other.logprobs.size());
+  for (size_t i = 0; i < exact.logprobs.size(); ++i) {
+    const double difference = std::abs(other.logprobs[i] - exact.logprobs[i]);
+    largest = std::max(largest, difference);
+    sum += difference;
+  }
+  std::printf("K and V of %s: perplexity %.4f (%+.3f %%), logprobs differ by %.5f on average, by %.5f at most\n", name,
+              other.perplexity, 100 * (other.perplexity / exact.perplexity - 1),
+              sum / static_cast<double>(exact.logprobs.size()), largest);
+}
+
+void ExpectInt8KvNear(const std::string& model, const char* text) {
+  const Scored exact = Score(model, text, {"--kv-type=float32"}), rounded = Score(model, text, {"--kv-type=int8"});
+  PrintDifference("float32", exact, exact);
+  PrintDifference("bfloat16", exact, Score(model, text, {"--kv-type=bfloat16"}));
+  PrintDifference("int8", exact, rounded);
+  EXPECT_NE(rounded.perplexity, exact.perplexity) << "nothing was rounded";
+  EXPECT_LT(rounded.perplexity, 1.005 * exact.perplexity);
+  EXPECT_THAT(rounded.numerics, EndsWith("/kv-int8 1"));
+  EXPECT_THAT(exact.numerics, Not(HasSubstr("int8")));
+}
+
 TEST(QuantizeTest, Int8KeepsThePerplexityOfTheBundledModel) {
   ExpectInt8Near(BundledModel(), kDrumStory);
 }
@@ -101,6 +130,15 @@ TEST(QuantizeTest, Int4LosesLittleOfTheBundledModel) {
 TEST(QuantizeTest, Int4LosesLittleOfThePublicStoryModel) {
   if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
   ExpectInt4Works(Stories260k(), kBoatStory);
+}
+
+TEST(QuantizeTest, Int8KvKeepsThePerplexityOfTheBundledModel) {
+  ExpectInt8KvNear(BundledModel(), kDrumStory);
+}
+
+TEST(QuantizeTest, Int8KvKeepsThePerplexityOfThePublicStoryModel) {
+  if (Stories260k().empty()) GTEST_SKIP() << "the model is not there";
+  ExpectInt8KvNear(Stories260k(), kBoatStory);
 }
 
 }  // namespace

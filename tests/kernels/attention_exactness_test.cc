@@ -13,14 +13,21 @@ using AttentionExactnessTest = CpuBackendTest;
 Shape LongShape(DataType type) {
   return {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = type, .window = 0};
 }
+// The same for every type of K and V.
+std::vector<Shape> LongShapes() {
+  std::vector<Shape> shapes;
+  for (const DataType type : kAllTypes) shapes.push_back(LongShape(type));
+  shapes.push_back(LongShape(DataType::kFloat32));
+  shapes.back().int8_kv = true;
+  return shapes;
+}
 constexpr int kLongTokens = 1100;
 
 TEST_P(AttentionExactnessTest, ChunksOfThePromptDoNotMatter) {
   const auto backend = MakeBackend(), one_thread = MakeBackend(1);
   Random random(1);
-  for (const DataType type : kAllTypes) {
-    Shape shape = LongShape(type);
-    shape.window = type == DataType::kBFloat16 ? 100 : type == DataType::kFloat16 ? 600 : 0;
+  for (Shape shape : LongShapes()) {
+    shape.window = shape.type == DataType::kBFloat16 ? 100 : shape.type == DataType::kFloat16 ? 600 : 0;
     const Sequence sequence = MakeSequence(shape, kLongTokens, &random);
     const std::vector<float> whole = RunChunks(backend.get(), shape, sequence, {kLongTokens}, 1);
     std::vector<int> one_by_one;
@@ -34,8 +41,7 @@ TEST_P(AttentionExactnessTest, ChunksOfThePromptDoNotMatter) {
 TEST_P(AttentionExactnessTest, BlockSizeAndPlacementDoNotMatter) {
   const auto backend = MakeBackend();
   Random random(2);
-  for (const DataType type : kAllTypes) {
-    Shape shape = LongShape(type);
+  for (Shape shape : LongShapes()) {
     const Sequence sequence = MakeSequence(shape, 200, &random);
     const std::vector<int> chunks = {130, 131, 200};
     const std::vector<float> expected = RunChunks(backend.get(), shape, sequence, chunks, 1);
@@ -48,19 +54,18 @@ TEST_P(AttentionExactnessTest, BlockSizeAndPlacementDoNotMatter) {
 
 TEST_P(AttentionExactnessTest, ThreadCountDoesNotMatter) {
   Random random(3);
-  const Shape shape = LongShape(DataType::kBFloat16);
-  const Sequence sequence = MakeSequence(shape, kLongTokens, &random);
-  const std::vector<int> chunks = {kLongTokens - 2, kLongTokens - 1, kLongTokens};
-  const std::vector<float> expected = RunChunks(MakeBackend(1).get(), shape, sequence, chunks, 1);
-  for (const int num_threads : {2, 3, 8}) {
-    EXPECT_EQ(expected, RunChunks(MakeBackend(num_threads).get(), shape, sequence, chunks, 1)) << num_threads;
+  for (const Shape& shape : {LongShapes()[1], LongShapes()[3]}) {
+    const Sequence sequence = MakeSequence(shape, kLongTokens, &random);
+    const std::vector<int> chunks = {kLongTokens - 2, kLongTokens - 1, kLongTokens};
+    const std::vector<float> expected = RunChunks(MakeBackend(1).get(), shape, sequence, chunks, 1);
+    for (const int num_threads : {2, 3, 8}) {
+      EXPECT_EQ(expected, RunChunks(MakeBackend(num_threads).get(), shape, sequence, chunks, 1)) << num_threads;
+    }
   }
 }
 
-TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
-  const auto backend = MakeBackend();
+void ExpectOtherSequencesDoNotMatter(Backend* backend, const Shape& shape) {
   Random random(4);
-  const Shape shape = LongShape(DataType::kFloat16);
   std::vector<Sequence> sequences;
   for (int i = 0; i < 12; ++i) sequences.push_back(MakeSequence(shape, i == 5 ? 900 : random.Int(1, 120), &random));
   PagedPool pool(LayoutOf(shape), 300, &random);
@@ -71,15 +76,21 @@ TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
   std::vector<Slice> together;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const int last = sequences[i].num_tokens - 1;
-    if (last > 0) RunStep(backend.get(), shape, &pool, {{&sequences[i], tables[i], 0, last}});
+    if (last > 0) RunStep(backend, shape, &pool, {{&sequences[i], tables[i], 0, last}});
     together.push_back({&sequences[i], tables[i], last, last + 1});
   }
-  const std::vector<float> all = RunStep(backend.get(), shape, &pool, together);
+  const std::vector<float> all = RunStep(backend, shape, &pool, together);
   const size_t row_size = size_t(shape.num_heads) * shape.head_dim;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const std::vector<float> alone = RunStep(backend.get(), shape, &pool, {together[i]});
+    const std::vector<float> alone = RunStep(backend, shape, &pool, {together[i]});
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + int64_t(i * row_size))) << "sequence " << i;
   }
+}
+
+TEST_P(AttentionExactnessTest, OtherSequencesOfTheBatchDoNotMatter) {
+  const auto backend = MakeBackend();
+  ExpectOtherSequencesDoNotMatter(backend.get(), LongShapes()[2]);
+  ExpectOtherSequencesDoNotMatter(backend.get(), LongShapes()[3]);
 }
 
 // Makes a sequence that continues from the first `num_shared` tokens of another.
@@ -100,7 +111,7 @@ TEST_P(AttentionExactnessTest, SharingBlocksDoesNotMatter) {
   const auto backend = MakeBackend();
   for (int round = 0; round < 8; ++round) {
     Random random(100 + round);
-    Shape shape = LongShape(kAllTypes[round % 3 == 0 ? 0 : 1]);
+    Shape shape = LongShapes()[round % 3 == 0 ? 0 : round % 3 == 1 ? 1 : 3];
     shape.block_size = 1 << random.Int(round % 2 == 0 ? 4 : 2, 7);
     shape.num_heads = shape.num_kv_heads * random.Int(1, 5);
     shape.head_dim = 16;
@@ -143,9 +154,8 @@ TEST_P(AttentionExactnessTest, SharingBlocksDoesNotMatter) {
 TEST_P(AttentionExactnessTest, LaterTokensAreNeverRead) {
   const auto backend = MakeBackend();
   Random random(5);
-  for (const DataType type : kAllTypes) {
+  for (Shape shape : LongShapes()) {
     for (const int block_size : {4, 16}) {
-      Shape shape = LongShape(type);
       shape.block_size = block_size;
       Sequence sequence = MakeSequence(shape, 150, &random);
       const std::vector<float> healthy = RunChunks(backend.get(), shape, sequence, {150}, 1);
@@ -165,8 +175,7 @@ TEST(AttentionIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
   std::erase(isas, cpu::Isa::kGeneric);
   if (isas.size() < 2) GTEST_SKIP() << "one instruction set with fused multiply-add, or none";
   Random random(6);
-  for (const DataType type : kAllTypes) {
-    const Shape shape = LongShape(type);
+  for (const Shape& shape : LongShapes()) {
     const Sequence sequence = MakeSequence(shape, 700, &random);
     const auto first = cpu::MakeCpuBackend(2, isas[0]), second = cpu::MakeCpuBackend(2, isas[1]);
     EXPECT_EQ(first->NumericsFingerprint(), second->NumericsFingerprint());

@@ -17,12 +17,17 @@ struct Shape {
   int block_size;
   DataType type;
   int window = 0;
+  bool int8_kv = false;  // Whether K and V are rounded to int8. Then `type` is not used.
 };
+
+inline KvType KvTypeOf(const Shape& shape) {
+  return shape.int8_kv ? KvType::kInt8 : KvTypeOf(shape.type);
+}
 
 inline std::string ToString(const Shape& shape) {
   return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
-         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " + Name(shape.type) +
-         ", window " + std::to_string(shape.window);
+         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " +
+         Name(KvTypeOf(shape)) + ", window " + std::to_string(shape.window);
 }
 
 // Q, K and V of one sequence before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
@@ -45,7 +50,7 @@ inline KvLayout LayoutOf(const Shape& shape) {
           .num_kv_heads = shape.num_kv_heads,
           .head_dim = shape.head_dim,
           .block_size = shape.block_size,
-          .type = shape.type};
+          .type = KvTypeOf(shape)};
 }
 
 // The part of a sequence that one step processes.

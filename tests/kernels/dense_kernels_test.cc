@@ -325,7 +325,7 @@ TEST_P(DenseKernelsTest, GatherRowsCopiesRows) {
 TEST_P(DenseKernelsTest, CopyBlocksCopiesWholeBlocksOfEveryLayer) {
   const auto backend = MakeBackend();
   const KvLayout layout = {
-      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = DataType::kFloat32};
+      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = KvType::kFloat32};
   Random random(9);
   std::vector<std::vector<float>> pools, expected;
   for (int layer = 0; layer < 2; ++layer) {
@@ -348,7 +348,7 @@ TEST_P(DenseKernelsTest, CopyBlocksCopiesWholeBlocksOfEveryLayer) {
 TEST_P(DenseKernelsTest, SwapBlocksMovesWholeBlocksToOnePieceEachAndBack) {
   const auto backend = MakeBackend();
   const KvLayout layout = {
-      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = DataType::kFloat32};
+      .num_layers = 2, .num_kv_heads = 3, .head_dim = 4, .block_size = 2, .type = KvType::kFloat32};
   const size_t block = layout.block_elements();
   Random random(10);
   std::vector<std::vector<float>> pools = {random.Normals(5 * block), random.Normals(5 * block)};

@@ -46,8 +46,7 @@ void Print(const std::string& name, double seconds, double gigabytes, double gig
 }
 
 // Each sequence has `num_queries` new tokens.
-void TimeAttention(Backend* backend, DataType type, int block_size, int num_sequences, int context_len,
-                   int num_queries) {
+void TimeAttention(Backend* backend, KvType type, int block_size, int num_sequences, int context_len, int num_queries) {
   Random random(2);
   const KvLayout layout = {.num_layers = 1, .num_kv_heads = 6, .head_dim = 64, .block_size = block_size, .type = type};
   const int num_heads = 24, q_size = num_heads * layout.head_dim;
@@ -74,7 +73,7 @@ void TimeAttention(Backend* backend, DataType type, int block_size, int num_sequ
   const double tokens_read = context_len - (num_queries - 1) / 2.0;  // Average per query.
   Print("attention " + std::string(Name(type)) + "/" + std::to_string(block_size) + ", " +
             std::to_string(num_sequences) + " x " + std::to_string(num_queries) + " of " + std::to_string(context_len),
-        seconds, 2e-9 * num_sequences * context_len * layout.num_kv_heads * layout.head_dim * double(SizeOf(type)),
+        seconds, 1e-9 * num_sequences * context_len * double(layout.block_bytes()) / block_size,
         4e-9 * view.num_tokens * tokens_read * q_size);
 }
 
@@ -149,13 +148,13 @@ int Main(int argc, char** argv) {
   }
   const auto backend = cpu::MakeCpuBackend(num_threads, isa);
   printf("%s\n", backend->Description().c_str());
-  for (const DataType type : {DataType::kBFloat16, DataType::kFloat32}) {
+  for (const KvType type : {KvType::kBFloat16, KvType::kFloat32, KvType::kInt8}) {
     TimeAttention(backend.get(), type, 16, 1, 4096, 1);
     TimeAttention(backend.get(), type, 16, 64, 1024, 1);
     TimeAttention(backend.get(), type, 16, 1, 512, 512);
     TimeAttention(backend.get(), type, 16, 1, 4096, 512);
   }
-  TimeAttention(backend.get(), DataType::kBFloat16, 1, 64, 1024, 1);
+  TimeAttention(backend.get(), KvType::kBFloat16, 1, 64, 1024, 1);
   TimeAllSampling(backend.get());
   TimeRows(backend.get());
   return 0;

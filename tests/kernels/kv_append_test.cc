@@ -10,9 +10,9 @@ namespace {
 using KvAppendTest = CpuBackendTest;
 
 // Returns element `index` of an array of the type.
-float At(const void* data, size_t index, DataType type) {
-  if (type == DataType::kBFloat16) return ToFloat(static_cast<const BFloat16*>(data)[index]);
-  if (type == DataType::kFloat16) return ToFloat(static_cast<const Float16*>(data)[index]);
+float At(const void* data, size_t index, KvType type) {
+  if (type == KvType::kBFloat16) return ToFloat(static_cast<const BFloat16*>(data)[index]);
+  if (type == KvType::kFloat16) return ToFloat(static_cast<const Float16*>(data)[index]);
   return static_cast<const float*>(data)[index];
 }
 
@@ -80,7 +80,7 @@ void CheckAgainstReference(Backend* backend, const KvLayout& layout, int rotary_
 
   const int dim = layout.head_dim, row_heads = step.num_heads + 2 * layout.num_kv_heads;
   // bfloat16 keeps 8 bits and float16 11. The tolerance is half a unit of the stored value plus the error of the angle.
-  const double tolerance = layout.type == DataType::kBFloat16 ? 5e-3 : layout.type == DataType::kFloat16 ? 7e-4 : 1e-5;
+  const double tolerance = layout.type == KvType::kBFloat16 ? 5e-3 : layout.type == KvType::kFloat16 ? 7e-4 : 1e-5;
   for (int t = 0; t < num_tokens; ++t) {
     const float* row = before.qkv.data() + int64_t{t} * row_heads * dim;
     for (int h = 0; h < step.num_heads; ++h) {
@@ -96,7 +96,7 @@ void CheckAgainstReference(Backend* backend, const KvLayout& layout, int rotary_
       for (int d = 0; d < dim; ++d) {
         k.push_back(At(pool.data(), unit + key.At(d), layout.type));
         v.push_back(At(pool.data(), unit + value.At(d), layout.type));
-        v_expected.push_back(Rounded(row[(step.num_heads + layout.num_kv_heads + h) * dim + d], layout.type));
+        v_expected.push_back(Rounded(row[(step.num_heads + layout.num_kv_heads + h) * dim + d], DataType(layout.type)));
       }
       const float* k_before = row + (step.num_heads + h) * dim;
       EXPECT_LT(RelativeError(k, ExpectedHead(before, k_before, dim, before.k_norm, t)), tolerance);
@@ -112,7 +112,7 @@ TEST_P(KvAppendTest, NormsRotatesAndStoresInEveryLayout) {
     for (const int block_size : {1, 4, 16, 32}) {
       for (const int head_dim : {6, 32, 80}) {
         const KvLayout layout = {
-            .num_layers = 1, .num_kv_heads = 2, .head_dim = head_dim, .block_size = block_size, .type = type};
+            .num_layers = 1, .num_kv_heads = 2, .head_dim = head_dim, .block_size = block_size, .type = KvTypeOf(type)};
         SCOPED_TRACE(testing::Message() << "blocks of " << block_size << " " << Name(type) << ", head_dim "
                                         << head_dim);
         CheckAgainstReference(backend.get(), layout, head_dim, false, &random);
@@ -127,7 +127,7 @@ TEST_P(KvAppendTest, WritesNothingButTheSlotsOfTheBatch) {
   Random random(2);
   for (const int block_size : {2, 16}) {
     const KvLayout layout = {
-        .num_layers = 1, .num_kv_heads = 2, .head_dim = 16, .block_size = block_size, .type = DataType::kBFloat16};
+        .num_layers = 1, .num_kv_heads = 2, .head_dim = 16, .block_size = block_size, .type = KvType::kBFloat16};
     PagedPool pool(layout, 20, &random);
     const std::vector<uint32_t> table = pool.MakeTable(20);
     PagedBatch batch;
@@ -149,7 +149,7 @@ TEST_P(KvAppendTest, RotationIsExactAtLargePositions) {
   const auto backend = MakeBackend();
   Random random(3);
   const KvLayout layout = {
-      .num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = DataType::kFloat32};
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = KvType::kFloat32};
   PagedPool pool(layout, 1, &random);
   Step step = MakeStep(layout, 1, 8, false, &random);
   step.inv_freq = {1, 0.5f, 0.25f, 0.125f};

@@ -1,5 +1,6 @@
 #include "worker/memory_explanation.h"
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/model/config.h"
@@ -52,14 +53,38 @@ TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGib
                     HasSubstr("16 bits      128.5 GiB\n"), HasSubstr("80 layers, 64 heads, 8 KV heads of 128")));
 }
 
+// A token has 160 * 8 heads of 128 bytes and a scale of 4: 165 KiB, 0.516 of the 320 KiB of 16 bits.
+TEST(MemoryExplanationTest, KAndVOfInt8AreCountedWithTheirScales) {
+  const ModelConfig config = Llama2With70B();
+  EXPECT_EQ(KvBytesPerToken(MemoryNeedsOf(config), KvType::kInt8), 160 * 8 * (128 + 4));
+  EXPECT_THAT(ExplainMemory(config, 16, 200 * kGiB), HasSubstr("int8         165.0 KiB    2.6 MiB        660.0 MiB\n"));
+}
+
+TEST(MemoryExplanationTest, KAndVNeedWhatTheBlocksOfThePoolTake) {
+  const ModelConfig config = Llama2With70B();
+  for (const KvType type : {KvType::kFloat32, KvType::kFloat16, KvType::kBFloat16, KvType::kInt8}) {
+    const KvLayout layout = {.num_layers = config.num_layers,
+                             .num_kv_heads = config.num_kv_heads,
+                             .head_dim = config.head_dim,
+                             .block_size = 32,
+                             .type = type};
+    EXPECT_EQ(KvBytesPerToken(MemoryNeedsOf(config), type) * 32, int64_t(layout.block_bytes_all_layers()))
+        << Name(type);
+  }
+}
+
 TEST(MemoryExplanationTest, SequencesAreThoseThatFitBesideTheWeights) {
   const ModelConfig config = Llama2With70B();
   // 128.48 GiB of weights leave 10.02 GiB for 8 sequences of 1.25 GiB, and nothing is left beside float32.
   const std::string text = ExplainMemory(config, 16, int64_t{277} * kGiB / 2);
   EXPECT_THAT(text, HasSubstr("\nsequences of 4096 beside the weights\n"));
-  EXPECT_THAT(text, HasSubstr("\n16 bits      4                     8"));
-  EXPECT_THAT(text, HasSubstr("\nfloat32      0                     0"));
-  EXPECT_THAT(text, HasSubstr("\nint8         29                    58"));
+  // Sequences of int8 take 660 MiB.
+  const auto row = [](const char* weights, int float32, int bits16, int int8) {
+    return absl::StrFormat("\n%-12s %18d %18d %18d\n", weights, float32, bits16, int8);
+  };
+  EXPECT_THAT(text, HasSubstr(row("16 bits", 4, 8, 15)));
+  EXPECT_THAT(text, HasSubstr(row("float32", 0, 0, 0)));
+  EXPECT_THAT(text, HasSubstr(row("int8", 29, 58, 114)));
 }
 
 TEST(MemoryExplanationTest, AShortContextShortensTheSequencesAndBlocksAreRoundedUp) {

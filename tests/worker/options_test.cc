@@ -78,7 +78,8 @@ TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
   EXPECT_EQ(OptionsOf({"--model=x", "--num-blocks=12"}).pool.num_blocks, 12);
   EXPECT_EQ(OptionsOf({"--model=x", "--memory-fraction=0.5"}).pool.memory_fraction, 0.5);
   EXPECT_EQ(OptionsOf({"--model=x", "--swap-bytes=3MiB"}).swap_bytes, 3 << 20);
-  EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, DataType::kBFloat16);
+  EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, KvType::kBFloat16);
+  EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=int8"}).kv_type, KvType::kInt8);
 }
 
 TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
@@ -146,7 +147,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--memory-fraction=1.5"}, "--memory-fraction is 1.5, it must be above 0 and at most 1"},
       {{"--model=x", "--memory-fraction=nan"}, "--memory-fraction is nan"},
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
-      {{"--model=x", "--kv-type=int4"}, "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16"},
+      {{"--model=x", "--kv-type=int4"},
+       "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16, int8"},
       {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8, int4"},
       {{"--model=x", "--int4-inputs=bf16"}, "--int4-inputs is 'bf16', it must be one of int8, float32"},
       {{"--model=x", "--quantize=int8", "--device=cuda"}, "--quantize is int8, with --device=cuda it must be none"},
@@ -160,6 +162,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
        "--simulated-output-tokens is -1, it must be 0 .. 1000000000"},
       {{"--model=x", "--device=simulated", "--kv-type=float32"},
        "--kv-type is float32, with --device=simulated it must be auto"},
+      {{"--model=x", "--device=cuda:1", "--kv-type=int8"},
+       "--kv-type is int8, with --device=cuda:1 it must be auto, bfloat16 or float16"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
       {{"--model=x", "--orphan-hold=-1s"}, "--orphan-hold is -1s, it must be 0 to 24h"},

@@ -9,7 +9,7 @@ namespace {
 
 // A block of 16 tokens takes 2 * 16 * 1 * 8 * 4 bytes in each of 2 layers, which is 2048 bytes.
 constexpr KvLayout kLayout{
-    .num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = DataType::kFloat32};
+    .num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = KvType::kFloat32};
 // 2 sequences of 100 tokens can fill 2 * 7 blocks.
 constexpr WorkerLimits kLimits{.max_sequences = 2,
                                .max_tokens_per_step = 64,
@@ -65,6 +65,15 @@ TEST(PoolSizeTest, NoPoolHasMoreBlocksThanAManagerAccepts) {
   EXPECT_EQ(Refusal({.bytes = plenty}, plenty),
             absl::InvalidArgumentError("--kv-bytes is 68719476736 bytes (64.0 GiB), the maximum is 34359738368 bytes "
                                        "(32.0 GiB): 16777216 blocks of 16 tokens"));
+}
+
+// 2 GiB hold 1.88 times as many blocks of int8 as of 16 bits, with heads of 64.
+TEST(PoolSizeTest, Int8HoldsNearlyTwiceAsManyBlocksAs16Bits) {
+  KvLayout layout = {.num_layers = 16, .num_kv_heads = 6, .head_dim = 64, .block_size = 16, .type = KvType::kBFloat16};
+  const PoolRequest request = {.bytes = int64_t{2} << 30};
+  EXPECT_EQ(*PlanPool(request, layout, kLimits, int64_t{4} << 30), 5461u);
+  layout.type = KvType::kInt8;
+  EXPECT_EQ(*PlanPool(request, layout, kLimits, int64_t{4} << 30), 10280u);
 }
 
 TEST(PoolSizeTest, AHostTierIsOfWholeBlocksAndMayBeMissing) {

@@ -53,12 +53,18 @@ std::string DirectoryOf(const std::string& model) {
   return GoldenModel(TestsGpuBackend() ? "yarn" : "llama2");
 }
 
+KvType KvTypeOfTests(const Backend& backend) {
+  if (DeviceOfTests() == TestDevice::kSimulated) return simulated::SimulatedBackend::kKvType;
+  return DeviceOfTests() == TestDevice::kInt8KvCpu ? KvType::kInt8 : KvTypeOf(backend.ActivationType());
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& options) {
   const TestDevice device = DeviceOfTests();
-  if (device == TestDevice::kCpu || QuantizationOfTests() != Quantization::kNone) return MakeCpuBackend(1);
-  if (DeviceOfTests() == TestDevice::kSimulated) {
+  const bool rounds = device == TestDevice::kInt8KvCpu || QuantizationOfTests() != Quantization::kNone;
+  if (device == TestDevice::kCpu || rounds) return MakeCpuBackend(1);
+  if (device == TestDevice::kSimulated) {
     const ModelConfig config = ValueOrDie(ReadModelConfig(DirectoryOf(options.model)));
     return std::make_unique<simulated::SimulatedBackend>(ValueOrDie(TokenRuleOf(config, /*mean_output_tokens=*/0)),
                                                          simulated::StepTimes());
@@ -103,8 +109,7 @@ TestWorker::TestWorker(const TestWorkerOptions& options) : backend_(MakeBackend(
                         .num_kv_heads = config.num_kv_heads,
                         .head_dim = config.head_dim,
                         .block_size = options.block_size,
-                        .type = DeviceOfTests() == TestDevice::kSimulated ? simulated::SimulatedBackend::kKvType
-                                                                          : backend_.ActivationType()};
+                        .type = KvTypeOfTests(backend_)};
   const BackendStatus supported = backend_.CheckLayout(layout, config.num_heads);
   QUIRE_CHECK(supported.ok()) << supported.message();
   storage_ = ValueOrDie(BlockStorage::Create(&backend_, layout, options.num_blocks, options.num_host_blocks, false));

@@ -21,8 +21,11 @@ class RopeAppendCase {
   static constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
 
   RopeAppendCase(int block_size, bool has_norm, DataType type = DataType::kBFloat16)
-      : layout(
-            {.num_layers = 1, .num_kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size, .type = type}),
+      : layout({.num_layers = 1,
+                .num_kv_heads = kKvHeads,
+                .head_dim = kHeadDim,
+                .block_size = block_size,
+                .type = KvTypeOf(type)}),
         num_blocks(2 * kTokens),
         has_norm_(has_norm) {
     Random random(17);
@@ -100,7 +103,7 @@ class RopeAppendCase {
 
  private:
   float Value(uint16_t bits) const {
-    return layout.type == DataType::kBFloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+    return layout.type == KvType::kBFloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
   }
   size_t PoolIndex(int64_t slot, int kv_head, bool is_value, int d) const {
     const int offset = int(slot % layout.block_size);

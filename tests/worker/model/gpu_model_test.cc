@@ -76,7 +76,7 @@ TEST(GpuModelTest, LogitsAreThoseOfTheCpuUpToRounding) {
       PagedRunner expected(cpu.model.get(), cpu.backend.get(), {});
       const std::vector<Logits> expected_logits = expected.Prefill(0, Prompt(), kPromptTokens);
       const LoadedModel gpu = Load(directory, EmulatedGpu(type, /*exact=*/false));
-      PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = type});
+      PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = KvTypeOf(type)});
       const std::vector<Logits> actual_logits = actual.Prefill(0, Prompt(), 40);
       for (int i = 0; i < kPromptTokens; ++i) {
         EXPECT_LT(RelativeError(actual_logits[i], expected_logits[i]), tolerance) << "after token " << i;
@@ -89,26 +89,28 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
   const TestDirectory directory;
   WriteModel("llama", DataType::kBFloat16, directory);
   const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/true));
-  PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = DataType::kBFloat16});
+  PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kBFloat16});
   const std::vector<Logits> expected = whole.Prefill(0, Prompt(), kPromptTokens);
   for (const auto& [chunk, block_size] : {std::pair(1, 16), std::pair(7, 1), std::pair(33, 4), std::pair(64, 64)}) {
     SCOPED_TRACE(absl::StrCat("chunks of ", chunk, ", blocks of ", block_size));
     PagedRunner runner(gpu.model.get(), gpu.backend.get(),
-                       {.block_size = block_size, .kv_type = DataType::kBFloat16, .placement_seed = 5});
+                       {.block_size = block_size, .kv_type = KvType::kBFloat16, .placement_seed = 5});
     EXPECT_EQ(runner.Prefill(0, Prompt(), chunk), expected);
   }
 }
 
 TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {
   const std::unique_ptr<Backend> gpu = EmulatedGpu(DataType::kBFloat16, /*exact=*/false);
-  KvLayout layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 64, .block_size = 16, .type = DataType::kBFloat16};
+  KvLayout layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 64, .block_size = 16, .type = KvType::kBFloat16};
   EXPECT_TRUE(gpu->CheckLayout(layout, 64).ok());
   EXPECT_EQ(gpu->CheckLayout(layout, 65).message(), "65 query heads share 1 KV heads, at most 64 may share one");
   layout.head_dim = 48;
   EXPECT_EQ(gpu->CheckLayout(layout, 8).message(),
             "there are no kernels for heads of 48 dimensions in blocks of 16 tokens of bfloat16");
-  layout.type = DataType::kFloat32;
+  layout.type = KvType::kFloat32;
   EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are float32, on this device they must be bfloat16");
+  layout.type = KvType::kInt8;
+  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are int8, on this device they must be bfloat16");
 }
 
 }  // namespace

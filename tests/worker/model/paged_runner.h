@@ -28,7 +28,7 @@ class PagedRunner {
  public:
   struct Options {
     int block_size = 16;
-    DataType kv_type = DataType::kFloat32;
+    KvType kv_type = KvType::kFloat32;
     uint32_t placement_seed = 1;
     int max_logit_rows = 64;
   };

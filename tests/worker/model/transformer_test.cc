@@ -27,6 +27,8 @@ constexpr float kBFloat16Tolerance = 0.05f;
 
 // Of int8 weights and inputs on the same models.
 constexpr float kInt8Tolerance = 0.15f;  // The largest measured error is 0.11.
+// Of int8 K and V, also with int8 weights.
+constexpr float kInt8KvTolerance = 0.15f;
 // Of int4 weights, on models whose random weights lose more than those of a trained model.
 constexpr float kInt4Tolerance = 0.8f;
 
@@ -47,10 +49,12 @@ struct FamilyParam {
   const char* name;
   cpu::Isa isa;
   Quantization quantize = Quantization::kNone;
+  KvType kv_type = KvType::kFloat32;
 };
 
 void PrintTo(const FamilyParam& param, std::ostream* out) {
-  *out << param.name << " " << cpu::Name(param.isa) << " " << Name(param.quantize);
+  *out << param.name << " " << cpu::Name(param.isa) << " " << Name(param.quantize) << ", K and V in "
+       << Name(param.kv_type);
 }
 
 std::vector<FamilyParam> StrictFamilies() {
@@ -75,6 +79,15 @@ std::vector<FamilyParam> QuantizedFamilies() {
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, Quantization::kInt8});
   for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), Quantization::kInt8});
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"llama3", isa, Quantization::kInt4});
+  return params;
+}
+
+std::vector<FamilyParam> Int8KvFamilies() {
+  std::vector<FamilyParam> params;
+  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+    params.push_back({"llama3", isa, Quantization::kNone, KvType::kInt8});
+  }
+  params.push_back({"qwen3", StrictIsa(), Quantization::kInt8, KvType::kInt8});
   return params;
 }
 
@@ -112,7 +125,8 @@ class FamilyTest : public testing::TestWithParam<FamilyParam> {
       : backend_(cpu::MakeCpuBackend(2, GetParam().isa)),
         golden_(LoadGolden(GetParam().name, backend_.get(), GetParam().quantize)) {}
 
-  PagedRunner Runner(const PagedRunner::Options& options = {}) {
+  PagedRunner Runner(PagedRunner::Options options = {}) {
+    options.kv_type = GetParam().kv_type;
     return PagedRunner(golden_.model.get(), backend_.get(), options);
   }
   const Tokens& longest_prompt() const { return golden_.prompts.back(); }
@@ -125,6 +139,7 @@ class FamilyTest : public testing::TestWithParam<FamilyParam> {
 class StrictFamilyTest : public FamilyTest {};
 class BFloat16FamilyTest : public FamilyTest {};
 class QuantizedFamilyTest : public FamilyTest {};
+class Int8KvFamilyTest : public FamilyTest {};
 
 TEST_P(StrictFamilyTest, LogitsAreThoseOfTransformers) {
   PagedRunner runner = Runner();
@@ -199,7 +214,8 @@ TEST_P(FamilyTest, LogitsInSeveralCallsAreTheSameBits) {
 }
 
 std::string FamilyName(const testing::TestParamInfo<FamilyParam>& info) {
-  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa) + "_" + Name(info.param.quantize);
+  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa) + "_" + Name(info.param.quantize) + "_" +
+         Name(info.param.kv_type);
 }
 
 TEST_P(BFloat16FamilyTest, LogitsAreNearThoseOfTransformers) {
@@ -256,6 +272,19 @@ TEST_P(QuantizedFamilyTest, InstructionSetsWithTheSameNumericsGiveTheSameBits) {
   EXPECT_EQ(logits_of(isa), logits_of(StrictIsa()));
 }
 
+TEST_P(Int8KvFamilyTest, LogitsAreNearThoseOfTransformers) {
+  PagedRunner runner = Runner();
+  for (size_t prompt = 0; prompt < golden_.prompts.size(); ++prompt) {
+    const std::vector<Logits> logits = runner.Prefill(static_cast<int>(prompt), golden_.prompts[prompt], 64);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_LT(RelativeError(logits[i], golden_.logits[prompt][i]), kInt8KvTolerance)
+          << "prompt " << prompt << " token " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Int8Kv, FamilyTest, testing::ValuesIn(Int8KvFamilies()), FamilyName);
+INSTANTIATE_TEST_SUITE_P(Int8Kv, Int8KvFamilyTest, testing::ValuesIn(Int8KvFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Quantized, FamilyTest, testing::ValuesIn(QuantizedFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Quantized, QuantizedFamilyTest, testing::ValuesIn(QuantizedFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Strict, FamilyTest, testing::ValuesIn(StrictFamilies()), FamilyName);
@@ -270,7 +299,7 @@ TEST(TransformerTest, AHalfPrecisionCacheStaysNear) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
   const Golden golden = LoadGolden("llama3", backend.get());
   PagedRunner::Options options;
-  options.kv_type = DataType::kBFloat16;
+  options.kv_type = KvType::kBFloat16;
   PagedRunner runner(golden.model.get(), backend.get(), options);
   const std::vector<Logits> logits = runner.Prefill(0, golden.prompts.back(), 64);
   for (size_t i = 0; i < logits.size(); ++i) {
