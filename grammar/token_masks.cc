@@ -1,6 +1,7 @@
 #include "grammar/token_masks.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace quire::grammar {
@@ -40,6 +41,16 @@ void TokenMasks::Fill(const Matcher& matcher, absl::Span<uint32_t> mask) {
   }
 }
 
+void TokenMasks::Prepare(const Automaton& automaton) {
+  LimitMemory();
+  runs_.SetAutomaton(automaton);
+  num_visited_ = 0;
+  for (StateId state = 0; state < automaton.num_states(); ++state) {
+    if (num_visited_ > kMaxPreparedNodes || num_bytes_ > max_bytes_) return;
+    if (runs_.IsWide(state)) MaskOf(automaton, state);
+  }
+}
+
 void TokenMasks::LimitMemory() {
   if (num_bytes_ <= max_bytes_) return;
   masks_.clear();
@@ -55,21 +66,17 @@ void TokenMasks::FillLeaving(const Matcher& matcher, FrameId frame, const ByteTr
   levels_[0].positions = {frames_[static_cast<size_t>(frame)].next};
   Close(automaton, kNoDepthLimit, &frames_, &levels_[0]);
   num_frames_[0] = frames_.size();
-  for (int i = 0; i < leaving.num_nodes();) {
-    const ByteTrie::Node& node = leaving.node(i);
-    const size_t above = node.depth - 1u;
-    frames_.resize(num_frames_[above]);
-    Step(automaton, levels_[above], node.byte, &levels_[node.depth]);
-    if (levels_[node.depth].positions.empty()) {
-      i = node.end;
-      continue;
-    }
+  leaving.Walk([&](int i, size_t depth) {
+    frames_.resize(num_frames_[depth - 1]);
+    PositionSet& level = levels_[depth];
+    Step(automaton, levels_[depth - 1], leaving.node(i).byte, &level);
+    if (level.positions.empty()) return false;
     for (const TokenId token : leaving.tokens(i)) SetBit(token, mask);
-    ++i;
-    if (node.end == i) continue;
-    Close(automaton, kNoDepthLimit, &frames_, &levels_[node.depth]);
-    num_frames_[node.depth] = frames_.size();
-  }
+    if (leaving.node(i).num_children == 0) return false;
+    Close(automaton, kNoDepthLimit, &frames_, &level);
+    num_frames_[depth] = frames_.size();
+    return true;
+  });
 }
 
 const TokenMasks::StateMask& TokenMasks::MaskOf(const Automaton& automaton, StateId state) {
@@ -94,7 +101,9 @@ TokenMasks::Key TokenMasks::KeyOf(const Automaton& automaton, StateId state) {
 
 std::unique_ptr<TokenMasks::StateMask> TokenMasks::Build(const Automaton& automaton, StateId state) {
   auto mask = std::make_unique<StateMask>();
+  mask->bits.resize(num_words());
   leaving_.clear();
+  runs_.SetAutomaton(automaton);
   if (automaton.is_leaf(automaton.rule_of(state))) {
     WalkLeaf(automaton, state, mask.get());
   } else {
@@ -107,72 +116,81 @@ std::unique_ptr<TokenMasks::StateMask> TokenMasks::Build(const Automaton& automa
 void TokenMasks::WalkLeaf(const Automaton& automaton, StateId state, StateMask* out) {
   const ByteTrie& trie = tokens_->trie();
   const std::bitset<256>& follow = automaton.follow(automaton.rule_of(state));
+  const absl::Span<uint32_t> bits = absl::MakeSpan(out->bits);
   states_[0] = state;
-  for (int i = 0; i < trie.num_nodes();) {
-    const ByteTrie::Node& node = trie.node(i);
-    const StateId next = automaton.Next(states_[node.depth - 1u], node.byte);
-    if (next == kNoState) {
-      i = node.end;
-      continue;
-    }
-    states_[node.depth] = next;
-    const absl::Span<const TokenId> tokens = trie.tokens(i);
-    out->allowed.insert(out->allowed.end(), tokens.begin(), tokens.end());
-    if (automaton.is_final(next)) AddLeaving(follow, i);
-    ++i;
-  }
+  trie.Walk([&](int i, size_t depth) {
+    const StateId next = automaton.Next(states_[depth - 1], trie.node(i).byte);
+    if (next == kNoState) return false;
+    states_[depth] = next;
+    if (automaton.is_final(next)) AddLeaving(follow, i, depth);
+    return !TakeTokens(i, next, /*may_end=*/follow.none(), bits);
+  });
 }
 
 void TokenMasks::WalkRule(const Automaton& automaton, StateId state, StateMask* out) {
   const ByteTrie& trie = tokens_->trie();
   const std::bitset<256>& follow = automaton.follow(automaton.rule_of(state));
+  const absl::Span<uint32_t> bits = absl::MakeSpan(out->bits);
   frames_.clear();
   num_frames_[0] = 0;
   levels_[0].positions = {{state, kUnknown}};
-  for (int i = 0; i < trie.num_nodes();) {
-    const ByteTrie::Node& node = trie.node(i);
-    const size_t above = node.depth - 1u;
-    frames_.resize(num_frames_[above]);
-    PositionSet& level = levels_[node.depth];
-    Step(automaton, levels_[above], node.byte, &level);
-    if (level.positions.empty()) {
-      i = node.end;
-      continue;
-    }
-    const absl::Span<const TokenId> tokens = trie.tokens(i);
-    out->allowed.insert(out->allowed.end(), tokens.begin(), tokens.end());
+  trie.Walk([&](int i, size_t depth) {
+    frames_.resize(num_frames_[depth - 1]);
+    PositionSet& level = levels_[depth];
+    Step(automaton, levels_[depth - 1], trie.node(i).byte, &level);
+    if (level.positions.empty()) return false;
     Close(automaton, kNoDepthLimit, &frames_, &level);
-    num_frames_[node.depth] = frames_.size();
-    if (level.can_leave) AddLeaving(follow, i);
-    ++i;
-  }
+    num_frames_[depth] = frames_.size();
+    if (level.can_leave) AddLeaving(follow, i, depth);
+    return !TakeTokens(i, level.positions.size() == 1 ? level.positions[0].state : kNoState, /*may_end=*/false, bits);
+  });
 }
 
-void TokenMasks::AddLeaving(const std::bitset<256>& follow, int node) {
+bool TokenMasks::TakeTokens(int node, StateId state, bool may_end, absl::Span<uint32_t> bits) {
   const ByteTrie& trie = tokens_->trie();
-  const size_t depth = trie.node(node).depth;
-  for (int i = node + 1; i < trie.node(node).end; i = trie.node(i).end) {
-    if (!follow[trie.node(i).byte]) continue;
-    for (const TokenId token : trie.tokens_below(i)) {
-      leaving_.emplace_back(std::string(tokens_->bytes(token).substr(depth)), token);
+  const SuffixTable& suffixes = tokens_->suffixes();
+  ++num_visited_;
+  const int fitting = state == kNoState ? -1 : runs_.CharactersThatFit(state, suffixes.of(node), may_end);
+  if (fitting < 0) {
+    for (const TokenId token : trie.tokens(node)) SetBit(token, bits);
+    return false;
+  }
+  const int max_characters = suffixes.characters(node) + fitting;
+  for (int place = trie.node(node).first_token; place < trie.node(node).last_token; ++place) {
+    if (suffixes.token_characters(place) <= max_characters) SetBit(trie.token(place), bits);
+  }
+  return true;
+}
+
+void TokenMasks::AddLeaving(const std::bitset<256>& follow, int node, size_t depth) {
+  const ByteTrie& trie = tokens_->trie();
+  const ByteTrie::Node& ended = trie.node(node);
+  for (int child = ended.first_child; child < ended.first_child + ended.num_children; ++child) {
+    if (!follow[trie.node(child).byte]) continue;
+    for (int place = trie.node(child).first_token; place < trie.node(child).last_token; ++place) {
+      const TokenId token = trie.token(place);
+      leaving_.emplace_back(tokens_->bytes(token).substr(depth), token);
     }
   }
 }
 
 // A short list of tokens is kept as a list. A token that is allowed anyway need not be looked at again.
 void TokenMasks::Finish(StateMask* out) {
-  out->bits.resize(num_words());
-  for (const TokenId token : out->allowed) SetBit(token, absl::MakeSpan(out->bits));
-  std::vector<std::pair<std::string_view, TokenId>> texts;
-  for (const auto& [text, token] : leaving_) {
-    if ((out->bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) == 0) texts.emplace_back(text, token);
-  }
-  out->leaving = ByteTrie(std::move(texts));
-  if (out->allowed.size() > num_words()) {
-    out->allowed = {};
-  } else {
+  const auto is_allowed = [&](TokenId token) {
+    return (out->bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+  };
+  std::erase_if(leaving_, [&](const auto& leaving) { return is_allowed(leaving.second); });
+  out->leaving = ByteTrie(std::move(leaving_));
+  size_t count = 0;
+  for (const uint32_t word : out->bits) count += static_cast<size_t>(std::popcount(word));
+  if (count <= num_words()) {
+    out->allowed.reserve(count);
+    for (size_t i = 0; i < out->bits.size(); ++i) {
+      for (uint32_t word = out->bits[i]; word != 0; word &= word - 1) {
+        out->allowed.push_back(static_cast<TokenId>(i * 32) + std::countr_zero(word));
+      }
+    }
     out->bits = {};
-    out->allowed.shrink_to_fit();
   }
   num_bytes_ += sizeof(StateMask) + (out->bits.size() + out->allowed.size()) * 4 + out->leaving.num_bytes();
 }

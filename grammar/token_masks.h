@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/types/span.h"
 #include "grammar/byte_trie.h"
 #include "grammar/matcher.h"
+#include "grammar/state_runs.h"
 #include "grammar/token_table.h"
 
 namespace quire::grammar {
@@ -26,6 +28,12 @@ class TokenMasks {
 
   // The number of words of a mask. Token t has bit t % 32 of word t / 32.
   size_t num_words() const { return (static_cast<size_t>(tokens_->vocab_size()) + 31) / 32; }
+  // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
+  // has visited kMaxPreparedNodes nodes of the vocabulary, which takes some milliseconds. The others are made when Fill
+  // needs them.
+  void Prepare(const Automaton& automaton);
+  static constexpr int64_t kMaxPreparedNodes = 1'000'000;
+
   // Sets the bit of every token that the matcher would accept, and of end tokens if the text may end, and clears all
   // others. REQUIRES: mask.size() == num_words().
   void Fill(const Matcher& matcher, absl::Span<uint32_t> mask);
@@ -52,8 +60,11 @@ class TokenMasks {
   // Finds the tokens of a state in a rule that calls no others.
   void WalkLeaf(const Automaton& automaton, StateId state, StateMask* out);
   void WalkRule(const Automaton& automaton, StateId state, StateMask* out);
-  // Adds the tokens below a node of the vocabulary, where the rule may have ended.
-  void AddLeaving(const std::bitset<256>& follow, int node);
+  // Sets the bits of the tokens of a node, where the rule is in a state. Returns true if it has also set the bits of
+  // all tokens below the node that continue the rule. kNoState: the state is not known.
+  bool TakeTokens(int node, StateId state, bool may_end, absl::Span<uint32_t> bits);
+  // Adds the tokens below a node of the vocabulary at this depth, where the rule may have ended.
+  void AddLeaving(const std::bitset<256>& follow, int node, size_t depth);
   void Finish(StateMask* out);
   // Sets the bits of the tokens that lead from the frame with their bytes in `leaving`.
   void FillLeaving(const Matcher& matcher, FrameId frame, const ByteTrie& leaving, absl::Span<uint32_t> mask);
@@ -66,7 +77,9 @@ class TokenMasks {
   absl::flat_hash_map<std::pair<uint64_t, RuleId>, uint64_t> owners_;  // The same by serial number and rule.
 
   // Scratch.
-  std::vector<std::pair<std::string, TokenId>> leaving_;
+  std::vector<std::pair<std::string_view, TokenId>> leaving_;
+  StateRuns runs_;
+  int64_t num_visited_ = 0;  // Nodes of the vocabulary.
   Frames frames_;
   std::vector<PositionSet> levels_;  // By depth in a trie.
   std::vector<size_t> num_frames_;   // The frames of each level and of those above it.

@@ -15,6 +15,7 @@ TokenTable::TokenTable(std::vector<std::string> bytes, std::vector<TokenId> end_
   texts.reserve(bytes_.size());
   for (size_t i = 0; i < bytes_.size(); ++i) texts.emplace_back(bytes_[i], static_cast<TokenId>(i));
   trie_ = ByteTrie(std::move(texts));
+  suffixes_ = SuffixTable(trie_);
 }
 
 bool TokenTable::is_end(TokenId token) const {

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "grammar/byte_trie.h"
+#include "grammar/character_kinds.h"
 
 namespace quire::grammar {
 
@@ -26,11 +27,13 @@ class TokenTable {
   bool is_end(TokenId token) const;
   absl::Span<const TokenId> end_tokens() const { return end_tokens_; }
   const ByteTrie& trie() const { return trie_; }
+  const SuffixTable& suffixes() const { return suffixes_; }  // Of the trie.
 
  private:
   std::vector<std::string> bytes_;
   std::vector<TokenId> end_tokens_;  // Sorted.
   ByteTrie trie_;
+  SuffixTable suffixes_;
 };
 
 }  // namespace quire::grammar

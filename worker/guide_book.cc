@@ -82,6 +82,7 @@ absl::StatusOr<std::shared_ptr<const grammar::Automaton>> GuideBook::Compile(con
     if (known == serialized) return automaton;
   }
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Automaton> automaton, grammar::Compile(SourceOf(guide)));
+  masks_->Prepare(*automaton);
   if (grammars_.size() >= kMaxGrammars) grammars_.pop_front();
   grammars_.emplace_back(std::move(serialized), automaton);
   return automaton;

@@ -51,7 +51,15 @@ std::vector<Source> Sources() {
        .text = R"({"properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 3, "maximum": 140},
                    "next": {"$ref": "#"}}, "required": ["age"], "additionalProperties": {"type": "boolean"}})"},
       {.kind = Kind::kJsonSchema, .text = R"({"type": "string", "minLength": 2, "maxLength": 5})"},
+      {.kind = Kind::kJsonSchema,
+       .text = R"({"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 6}})"},
+      {.kind = Kind::kJsonSchema, .text = R"({"type": "string", "pattern": "^[A-Z]{2}-\\d{2,4}[^x]*$"})"},
+      {.kind = Kind::kRegex, .text = "(\\w+\\.)*\\w+@[^\"\n]{0,5}(, .{2})?"},
+      {.kind = Kind::kRegex, .text = "[^a-f]{1,9}([\\u0000-\\u00ff]|[\\u4e00-\\u9fff]x)*"},
       {.kind = Kind::kRegex, .text = "(true|false|[a-z]+|\\d{1,3}) ?(\\.|,)[^\\d]*"},
+      {.kind = Kind::kEbnf, .text = R"(root ::= word | "'" [^'\n]* "'" root | "<" [^>]* item
+item ::= ">" root
+word ::= [^ ]{1,4} " ")"},
       {.kind = Kind::kChoice, .choices = {"true", "null", "name", "no", "nothing"}},
       {.kind = Kind::kEbnf, .text = R"(root ::= item ("," " "? item)* "."?
 item ::= [a-z]+ | "[" root "]" | pair
@@ -65,9 +73,49 @@ TEST(MaskTest, MasksAllowExactlyTheTokensThatTheMatcherAccepts) {
   for (const Source& source : Sources()) CheckMasks(source, &masks);
 }
 
+// Tokens that begin or end within a character, beside whole ones.
+TEST(MaskTest, PartsOfCharactersAreNoCharacters) {
+  std::vector<std::string> tokens = {"",
+                                     "a",
+                                     "\"",
+                                     "a\xC3",
+                                     "ab\xC3\xA9",
+                                     "a\xE4\xB8",
+                                     "\xA9",
+                                     "\xA9\xC3",
+                                     "\xC3\xA9\xC3",
+                                     "b\xC0",
+                                     "\xE0\x80\x80",
+                                     "\xF0\x9F\x98\x80",
+                                     "\xF4\x90\x80\x80",
+                                     "\xED\xA0\x80"};
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
+  TokenMasks masks(std::make_shared<TokenTable>(std::move(tokens), std::vector<TokenId>{0}));
+  for (const Source& source : Sources()) CheckMasks(source, &masks);
+}
+
 TEST(MaskTest, MasksAreRightWhenThereIsNoMemoryForThem) {
   TokenMasks masks(TrialVocabulary(500, 3), /*max_bytes=*/0);
   for (const Source& source : Sources()) CheckMasks(source, &masks);
+}
+
+TEST(MaskTest, PreparedMasksAreThoseThatAreNeeded) {
+  const auto automaton = *Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "maxLength": 8})"});
+  TokenMasks prepared(TrialVocabulary(3000, 3));
+  prepared.Prepare(*automaton);
+  const size_t num_bytes = prepared.num_bytes();
+  TokenMasks masks(TrialVocabulary(3000, 3));
+  std::vector<uint32_t> mask(masks.num_words()), other(masks.num_words());
+  Matcher matcher(automaton);
+  ASSERT_TRUE(matcher.Accept("\""));
+  for (int i = 0; i <= 8; ++i, matcher.Accept("x")) {
+    masks.Fill(matcher, absl::MakeSpan(mask));
+    prepared.Fill(matcher, absl::MakeSpan(other));
+    EXPECT_EQ(mask, other);
+  }
+  // Only the mask behind the last character, where nothing but the quote may follow, was not prepared.
+  EXPECT_GT(num_bytes, masks.num_bytes() * 9 / 10);
+  EXPECT_LT(prepared.num_bytes() - num_bytes, num_bytes / 20);
 }
 
 TEST(MaskTest, GrammarsShareTheMasksOfEqualRules) {

@@ -1,0 +1,48 @@
+#ifndef QUIRE_GRAMMAR_STATE_RUNS_H_
+#define QUIRE_GRAMMAR_STATE_RUNS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "grammar/automaton.h"
+#include "grammar/character_kinds.h"
+
+namespace quire::grammar {
+
+// Knows where the states of one automaton go with most characters: the inside of a string stays where it is, or goes on
+// to the state with one character less to come. Not thread-safe.
+class StateRuns {
+ public:
+  // Begins with an automaton, unless it is the last one.
+  void SetAutomaton(const Automaton& automaton);
+
+  // Returns a number of characters: among the texts with these suffixes, all with at most so many characters continue
+  // the rule of the state, and all others do not. On the way the rule neither calls another one nor ends; it may end if
+  // `may_end`. Returns -1 when there is no such number, or when it is not known.
+  int CharactersThatFit(StateId state, const Suffixes& suffixes, bool may_end);
+
+  // Whether most texts continue the rule of the state, so that its mask is large.
+  bool IsWide(StateId state);
+
+ private:
+  struct Run {
+    bool is_known = false;
+    StateId next = kNoState;
+    CharacterKinds kinds = 0;    // Every character of these leads to `next`.
+    CharacterKinds refused = 0;  // No character of these leads anywhere.
+  };
+
+  const Run& RunOf(StateId state);
+  // Whether every character beyond ASCII leads to `next`.
+  bool LeadsBeyondAscii(StateId state, StateId next) const;
+  // Whether no character beyond ASCII leads anywhere.
+  bool RefusesBeyondAscii(StateId state) const;
+
+  const Automaton* automaton_ = nullptr;
+  uint64_t serial_ = 0;
+  std::vector<Run> runs_;  // [states]
+};
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_STATE_RUNS_H_
