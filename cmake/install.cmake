@@ -1,7 +1,8 @@
 # What `cmake --install build/release --component NAME` installs (docs/install.md):
-#   runtime     the programs, the bundled model and the units of systemd
+#   runtime     the programs, the bundled model, and the units of systemd with their configuration
 #   client-dev  the client library for C++ with its headers, the protos, and files for CMake and pkg-config
-# All paths are relative to the prefix, so an installed tree may be moved.
+#   python      the Python package
+# All paths but those of the units are relative to the prefix, so an installed tree may be moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 include(cmake/public_headers.cmake)
@@ -15,7 +16,10 @@ string(REGEX REPLACE ".*\"([0-9.]+)\".*" "\\1" QUIRE_VERSION "${QUIRE_VERSION}")
 install(TARGETS quire_manager quire_openai quire_worker quirectl COMPONENT runtime
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY models/tales COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/models)
-install(FILES LICENSE README.md COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
+install(FILES CHANGELOG.md README.md COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
+install(CODE "
+  set(SOURCE \"${PROJECT_SOURCE_DIR}/deploy/systemd\")
+  include(\"\${SOURCE}/install.cmake\")" COMPONENT runtime)
 if(QUIRE_CUDA)
   # The worker looks for this library in its own folder. It has a component of its own, because it needs cuBLAS.
   install(TARGETS quire_cuda COMPONENT cuda LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -58,7 +62,6 @@ install(DIRECTORY ${generated}/google ${generated}/grpc COMPONENT client-dev
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/wire FILES_MATCHING PATTERN *.h)
 set(QUIRE_PROTO_DIR ${CMAKE_INSTALL_DATADIR}/quire/proto)
 install(DIRECTORY proto/quire proto/google proto/grpc COMPONENT client-dev DESTINATION ${QUIRE_PROTO_DIR})
-install(FILES LICENSE COMPONENT client-dev DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libquire-client-dev)
 
 # Files for CMake and pkg-config.
 set(place ${CMAKE_INSTALL_LIBDIR}/cmake/Quire)
@@ -77,3 +80,35 @@ install(FILES ${PROJECT_BINARY_DIR}/QuireConfig.cmake ${PROJECT_BINARY_DIR}/Quir
   COMPONENT client-dev DESTINATION ${place})
 install(FILES ${PROJECT_BINARY_DIR}/quire-client.pc COMPONENT client-dev
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The Python package, with what is made from the protos. Without protobuf for Python there is no such component.
+find_package(Python3 COMPONENTS Interpreter)
+foreach(python IN ITEMS ${Python3_EXECUTABLE} /usr/bin/python3)
+  if(NOT QUIRE_PYTHON)
+    execute_process(COMMAND ${python} -c "import google.protobuf" RESULT_VARIABLE failed ERROR_QUIET)
+    if(NOT failed)
+      set(QUIRE_PYTHON ${python})
+    endif()
+  endif()
+endforeach()
+if(QUIRE_PYTHON)
+  set(package ${PROJECT_BINARY_DIR}/python/quire)
+  add_custom_command(
+    OUTPUT ${package}/wire.desc ${package}/v1.pyi
+    COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${QUIRE_PYTHON} client/python/make_wire.py proto ${package}
+    DEPENDS client/python/make_wire.py quire_descriptors ${PROJECT_BINARY_DIR}/proto/quire.desc
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    VERBATIM)
+  add_custom_target(quire_python_package ALL DEPENDS ${package}/wire.desc ${package}/v1.pyi)
+  install(DIRECTORY client/python/quire ${package} COMPONENT python
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages PATTERN __pycache__ EXCLUDE)
+endif()
+
+# The licence, in the folder that each Debian package must have.
+foreach(part runtime=quire client-dev=libquire-client-dev python=python3-quire)
+  string(REGEX MATCH "(.*)=(.*)" part ${part})
+  install(FILES deploy/debian/copyright LICENSE COMPONENT ${CMAKE_MATCH_1}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2})
+endforeach()
+
+include(cmake/packages.cmake)

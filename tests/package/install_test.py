@@ -14,6 +14,7 @@ from installed_tree import PROMPT, ROOT, run
 
 STRANGER = pathlib.Path(__file__).resolve().parent / "stranger"
 PROGRAMS = ["quire-manager", "quire-openai", "quire-worker", "quirectl"]
+CONFIGURATION = {f"etc/quire/{name}.yaml" for name in ("manager", "openai", "worker")}
 
 
 class InstallTest(unittest.TestCase):
@@ -49,7 +50,8 @@ class InstallTest(unittest.TestCase):
                 tree = self.folder / component
                 installed_tree.install(BUILD, "/usr", component, destination=tree)
                 files = {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()}
-                self.assertTrue(all(name.startswith("usr/") for name in files), files)
+                elsewhere = {name for name in files if not name.startswith("usr/")}
+                self.assertEqual(elsewhere, CONFIGURATION if has_programs else set())
                 programs = sorted(pathlib.Path(name).name for name in files if name.startswith("usr/bin/"))
                 self.assertEqual(programs, PROGRAMS if has_programs else [])
                 self.assertEqual("usr/include/quire/client.h" in files, not has_programs)
@@ -57,10 +59,24 @@ class InstallTest(unittest.TestCase):
 
     def test_no_installed_text_names_a_folder_of_this_machine(self):
         for path in self.prefix.rglob("*"):
-            if path.suffix in (".cmake", ".pc", ".h", ".proto", ".md", ".service", ".yaml"):
+            if path.suffix in (".cmake", ".pc", ".h", ".proto", ".md"):
                 text = path.read_text(encoding="utf-8")
                 for folder in (str(ROOT), str(BUILD), str(self.folder)):
                     self.assertNotIn(folder, text, path)
+
+    def test_units_name_the_prefix_and_the_configuration_inside_it(self):
+        unit = (self.prefix / "lib/systemd/system/quire-worker.service").read_text()
+        first = self.folder / "first"
+        self.assertIn(f"\nExecStart={first}/bin/quire-worker --config={first}/etc/quire/worker.yaml\n", unit)
+        for name in CONFIGURATION:
+            self.assertTrue((self.prefix / name).exists(), name)
+
+    def test_a_configuration_that_was_changed_stays(self):
+        installed_tree.install(BUILD, self.folder / "again", "runtime")
+        changed = self.folder / "again/etc/quire/worker.yaml"
+        changed.write_text("model: mine\n")
+        installed_tree.install(BUILD, self.folder / "again", "runtime")
+        self.assertEqual(changed.read_text(), "model: mine\n")
 
     def test_headers_are_in_one_folder_and_include_none_that_is_missing(self):
         self.assertEqual([path.name for path in (self.prefix / "include").iterdir()], ["quire"])
