@@ -12,8 +12,8 @@ import sys
 
 from google.protobuf import descriptor_pb2
 
-FILES = ["quire/v1/inference.proto", "quire/v1/admin.proto", "google/rpc/status.proto", "google/rpc/error_details.proto",
-         "grpc/health/v1/health.proto"]
+FILES = ["quire/v1/inference.proto", "quire/v1/admin.proto", "google/rpc/status.proto",
+         "google/rpc/error_details.proto", "grpc/health/v1/health.proto"]
 Field = descriptor_pb2.FieldDescriptorProto
 PYTHON_TYPES = {
     Field.TYPE_BOOL: "bool", Field.TYPE_BYTES: "bytes", Field.TYPE_STRING: "str",

@@ -35,7 +35,8 @@ def find_interpreter():
     """Returns a Python that has what is needed, and what the others lack."""
     lacks = ""
     for python in (sys.executable, "/usr/bin/python3"):
-        done = subprocess.run([python, "-c", f"import {', '.join(NEEDED)}"], capture_output=True, text=True, check=False)
+        imports = f"import {', '.join(NEEDED)}"
+        done = subprocess.run([python, "-c", imports], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return python, ""
         lacks += f"{python}: {done.stderr.strip().splitlines()[-1]}; "
@@ -110,7 +111,7 @@ class PythonPackageTest(unittest.TestCase):
 
     def test_the_wheel_has_the_package_and_nothing_else(self):
         names = {name for name in run(self.python, "-m", "zipfile", "-l", self.wheel).split() if "/" in name}
-        folders = {re.sub(r"-[0-9]+\.[0-9]+\.[0-9]+", "-N", name.split("/")[0]) for name in names if not re.fullmatch(r"[-\d:/]+", name)}
+        folders = {re.sub(r"-[0-9]+\.[0-9]+\.[0-9]+", "-N", name.split("/")[0]) for name in names}
         self.assertEqual(folders, {"quire", "quire_client-N.dist-info"})
         self.assertLessEqual({"quire/py.typed", "quire/v1.pyi", "quire/wire.desc", "quire/guides.py"}, names)
         wanted = {f"quire/{path.name}" for path in (ROOT / "client/python/quire").glob("*.py")}

@@ -1,4 +1,4 @@
-"""tools/release refuses what must not be released. It runs in a small repository that has only the files it looks at."""
+"""tools/release refuses what must not be released. It runs in a small repository that has the files it looks at."""
 
 import pathlib
 import shutil
@@ -7,7 +7,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("tools/release", "tools/build.sh", "base/version.h", "client/python/quire/_version.py", "CHANGELOG.md")
+FILES = ("tools/release", "tools/build.sh", "base/version.h", "client/python/quire/_version.py", "CHANGELOG.md",
+         "tests/golden/proto/quire.v1.txt", "tests/golden/proto/released.txt")
 
 
 class ReleaseTest(unittest.TestCase):
@@ -21,6 +22,8 @@ class ReleaseTest(unittest.TestCase):
         (self.repository / "base/version.h").write_text('inline constexpr char kVersion[] = "1.2.3";\n')
         (self.repository / "client/python/quire/_version.py").write_text('VERSION = "1.2.3"\n')
         (self.repository / "CHANGELOG.md").write_text("## 1.2.3, 2026-01-31\n")
+        for name in ("quire.v1.txt", "released.txt"):
+            (self.repository / "tests/golden/proto" / name).write_text("message quire.v1.Guide\n")
         self.git("init", "-q")
         self.commit()
 
@@ -54,6 +57,10 @@ class ReleaseTest(unittest.TestCase):
     def test_a_python_package_of_another_version_is_refused(self):
         self.change("client/python/quire/_version.py", 'VERSION = "1.2.4"\n')
         self.assertIn("_version.py has another version than 1.2.3", self.refusal())
+
+    def test_a_wire_that_later_versions_would_not_be_compared_with_is_refused(self):
+        self.change("tests/golden/proto/quire.v1.txt", "message quire.v1.Guide\nmessage quire.v1.New\n")
+        self.assertIn("tests/golden/proto/released.txt must be a copy of quire.v1.txt", self.refusal())
 
     def test_files_of_an_earlier_release_stay(self):
         (self.repository.parent / f"{self.repository.name}.out").mkdir()
