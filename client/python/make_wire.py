@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes two files of the Python package from the protos: wire.desc, which describes the messages and services, and
 v1.pyi, which tells type checkers what quire.v1 has.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts what is made from the protos into the package: wire.desc and v1.pyi. All else is in pyproject.toml."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of Quire, a server for large language models.
 
     import quire

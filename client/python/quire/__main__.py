@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the text that a Quire manager generates for a prompt."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ import contextlib
 import os
 import sys
 
-from quire import Client, Error, guides
+from quire import Client, Error, Options, guides, v1
 
 
 def read_arguments() -> argparse.Namespace:
@@ -36,7 +37,7 @@ def text_of(path: str) -> str:
         return file.read()
 
 
-def guide_of(args: argparse.Namespace):
+def guide_of(args: argparse.Namespace) -> v1.Guide | None:
     if args.json_schema:
         return guides.json_schema(text_of(args.json_schema))
     if args.regex:
@@ -51,7 +52,8 @@ def main() -> int:
     try:
         client = Client(args.endpoint, token=args.token, tls_ca=args.tls_ca, tls_cert=args.tls_cert,
                         tls_key=args.tls_key, tls_name=args.tls_name)
-        options = {"max_tokens": args.max_tokens, "temperature": args.temperature, "guide": guide_of(args)}
+        options: Options = {"max_tokens": args.max_tokens, "temperature": args.temperature}
+        guide = guide_of(args)
     except (ValueError, OSError) as error:
         print(f"quire-generate: {error}", file=sys.stderr)
         return 2
@@ -59,11 +61,15 @@ def main() -> int:
         options["top_p"] = 0.95
     if args.seed is not None:
         options["seed"] = args.seed
-    start = client.chat if args.chat else client.generate
-    prompt = [{"role": "user", "content": args.prompt}] if args.chat else args.prompt
+    if guide is not None:
+        options["guide"] = guide
+    if args.chat:
+        stream = client.chat([{"role": "user", "content": args.prompt}], timeout=60.0, **options)
+    else:
+        stream = client.generate(args.prompt, timeout=60.0, **options)
     with client:
         try:
-            with contextlib.closing(start(prompt, timeout=60.0, **options)) as responses:
+            with contextlib.closing(stream) as responses:
                 for response in responses:
                     print(response.text_delta, end="", flush=True)
                     if response.HasField("numerics_changed_at"):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client for asyncio."""
 
 from __future__ import annotations
@@ -107,11 +108,14 @@ class AsyncClient:
             raise
 
     async def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:
-        return await self.call("Tokenize", v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens))
+        request = v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens)
+        response: v1.TokenizeResponse = await self.call("Tokenize", request)
+        return response
 
     async def detokenize(self, token_ids: Iterable[int], *, skip_special_tokens: bool | None = None) -> str:
         request = v1.DetokenizeRequest(token_ids=token_ids, skip_special_tokens=skip_special_tokens)
-        return (await self.call("Detokenize", request)).text
+        response: v1.DetokenizeResponse = await self.call("Detokenize", request)
+        return response.text
 
     async def render_chat(
         self,
@@ -121,11 +125,14 @@ class AsyncClient:
         template: Mapping[str, Any] | None = None,
     ) -> v1.RenderChatResponse:
         """Returns the prompt that a conversation becomes."""
-        return await self.call("RenderChat", v1.RenderChatRequest(chat=make_chat(messages, tools, template or {})))
+        request = v1.RenderChatRequest(chat=make_chat(messages, tools, template or {}))
+        response: v1.RenderChatResponse = await self.call("RenderChat", request)
+        return response
 
     async def model(self) -> v1.GetModelResponse:
         """Describes the model that is served."""
-        return await self.call("GetModel", v1.GetModelRequest())
+        response: v1.GetModelResponse = await self.call("GetModel", v1.GetModelRequest())
+        return response
 
     async def abort(self, request_id: str, *, timeout: float | None = None) -> None:
         """Ends a running request."""
@@ -135,7 +142,7 @@ class AsyncClient:
         """Whether the manager is ready to generate. False also when it cannot be reached."""
         request = _wire.message("grpc.health.v1.HealthCheckRequest")(service=service)
         try:
-            return (await self._call(self._health.Check, request, None)).status == 1
+            return bool((await self._call(self._health.Check, request, None)).status == 1)
         except Error as error:
             if error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 return False

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client for programs without an event loop."""
 
 from __future__ import annotations
@@ -114,11 +115,14 @@ class Client:
             raise
 
     def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:
-        return self.call("Tokenize", v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens))
+        request = v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens)
+        response: v1.TokenizeResponse = self.call("Tokenize", request)
+        return response
 
     def detokenize(self, token_ids: Iterable[int], *, skip_special_tokens: bool | None = None) -> str:
         request = v1.DetokenizeRequest(token_ids=token_ids, skip_special_tokens=skip_special_tokens)
-        return self.call("Detokenize", request).text
+        response: v1.DetokenizeResponse = self.call("Detokenize", request)
+        return response.text
 
     def render_chat(
         self,
@@ -128,11 +132,14 @@ class Client:
         template: Mapping[str, Any] | None = None,
     ) -> v1.RenderChatResponse:
         """Returns the prompt that a conversation becomes."""
-        return self.call("RenderChat", v1.RenderChatRequest(chat=make_chat(messages, tools, template or {})))
+        request = v1.RenderChatRequest(chat=make_chat(messages, tools, template or {}))
+        response: v1.RenderChatResponse = self.call("RenderChat", request)
+        return response
 
     def model(self) -> v1.GetModelResponse:
         """Describes the model that is served."""
-        return self.call("GetModel", v1.GetModelRequest())
+        response: v1.GetModelResponse = self.call("GetModel", v1.GetModelRequest())
+        return response
 
     def abort(self, request_id: str, *, timeout: float | None = None) -> None:
         """Ends a running request."""
@@ -142,7 +149,7 @@ class Client:
         """Whether the manager is ready to generate. False also when it cannot be reached."""
         request = _wire.message("grpc.health.v1.HealthCheckRequest")(service=service)
         try:
-            return self._call(self._health.Check, request, None).status == 1
+            return bool(self._call(self._health.Check, request, None).status == 1)
         except Error as error:
             if error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 return False

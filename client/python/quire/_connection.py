@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What both clients need to connect to a manager."""
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def open_channel(
         raise ValueError(f"tls_ca is missing: a token is not sent to {endpoint} in plain text")
     if not tls_ca:
         return library.insecure_channel(endpoint, _OPTIONS)
-    files = [name and pathlib.Path(name).read_bytes() for name in (tls_ca, tls_key, tls_cert)]
+    files = [pathlib.Path(name).read_bytes() if name else None for name in (tls_ca, tls_key, tls_cert)]
     options = _OPTIONS + ([("grpc.ssl_target_name_override", tls_name)] if tls_name else [])
     return library.secure_channel(endpoint, grpc.ssl_channel_credentials(*files), options)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a stream goes on after its connection was lost. It makes no calls itself, so both clients use it."""
 
 from __future__ import annotations

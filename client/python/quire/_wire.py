@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The messages and services of the wire, from wire.desc.
 
 They are in a descriptor pool of their own. So this package works with every version of protobuf, and beside other
@@ -20,7 +21,7 @@ for _file in _FILES.file:
 if hasattr(message_factory, "GetMessageClass"):
     _class_of = message_factory.GetMessageClass
 else:  # protobuf before 4.22
-    _class_of = message_factory.MessageFactory(_POOL).GetPrototype
+    _class_of = getattr(message_factory.MessageFactory(_POOL), "GetPrototype")
 
 
 def message(full_name: str) -> Any:
@@ -36,9 +37,9 @@ def names_of(package: str) -> dict[str, Any]:
             continue
         for declared in file.message_type:
             names[declared.name] = message(f"{package}.{declared.name}")
-        for declared in file.enum_type:
-            enum = EnumTypeWrapper(_POOL.FindEnumTypeByName(f"{package}.{declared.name}"))
-            names[declared.name] = enum
+        for kind in file.enum_type:
+            enum = EnumTypeWrapper(_POOL.FindEnumTypeByName(f"{package}.{kind.name}"))
+            names[kind.name] = enum
             names.update(enum.items())
     return names
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the output of a request must be (docs/guided.md): client.generate(prompt, guide=guides.regex("yes|no"))."""
 
 from __future__ import annotations
