@@ -1,6 +1,7 @@
 # quire_public_headers(TARGET t FOLDER f HEADERS ...) makes the target t, which copies headers of the repository into the
 # flat folder f/quire, as an application includes them. There #include "client/library/client.h" becomes
-# #include "quire/client.h". It is an error when a header includes one of the repository that is not in the list.
+# #include "quire/client.h", and the first line names the licence. It is an error when a header includes one of the
+# repository that is not in the list.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(QUIRE_PUBLIC_HEADERS_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 endif()
@@ -25,6 +26,9 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
   return()
 endif()
 file(READ ${SOURCE} text)
+if(NOT text MATCHES "^// SPDX-License-Identifier")
+  string(PREPEND text "// SPDX-License-Identifier: Apache-2.0\n\n")
+endif()
 foreach(header IN LISTS HEADERS)
   get_filename_component(name ${header} NAME)
   string(REPLACE "#include \"${header}\"" "#include \"quire/${name}\"" text "${text}")

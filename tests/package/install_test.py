@@ -82,6 +82,10 @@ class InstallTest(unittest.TestCase):
         self.assertEqual([path.name for path in (self.prefix / "include").iterdir()], ["quire"])
         names = {path.name for path in (self.prefix / "include/quire").glob("*.h")}
         self.assertEqual(names, {"client.h", "endpoint.h", "generate_batch_stream.h", "mutex.h", "tls_files.h"})
+        for name in names:
+            text = (self.prefix / "include/quire" / name).read_text()
+            self.assertEqual(text.splitlines()[0], "// SPDX-License-Identifier: Apache-2.0", name)
+            self.assertEqual(text.count("SPDX"), 1, name)
 
     def test_a_header_that_is_not_installed_cannot_be_included(self):
         header = self.folder / "bad.h"
