@@ -308,6 +308,20 @@ TEST(TidyTest, EveryReasonOfAnErrorIsExplainedInTheProtos) {
   EXPECT_GT(num_reasons, 20);
 }
 
+// Applications get these files without the file LICENSE beside them.
+TEST(TidyTest, FilesOfClientLibrariesNameTheirLicence) {
+  int num_files = 0;
+  for (const SourceFile& file : FilesWithExtension({".h", ".cc", ".py"})) {
+    if (!file.path.starts_with("client/library/") && !file.path.starts_with("client/python/")) continue;
+    ++num_files;
+    const bool is_script = !file.lines.empty() && file.lines[0].starts_with("#!");
+    ASSERT_GT(file.lines.size(), is_script ? 1u : 0u) << file.path;
+    EXPECT_THAT(file.lines[is_script ? 1 : 0], testing::MatchesRegex("(//|#) SPDX-License-Identifier: Apache-2.0"))
+        << file.path;
+  }
+  EXPECT_GT(num_files, 20);
+}
+
 TEST(TidyTest, NothingIsLeftForLater) {
   // The words are assembled from parts, so that this file does not contain them.
   const std::regex later(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/library/generate_batch_stream.h"
 
 #include <algorithm>

@@ -12,8 +12,7 @@ WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=OFF \
     && ninja -C build/release quire_manager quire_openai quire_worker quirectl \
-    && strip build/release/bin/quire-manager build/release/bin/quire-openai build/release/bin/quire-worker \
-       build/release/bin/quirectl
+    && cmake --install build/release --component runtime --prefix /opt/quire --strip
 
 FROM debian:12-slim
 # The libraries that the programs load, and nothing else.
@@ -23,8 +22,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     && rm -rf /var/lib/apt/lists/*
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
-COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-worker \
-     /src/build/release/bin/quire-openai /src/build/release/bin/quirectl /opt/quire/bin/
+COPY --from=build /opt/quire/bin/quire-manager /opt/quire/bin/quire-worker /opt/quire/bin/quire-openai \
+     /opt/quire/bin/quirectl /opt/quire/bin/
 ENV PATH=/opt/quire/bin:/usr/bin:/bin
 # This user has no name in the container and needs none. The programs write nothing, so run the container with --read-only.
 USER 10001:10001

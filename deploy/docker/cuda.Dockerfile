@@ -24,8 +24,8 @@ WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=ON \
     && ninja -C build/release quire_manager quire_openai quire_worker quire_cuda quirectl \
-    && strip build/release/bin/quire-manager build/release/bin/quire-openai build/release/bin/quire-worker \
-       build/release/bin/quirectl build/release/bin/libquire_cuda.so
+    && cmake --install build/release --component runtime --prefix /opt/quire --strip \
+    && strip build/release/bin/libquire_cuda.so
 
 FROM nvidia
 ARG CUDA
@@ -38,8 +38,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
 # The worker looks for the library in its own folder.
-COPY --from=build /src/build/release/bin/quire-manager /src/build/release/bin/quire-openai /src/build/release/bin/quire-worker \
-     /src/build/release/bin/libquire_cuda.so /src/build/release/bin/quirectl /opt/quire/bin/
+COPY --from=build /opt/quire/bin/quire-manager /opt/quire/bin/quire-openai /opt/quire/bin/quire-worker \
+     /opt/quire/bin/quirectl /src/build/release/bin/libquire_cuda.so /opt/quire/bin/
 ENV PATH=/opt/quire/bin:/usr/bin:/bin \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -111,6 +111,8 @@ class DockerTest(unittest.TestCase):
         text = (SOURCE / "CMakeLists.txt").read_text()
         for folder in re.findall(r"add_subdirectory\((\w+)\)", text):
             self.assertFalse(is_ignored(folder), folder)
+        for path in ("CHANGELOG.md", "LICENSE", "README.md", "deploy/debian/copyright", "deploy/systemd/install.cmake"):
+            self.assertFalse(is_ignored(path), path)  # The component `runtime` has them.
         for path in (".git", "build", "docs", "deploy", "models/large"):
             self.assertTrue(is_ignored(path), path)
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -26,6 +27,8 @@ using ::testing::UnorderedElementsAre;
 const std::string kDescriptors = BinaryPath("proto/quire.desc");
 constexpr char kUnruly[] = QUIRE_UNRULY_DESCRIPTORS;
 const std::string kGolden = SourcePath("tests/golden/proto/quire.v1.txt");
+// The same table for the last release. tools/release sees to it that a release has its own.
+const std::string kReleased = SourcePath("tests/golden/proto/released.txt");
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -93,6 +96,21 @@ TEST_F(WireSchemaTest, IsTheSameAsBefore) {
   EXPECT_THAT(added, IsEmpty()) << "New on the wire. If that is meant, run this test once with QUIRE_UPDATE_GOLDEN=1 "
                                 << "and commit " << kGolden << " with the change.";
   EXPECT_EQ(golden, now);
+}
+
+// Programs of the last release work with this one, so nothing of its wire may change or go.
+TEST_F(WireSchemaTest, HasEverythingOfTheLastRelease) {
+  std::set<std::string> lines;
+  for (const auto* file : Load(kDescriptors)) {
+    for (std::string& line : WireLines(*file)) lines.insert(std::move(line));
+  }
+  const std::string released = ReadFile(kReleased);
+  EXPECT_FALSE(released.empty());
+  for (const absl::string_view line : absl::StrSplit(released, '\n', absl::SkipEmpty())) {
+    // A range of reserved numbers may grow.
+    const bool is_there = absl::StrContains(line, " reserved to ") || lines.contains(std::string(line));
+    EXPECT_TRUE(is_there) << line << "\nThe last release had this.";
+  }
 }
 
 TEST_F(WireSchemaTest, RulesFindEveryOffence) {

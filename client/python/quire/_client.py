@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client for programs without an event loop."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from quire import _connection, _wire, v1
+from quire._errors import Error
+from quire._requests import Collector, Message, Options, Prompt, Sample, make_chat, make_request
+from quire._resume import Resumption
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Client:
+    """A client of one manager. Any thread may use it. It connects when it is used first, and again when the connection
+    was lost. Calls raise quire.Error.
+
+    endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port
+    token     bearer token. Without TLS it is sent only to this machine.
+    tls_ca    use TLS; PEM file of the authority that has issued the manager's certificate. tls_cert and tls_key are
+              the client's own, tls_name is the name in the manager's certificate if it is not the endpoint's host.
+    timeout   of the calls that do not stream, in seconds
+    """
+
+    def __init__(
+        self,
+        endpoint: str = "127.0.0.1:50051",
+        *,
+        token: str | None = None,
+        tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        tls_name: str | None = None,
+        timeout: float = 10.0,
+    ):
+        self._channel = _connection.open_channel(grpc, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._metadata = _connection.metadata_of(token)
+        self._timeout = timeout
+        self._inference = _wire.Stub(self._channel, "quire.v1.InferenceService")
+        self._admin = _wire.Stub(self._channel, "quire.v1.AdminService")
+        self._health = _wire.Stub(self._channel, "grpc.health.v1.Health")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all calls of this client."""
+        self._channel.close()
+
+    def generate(
+        self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]
+    ) -> Generator[v1.GenerateResponse, None, None]:
+        """Yields the responses for a prompt, which is text or token ids, as they come. See `stream`."""
+        return self.stream(make_request(prompt, None, options), timeout=timeout)
+
+    def chat(
+        self,
+        messages: Iterable[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | str = "",
+        template: Mapping[str, Any] | None = None,
+        timeout: float = 300.0,
+        **options: Unpack[Options],
+    ) -> Generator[v1.GenerateResponse, None, None]:
+        """Yields the responses for a conversation. A message is a map such as {"role": "user", "content": "Hi"}, and
+        `template` has further variables of the chat template."""
+        chat = make_chat(messages, tools, template or {})
+        return self.stream(make_request(None, chat, options), timeout=timeout)
+
+    def complete(self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]) -> list[Sample]:
+        """Returns the whole samples for a prompt, ordered by their index."""
+        collector = Collector()
+        for response in self.generate(prompt, timeout=timeout, **options):
+            collector.add(response)
+        return collector.samples()
+
+    def stream(
+        self, request: v1.GenerateRequest, *, timeout: float = 300.0, resume_time: float = 30.0
+    ) -> Generator[v1.GenerateResponse, None, None]:
+        """Yields the responses of a request, each token once, also across lost connections if its on_disconnect is
+        DETACH and it has a request_id. Tries to resume for `resume_time` seconds without progress, and then raises the
+        error with which the connection was lost. `timeout` limits the whole stream. When the caller closes the
+        generator or stops it by an exception, the request ends as well."""
+        state = Resumption(request, timeout, resume_time)
+        try:
+            while True:
+                method, message, left = state.next_call()
+                call = getattr(self._inference, method)(message, timeout=left, metadata=self._metadata)
+                try:
+                    for response in call:
+                        state.note(response)
+                        yield response
+                    return
+                except grpc.RpcError as error:
+                    delay = state.delay_after(Error(error))
+                time.sleep(delay)
+        except (KeyboardInterrupt, GeneratorExit):
+            if request.request_id:
+                with contextlib.suppress(Error):
+                    self.abort(request.request_id, timeout=1.0)
+            raise
+
+    def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:
+        request = v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens)
+        response: v1.TokenizeResponse = self.call("Tokenize", request)
+        return response
+
+    def detokenize(self, token_ids: Iterable[int], *, skip_special_tokens: bool | None = None) -> str:
+        request = v1.DetokenizeRequest(token_ids=token_ids, skip_special_tokens=skip_special_tokens)
+        response: v1.DetokenizeResponse = self.call("Detokenize", request)
+        return response.text
+
+    def render_chat(
+        self,
+        messages: Iterable[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | str = "",
+        template: Mapping[str, Any] | None = None,
+    ) -> v1.RenderChatResponse:
+        """Returns the prompt that a conversation becomes."""
+        request = v1.RenderChatRequest(chat=make_chat(messages, tools, template or {}))
+        response: v1.RenderChatResponse = self.call("RenderChat", request)
+        return response
+
+    def model(self) -> v1.GetModelResponse:
+        """Describes the model that is served."""
+        response: v1.GetModelResponse = self.call("GetModel", v1.GetModelRequest())
+        return response
+
+    def abort(self, request_id: str, *, timeout: float | None = None) -> None:
+        """Ends a running request."""
+        self.call("Abort", v1.AbortRequest(request_id=request_id), timeout=timeout)
+
+    def is_ready(self, service: str = "readiness") -> bool:
+        """Whether the manager is ready to generate. False also when it cannot be reached."""
+        request = _wire.message("grpc.health.v1.HealthCheckRequest")(service=service)
+        try:
+            return bool(self._call(self._health.Check, request, None).status == 1)
+        except Error as error:
+            if error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                return False
+            raise
+
+    def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
+        """Calls a method of InferenceService or AdminService that does not stream, and returns its response."""
+        service = self._admin if hasattr(self._admin, method) else self._inference
+        return self._call(getattr(service, method), request, timeout)
+
+    def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
+        try:
+            return method(request, timeout=self._timeout if timeout is None else timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise Error(error) from None

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call can end with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from quire import _wire
+
+_Status = _wire.message("google.rpc.Status")
+_DETAILS = {name: _wire.message(f"google.rpc.{name}") for name in ("BadRequest", "ErrorInfo", "RetryInfo")}
+_CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+
+
+class Error(Exception):
+    """A call has failed. The text of the error has its code and its message.
+
+    code         grpc.StatusCode
+    message      what the manager says, or gRPC when the manager could not be reached
+    reason       "QUEUE_FULL", "NO_WORKER", ... (proto/quire/v1/inference.proto), or "" from gRPC
+    metadata     further facts of the reason, by name
+    fields       what is wrong with each field of the request, by its path
+    retry_after  after how many seconds the call may be tried again, or None
+    is_from_manager  whether the manager has said so; otherwise the connection was lost or there was none
+    """
+
+    def __init__(self, error: Any):
+        self.code: grpc.StatusCode = error.code()
+        self.message: str = error.details() or ""
+        self.reason = ""
+        self.metadata: dict[str, str] = {}
+        self.fields: dict[str, str] = {}
+        self.retry_after: float | None = None
+        super().__init__(f"{self.code.name}: {self.message}")
+        encoded = [value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin"]
+        self.is_from_manager = bool(encoded)
+        for value in encoded:
+            for detail in _Status.FromString(value).details:
+                self._read(detail.type_url.rpartition(".")[2], detail.value)
+
+    def _read(self, name: str, value: bytes) -> None:
+        if name not in _DETAILS:
+            return
+        detail = _DETAILS[name].FromString(value)
+        if name == "ErrorInfo":
+            self.reason, self.metadata = detail.reason, dict(detail.metadata)
+        elif name == "BadRequest":
+            self.fields = {violation.field: violation.description for violation in detail.field_violations}
+        else:
+            self.retry_after = detail.retry_delay.seconds + detail.retry_delay.nanos / 1e9
+
+    def is_cut(self) -> bool:
+        """Whether the connection was lost. The manager's own errors have details, which gRPC's have not."""
+        return self.code in _CUT and not self.is_from_manager
+
+    def is_unknown_field(self, number: int) -> bool:
+        """Whether a manager has refused the request because it is too old to know this field."""
+        is_unknown = f"field number {number} of " in self.message and " is not known to this server" in self.message
+        return self.code == grpc.StatusCode.INVALID_ARGUMENT and is_unknown

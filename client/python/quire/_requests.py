@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests from keyword arguments, and what comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict, Union
+
+from quire import v1
+
+Prompt = Union[str, Sequence[int]]
+Message = Union[Mapping[str, Any], "v1.ChatMessage"]
+
+
+class Options(TypedDict, total=False):
+    """How to continue a prompt: fields of GenerateRequest, SamplingParams and StoppingParams, by their names. `guide`
+    is the field `guided`. proto/quire/v1 has the range and the default of each."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    seed: int
+    logit_bias: Mapping[int, float]
+    allowed_token_ids: Iterable[int]
+    bad_words: Iterable[str]
+    max_tokens: int
+    min_tokens: int
+    ignore_eos: bool
+    stop: Iterable[str]
+    stop_token_ids: Iterable[int]
+    include_stop: bool
+    guide: v1.Guide
+    request_id: str
+    logprobs: int
+    prompt_logprobs: int
+    echo: bool
+    add_special_tokens: bool
+    skip_special_tokens: bool
+    parse_special_tokens: bool
+    priority: int
+    n: int
+    best_of: int
+    beam: Union[v1.BeamParams, Mapping[str, Any]]
+    cache_salt: str
+    bypass_prefix_cache: bool
+    tenant: str
+
+
+@dataclasses.dataclass
+class Sample:
+    """One sample or hypothesis that has ended."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = dataclasses.field(default_factory=list)
+    logprobs: list[v1.PositionLogprobs] = dataclasses.field(default_factory=list)
+    finish_reason: int = 0  # v1.FINISH_REASON_STOP, ...
+    seed: int | None = None
+    score: float | None = None
+    numerics_changed_at: int | None = None
+
+
+def _fields(message: Any) -> set[str]:
+    return set(message.DESCRIPTOR.fields_by_name)
+
+
+_SAMPLING, _STOPPING = _fields(v1.SamplingParams), _fields(v1.StoppingParams)
+# What the client sets itself.
+_OWN = {"text", "token_ids", "chat", "sampling", "stopping", "guided", "on_disconnect", "continue_from",
+        "continue_numerics"}
+_REQUEST = _fields(v1.GenerateRequest) - _OWN
+
+
+def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[str, Any]) -> v1.GenerateRequest:
+    """Returns a request that can be resumed. Raises TypeError for an option that does not exist."""
+    parts: dict[str, dict[str, Any]] = {"request": {}, "sampling": {}, "stopping": {}}
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name == "guide":
+            parts["request"]["guided"] = value
+        elif name in _SAMPLING:
+            parts["sampling"][name] = value
+        elif name in _STOPPING:
+            if name == "stop" and isinstance(value, str):
+                raise TypeError("stop takes several texts, not one string")
+            parts["stopping"][name] = value
+        elif name in _REQUEST:
+            parts["request"][name] = value
+        else:
+            near = difflib.get_close_matches(name, [*_SAMPLING, *_STOPPING, *_REQUEST, "guide"], 1)
+            raise TypeError(f"there is no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    request = v1.GenerateRequest(
+        **parts["request"],
+        sampling=v1.SamplingParams(**parts["sampling"]),
+        stopping=v1.StoppingParams(**parts["stopping"]),
+        # The request has a name and goes on without its client, so that a call that was cut off can be resumed.
+        on_disconnect=v1.ON_DISCONNECT_DETACH,
+    )
+    if not request.request_id:
+        request.request_id = f"python-{uuid.uuid4()}"
+    if chat is not None:
+        request.chat.CopyFrom(chat)
+    elif isinstance(prompt, str):
+        request.text = prompt
+    else:
+        request.token_ids.CopyFrom(v1.TokenIds(ids=prompt))
+    return request
+
+
+def make_chat(
+    messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] | str, template: Mapping[str, Any]
+) -> v1.Chat:
+    """Returns a conversation. `template` has further variables of the chat template."""
+    return v1.Chat(
+        messages=[v1.ChatMessage(**m) if isinstance(m, Mapping) else m for m in messages],
+        tools=tools if isinstance(tools, str) else json.dumps(tools),
+        template_kwargs=json.dumps(template) if template else "",
+    )
+
+
+class Collector:
+    """Joins the responses of a stream to whole samples."""
+
+    def __init__(self) -> None:
+        self._samples: dict[int, Sample] = {}
+
+    def add(self, response: v1.GenerateResponse) -> None:
+        sample = self._samples.setdefault(response.index, Sample(response.index))
+        sample.text += response.text_delta
+        sample.token_ids.extend(response.token_ids)
+        sample.logprobs.extend(response.logprobs)
+        sample.finish_reason = response.finish_reason or sample.finish_reason
+        for name in ("seed", "score", "numerics_changed_at"):
+            if response.HasField(name):
+                setattr(sample, name, getattr(response, name))
+
+    def samples(self) -> list[Sample]:
+        return [self._samples[index] for index in sorted(self._samples)]

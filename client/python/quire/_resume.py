@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a stream goes on after its connection was lost. It makes no calls itself, so both clients use it."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any, NoReturn
+
+from quire import v1
+from quire._errors import Error
+
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 0.5
+
+
+class Resumption:
+    """The state of one stream of a request whose on_disconnect is DETACH and which has a request_id.
+
+    A call that was cut is resumed for `resume_time` seconds without progress, and not after `timeout`. A request that
+    the manager does not know any more is continued from what was received.
+    """
+
+    def __init__(self, request: Any, timeout: float, resume_time: float):
+        self._request = copy.deepcopy(request)
+        self._end = time.monotonic() + timeout
+        self._resume_time = resume_time
+        self._token = ""  # With which the stream is resumed.
+        self._positions: dict[int, Any] = {}  # What was received, by index.
+        self._continued = {sample.index: sample for sample in self._request.continue_from}
+        self._numerics, self._seed = "", None
+        self._cut: Error | None = None  # How the connection was lost, until the next response.
+        self._unknown: Error | None = None  # Why the request is being continued.
+        self._give_up = self._delay = 0.0
+
+    def next_call(self) -> tuple[str, Any, float]:
+        """Returns the method to call, its request, and its timeout in seconds."""
+        left = max(0.0, self._end - time.monotonic())
+        if self._token:
+            resume = v1.ResumeRequest(resume_token=self._token, received=self._positions.values())
+            return "Resume", resume, left
+        return "Generate", self._request, left
+
+    def note(self, response: Any) -> None:
+        """Takes the next response of the stream into account."""
+        self._cut = None
+        index = response.index
+        has_finish = response.finish_reason != v1.FINISH_REASON_UNSPECIFIED
+        self._token = response.resume_token or self._token
+        self._numerics = response.numerics_fingerprint or self._numerics
+        if response.HasField("seed"):
+            self._seed = (response.seed - index) % 2**64
+        self._positions[index] = v1.ReceivedSample(
+            index=index, next_position=response.position + len(response.token_ids), has_finish=has_finish
+        )
+        continued = self._continued.setdefault(index, v1.ContinuedSample(index=index))
+        continued.token_ids.extend(response.token_ids)
+        continued.has_finish = has_finish
+
+    def delay_after(self, error: Error) -> float:
+        """A call has ended with `error`. Returns after how many seconds the next one may be made, or raises the error
+        with which the stream ends."""
+        if error.is_unknown_field(_number_of("on_disconnect")):
+            self._request.ClearField("on_disconnect")
+            return 0.0
+        if self._token and error.reason == "REQUEST_UNKNOWN" and self._continue():
+            self._unknown = error
+            return 0.0
+        if self._unknown is not None and error.is_unknown_field(_number_of("continue_from")):
+            raise self._unknown
+        # While the manager restores, a request that it does not know has not been started by it either. A manager that
+        # has just started waits for its workers.
+        is_starting = error.reason == "RESTORING" or (self._request.continue_from and error.reason == "NO_WORKER")
+        if not is_starting and not (error.is_cut() and self._may_repeat(error)):
+            self._raise(error)
+        if self._cut is None:
+            self._cut, self._delay = error, FIRST_DELAY_S
+            self._give_up = min(self._end, time.monotonic() + self._resume_time)
+        if error.reason == "RESTORING":
+            self._delay = FIRST_DELAY_S  # It takes no longer than the workers need to answer.
+        if time.monotonic() + self._delay >= self._give_up:
+            raise self._cut
+        delay, self._delay = self._delay, min(2 * self._delay, LONGEST_DELAY_S)
+        return delay
+
+    def _raise(self, error: Error) -> NoReturn:
+        # What has failed first says more than the attempts to connect again.
+        raise self._cut if self._cut is not None and not error.is_from_manager else error
+
+    def _may_repeat(self, error: Error) -> bool:
+        if self._token or self._request.continue_from or self._cut is not None:
+            return True
+        # A manager that lets no request outlive its call has sent responses without a token.
+        if self._positions or self._request.on_disconnect != v1.ON_DISCONNECT_DETACH:
+            return False
+        # When no connection could be made at all, the request has not begun, and the user should hear of it soon.
+        return "failed to connect" not in error.message and "DNS resolution failed" not in error.message
+
+    def _continue(self) -> bool:
+        """Makes the request one that continues its stream, which the manager does not know any more."""
+        request = self._request
+        is_ranked = request.HasField("beam") or request.best_of > max(request.n, 1)
+        if not self._continued or is_ranked or (request.HasField("prompt_logprobs") and 0 not in self._continued):
+            return False
+        self._token = ""
+        if self._seed is not None:
+            request.sampling.seed = self._seed
+        request.continue_numerics = self._numerics
+        samples = list(self._continued.values())
+        del request.continue_from[:]
+        request.continue_from.extend(samples)
+        self._continued = {sample.index: sample for sample in request.continue_from}
+        return True
+
+
+def _number_of(field: str) -> int:
+    return v1.GenerateRequest.DESCRIPTOR.fields_by_name[field].number

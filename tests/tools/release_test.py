@@ -1,0 +1,77 @@
+"""tools/release refuses what must not be released. It runs in a small repository that has the files it looks at."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FILES = ("tools/release", "tools/build.sh", "base/version.h", "client/python/quire/_version.py", "CHANGELOG.md",
+         "tests/golden/proto/quire.v1.txt", "tests/golden/proto/released.txt")
+
+
+class ReleaseTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.repository = pathlib.Path(folder.name)
+        for name in FILES:
+            (self.repository / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.repository / name)
+        (self.repository / "base/version.h").write_text('inline constexpr char kVersion[] = "1.2.3";\n')
+        (self.repository / "client/python/quire/_version.py").write_text('VERSION = "1.2.3"\n')
+        (self.repository / "CHANGELOG.md").write_text("## 1.2.3, 2026-01-31\n")
+        for name in ("quire.v1.txt", "released.txt"):
+            (self.repository / "tests/golden/proto" / name).write_text("message quire.v1.Guide\n")
+        self.git("init", "-q")
+        self.commit()
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments], cwd=self.repository,
+                       check=True, capture_output=True)
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-qm", "All files")
+
+    def refusal(self, *arguments):
+        done = subprocess.run(["tools/release", *arguments], cwd=self.repository, capture_output=True, text=True,
+                              check=False, timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr
+
+    def change(self, name, text):
+        (self.repository / name).write_text(text)
+        self.commit()
+
+    def test_files_that_are_not_committed_are_refused(self):
+        (self.repository / "new").write_text("")
+        self.assertEqual(self.refusal(), "release: some files are not committed\n")
+
+    def test_a_version_without_changes_or_without_a_date_is_refused(self):
+        for text in ("## 1.2.2, 2026-01-31\n", "## 1.2.3, not released yet\n"):
+            self.change("CHANGELOG.md", text)
+            self.assertEqual(self.refusal(), 'release: CHANGELOG.md has no line "## 1.2.3, YYYY-MM-DD"\n')
+
+    def test_a_python_package_of_another_version_is_refused(self):
+        self.change("client/python/quire/_version.py", 'VERSION = "1.2.4"\n')
+        self.assertIn("_version.py has another version than 1.2.3", self.refusal())
+
+    def test_a_wire_that_later_versions_would_not_be_compared_with_is_refused(self):
+        self.change("tests/golden/proto/quire.v1.txt", "message quire.v1.Guide\nmessage quire.v1.New\n")
+        self.assertIn("tests/golden/proto/released.txt must be a copy of quire.v1.txt", self.refusal())
+
+    def test_files_of_an_earlier_release_stay(self):
+        (self.repository.parent / f"{self.repository.name}.out").mkdir()
+        out = self.repository.parent / f"{self.repository.name}.out"
+        self.addCleanup(shutil.rmtree, out)
+        self.assertEqual(self.refusal(str(out)), f"release: {out} exists already\n")
+
+    def test_wrong_arguments_print_the_usage(self):
+        for arguments in (["--fast"], ["a", "b"]):
+            self.assertIn("tools/release [FOLDER]", self.refusal(*arguments))
+
+
+if __name__ == "__main__":
+    unittest.main()
