@@ -87,9 +87,10 @@ std::string CudaAttention::PlanForRecording() {
   for (const auto& plan : plans_) {
     if (!plan->is_current) MakePlan(plan.get());
     for (const AttentionLaunch& launch : plan->launches) {
-      launches += launch.kernel == &KernelTable::attention_decode    ? 'd'
-                  : launch.kernel == &KernelTable::attention_prefill ? 'p'
-                                                                     : 'm';
+      launches += launch.kernel == &KernelTable::attention_decode         ? 'd'
+                  : launch.kernel == &KernelTable::attention_prefill      ? 'p'
+                  : launch.kernel == &KernelTable::attention_prefill_sm90 ? 'h'
+                                                                          : 'm';
       launches += std::to_string(RecordedBlocks(plan->kind, launch));
     }
     launches += ' ';
@@ -105,7 +106,7 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
                      .block_size = args.layout->block_size};
   auto plan = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->kind == kind; });
   if (plan == plans_.end()) {
-    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, device_));
+    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, MostItemRows(kernels), device_));
     // A later step of this kind may be recorded with a kernel that this step does not need.
     device_->Prepare(kernels);
   }
@@ -119,7 +120,7 @@ void CudaAttention::MakePlan(StepPlan* plan) {
                                                      .group_size = kind.group_size,
                                                      .window = kind.window,
                                                      .block_size = kind.block_size},
-                                                    exact_ ? kDecodeRows : kPrefillRows);
+                                                    exact_ ? kDecodeRows : plan->most_item_rows);
   if (!exact_) {
     options.min_items = kWantedBlocksPerMultiprocessor * device_->num_multiprocessors();
     options.sizes_parts = true;
