@@ -31,16 +31,11 @@ KernelTable Attention() {
   return table;
 }
 
-KernelTable WithSm90(KernelTable table) {
-  table.attention_prefill_sm90 = MakeKernel<EmulatedEntry, AttentionPrefillSm90<Bf16, 64>>();
-  return table;
-}
-
 class MutatedDevice : public EmulatedDevice {
  public:
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override {
     static const KernelTable f16 = RowKernels<F16, 128>(), bf16 = RowKernels<Bf16, 128>();
-    static const KernelTable full_64 = WithSm90(Attention<UnitSize::kFull, 64>());
+    static const KernelTable full_64 = Attention<UnitSize::kFull, 64>();
     static const KernelTable small_64 = Attention<UnitSize::kSmall, 64>();
     static const KernelTable full_80 = Attention<UnitSize::kFull, 80>();
     const bool is_small = block_size < KvLayout::kUnitTokens;
