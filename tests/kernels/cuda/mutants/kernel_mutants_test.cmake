@@ -1,5 +1,5 @@
-# Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left out, because these
-# programs have few shapes. Tests that use no kernel are left out, too.
+# Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left
+# out, because these programs have few shapes. Tests that use no kernel are left out, too.
 function(run name)
   if(NOT EXISTS ${FOLDER}/${name})
     message(FATAL_ERROR "${FOLDER}/${name} was not built")
