@@ -115,13 +115,13 @@ TEST_F(WorkerAttentionTest, ComputeCapability90HasItsOwnKernelForLongItems) {
   EXPECT_EQ(grids_, (Grids{{kernels_->attention_decode.entry, 28}})) << "one kernel for all rows";
 }
 
-// Three items of 128 rows and two splits each, on two multiprocessors.
+// One item of 128 rows and two splits for each of two KV heads, on two multiprocessors.
 TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90AreCutForOneBlockPerMultiprocessor) {
   shape_.head_dim = 64;
-  for (int i = 0; i < 3; ++i) Add(300, 64);
+  Add(300, 64);
   OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
   using Grids = std::vector<std::pair<const void*, int>>;
-  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 6}})) << "no merge";
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";
 }
 
 TEST_F(WorkerAttentionTest, RecordedLaunchesComputeTheSame) {
