@@ -8,8 +8,10 @@ namespace quire::cuda {
 namespace {
 
 constexpr int64_t kPartialBytes = int64_t{256} << 20;  // Limit on the partial results of a step, when not exact.
-// Thread blocks that a step should have per multiprocessor, when not exact.
+// Thread blocks that a step should have per multiprocessor, when not exact. A block of attention_prefill_sm90 fills a
+// multiprocessor, and its items are long, so that their partial results would cost more than a better balance gains.
 constexpr int kWantedBlocksPerMultiprocessor = 2;
+constexpr int kWantedLongBlocksPerMultiprocessor = 1;
 
 constexpr int64_t BytesPerPartial(int head_dim) {
   return int64_t{head_dim} * int64_t{sizeof(float)} + int64_t{sizeof(SoftmaxState)};
@@ -26,6 +28,14 @@ bool GrowCapacity(size_t count, size_t* capacity) {
   if (count <= *capacity) return false;
   *capacity = std::max(std::bit_ceil(count), kLeast);
   return true;
+}
+
+// Whether a sequence of the batch has more than this number of query rows.
+bool HasMoreRows(const BatchView& batch, int group_size, int num_rows) {
+  for (int i = 0; i < batch.num_sequences; ++i) {
+    if ((batch.query_starts[i + 1] - batch.query_starts[i]) * group_size > num_rows) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -87,9 +97,10 @@ std::string CudaAttention::PlanForRecording() {
   for (const auto& plan : plans_) {
     if (!plan->is_current) MakePlan(plan.get());
     for (const AttentionLaunch& launch : plan->launches) {
-      launches += launch.kernel == &KernelTable::attention_decode    ? 'd'
-                  : launch.kernel == &KernelTable::attention_prefill ? 'p'
-                                                                     : 'm';
+      launches += launch.kernel == &KernelTable::attention_decode         ? 'd'
+                  : launch.kernel == &KernelTable::attention_prefill      ? 'p'
+                  : launch.kernel == &KernelTable::attention_prefill_sm90 ? 'h'
+                                                                          : 'm';
       launches += std::to_string(RecordedBlocks(plan->kind, launch));
     }
     launches += ' ';
@@ -105,7 +116,7 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
                      .block_size = args.layout->block_size};
   auto plan = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->kind == kind; });
   if (plan == plans_.end()) {
-    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, device_));
+    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, MostItemRows(kernels), device_));
     // A later step of this kind may be recorded with a kernel that this step does not need.
     device_->Prepare(kernels);
   }
@@ -119,9 +130,11 @@ void CudaAttention::MakePlan(StepPlan* plan) {
                                                      .group_size = kind.group_size,
                                                      .window = kind.window,
                                                      .block_size = kind.block_size},
-                                                    exact_ ? kDecodeRows : kPrefillRows);
+                                                    exact_ ? kDecodeRows : plan->most_item_rows);
   if (!exact_) {
-    options.min_items = kWantedBlocksPerMultiprocessor * device_->num_multiprocessors();
+    const bool is_long = plan->most_item_rows > kPrefillRows && HasMoreRows(batch_, kind.group_size, kPrefillRows);
+    options.min_items = (is_long ? kWantedLongBlocksPerMultiprocessor : kWantedBlocksPerMultiprocessor) *
+                        device_->num_multiprocessors();
     options.sizes_parts = true;
     options.max_partials = MaxPartials(kind.head_dim);
   }

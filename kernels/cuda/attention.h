@@ -21,8 +21,8 @@ namespace quire::cuda {
 class CudaAttention {
  public:
   // With `exact`, a row's result does not depend on the other rows: every item is cut at its splits, and one kernel
-  // runs all items. Otherwise only enough items are cut to fill the device, and items of many rows go to a separate
-  // kernel, which adds in a different order. The device must outlive this object.
+  // runs all items. Otherwise only enough items are cut to fill the device, and items of many rows go to other
+  // kernels, which add in different orders. The device must outlive this object.
   CudaAttention(Device* device, bool exact);
 
   // Reserves the memory that a step of `max_tokens` in contexts of at most `max_context_tokens` can need. Returns the
@@ -55,10 +55,12 @@ class CudaAttention {
     bool operator==(const Kind&) const = default;
   };
   struct StepPlan {
-    StepPlan(const Kind& kind, Device* device) : kind(kind), arena(device) {}
+    StepPlan(const Kind& kind, int most_item_rows, Device* device)
+        : kind(kind), most_item_rows(most_item_rows), arena(device) {}
 
     const Kind kind;
-    bool is_current = false;  // Whether the plan is for the current step.
+    const int most_item_rows;  // MostItemRows of the kernels.
+    bool is_current = false;   // Whether the plan is for the current step.
     // Number of values for which the arrays have room. It exceeds the need of one step, so that later steps use the
     // same addresses.
     size_t token_capacity = 0, item_capacity = 0, merge_capacity = 0, place_capacity = 0;

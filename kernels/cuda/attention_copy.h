@@ -5,14 +5,33 @@
 
 namespace quire::cuda {
 
+// Returns the block table of the item's sequence.
+QUIRE_DEVICE const uint32_t* BlockTable(const ItemRows& rows) {
+  return rows.args.block_tables + simt::LoadReadOnly(rows.args.table_starts + rows.item.sequence);
+}
+
+// Returns the address in the pool of unit `unit` of the context, for blocks of full units.
+template <int kHeadDim>
+QUIRE_DEVICE const char* FullUnit(const ItemRows& rows, const uint32_t* table, int unit) {
+  const AttentionArgs& args = rows.args;
+  const uint32_t units_per_block = uint32_t(args.block_size) / kUnitTokens;
+  uint32_t index = uint32_t(unit), offset = 0;
+  if (units_per_block != 1) {
+    offset = index % units_per_block;
+    index /= units_per_block;
+  }
+  const uint32_t block = simt::LoadReadOnly(table + index);
+  const uint32_t stored = (block * uint32_t(args.num_kv_heads) + uint32_t(rows.kv_head)) * units_per_block + offset;
+  return args.kv_pool + uint64_t{stored} * KvUnit<kHeadDim>{kUnitTokens}.bytes();
+}
+
 // Copies units of an item's context to shared memory, asynchronously. kThreads consecutive threads, which are whole
 // warps, copy a unit together. Each of them has a copier. A unit in shared memory has 16 tokens.
 template <UnitSize kSize, int kHeadDim, int kThreads>
 class UnitCopier {
  public:
   // `rows` must outlive the copier.
-  explicit QUIRE_DEVICE UnitCopier(const ItemRows& rows)
-      : rows_(rows), table_(rows.args.block_tables + simt::LoadReadOnly(rows.args.table_starts + rows.item.sequence)) {}
+  explicit QUIRE_DEVICE UnitCopier(const ItemRows& rows) : rows_(rows), table_(BlockTable(rows)) {}
 
   // Starts to copy unit `unit` of the context (tokens from 16 * unit on). Tokens that no row of the item can see become
   // zeros, whatever their slots contain, because even weight 0 would not suppress a NaN. So a unit behind the item's
@@ -22,9 +41,9 @@ class UnitCopier {
     if (kSize == UnitSize::kSmall) {
       CopyTokens(unit, num_tokens, to);
     } else if (num_tokens >= kUnitTokens) {
-      CopyWholeUnit(Source(unit), to);
+      CopyWholeUnit(FullUnit<kHeadDim>(rows_, table_, unit), to);
     } else {
-      CopyBeginOfUnit(num_tokens > 0 ? Source(unit) : rows_.args.kv_pool, num_tokens, to);
+      CopyBeginOfUnit(num_tokens > 0 ? FullUnit<kHeadDim>(rows_, table_, unit) : rows_.args.kv_pool, num_tokens, to);
     }
   }
 
@@ -36,20 +55,6 @@ class UnitCopier {
   // Returns the first chunk of a unit that this thread copies. It is computed for every unit, like other values below,
   // because the kernels of the largest heads have no registers to spare.
   static QUIRE_DEVICE int FirstChunk() { return int(uint32_t(simt::Opaque(simt::ThreadIndex())) % kThreads); }
-
-  // Returns the address of a full unit in the pool.
-  QUIRE_DEVICE const char* Source(int unit) const {
-    const AttentionArgs& args = rows_.args;
-    const uint32_t units_per_block = uint32_t(args.block_size) / kUnitTokens;
-    uint32_t index = uint32_t(unit), offset = 0;
-    if (units_per_block != 1) {
-      offset = index % units_per_block;
-      index /= units_per_block;
-    }
-    const uint32_t block = simt::LoadReadOnly(table_ + index);
-    const uint32_t stored = (block * uint32_t(args.num_kv_heads) + uint32_t(rows_.kv_head)) * units_per_block + offset;
-    return args.kv_pool + uint64_t{stored} * Unit{kUnitTokens}.bytes();
-  }
 
   static QUIRE_DEVICE void CopyWholeUnit(const char* from, char* to) {
     const int start = FirstChunk() * Unit::kChunkBytes;

@@ -12,8 +12,14 @@
 
 namespace quire::cuda {
 
-constexpr int kDecodeRows = 16;   // Largest number of query rows of an item for attention_decode.
-constexpr int kPrefillRows = 64;  // Largest number of query rows of an item for attention_prefill.
+constexpr int kDecodeRows = 16;        // Largest number of query rows of an item for attention_decode.
+constexpr int kPrefillRows = 64;       // Largest number of query rows of an item for attention_prefill.
+constexpr int kPrefillSm90Rows = 128;  // Largest number of query rows of an item for attention_prefill_sm90.
+
+// Returns the largest number of query rows of an item for these kernels.
+inline int MostItemRows(const KernelTable& kernels) {
+  return kernels.attention_prefill_sm90.entry != nullptr ? kPrefillSm90Rows : kPrefillRows;
+}
 
 // The properties of these kernels that the planner needs.
 struct AttentionShape {
@@ -24,7 +30,7 @@ struct AttentionShape {
 };
 
 // Plan options that cut every item at its splits, so that a row's result does not depend on the other rows. `item_rows`
-// is kPrefillRows, or kDecodeRows if one kernel must run all items. The two kernels add in different orders.
+// is MostItemRows, or kDecodeRows if one kernel must run all items. The kernels add in different orders.
 inline AttentionPlanOptions CuttingPlanOptions(const AttentionShape& shape, int item_rows) {
   return {.num_kv_heads = shape.num_kv_heads,
           .group_size = shape.group_size,
@@ -52,12 +58,17 @@ inline void ListLaunches(const AttentionPlan& plan, int group_size, std::vector<
   const auto add = [&](Kernel<AttentionArgs> KernelTable::*kernel, int begin, int end) {
     if (begin < end) launches->push_back({kernel, begin, end});
   };
-  const auto is_small = [&](const AttentionItem& item) { return item.num_rows * group_size <= kDecodeRows; };
+  const auto has_at_most = [&](int num_rows) {
+    return [=](const AttentionItem& item) { return item.num_rows * group_size <= num_rows; };
+  };
   int begin = 0;
   for (const int end : plan.phase_ends) {
-    const auto middle = std::stable_partition(items->begin() + begin, items->begin() + end, is_small);
-    add(&KernelTable::attention_decode, begin, int(middle - items->begin()));
-    add(&KernelTable::attention_prefill, int(middle - items->begin()), end);
+    const auto end_of_phase = items->begin() + end;
+    const auto prefill = std::stable_partition(items->begin() + begin, end_of_phase, has_at_most(kDecodeRows));
+    const auto prefill_sm90 = std::stable_partition(prefill, end_of_phase, has_at_most(kPrefillRows));
+    add(&KernelTable::attention_decode, begin, int(prefill - items->begin()));
+    add(&KernelTable::attention_prefill, int(prefill - items->begin()), int(prefill_sm90 - items->begin()));
+    add(&KernelTable::attention_prefill_sm90, int(prefill_sm90 - items->begin()), end);
     begin = end;
   }
   add(&KernelTable::attention_merge, 0, int(plan.merges.size()));

@@ -148,36 +148,16 @@ class LaneRows {
   int narrow_;  // The same for the narrow last panel.
 };
 
-// The running softmax of 16 rows and its product with V. Until JoinLanes, `sum` covers only the lane's own tokens.
-template <typename Element, int kHeadDim>
-class Accumulator {
+// The running softmax of 16 rows and its product with V, in the registers of a warp. Until JoinLanes, `sum` covers only
+// the lane's own tokens.
+template <int kHeadDim>
+class SoftmaxRows {
  public:
   // Weights are 2^(score - max). For a row that has seen no token, max is -inf. Otherwise max is one of the largest
   // scores so far: none of the others is larger by more than kSlack.
   float max[2] = {kMinusInfinity, kMinusInfinity};
   float sum[2] = {0, 0};
   float values[kHeadDim / 8][4] = {};
-
-  // Attends to kUnits consecutive units in shared memory, each with K and then V. `first_token` is the position of
-  // their first token in the context. `scale_log2` is positive.
-  template <int kUnits>
-  QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
-                           float scale_log2) {
-    float scores[kUnits][8] = {};
-    simt::Repeat<kHeadDim / 16>([&](auto k) {
-      constexpr int kPanelStart = LaneRows<kHeadDim>::template kPanelStart<k>;
-      const char* const row = lane_rows_.Address(units, k);
-      simt::Repeat<kUnits>([&](auto u) {
-        uint32_t keys[4];
-        simt::LoadMatrix4<kPanelStart + u * kUnitBytes>(keys, row);
-        Multiply(scores[u], 0, queries.a[k], keys[0], keys[1]);
-        Multiply(scores[u], 4, queries.a[k], keys[2], keys[3]);
-      });
-    });
-    if (!simt::All(visible.SeesAll(first_token, kUnits * kUnitTokens))) Hide(visible, first_token, scores);
-    SoftMax(scale_log2, scores);
-    simt::Repeat<kUnits>([&](auto u) { AddValues<u * kUnitBytes + kUnitBytes / 2>(scores[u], units); });
-  }
 
   // Gives every lane the sums of its rows.
   QUIRE_DEVICE void JoinLanes() {
@@ -187,34 +167,12 @@ class Accumulator {
     }
   }
 
- private:
-  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
-  // The sums are scaled to a new max only when the scores have grown by this much, in powers of two, which is rare.
-  // Until then the weights are larger than 1, but not too large for float16.
-  static constexpr float kSlack = 8;
-  static constexpr float kLowest = -3.402823466e38f;
-
-  // Computes four of the eight scores of a unit.
-  static QUIRE_DEVICE void Multiply(float (&scores)[8], int at, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    float c[4] = {scores[at], scores[at + 1], scores[at + 2], scores[at + 3]};
-    Element::Mma(c, a, b0, b1);
-    QUIRE_UNROLL for (int i = 0; i < 4; ++i) scores[at + i] = c[i];
-  }
-
-  // Returns score i (0 to 3) of a unit for the lane's row h. It is that of token i / 2 * 8 + 2t + i % 2.
-  static QUIRE_DEVICE float& Score(float (&unit)[8], int h, int i) { return unit[i / 2 * 4 + 2 * h + i % 2]; }
-
-  // Makes the scores of invisible tokens -inf.
+ protected:
+  // Hides the scores of tokens that a row does not see. The scores are those of kUnits consecutive units, of which
+  // `first_token` is the first token in the context.
   template <int kUnits>
-  static QUIRE_DEVICE void Hide(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
-    const int first = first_token + simt::LaneIndex() % 4 * 2;
-    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
-      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-        QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
-          if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = kMinusInfinity;
-        }
-      }
-    }
+  static QUIRE_DEVICE void HideInvisible(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
+    if (!simt::All(visible.SeesAll(first_token, kUnits * kUnitTokens))) Hide(visible, first_token, scores);
   }
 
   // Turns scores into weights and adds them to the sums.
@@ -244,6 +202,34 @@ class Accumulator {
     }
   }
 
+  // Rounds the weights of a unit. They are in the layout of a result, which becomes the layout of an input.
+  template <typename Element>
+  static QUIRE_DEVICE void RoundWeights(const float (&weights)[8], uint32_t (&a)[4]) {
+    QUIRE_UNROLL for (int i = 0; i < 4; ++i) a[i] = Element::Pack(weights[2 * i], weights[2 * i + 1]);
+  }
+
+ private:
+  // The sums are scaled to a new max only when the scores have grown by this much, in powers of two, which is rare.
+  // Until then the weights are larger than 1, but not too large for float16.
+  static constexpr float kSlack = 8;
+  static constexpr float kLowest = -3.402823466e38f;
+
+  // Returns score i (0 to 3) of a unit for the lane's row h. It is that of token i / 2 * 8 + 2t + i % 2.
+  static QUIRE_DEVICE float& Score(float (&unit)[8], int h, int i) { return unit[i / 2 * 4 + 2 * h + i % 2]; }
+
+  // Makes the scores of invisible tokens -inf.
+  template <int kUnits>
+  static QUIRE_DEVICE void Hide(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
+    const int first = first_token + simt::LaneIndex() % 4 * 2;
+    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+        QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+          if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = kMinusInfinity;
+        }
+      }
+    }
+  }
+
   // Scales the sums of the rows whose scores have grown to their new max. The sums of other rows keep their bits.
   QUIRE_DEVICE void Rescale(const float (&largest)[2]) {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
@@ -257,19 +243,54 @@ class Accumulator {
       }
     }
   }
+};
 
-  // Adds the product of weights and V, which is kOffset bytes behind `units`. The weights are in the layout of a
-  // result, which becomes the layout of an input when they are rounded.
+// Attention with the instructions of one warp.
+template <typename Element, int kHeadDim>
+class Accumulator : public SoftmaxRows<kHeadDim> {
+ public:
+  // Attends to kUnits consecutive units in shared memory, each with K and then V. `first_token` is the position of
+  // their first token in the context. `scale_log2` is positive.
+  template <int kUnits>
+  QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
+                           float scale_log2) {
+    float scores[kUnits][8] = {};
+    simt::Repeat<kHeadDim / 16>([&](auto k) {
+      constexpr int kPanelStart = LaneRows<kHeadDim>::template kPanelStart<k>;
+      const char* const row = lane_rows_.Address(units, k);
+      simt::Repeat<kUnits>([&](auto u) {
+        uint32_t keys[4];
+        simt::LoadMatrix4<kPanelStart + u * kUnitBytes>(keys, row);
+        Multiply(scores[u], 0, queries.a[k], keys[0], keys[1]);
+        Multiply(scores[u], 4, queries.a[k], keys[2], keys[3]);
+      });
+    });
+    this->HideInvisible(visible, first_token, scores);
+    this->SoftMax(scale_log2, scores);
+    simt::Repeat<kUnits>([&](auto u) { AddValues<u * kUnitBytes + kUnitBytes / 2>(scores[u], units); });
+  }
+
+ private:
+  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
+
+  // Computes four of the eight scores of a unit.
+  static QUIRE_DEVICE void Multiply(float (&scores)[8], int at, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    float c[4] = {scores[at], scores[at + 1], scores[at + 2], scores[at + 3]};
+    Element::Mma(c, a, b0, b1);
+    QUIRE_UNROLL for (int i = 0; i < 4; ++i) scores[at + i] = c[i];
+  }
+
+  // Adds the product of weights and V, which is kOffset bytes behind `units`.
   template <int kOffset>
   QUIRE_DEVICE void AddValues(const float (&weights)[8], const char* units) {
-    const uint32_t a[4] = {Element::Pack(weights[0], weights[1]), Element::Pack(weights[2], weights[3]),
-                           Element::Pack(weights[4], weights[5]), Element::Pack(weights[6], weights[7])};
+    uint32_t a[4];
+    this->template RoundWeights<Element>(weights, a);
     simt::Repeat<kHeadDim / 16>([&](auto n) {
       uint32_t rows[4];
       simt::LoadMatrix4Transposed<kOffset + LaneRows<kHeadDim>::template kPanelStart<n>>(rows,
                                                                                          lane_rows_.Address(units, n));
-      Element::Mma(values[2 * n], a, rows[0], rows[2]);
-      Element::Mma(values[2 * n + 1], a, rows[1], rows[3]);
+      Element::Mma(this->values[2 * n], a, rows[0], rows[2]);
+      Element::Mma(this->values[2 * n + 1], a, rows[1], rows[3]);
     });
   }
 

@@ -12,10 +12,22 @@ __global__ void __launch_bounds__(K::kThreads, K::kThreads <= 256 ? 2 : 1)
   K::Run(args);
 }
 
+// Kernels that only compute capability 9.0 can run. kernels_sm90.cu compiles them.
+template <typename K>
+constexpr bool kIsForSm90 = false;
+template <typename Element, int kHeadDim>
+constexpr bool kIsForSm90<AttentionPrefillSm90<Element, kHeadDim>> = true;
+template <typename K>
+const void* Sm90Entry();
+
 struct CompiledEntry {
   template <typename K>
   static const void* Of() {
-    return reinterpret_cast<const void*>(&RunKernel<K>);
+    if constexpr (kIsForSm90<K>) {
+      return Sm90Entry<K>();
+    } else {
+      return reinterpret_cast<const void*>(&RunKernel<K>);
+    }
   }
 };
 
@@ -27,17 +39,18 @@ inline const void* CompiledEntry::Of<SamplingKernel<kSamplingThreads>>() {
 }
 
 template <typename Element, int kHeadDim>
-const KernelTable* CompiledTable(int block_size) {
+const KernelTable* CompiledTable(int block_size, bool is_sm90) {
   static const KernelTable full = MakeKernelTable<CompiledEntry, Element, UnitSize::kFull, kHeadDim>();
   static const KernelTable small = MakeKernelTable<CompiledEntry, Element, UnitSize::kSmall, kHeadDim>();
-  return block_size < KvLayout::kUnitTokens ? &small : &full;
+  static const KernelTable full_sm90 = MakeKernelTable<CompiledEntry, Element, UnitSize::kFull, kHeadDim, true>();
+  return block_size < KvLayout::kUnitTokens ? &small : is_sm90 ? &full_sm90 : &full;
 }
 
 // Returns the table for heads of that size, if the size is one of kHeadDims.
 template <typename Element, int... kHeadDims>
-const KernelTable* FindAmong(int head_dim, int block_size) {
+const KernelTable* FindAmong(int head_dim, int block_size, bool is_sm90) {
   const KernelTable* table = nullptr;
-  ((head_dim == kHeadDims ? void(table = CompiledTable<Element, kHeadDims>(block_size)) : void()), ...);
+  ((head_dim == kHeadDims ? void(table = CompiledTable<Element, kHeadDims>(block_size, is_sm90)) : void()), ...);
   return table;
 }
 

@@ -17,23 +17,24 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 template <typename Element, int kHeadDim>
-const KernelTable* TableForBlocks(int block_size) {
+const KernelTable* TableForBlocks(int block_size, bool is_sm90) {
   static const KernelTable full = MakeKernelTable<EmulatedEntry, Element, UnitSize::kFull, kHeadDim>();
   static const KernelTable small = MakeKernelTable<EmulatedEntry, Element, UnitSize::kSmall, kHeadDim>();
-  return block_size < KvLayout::kUnitTokens ? &small : &full;
+  static const KernelTable full_sm90 = MakeKernelTable<EmulatedEntry, Element, UnitSize::kFull, kHeadDim, true>();
+  return block_size < KvLayout::kUnitTokens ? &small : is_sm90 ? &full_sm90 : &full;
 }
 
 template <typename Element>
-const KernelTable* TableForHeads(int head_dim, int block_size) {
+const KernelTable* TableForHeads(int head_dim, int block_size, bool is_sm90) {
   switch (head_dim) {
     case 16:
-      return TableForBlocks<Element, 16>(block_size);
+      return TableForBlocks<Element, 16>(block_size, is_sm90);
     case 32:
-      return TableForBlocks<Element, 32>(block_size);
+      return TableForBlocks<Element, 32>(block_size, is_sm90);
     case 64:
-      return TableForBlocks<Element, 64>(block_size);
+      return TableForBlocks<Element, 64>(block_size, is_sm90);
     case 128:
-      return TableForBlocks<Element, 128>(block_size);
+      return TableForBlocks<Element, 128>(block_size, is_sm90);
     default:
       return nullptr;
   }
@@ -60,7 +61,7 @@ class EmulatedDevice::Recording : public Graph {
   std::vector<std::function<void()>> work;
 };
 
-EmulatedDevice::EmulatedDevice() = default;
+EmulatedDevice::EmulatedDevice(bool is_sm90) : is_sm90_(is_sm90) {}
 EmulatedDevice::~EmulatedDevice() = default;
 
 void* EmulatedDevice::Allocate(size_t bytes) {
@@ -126,8 +127,8 @@ void EmulatedDevice::CopyBatch(const CopyPiece* pieces, int num_pieces) {
 }
 
 const KernelTable* EmulatedDevice::FindKernels(DataType element, int head_dim, int block_size) const {
-  return element == DataType::kBFloat16 ? TableForHeads<Bf16>(head_dim, block_size)
-                                        : TableForHeads<F16>(head_dim, block_size);
+  return element == DataType::kBFloat16 ? TableForHeads<Bf16>(head_dim, block_size, is_sm90_)
+                                        : TableForHeads<F16>(head_dim, block_size, is_sm90_);
 }
 
 void EmulatedDevice::Prepare(const KernelTable& kernels) {

@@ -20,7 +20,8 @@ namespace quire::cuda {
 // is meant for tests.
 class EmulatedDevice : public Device {
  public:
-  EmulatedDevice();
+  // With `is_sm90`, the device has the kernels for compute capability 9.0.
+  explicit EmulatedDevice(bool is_sm90 = false);
   ~EmulatedDevice() override;
 
   std::string Description() const override { return "emulated GPU"; }
@@ -72,6 +73,7 @@ class EmulatedDevice : public Device {
   void MultiplyNow(const MatmulArgs& args);
   void LaunchNow(const void* entry, int num_threads, size_t shared_bytes, const void* args, int num_blocks);
 
+  const bool is_sm90_;
   std::map<const char*, Allocation> allocations_;  // Keyed by aligned address.
   std::unique_ptr<Recording> recording_;           // Null when nothing is being recorded.
   std::deque<std::function<void()>> queue_;        // Work that is not done yet.

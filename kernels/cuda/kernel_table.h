@@ -27,6 +27,7 @@ struct Kernel {
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
   Kernel<AttentionArgs> attention_prefill;
+  Kernel<AttentionArgs> attention_prefill_sm90;  // Only for devices and heads that have it; otherwise `entry` is null.
   Kernel<AttentionArgs> attention_merge;
   Kernel<RopeAppendKernelArgs> rope_append;
   Kernel<RmsNormKernelArgs> rms_norm;
@@ -36,11 +37,12 @@ struct KernelTable {
   Kernel<CopyBlocksArgs> copy_blocks;
   Kernel<SamplingKernelArgs> sampling;
 
-  // Calls visit(kernel) for every kernel.
+  // Calls visit(kernel) for every kernel that the table has.
   template <typename F>
   void ForEach(const F& visit) const {
     visit(attention_decode);
     visit(attention_prefill);
+    if (attention_prefill_sm90.entry != nullptr) visit(attention_prefill_sm90);
     visit(attention_merge);
     visit(rope_append);
     visit(rms_norm);

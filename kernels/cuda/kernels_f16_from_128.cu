@@ -3,8 +3,8 @@
 
 namespace quire::cuda {
 
-const KernelTable* FindF16KernelsFrom128(int head_dim, int block_size) {
-  return FindAmong<F16, 128, 256>(head_dim, block_size);
+const KernelTable* FindF16KernelsFrom128(int head_dim, int block_size, bool is_sm90) {
+  return FindAmong<F16, 128, 256>(head_dim, block_size, is_sm90);
 }
 
 }  // namespace quire::cuda

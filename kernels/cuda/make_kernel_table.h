@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention_decode.h"
 #include "kernels/cuda/attention_merge.h"
 #include "kernels/cuda/attention_prefill.h"
+#include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/rms_norm.h"
@@ -22,12 +23,18 @@ Kernel<typename K::Args> MakeKernel() {
 // Threads of the block that samples a row, which may have more than 100,000 tokens. 1024 would leave too few registers.
 constexpr int kSamplingThreads = 512;
 
-// Returns the kernels with these parameters. Decode has as many buffers as fit into the shared memory of sm_80.
-template <typename Entry, typename Element, UnitSize kSize, int kHeadDim>
+// Returns the kernels with these parameters. Decode has as many buffers as fit into the shared memory of sm_80. The
+// table is for compute capability 9.0 if kIsSm90.
+template <typename Entry, typename Element, UnitSize kSize, int kHeadDim, bool kIsSm90 = false>
 KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = kHeadDim <= 128 ? 3 : 2;
+  Kernel<AttentionArgs> prefill_sm90;
+  if constexpr (kIsSm90 && kSize == UnitSize::kFull && (kHeadDim == 64 || kHeadDim == 128)) {
+    prefill_sm90 = MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();
+  }
   return {.attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
           .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, 2>>(),
+          .attention_prefill_sm90 = prefill_sm90,
           .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
           .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
           .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),

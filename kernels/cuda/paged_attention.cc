@@ -39,7 +39,7 @@ class Stream {
 
   // Returns null when the device does not have enough shared memory.
   const cuda::KernelTable* FindKernels(DataType type, int head_dim, int block_size) {
-    const cuda::KernelTable* const table = cuda::FindCompiledKernels(type, head_dim, block_size);
+    const cuda::KernelTable* const table = cuda::FindCompiledKernels(type, head_dim, block_size, /*is_sm90=*/false);
     if (table == nullptr) return nullptr;
     int device = 0, shared_bytes = 0;
     Keep(cudaGetDevice(&device));

@@ -12,30 +12,82 @@
 
 namespace quire::simt {
 
+// What a warp knows about others, as counts of a BarrierClock.
+using Knowledge = std::vector<uint32_t>;
+
 // Counts the barriers of a block. Barriers are the only thing that orders the accesses of the block's threads. An
-// access is stamped with the count at its time. A barrier always includes a whole warp or the whole block. Therefore
-// one number per warp and one for the block tell exactly which accesses came before the last barrier that two threads
-// share.
+// access is stamped with the count at its time. For each pair of warps the clock has the count up to which all accesses
+// of the second are ordered before the next access of the first. Barriers of a warp, a warp group and the block raise
+// these counts. A barrier in shared memory hands the counts of the threads that arrive to those that wait.
+//
+// Asynchronous copies count as accesses of one more warp, and products of warp groups have counts of their own.
 class BarrierClock {
  public:
-  explicit BarrierClock(int num_warps) : warp_start_(num_warps, 1) {}
+  explicit BarrierClock(int num_warps) : num_warps_(num_warps), known_(num_warps, Knowledge(2 * num_warps + 1, 1)) {}
 
   uint32_t now() const { return now_; }
   uint32_t block_start() const { return block_start_; }
-  uint32_t warp_start(int warp) const { return warp_start_[warp]; }
+  int num_warps() const { return num_warps_; }
+  // The index of the warp to which asynchronous copies belong.
+  int copies() const { return num_warps_; }
 
-  void OnBlockBarrier() { block_start_ = ++now_; }
-  void OnWarpBarrier(int warp) { warp_start_[warp] = ++now_; }
+  // All accesses of warp `other` with a smaller stamp are ordered before the next access of `warp`.
+  uint32_t seen(int warp, int other) const { return known_[warp][other]; }
+  // The same for all other warps of the block.
+  uint32_t seen_all(int warp) const {
+    uint32_t least = ~uint32_t{0};
+    for (int other = 0; other < num_warps_; ++other) {
+      if (other != warp) least = std::min(least, known_[warp][other]);
+    }
+    return least;
+  }
+  // All products for which warp `other` waited before this count are done before the next access of `warp`.
+  uint32_t products_seen(int warp, int other) const { return warp == other ? now_ + 1 : known_[warp][Products(other)]; }
+
+  void OnBlockBarrier() {
+    block_start_ = now_ + 1;
+    OnBarrier(0, num_warps_);
+  }
+  void OnWarpBarrier(int warp) { known_[warp][warp] = known_[warp][Products(warp)] = ++now_; }
+  // A barrier of `count` warps.
+  void OnBarrier(int first_warp, int count) {
+    Knowledge joined(2 * num_warps_ + 1, 1);
+    for (int warp = first_warp; warp < first_warp + count; ++warp) Join(known_[warp], &joined);
+    ++now_;
+    for (int warp = first_warp; warp < first_warp + count; ++warp) joined[warp] = joined[Products(warp)] = now_;
+    for (int warp = first_warp; warp < first_warp + count; ++warp) known_[warp] = joined;
+  }
+  // A thread of the warp arrives at a barrier in shared memory. This publishes the warp's accesses before its last
+  // barrier, and all products for which it has waited.
+  void Publish(int warp, Knowledge* to) {
+    known_[warp][Products(warp)] = ++now_;
+    Join(known_[warp], to);
+  }
+  void Acquire(int warp, const Knowledge& from) { Join(from, &known_[warp]); }
+  // An asynchronous copy has landed. Its accesses have the current stamp.
+  void OnLanding(Knowledge* to) {
+    to->resize(2 * num_warps_ + 1, 1);
+    (*to)[copies()] = ++now_;
+  }
+  // Separates the accesses before a fence from those after it. It orders nothing.
+  void OnFence() { ++now_; }
   // Starts a new block.
   void Reset() {
     now_ = block_start_ = 1;
-    std::fill(warp_start_.begin(), warp_start_.end(), 1);
+    for (Knowledge& known : known_) std::fill(known.begin(), known.end(), 1);
   }
 
  private:
+  int Products(int warp) const { return num_warps_ + 1 + warp; }
+  static void Join(const Knowledge& from, Knowledge* to) {
+    to->resize(std::max(to->size(), from.size()), 1);
+    for (size_t i = 0; i < from.size(); ++i) (*to)[i] = std::max((*to)[i], from[i]);
+  }
+
+  int num_warps_;
   uint32_t now_ = 1;
-  uint32_t block_start_ = 1;          // The count after the last barrier of the block.
-  std::vector<uint32_t> warp_start_;  // [num_warps], the count after each warp's own last barrier.
+  uint32_t block_start_ = 1;      // The count after the last barrier of the block.
+  std::vector<Knowledge> known_;  // [num_warps]: of all warps, of the copies, and of the products of all warps.
 };
 
 // The thread that makes an access. LoadMatrix4 reads for the whole warp, so its reads belong to no single thread.
@@ -49,8 +101,9 @@ struct Accessor {
 
 // Summary of the accesses of one kind by one block's threads to a granule of memory, since the last barrier of the
 // block. It keeps exactly what is needed to decide whether a later access collides with them. If several warps took
-// part, every later access collides. If one warp did, the accesses of other warps collide. An access of the same warp
-// collides if another lane has accessed the granule since the warp's last barrier.
+// part, every later access collides until there has been a barrier with all other warps. If one warp did, the accesses
+// of other warps collide. An access of the same warp collides if another lane has accessed the granule since the warp's
+// last barrier.
 struct AccessSummary {
   static constexpr uint16_t kSeveralThreads = 0xffff;
   static constexpr uint8_t kSeveralWarps = 0xff;
@@ -61,9 +114,9 @@ struct AccessSummary {
   uint8_t warp = 0;
 
   bool Collides(const Accessor& by, const BarrierClock& clock) const {
-    if (stamp < clock.block_start()) return false;
-    if (warp != by.warp()) return true;
-    return stamp >= clock.warp_start(by.warp()) && (thread != by.thread || by.whole_warp);
+    if (warp == kSeveralWarps) return stamp >= clock.seen_all(by.warp());
+    if (warp != by.warp()) return stamp >= clock.seen(by.warp(), warp);
+    return stamp >= clock.seen(warp, warp) && (thread != by.thread || by.whole_warp);
   }
 
   // Forgets the earlier accesses. It is used for an access that has been checked against them: either it is ordered

@@ -42,6 +42,7 @@ GridEmulator::GridEmulator(const LaunchConfig& config, const std::function<void(
       bank_conflicts_(config.num_threads / kWarpSize),
       threads_(config.num_threads),
       meetings_(config.num_threads / kWarpSize),
+      groups_(config.num_threads / kWarpGroupThreads),
       copies_(config.num_threads),
       fibers_(config.num_threads, &GridEmulator::ThreadMain, this) {}
 
@@ -81,6 +82,8 @@ void GridEmulator::BeginBlock(int block) {
   shared_.Reset(block);
   global_.BeginBlock(block);
   for (AsyncCopies& copies : copies_) copies.Reset();
+  barriers_.clear();
+  for (WarpGroup& group : groups_) group = WarpGroup();
   ready_.clear();
   for (int thread = 0; thread < config_.num_threads; ++thread) WakeUp(thread);
 }
@@ -89,13 +92,18 @@ bool GridEmulator::RunBlock(int block) {
   BeginBlock(block);
   while (num_live_ > 0 && !is_abandoned_) {
     if (ready_.empty()) {
+      if (LandForWaiting()) continue;
       ReportStuck();
       return false;
     }
     thread_ = TakeReadyThread();
     fibers_.Resume(thread_);
-    if (config_.landing == CopyLanding::kRandom) copies_[Random(copies_.size())].LandOne(random_());
+    if (config_.landing == CopyLanding::kRandom) {
+      copies_[Random(copies_.size())].LandOne(random_());
+      LandSomeCopy();
+    }
   }
+  if (!is_abandoned_) ReportWorkInFlight();
   for (int warp = 0; warp < num_warps(); ++warp) bank_conflicts_.OnMeeting(warp);
   return !is_abandoned_;
 }
@@ -342,7 +350,8 @@ std::string GridEmulator::DescribeWarp(int warp) const {
 }
 
 // No thread is ready. If lanes wait in a collective for lanes that have exited, the problem is divergence. Otherwise
-// some lanes of a warp wait in a collective while others wait at a barrier, so they wait for each other.
+// some lanes of a warp wait in a collective while others wait at a barrier, so they wait for each other, or threads
+// wait at a barrier in shared memory for arrivals that do not come.
 void GridEmulator::ReportStuck() {
   std::string text;
   ProblemKind kind = ProblemKind::kDeadlock;

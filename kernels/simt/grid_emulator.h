@@ -16,14 +16,17 @@
 #include "kernels/simt/global_memory_checker.h"
 #include "kernels/simt/launch.h"
 #include "kernels/simt/problem.h"
+#include "kernels/simt/shared_barriers.h"
 #include "kernels/simt/shared_memory_checker.h"
 #include "kernels/simt/types.h"
+#include "kernels/simt/warp_group_operations.h"
 
 namespace quire::simt {
 
 // One launch. It runs the blocks one after another, and the threads of a block as fibers in random turns. A thread runs
 // until it reaches a barrier or a collective. The last thread to arrive executes it and makes all waiting threads ready
-// again. The functions of simt.h are implemented here, for the running thread. Owned by Launch().
+// again. The functions of simt.h and simt_sm90.h are implemented here, for the running
+// thread. Owned by Launch().
 class GridEmulator {
  public:
   GridEmulator(const LaunchConfig& config, const std::function<void()>& body);
@@ -56,11 +59,20 @@ class GridEmulator {
   void CommitCopies() { copies_[thread_].Commit(); }
   void WaitCopies(int groups_in_flight, Place place);
 
+  // The functions of simt_sm90.h (grid_emulator_sm90.cc). An operation of a warp group waits until all its threads have
+  // arrived with it. `in` is the ProductInput of a product.
+  void GroupOperation(Operation operation, const void* in, Place place);
+  void InitBarrier(uint64_t* barrier, uint32_t count, Place place);
+  void ArriveAtBarrier(uint64_t* barrier, uint32_t bytes, Place place);
+  void WaitForBarrier(uint64_t* barrier, uint32_t parity, Place place);
+  void CopyBulk(void* shared, const void* global, size_t bytes, uint64_t* barrier, Place place);
+  void FenceAsyncProxy(Place place);
+
   void MemoryFence() { global_.OnFence(); }
   void WaitForPriorGrid() { global_.OnPriorGridDone(); }
 
  private:
-  enum class State : uint8_t { kReady, kAtBarrier, kInCollective, kExited };
+  enum class State : uint8_t { kReady, kAtBarrier, kInCollective, kAtSharedBarrier, kExited };
 
   struct Thread {
     State state = State::kReady;
@@ -73,6 +85,20 @@ class GridEmulator {
     int num_arrived = 0;
     std::array<const void*, kWarpSize> in;
     std::array<void*, kWarpSize> out;
+  };
+
+  // The accumulators of a product that is not done. They get their values when the group waits for it.
+  struct Accumulators {
+    PerGroupThread<float*> d;
+    std::vector<float> values;  // [128][number per thread]
+  };
+  struct WarpGroup {
+    int num_arrived = 0;
+    PerGroupThread<const void*> in;
+    bool has_begun = false;      // Since the last wait.
+    bool has_committed = false;  // Since the last product.
+    std::vector<Accumulators> accumulators;
+    std::vector<size_t> reads;  // Offsets of the chunks that the products read.
   };
 
   static void ThreadMain(void* self);
@@ -90,6 +116,22 @@ class GridEmulator {
   bool LanesAgree(int warp);
   void RunCollective(int warp, Operation operation);
   void RunLoadMatrix(int warp, Operation operation);
+
+  int num_groups() const { return num_warps() / kWarpsPerGroup; }
+  void CompleteGroupOperation(int group);
+  bool GroupAgrees(int group);
+  void Multiply(int group, Operation operation, Place place);
+  void WaitForProducts(int group, Place place);
+  void WriteAccumulators(Accumulators* accumulators);
+  // Returns null, and reports it, if there is no barrier.
+  SharedBarrier* FindBarrier(uint64_t* barrier, Operation operation, Place place);
+  void EndPhaseIfComplete(SharedBarrier* barrier);
+  // Lands one copy, chosen at random.
+  void LandOne(SharedBarrier* barrier);
+  void LandSomeCopy();
+  // Lands a copy for which threads wait. Returns whether there was one.
+  bool LandForWaiting();
+  void ReportWorkInFlight();
 
   // Counts an operation of the running thread and ends the launch if there are too many.
   void CountOperation(Place place);
@@ -124,7 +166,9 @@ class GridEmulator {
   std::vector<int> ready_;
   std::vector<Thread> threads_;
   std::vector<Meeting> meetings_;    // One per warp.
+  std::vector<WarpGroup> groups_;    // One per warp group.
   std::vector<AsyncCopies> copies_;  // One per thread.
+  SharedBarriers barriers_;
   FiberSet fibers_;
 };
 

@@ -37,7 +37,9 @@ struct LaunchCounters {
   int64_t load_matrix = 0;
   int64_t load_matrix_conflicts = 0;  // Additional passes caused by bank conflicts, at most 7 per matrix.
   int64_t mma = 0;
-  int64_t async_copies = 0;  // Includes copies that write zeros and read nothing.
+  int64_t group_products = 0;  // Counted once per warp group.
+  int64_t async_copies = 0;    // Includes copies that write zeros and read nothing.
+  int64_t bulk_copies = 0;
   int64_t atomics = 0;
   int64_t global_bytes_read = 0;
   int64_t global_bytes_written = 0;

@@ -50,6 +50,26 @@ const char* Name(Operation operation) {
       return "an atomic";
     case Operation::kCopyAsync16:
       return "CopyAsync16";
+    case Operation::kSyncWarpGroup:
+      return "SyncWarpGroup";
+    case Operation::kInitBarrier:
+      return "InitBarrier";
+    case Operation::kArriveAtBarrier:
+      return "ArriveAtBarrier";
+    case Operation::kWaitForBarrier:
+      return "WaitForBarrier";
+    case Operation::kCopyBulk:
+      return "CopyBulk";
+    case Operation::kBeginProducts:
+      return "BeginProducts";
+    case Operation::kMultiply:
+      return "Multiply";
+    case Operation::kMultiplyRows:
+      return "MultiplyRows";
+    case Operation::kCommitProducts:
+      return "CommitProducts";
+    case Operation::kWaitForProducts:
+      return "WaitForProducts";
   }
   return "?";
 }
@@ -80,6 +100,10 @@ const char* Name(ProblemKind kind) {
       return "access before the prior grid is done";
     case ProblemKind::kGlobalRace:
       return "race in global memory";
+    case ProblemKind::kMissingFence:
+      return "missing fence";
+    case ProblemKind::kBarrierMisuse:
+      return "misuse of a barrier";
   }
   return "?";
 }

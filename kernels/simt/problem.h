@@ -65,6 +65,16 @@ enum class Operation : uint8_t {
   kStoreGlobal,
   kAtomic,
   kCopyAsync16,
+  kSyncWarpGroup,
+  kInitBarrier,
+  kArriveAtBarrier,
+  kWaitForBarrier,
+  kCopyBulk,
+  kBeginProducts,
+  kMultiply,
+  kMultiplyRows,
+  kCommitProducts,
+  kWaitForProducts,
 };
 
 const char* Name(Operation operation);
@@ -79,9 +89,11 @@ enum class ProblemKind : uint8_t {
   kReadOnlyViolation,  // A store to a buffer that the launch only reads, or LoadReadOnly of a buffer that it writes.
   kMisaligned,         // An address that is not a multiple of the size of the access.
   kUninitializedRead,  // A load of shared memory that this block never wrote.
-  kUnwaitedCopies,     // A thread exits before its asynchronous copies have landed.
+  kUnwaitedCopies,     // A thread exits, or a block ends, before asynchronous copies or products are done.
   kBeforePriorGrid,    // An access to data of the prior grid before WaitForPriorGrid().
   kGlobalRace,         // Like kSharedRace in global memory, within a block or between blocks.
+  kMissingFence,       // An asynchronous access, or a product, without the fence that must come before it.
+  kBarrierMisuse,      // A barrier in shared memory that was not initialised, or has more arrivals than its count.
 };
 
 const char* Name(ProblemKind kind);

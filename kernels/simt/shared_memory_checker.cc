@@ -1,5 +1,6 @@
 #include "kernels/simt/shared_memory_checker.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,13 @@ void SharedMemoryChecker::Free::operator()(char* p) const {
 }
 
 SharedMemoryChecker::SharedMemoryChecker(size_t bytes, const BarrierClock* clock, ProblemLog* log)
-    : bytes_(bytes), data_(AllocateAligned(bytes)), clock_(clock), log_(log), histories_(bytes) {}
+    : bytes_(bytes),
+      data_(AllocateAligned(bytes)),
+      clock_(clock),
+      log_(log),
+      histories_(bytes),
+      product_reads_(bytes, clock),
+      fences_(clock->num_warps() * kWarpSize) {}
 
 bool SharedMemoryChecker::Contains(const void* p) const {
   const auto address = reinterpret_cast<uintptr_t>(p);
@@ -37,6 +44,8 @@ void SharedMemoryChecker::Reset(int block) {
   block_ = block;
   std::memset(data_.get(), kPoison, bytes_);
   histories_.Reset();
+  product_reads_.Reset();
+  std::fill(fences_.begin(), fences_.end(), 0);
 }
 
 bool SharedMemoryChecker::IsInBounds(const void* p, size_t bytes, Operation operation, const Accessor& by) {
@@ -97,6 +106,7 @@ bool SharedMemoryChecker::CheckWrite(void* p, size_t bytes, Operation operation,
     history.is_atomic = false;
     history.is_initialized = true;
   });
+  CheckProductReads(p, bytes, operation, by);
   return true;
 }
 
@@ -120,6 +130,15 @@ bool SharedMemoryChecker::CheckAtomic(void* p, size_t bytes, const Accessor& by)
   return true;
 }
 
+void SharedMemoryChecker::CheckProductReads(const void* p, size_t bytes, Operation operation, const Accessor& by) {
+  const Place* const read = product_reads_.FindCollision(OffsetOf(p), bytes, by);
+  if (read == nullptr) return;
+  log_->Report(ProblemKind::kSharedRace, {by.place, block_, by.thread, *read}, [&] {
+    return std::string(Name(operation)) + " at offset " + std::to_string(OffsetOf(p)) +
+           " collides with a read by a product at " + ToString(*read);
+  });
+}
+
 bool SharedMemoryChecker::BeginCopy(void* p, const Accessor& by) {
   if (!CheckWrite(p, kCopyBytes, Operation::kCopyAsync16, by)) return false;
   histories_.ForEach(OffsetOf(p), kCopyBytes, [](AccessHistory& history) { history.is_in_flight = true; });
@@ -131,6 +150,63 @@ void SharedMemoryChecker::EndCopy(void* p, const Accessor& by) {
     history.writes.Set(by, *clock_);
     history.is_in_flight = false;
   });
+}
+
+// A thread that accesses memory after its fence has a larger stamp, because other operations than the fence follow.
+void SharedMemoryChecker::CheckAsyncFence(const AccessHistory& history, const void* p, Operation operation,
+                                          const Accessor& by) {
+  const AccessSummary& writes = history.writes;
+  const bool is_plain = writes.stamp > 0 && writes.thread != AccessSummary::kSeveralThreads;
+  if (!is_plain || history.is_in_flight || writes.stamp < fences_[writes.thread]) return;
+  log_->Report(ProblemKind::kMissingFence, {by.place, block_, by.thread, writes.place}, [&] {
+    return std::string(Name(operation)) + " at offset " + std::to_string(OffsetOf(p)) +
+           " follows the write by thread " + std::to_string(writes.thread) + " at " + ToString(writes.place) +
+           " without FenceAsyncProxy";
+  });
+}
+
+bool SharedMemoryChecker::BeginBulkCopy(void* p, size_t bytes, const Accessor& by) {
+  char* const to = static_cast<char*>(p);
+  for (size_t at = 0; at < bytes; at += kCopyBytes) {
+    if (!IsInBounds(to + at, kCopyBytes, Operation::kCopyBulk, by)) return false;
+    histories_.ForEach(OffsetOf(to + at), kCopyBytes, [&](const AccessHistory& history) {
+      CheckAsyncFence(history, to + at, Operation::kCopyBulk, by);
+    });
+    if (!CheckWrite(to + at, kCopyBytes, Operation::kCopyBulk, by)) return false;
+  }
+  histories_.ForEach(OffsetOf(p), bytes, [](AccessHistory& history) { history.is_in_flight = true; });
+  return true;
+}
+
+void SharedMemoryChecker::EndBulkCopy(void* p, size_t bytes, Place place) {
+  const Accessor by = {clock_->copies() * kWarpSize, /*whole_warp=*/true, place};
+  histories_.ForEach(OffsetOf(p), bytes, [&](AccessHistory& history) {
+    history.writes.Set(by, *clock_);
+    history.is_in_flight = false;
+  });
+}
+
+bool SharedMemoryChecker::BeginProductRead(size_t offset, int group, Operation operation, Place place) {
+  const char* const p = data_.get() + offset;
+  const int first_warp = group * kWarpsPerGroup;
+  const auto by = [&](int warp) { return Accessor{warp * kWarpSize, /*whole_warp=*/true, place}; };
+  if (!IsInBounds(p, ProductReads::kChunkBytes, operation, by(first_warp))) return false;
+  histories_.ForEach(offset, ProductReads::kChunkBytes, [&](const AccessHistory& history) {
+    bool collides = history.is_in_flight;
+    for (int i = 0; i < kWarpsPerGroup && !collides; ++i) {
+      collides = history.writes.Collides(by(first_warp + i), *clock_);
+    }
+    if (collides) ReportRace(history, true, p, operation, by(first_warp));
+    if (!history.is_initialized) {
+      log_->Report(ProblemKind::kUninitializedRead, {place, block_, by(first_warp).thread}, [&] {
+        return std::string(Name(operation)) + " at offset " + std::to_string(offset) +
+               ", where nobody of this block has written";
+      });
+    }
+    CheckAsyncFence(history, p, operation, by(first_warp));
+  });
+  product_reads_.Begin(offset, group, place);
+  return true;
 }
 
 }  // namespace quire::simt

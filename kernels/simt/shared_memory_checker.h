@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "kernels/simt/access_history.h"
 #include "kernels/simt/problem.h"
+#include "kernels/simt/product_reads.h"
 
 namespace quire::simt {
 
@@ -35,6 +37,16 @@ class SharedMemoryChecker {
   bool BeginCopy(void* p, const Accessor& by);
   void EndCopy(void* p, const Accessor& by);
 
+  // Bulk copies and products access memory through the asynchronous proxy. A thread orders its own plain accesses
+  // before them with FenceAsyncProxy.
+  void OnAsyncFence(int thread) { fences_[thread] = clock_->now(); }
+  // Marks memory as the target of a bulk copy.
+  bool BeginBulkCopy(void* p, size_t bytes, const Accessor& by);
+  void EndBulkCopy(void* p, size_t bytes, Place place);
+  // A product of a warp group reads the 16 bytes at this offset until EndProductRead.
+  bool BeginProductRead(size_t offset, int group, Operation operation, Place place);
+  void EndProductRead(size_t offset, int group) { product_reads_.End(offset, group); }
+
  private:
   struct Free {
     void operator()(char* p) const;
@@ -43,6 +55,10 @@ class SharedMemoryChecker {
   bool IsInBounds(const void* p, size_t bytes, Operation operation, const Accessor& by);
   void ReportRace(const AccessHistory& history, bool with_write, const void* p, Operation operation,
                   const Accessor& by);
+  // Reports a write that collides with a read by a product.
+  void CheckProductReads(const void* p, size_t bytes, Operation operation, const Accessor& by);
+  // Reports plain writes of the granule that no fence orders before an asynchronous access.
+  void CheckAsyncFence(const AccessHistory& history, const void* p, Operation operation, const Accessor& by);
 
   size_t bytes_;
   std::unique_ptr<char, Free> data_;
@@ -50,6 +66,8 @@ class SharedMemoryChecker {
   const BarrierClock* clock_;
   ProblemLog* log_;
   HistoryMap<AccessHistory> histories_;
+  ProductReads product_reads_;
+  std::vector<uint32_t> fences_;  // [threads]: the count of the clock after the thread's last FenceAsyncProxy.
 };
 
 }  // namespace quire::simt

@@ -29,8 +29,35 @@ TEST(CudaAttentionTest, EveryShapeAgreesWithFloat64) {
   }
 }
 
+TEST(CudaAttentionTest, LongItemsAgreeWithFloat64OnComputeCapability90) {
+  const DataType bf16 = DataType::kBFloat16, f16 = DataType::kFloat16;
+  const AttentionCase cases[] = {
+      {{8, 2, 64, 16, bf16}, {{150, 70}, {40, 40}}},     // Ends within a tile, and in the first tile.
+      {{8, 2, 128, 16, bf16}, {{330, 60}}},              // Two splits.
+      {{8, 2, 128, 32, f16}, {{256, 33}}},               // Ends with a tile.
+      {{4, 4, 64, 32, f16}, {{257, 100}}},               // No groups.
+      {{8, 2, 64, 16, bf16, 50}, {{300, 40}, {20, 20}}}  // Sliding windows.
+  };
+  for (const AttentionCase& c : cases) {
+    SCOPED_TRACE(ToString(c.shape));
+    Random random(7);
+    PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
+    std::vector<Sequence> sequences;
+    const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
+    const EmulatedRun run = RunAttention(c.shape, slices, &pool, {.is_sm90 = true});
+    ExpectClean(run);
+    EXPECT_GT(run.num_sm90_items, 0);
+    EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
+  }
+}
+
 TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
-  for (const Shape& shape : {Shape{8, 2, 64, 16, DataType::kBFloat16}, Shape{8, 2, 64, 4, DataType::kBFloat16}}) {
+  const DataType type = DataType::kBFloat16;
+  const std::pair<Shape, bool> shapes_and_sm90[] = {{{8, 2, 64, 16, type}, false},
+                                                    {{8, 2, 64, 4, type}, false},
+                                                    {{8, 2, 64, 16, type}, true},
+                                                    {{8, 2, 128, 16, type}, true}};
+  for (const auto& [shape, is_sm90] : shapes_and_sm90) {
     std::vector<float> expected;
     for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
       Random random(11), placement(seed);
@@ -38,8 +65,8 @@ TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
       std::vector<Sequence> sequences;
       const std::vector<Slice> slices = MakeSlices(shape, {{290, 1}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
       const auto landing = simt::CopyLanding(seed % 3);
-      const EmulatedRun run =
-          RunAttention(shape, slices, &pool, {.seed = seed, .landing = landing, .num_blocks = int(seed)});
+      const EmulatedRun run = RunAttention(
+          shape, slices, &pool, {.seed = seed, .landing = landing, .num_blocks = int(seed), .is_sm90 = is_sm90});
       ExpectClean(run);
       if (expected.empty()) expected = run.out;
       EXPECT_EQ(run.out, expected);

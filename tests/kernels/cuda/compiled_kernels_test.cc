@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <typeinfo>
+#include <vector>
 
 #include "kernels/cuda/compiled_kernels.h"
 #include "kernels/cuda/make_kernel_table.h"
@@ -63,7 +64,7 @@ struct NotingEntry {
 
 template <typename Element, int... kHeadDims>
 void NoteTables() {
-  (MakeKernelTable<NotingEntry, Element, UnitSize::kFull, kHeadDims>(), ...);
+  (MakeKernelTable<NotingEntry, Element, UnitSize::kFull, kHeadDims, /*kIsSm90=*/true>(), ...);
   (MakeKernelTable<NotingEntry, Element, UnitSize::kSmall, kHeadDims>(), ...);
 }
 
@@ -74,6 +75,12 @@ const std::map<std::string, BlockShape>& Shapes() {
     NoteTables<F16, 32, 64, 80, 96, 128, 256>();
   }
   return NotingEntry::Kernels();
+}
+
+// Returns the architectures for which the kernel is compiled.
+std::vector<int> Architectures(const std::string& name) {
+  if (name.rfind("AttentionPrefillSm90<", 0) == 0) return {90};
+  return {80, 90};
 }
 
 // Keyed by name and architecture. A kernel that several files of the library contain is listed once.
@@ -101,7 +108,8 @@ std::string TableLine(const std::string& name, const BlockShape& shape) {
   char start[100];
   std::snprintf(start, sizeof(start), "%-42s %4d %7d", name.c_str(), shape.num_threads, int(shape.shared_bytes));
   std::string line = start;
-  for (const int architecture : {80, 90}) {
+  if (Architectures(name).size() == 1) line += "     -   -     -";
+  for (const int architecture : Architectures(name)) {
     const MachineCode& code = Compiled().at({name, architecture});
     char numbers[100];
     std::snprintf(numbers, sizeof(numbers), " %5d %3d %5d", code.registers,
@@ -116,7 +124,8 @@ void WriteTable() {
   file << "# What nvcc " << QUIRE_NVCC_RELEASE << " makes of the GPU kernels; made by kernels_cuda_compiled_test with "
        << "QUIRE_UPDATE_GOLDEN=1.\n# Threads and bytes of shared memory of a block; for sm_80, then for sm_90, "
           "registers "
-       << "of a thread, blocks\n# that a multiprocessor holds, and instructions of the machine code.\n";
+       << "of a thread, blocks\n# that a multiprocessor holds, and instructions of the machine code. A dash: not "
+          "compiled.\n";
   for (const auto& [name, shape] : Shapes()) file << TableLine(name, shape) << "\n";
 }
 
@@ -124,9 +133,13 @@ std::string FirstWords(const std::string& line) {
   return line.substr(0, line.find("  "));
 }
 
-TEST(CompiledKernelsTest, EveryTableIsCompiledForBothArchitectures) {
+TEST(CompiledKernelsTest, EveryTableIsCompiledForItsArchitectures) {
   for (const auto& [name, shape] : Shapes()) {
-    for (const int architecture : {80, 90}) EXPECT_TRUE(Compiled().contains({name, architecture})) << name;
+    for (const int architecture : {80, 90}) {
+      const std::vector<int> wanted = Architectures(name);
+      EXPECT_EQ(Compiled().contains({name, architecture}), std::count(wanted.begin(), wanted.end(), architecture) > 0)
+          << name << " for sm_" << architecture;
+    }
   }
   for (const auto& [key, code] : Compiled()) EXPECT_TRUE(Shapes().contains(key.first)) << key.first;
 }
@@ -136,17 +149,35 @@ TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
     for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
       std::set<const KernelTable*> tables;
       for (const int block_size : {1, 2, 4, 8, 16, 32, 128}) {
-        tables.insert(FindCompiledKernels(element, head_dim, block_size));
+        tables.insert(FindCompiledKernels(element, head_dim, block_size, /*is_sm90=*/false));
       }
       EXPECT_EQ(tables.size(), 2u);
       EXPECT_FALSE(tables.contains(nullptr));
     }
-    for (const int block_size : {-1, 0, 3, 5, 12, 24}) EXPECT_EQ(FindCompiledKernels(element, 64, block_size), nullptr);
+    for (const int block_size : {-1, 0, 3, 5, 12, 24}) {
+      EXPECT_EQ(FindCompiledKernels(element, 64, block_size, false), nullptr);
+    }
     for (const int head_dim : {0, 16, 48, 112, 192, 512}) {
-      EXPECT_EQ(FindCompiledKernels(element, head_dim, 16), nullptr);
+      EXPECT_EQ(FindCompiledKernels(element, head_dim, 16, false), nullptr);
     }
   }
-  EXPECT_EQ(FindCompiledKernels(DataType::kFloat32, 64, 16), nullptr);
+  EXPECT_EQ(FindCompiledKernels(DataType::kFloat32, 64, 16, false), nullptr);
+}
+
+TEST(CompiledKernelsTest, KernelsForComputeCapability90AreOnlyInItsTables) {
+  for (const DataType element : {DataType::kBFloat16, DataType::kFloat16}) {
+    for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
+      for (const int block_size : {8, 16, 32}) {
+        for (const bool is_sm90 : {false, true}) {
+          const KernelTable& table = *FindCompiledKernels(element, head_dim, block_size, is_sm90);
+          EXPECT_EQ(table.attention_prefill_sm90.entry != nullptr,
+                    is_sm90 && block_size >= 16 && (head_dim == 64 || head_dim == 128))
+              << "heads of " << head_dim << ", blocks of " << block_size;
+          EXPECT_NE(table.attention_prefill.entry, nullptr);
+        }
+      }
+    }
+  }
 }
 
 // Other releases of nvcc give other numbers.
@@ -170,7 +201,11 @@ TEST(CompiledKernelsTest, RegistersAndInstructionsAreAtMostThoseOfTheTable) {
     numbers >> threads >> shared;
     EXPECT_EQ(shape->second.num_threads, threads) << name;
     EXPECT_EQ(int(shape->second.shared_bytes), shared) << name;
-    for (const int architecture : {80, 90}) {
+    if (Architectures(name).size() == 1) {
+      std::string dash;
+      numbers >> dash >> dash >> dash;
+    }
+    for (const int architecture : Architectures(name)) {
       int registers, blocks, instructions;
       numbers >> registers >> blocks >> instructions;
       const MachineCode& code = Compiled().at({name, architecture});
@@ -220,6 +255,16 @@ TEST(CompiledKernelsTest, AttentionMultipliesTilesAndCopiesAsynchronously) {
   ForEachOf("AttentionDecode<", [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, 1); });
   ForEachOf("AttentionPrefill<",
             [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, head_dim > 128 ? 2 : 4); });
+}
+
+// A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. K and V are copied in bulk.
+TEST(CompiledKernelsTest, PrefillForComputeCapability90MultipliesTilesByWarpGroups) {
+  ForEachOf("AttentionPrefillSm90<", [](const MachineCode& code, int head_dim) {
+    EXPECT_EQ(code.Count(kHgmma), head_dim / 16);
+    EXPECT_EQ(code.Count(kHgmmaRows), 8);
+    EXPECT_EQ(code.Count(kHmma) + code.Count(kLdsm) + code.Count(kLdgsts), 0);
+    EXPECT_GT(code.Count(kUblkcp), 0);
+  });
 }
 
 // Weights and tables are read like the rows: a lane that read its eight floats one by one would touch the sectors of

@@ -11,12 +11,15 @@ namespace quire::cuda {
 // Bits 0 to 11 of the instructions of sm_80 and sm_90 that the tests count. `cuobjdump --dump-sass` shows them beside
 // the names.
 enum Opcode {
-  kHmma = 0x23c,    // mma
-  kLdsm = 0x83b,    // ldmatrix
-  kLdgsts = 0xfae,  // cp.async
-  kLdg = 0x981,     // ld.global
-  kStg = 0x986,     // st.global
-  kLdl = 0x983,     // Local memory: a register spill, or an array that does not fit into registers.
+  kHmma = 0x23c,       // mma
+  kLdsm = 0x83b,       // ldmatrix
+  kLdgsts = 0xfae,     // cp.async
+  kHgmma = 0x9f0,      // wgmma, both matrices in shared memory
+  kHgmmaRows = 0xdf0,  // wgmma, the first matrix in registers
+  kUblkcp = 0x3ba,     // cp.async.bulk
+  kLdg = 0x981,        // ld.global
+  kStg = 0x986,        // st.global
+  kLdl = 0x983,        // Local memory: a register spill, or an array that does not fit into registers.
   kStl = 0x387,
 };
 

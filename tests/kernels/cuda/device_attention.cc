@@ -21,18 +21,20 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
     : device_(device) {
   const int group_size = shape.num_heads / shape.num_kv_heads;
   AttentionPlanner planner;
+  kernels_ = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
   const AttentionPlan& plan = planner.Plan(batch, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
                                                                       .group_size = group_size,
                                                                       .window = shape.window,
                                                                       .block_size = shape.block_size},
-                                                                     kPrefillRows));
-  kernels_ = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
+                                                                     MostItemRows(*kernels_)));
   std::vector<AttentionItem> items;
   ListLaunches(plan, group_size, &items, &launches_);
   std::vector<int32_t> ranges;
   for (const AttentionLaunch& launch : launches_) {
     ranges.insert(ranges.end(), {launch.begin, launch.end});
-    if (launch.kernel == &KernelTable::attention_prefill) num_prefill_items_ += launch.end - launch.begin;
+    if (launch.kernel == &KernelTable::attention_prefill || launch.kernel == &KernelTable::attention_prefill_sm90) {
+      num_prefill_items_ += launch.end - launch.begin;
+    }
   }
 
   positions_ = Upload(device, batch.positions, batch.num_tokens);

@@ -41,11 +41,12 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   EXPECT_GE(num_cases, 10);
 }
 
-// Each case has two sequences: a decode over two splits, whose results are merged, and a prompt, which has too many
-// queries for the decode kernel.
+// Each case has a decode over two splits, whose results are merged, and two prompts. The first prompt has too many
+// queries for the decode kernel, and the second one has so many that compute capability 9.0 has another kernel for
+// them.
 TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
-    ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}}});
+    ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}, {50, 40}}});
   });
 }
 

@@ -30,9 +30,13 @@ auto ForHeads(int head_dim, F f) {
   }
 }
 
-KernelTable KernelsFor(const Shape& shape) {
+KernelTable KernelsFor(const Shape& shape, bool is_sm90) {
   const bool is_small = shape.block_size < KvLayout::kUnitTokens;
   return ForHeads(shape.head_dim, [&]<int kHeadDim>() {
+    if (is_sm90 && !is_small) {
+      return shape.type == DataType::kFloat16 ? MakeKernelTable<EmulatedEntry, F16, UnitSize::kFull, kHeadDim, true>()
+                                              : MakeKernelTable<EmulatedEntry, Bf16, UnitSize::kFull, kHeadDim, true>();
+    }
     if (shape.type == DataType::kFloat16) {
       return is_small ? MakeKernelTable<EmulatedEntry, F16, UnitSize::kSmall, kHeadDim>()
                       : MakeKernelTable<EmulatedEntry, F16, UnitSize::kFull, kHeadDim>();
@@ -56,12 +60,13 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   }
   const BatchView view = batch.View();
   const int group_size = shape.num_heads / shape.num_kv_heads;
+  const KernelTable kernels = KernelsFor(shape, options.is_sm90);
   AttentionPlanner planner;
   const AttentionPlan& plan = planner.Plan(view, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
                                                                      .group_size = group_size,
                                                                      .window = shape.window,
                                                                      .block_size = shape.block_size},
-                                                                    kPrefillRows));
+                                                                    MostItemRows(kernels)));
   std::vector<AttentionItem> items;
   std::vector<AttentionLaunch> launches;
   ListLaunches(plan, group_size, &items, &launches);
@@ -90,7 +95,6 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   args.window = shape.window;
   args.scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0));
 
-  const KernelTable kernels = KernelsFor(shape);
   EmulatedRun result;
   for (const AttentionLaunch& launch : launches) {
     const Kernel<AttentionArgs>& kernel = kernels.*launch.kernel;
@@ -118,6 +122,7 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
     const auto run = reinterpret_cast<EntryFunction>(const_cast<void*>(kernel.entry));
     result.reports.push_back(simt::Launch(config, [&] { run(&args); }));
     if (launch.kernel == &KernelTable::attention_prefill) result.num_prefill_items += launch.end - launch.begin;
+    if (launch.kernel == &KernelTable::attention_prefill_sm90) result.num_sm90_items += launch.end - launch.begin;
   }
   result.out = Decoded(out, shape.type);
   return result;

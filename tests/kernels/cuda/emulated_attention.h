@@ -16,12 +16,14 @@ struct EmulatedRun {
   std::vector<float> out;  // [num_tokens, num_heads * head_dim]
   std::vector<simt::LaunchReport> reports;
   int num_prefill_items = 0;
+  int num_sm90_items = 0;  // Items of the kernel for compute capability 9.0.
 };
 
 struct EmulationOptions {
   uint64_t seed = 1;
   simt::CopyLanding landing = simt::CopyLanding::kLate;
-  int num_blocks = 3;  // Number of thread blocks of the grid.
+  int num_blocks = 3;    // Number of thread blocks of the grid.
+  bool is_sm90 = false;  // Whether there are the kernels for compute capability 9.0.
 };
 
 // Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, and head_dim is 64, 80, 96, 128 or 256.

@@ -4,7 +4,7 @@
 namespace quire::cuda {
 
 std::unique_ptr<Device> MakeDeviceUnderTest(std::string* /*reason*/) {
-  return std::make_unique<EmulatedDevice>();
+  return std::make_unique<EmulatedDevice>(/*is_sm90=*/true);
 }
 
 }  // namespace quire::cuda

@@ -11,6 +11,8 @@ namespace quire::cuda {
 // An emulated device that remembers the kernels that were launched or recorded, and the sizes of their grids.
 class GridsDevice : public EmulatedDevice {
  public:
+  using EmulatedDevice::EmulatedDevice;
+
   std::vector<std::pair<const void*, int>> grids;
 
  protected:

@@ -20,6 +20,9 @@ class LaunchedKernels : public testing::Environment {
       };
       note("attention_decode" + of_blocks, kernels.attention_decode);
       note("attention_prefill" + of_blocks, kernels.attention_prefill);
+      if (kernels.attention_prefill_sm90.entry != nullptr) {
+        note("attention_prefill_sm90" + of_blocks, kernels.attention_prefill_sm90);
+      }
       note("attention_merge" + of_heads, kernels.attention_merge);
       note("rope_append" + of_blocks, kernels.rope_append);
       note("rms_norm" + of_element, kernels.rms_norm);

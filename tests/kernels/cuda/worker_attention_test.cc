@@ -47,8 +47,9 @@ class WorkerAttentionTest : public ::testing::Test {
     return inputs.out.Download();
   }
 
-  std::vector<uint16_t> OfWorkerAttention(bool exact, bool is_recorded) {
-    GridsDevice device;
+  std::vector<uint16_t> OfWorkerAttention(bool exact, bool is_recorded, bool is_sm90 = false) {
+    GridsDevice device(is_sm90);
+    kernels_ = device.FindKernels(shape_.type, shape_.head_dim, shape_.block_size);
     PlacedInputs inputs(&device, *this);
     WorkerAttention attention(&device, shape_, batch_.View(), exact, is_recorded);
     attention.Launch(inputs.q.data(), row_size(), inputs.pool.data(), inputs.out.data());
@@ -74,10 +75,11 @@ class WorkerAttentionTest : public ::testing::Test {
     DeviceArray<uint16_t> q, pool, out;
   };
 
-  const Shape shape_ = {4, 2, 32, 16, DataType::kBFloat16};
+  Shape shape_ = {4, 2, 32, 16, DataType::kBFloat16};
   PagedBatch batch_;
   uint32_t num_blocks_ = 0;
   std::vector<std::pair<const void*, int>> grids_;  // Of the last attention.
+  const KernelTable* kernels_ = nullptr;            // Those of OfWorkerAttention's last device.
 };
 
 TEST_F(WorkerAttentionTest, ItLaunchesWhatTheBackendLaunches) {
@@ -98,6 +100,28 @@ TEST_F(WorkerAttentionTest, AFullDeviceCutsNoSequence) {
   EXPECT_EQ(grids_.size(), 1u) << "no merge";
   OfWorkerAttention(/*exact=*/true, /*is_recorded=*/false);
   EXPECT_EQ(grids_.size(), 2u);
+}
+
+// The 224 rows of a KV head are items of 128 and 96 rows.
+TEST_F(WorkerAttentionTest, ComputeCapability90HasItsOwnKernelForLongItems) {
+  shape_.head_dim = 64;
+  Add(112, 112);
+  OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
+  using Grids = std::vector<std::pair<const void*, int>>;
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 4}}));
+  OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/false);
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill.entry, 8}})) << "items of 64 rows and one of 32";
+  OfWorkerAttention(/*exact=*/true, /*is_recorded=*/false, /*is_sm90=*/true);
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_decode.entry, 28}})) << "one kernel for all rows";
+}
+
+// One item of 128 rows and two splits for each of two KV heads, on two multiprocessors.
+TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90AreCutForOneBlockPerMultiprocessor) {
+  shape_.head_dim = 64;
+  Add(300, 64);
+  OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
+  using Grids = std::vector<std::pair<const void*, int>>;
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";
 }
 
 TEST_F(WorkerAttentionTest, RecordedLaunchesComputeTheSame) {

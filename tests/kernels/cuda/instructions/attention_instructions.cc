@@ -26,7 +26,8 @@ struct Step {
   Shape shape;
   int num_sequences;
   int context_len;
-  int num_queries;  // The last tokens of every sequence.
+  int num_queries;       // The last tokens of every sequence.
+  bool is_sm90 = false;  // Whether there are the kernels that only compute capability 9.0 has.
 };
 
 // One kernel in one step, or the bounds of these numbers.
@@ -51,6 +52,8 @@ std::vector<Step> Steps() {
       {"prefill-1024-heads-of-128", {32, 8, 128, 16, type}, 1, 1024, 1024},
       {"prefill-1024-heads-of-64", {32, 8, 64, 16, type}, 1, 1024, 1024},
       {"prefill-1024-blocks-of-1", {32, 8, 128, 1, type}, 1, 1024, 1024},
+      {"prefill-1024-sm90-heads-of-128", {32, 8, 128, 16, type}, 1, 1024, 1024, true},
+      {"prefill-1024-sm90-heads-of-64", {32, 8, 64, 16, type}, 1, 1024, 1024, true},
   };
 }
 
@@ -64,6 +67,7 @@ std::vector<uint16_t> RandomElements(size_t count) {
 
 void Count(CountingDevice* device, const Step& step, NumbersByName* all) {
   const Shape& shape = step.shape;
+  device->set_is_sm90(step.is_sm90);
   const KvLayout layout = LayoutOf(shape);
   const int num_blocks = step.num_sequences * (step.context_len / shape.block_size);
   Random random(2);
@@ -111,7 +115,7 @@ void Count(CountingDevice* device, const Step& step, NumbersByName* all) {
 
 void Print(std::FILE* file, const NumbersByName& all, double factor) {
   for (const auto& [names, numbers] : all) {
-    std::fprintf(file, "%-28s %-22s %9.3f %9.2f %9.3f\n", names.first.c_str(), names.second.c_str(),
+    std::fprintf(file, "%-30s %-22s %9.3f %9.2f %9.3f\n", names.first.c_str(), names.second.c_str(),
                  factor * numbers.instructions, factor * numbers.sectors, factor * numbers.replays_per_access);
   }
 }
@@ -176,7 +180,7 @@ int Main(int argc, char** argv) {
   CountingDevice device({argv + 2, argv + argc});
   NumbersByName all;
   for (const Step& step : Steps()) Count(&device, step, &all);
-  std::printf("%-28s %-22s %9s %9s %9s\n", "step", "kernel", "million", "sectors", "replays");
+  std::printf("%-30s %-22s %9s %9s %9s\n", "step", "kernel", "million", "sectors", "replays");
   Print(stdout, all, 1);
   if (std::getenv("QUIRE_UPDATE_GOLDEN") != nullptr && !WriteBounds(path, all)) {
     std::fprintf(stderr, "cannot write %s\n", path.c_str());

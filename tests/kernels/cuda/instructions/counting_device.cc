@@ -23,10 +23,11 @@ struct NameEntry {
 };
 
 template <int kHeadDim>
-const KernelTable* TableForBlocks(int block_size) {
+const KernelTable* TableForBlocks(int block_size, bool is_sm90) {
   static const KernelTable full = MakeKernelTable<NameEntry, Bf16, UnitSize::kFull, kHeadDim>();
   static const KernelTable small = MakeKernelTable<NameEntry, Bf16, UnitSize::kSmall, kHeadDim>();
-  return block_size < KvLayout::kUnitTokens ? &small : &full;
+  static const KernelTable full_sm90 = MakeKernelTable<NameEntry, Bf16, UnitSize::kFull, kHeadDim, true>();
+  return block_size < KvLayout::kUnitTokens ? &small : is_sm90 ? &full_sm90 : &full;
 }
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -74,7 +75,9 @@ void CountingDevice::Free(void* memory) {
 
 const KernelTable* CountingDevice::FindKernels(DataType element, int head_dim, int block_size) const {
   if (element != DataType::kBFloat16) return nullptr;
-  return head_dim == 64 ? TableForBlocks<64>(block_size) : head_dim == 128 ? TableForBlocks<128>(block_size) : nullptr;
+  return head_dim == 64    ? TableForBlocks<64>(block_size, is_sm90_)
+         : head_dim == 128 ? TableForBlocks<128>(block_size, is_sm90_)
+                           : nullptr;
 }
 
 std::map<std::string, ExecutedCounts> CountingDevice::TakeCounts() {

@@ -21,7 +21,8 @@ struct ExecutedCounts {
 };
 
 // A device that executes the PTX of the kernels on a virtual GPU (ptxvm.h) and counts. A problem that the virtual GPU
-// reports ends the process. It has the kernels for bfloat16 and the heads of 64 and 128.
+// reports ends the process. It has the kernels for bfloat16 and the heads of 64 and 128, and if it is told so also
+// those for compute capability 9.0 alone.
 class CountingDevice : public EmulatedDevice {
  public:
   // `ptx` are files that nvcc has written, which contain all of these kernels.
@@ -32,6 +33,8 @@ class CountingDevice : public EmulatedDevice {
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
   const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override;
+
+  void set_is_sm90(bool is_sm90) { is_sm90_ = is_sm90; }
 
   // Returns the counts since the last call, by the class of the kernel, for example "AttentionDecode".
   std::map<std::string, ExecutedCounts> TakeCounts();
@@ -48,6 +51,7 @@ class CountingDevice : public EmulatedDevice {
   // Returns the kernel whose mangled name contains that of its class.
   FoundKernel Find(const std::string& mangled_class) const;
 
+  bool is_sm90_ = false;
   std::unique_ptr<ptxvm::Device> device_;
   std::vector<std::shared_ptr<ptxvm::Module>> modules_;
   std::map<std::string, ExecutedCounts> counts_;

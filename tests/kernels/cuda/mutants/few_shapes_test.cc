@@ -30,7 +30,7 @@ TEST_F(FewShapesTest, AgreeWithFloat64) {
     const DeviceAttentionResult result = AttendOnDevice(device(), c.shape, slices, &pool);
     EXPECT_LT(RelativeError(result.out, ReferenceAttention(c.shape, slices)), kTolerance);
   }
-  EXPECT_GE(num_cases, 6);
+  EXPECT_GE(num_cases, 4);
 }
 
 }  // namespace

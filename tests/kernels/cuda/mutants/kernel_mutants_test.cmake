@@ -1,5 +1,5 @@
-# Runs no_bug, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left out, because these
-# programs have few shapes. Tests that use no kernel are left out, too.
+# Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left
+# out, because these programs have few shapes. Tests that use no kernel are left out, too.
 function(run name)
   if(NOT EXISTS ${FOLDER}/${name})
     message(FATAL_ERROR "${FOLDER}/${name} was not built")
@@ -12,10 +12,12 @@ function(run name)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-run(no_bug)
-if(NOT result STREQUAL "0")
-  message(FATAL_ERROR "without a bug: ${result}\n${output}")
-endif()
+foreach(name no_bug no_bug_sm90)
+  run(${name})
+  if(NOT result STREQUAL "0")
+    message(FATAL_ERROR "${name}: ${result}\n${output}")
+  endif()
+endforeach()
 string(REPLACE "|" ";" MUTANTS "${MUTANTS}")
 foreach(name IN LISTS MUTANTS)
   run(${name})

@@ -1,0 +1,112 @@
+#include "kernels/simt/warp_group_operations.h"
+
+#include <cstring>
+
+#include "kernels/half_float.h"
+
+namespace quire::simt {
+namespace {
+
+constexpr int kRows = 64;
+constexpr int kDepth = 16;
+constexpr int kMaxColumns = 128;
+constexpr int kChunkElements = 8;
+constexpr int kPanelChunks = 8;
+constexpr size_t kRowBytes = 128;
+constexpr size_t kGroupRows = 8;
+constexpr uint64_t kField = 0x3fff;  // A field of a descriptor: 14 bits, in units of 16 bytes.
+constexpr uint64_t kPermuted = uint64_t{1} << 62;
+
+float Widen(uint16_t bits, MmaType type) {
+  return type == MmaType::kBf16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+}
+
+// Reads eight elements.
+void ReadChunk(const char* from, MmaType type, float* to) {
+  uint16_t bits[kChunkElements];
+  std::memcpy(bits, from, sizeof(bits));
+  for (int i = 0; i < kChunkElements; ++i) to[i] = Widen(bits[i], type);
+}
+
+void ReadA(const PerGroupThread<const ProductInput*>& in, const char* shared, float (&a)[kRows][kDepth]) {
+  const MmaType type = in[0]->type;
+  if (in[0]->a_rows == nullptr) {
+    const MatrixInShared matrix(in[0]->a);
+    for (int row = 0; row < kRows; ++row) {
+      for (int chunk = 0; chunk < kDepth / kChunkElements; ++chunk) {
+        ReadChunk(shared + matrix.ChunkOffset(row, chunk), type, &a[row][chunk * kChunkElements]);
+      }
+    }
+    return;
+  }
+  for (int thread = 0; thread < kWarpGroupThreads; ++thread) {
+    const int lane = thread % kWarpSize, first_row = thread / kWarpSize * 16 + lane / 4;
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = in[thread]->a_rows[i];
+      float* const to = &a[first_row + i % 2 * 8][i / 2 * 8 + lane % 4 * 2];
+      to[0] = Widen(static_cast<uint16_t>(pair), type);
+      to[1] = Widen(static_cast<uint16_t>(pair >> 16), type);
+    }
+  }
+}
+
+void ReadB(const ProductInput& in, const char* shared, float (&b)[kDepth][kMaxColumns]) {
+  const MatrixInShared matrix(in.b);
+  float elements[kChunkElements];
+  if (in.is_b_by_rows) {
+    for (int k = 0; k < kDepth; ++k) {
+      for (int chunk = 0; chunk < in.num_columns / kChunkElements; ++chunk) {
+        ReadChunk(shared + matrix.ChunkOffset(k, chunk), in.type, &b[k][chunk * kChunkElements]);
+      }
+    }
+    return;
+  }
+  for (int column = 0; column < in.num_columns; ++column) {
+    for (int chunk = 0; chunk < kDepth / kChunkElements; ++chunk) {
+      ReadChunk(shared + matrix.ChunkOffset(column, chunk), in.type, elements);
+      for (int i = 0; i < kChunkElements; ++i) b[chunk * kChunkElements + i][column] = elements[i];
+    }
+  }
+}
+
+}  // namespace
+
+MatrixInShared::MatrixInShared(uint64_t descriptor)
+    : start((descriptor & kField) * 16),
+      panel_bytes((descriptor >> 16 & kField) * 16),
+      group_bytes((descriptor >> 32 & kField) * 16) {}
+
+uint64_t MatrixInShared::Descriptor(size_t offset, size_t panel_bytes) {
+  return kPermuted | uint64_t{kGroupRows * kRowBytes / 16} << 32 | uint64_t{panel_bytes / 16} << 16 |
+         (offset / 16 & kField);
+}
+
+// Bits 7 to 9 of the address are the row in a group of 8. They are added to the place of the chunk, without a carry.
+size_t MatrixInShared::ChunkOffset(int row, int chunk) const {
+  const size_t plain = start + chunk / kPanelChunks * panel_bytes + chunk % kPanelChunks * size_t{16} +
+                       row / kGroupRows * group_bytes + row % kGroupRows * kRowBytes;
+  return plain ^ (plain >> 3 & 0x70);
+}
+
+void ExecuteProduct(const PerGroupThread<const ProductInput*>& in, const char* shared, std::vector<float>* d) {
+  static thread_local float a[kRows][kDepth], b[kDepth][kMaxColumns], product[kRows][kMaxColumns];
+  const int num_columns = in[0]->num_columns;
+  ReadA(in, shared, a);
+  ReadB(*in[0], shared, b);
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < num_columns; ++column) product[row][column] = 0;
+    for (int k = 0; k < kDepth; ++k) {
+      for (int column = 0; column < num_columns; ++column) product[row][column] += a[row][k] * b[k][column];
+    }
+  }
+  for (int thread = 0; thread < kWarpGroupThreads; ++thread) {
+    const int lane = thread % kWarpSize, first_row = thread / kWarpSize * 16 + lane / 4;
+    float* const own = d->data() + thread * (num_columns / 2);
+    for (int i = 0; i < num_columns / 2; ++i) {
+      const float sum = product[first_row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+      own[i] = in[thread]->adds ? own[i] + sum : sum;
+    }
+  }
+}
+
+}  // namespace quire::simt
