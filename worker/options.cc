@@ -21,9 +21,11 @@
 #include "worker/model/model.h"
 #include "worker/step_times_file.h"
 
-ABSL_FLAG(std::string, model, "",
-          "Required. A Hugging Face model directory with config.json and *.safetensors. A tokenizer (tokenizer.json or "
-          "tokenizer.model) is optional; without one, clients can send and receive token ids only.");
+ABSL_FLAG(
+    std::string, model, "",
+    "Required. A Hugging Face model directory with config.json and *.safetensors, or a GGUF file. A tokenizer "
+    "(tokenizer.json or tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and "
+    "receive token ids only.");
 ABSL_FLAG(std::string, model_name, "",
           "Name under which clients see the model. The default is the last part of the directory's path.");
 ABSL_FLAG(
@@ -38,10 +40,10 @@ ABSL_FLAG(
     "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs. int8 "
     "rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
     "slower.");
-ABSL_FLAG(
-    std::string, explain_memory, "",
-    "Do not start, but read config.json of this model directory, and print the memory of weights, of K and V, and "
-    "of sequences of 4096 tokens for each precision.");
+ABSL_FLAG(std::string, explain_memory, "",
+          "Do not start, but read config.json of this model directory or the metadata of this GGUF file, and print the "
+          "memory of weights, of K and V, and "
+          "of sequences of 4096 tokens for each precision.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "

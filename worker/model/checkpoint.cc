@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/model/directory_hint.h"
+#include "worker/model/gguf_tensors.h"
 #include "worker/model/json_reader.h"
 
 namespace quire {
@@ -49,8 +50,13 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   Checkpoint checkpoint;
+  if (IsGgufPath(path)) {
+    QUIRE_RETURN_IF_ERROR(checkpoint.AddGguf(path));
+    return checkpoint;
+  }
+  const std::string& directory = path;
   const absl::Status single = checkpoint.AddFile(directory, kSingleFile);
   if (single.ok()) return checkpoint;
   if (!absl::IsNotFound(single)) return single;
@@ -62,6 +68,20 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   QUIRE_RETURN_IF_ERROR(shard_of.status());
   QUIRE_RETURN_IF_ERROR(checkpoint.AddShards(directory, *shard_of));
   return checkpoint;
+}
+
+absl::Status Checkpoint::AddGguf(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  absl::StatusOr<std::vector<Tensor>> tensors = GgufTensors(file.contents());
+  if (!tensors.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", tensors.status().message()));
+  }
+  for (Tensor& tensor : *tensors) {
+    std::string name = tensor.name;
+    tensors_.emplace(std::move(name), std::move(tensor));
+  }
+  gguf_files_.push_back(std::move(file));
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::AddFile(const std::string& directory, const std::string& name) {

@@ -47,9 +47,6 @@ bool IsHubName(std::string_view path) {
 
 std::string DirectoryHint(const std::string& path) {
   std::error_code error;
-  if (absl::EndsWithIgnoreCase(path, ".gguf")) {
-    return "; GGUF files are not read, give the directory of a Hugging Face checkpoint in safetensors";
-  }
   if (!std::filesystem::exists(path, error)) {
     if (absl::StartsWith(path, "~"))
       return "; ~ is the home directory only where a shell replaces it, as in --model ~/x";
@@ -82,7 +79,7 @@ std::string DirectoryHint(const std::string& path) {
                         "save_pretrained() of transformers, which writes safetensors");
   }
   if (const std::string gguf = FirstEndingIn(names, ".gguf"); !gguf.empty()) {
-    return absl::StrCat("; ", gguf, " is a GGUF file, which is not read: a checkpoint in safetensors is needed");
+    return absl::StrCat("; ", gguf, " is a GGUF file, give its path: ", path, "/", gguf);
   }
   return "";
 }

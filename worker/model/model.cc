@@ -12,7 +12,12 @@
 #include "nlohmann/json.hpp"
 #include "worker/model/checkpoint.h"
 #include "worker/model/directory_hint.h"
+#include "worker/model/gguf.h"
+#include "worker/model/gguf_config.h"
+#include "worker/model/gguf_tensors.h"
+#include "worker/model/gguf_tokenizer.h"
 #include "worker/model/mapped_file.h"
+#include "worker/model/packed_int4.h"
 
 namespace quire {
 namespace {
@@ -65,12 +70,17 @@ bool HasTokenizer(const std::vector<TokenizerFile>& files) {
   });
 }
 
+absl::Status CheckExists(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found) return absl::OkStatus();
+  const char* const kind = absl::EndsWithIgnoreCase(path, ".gguf") ? "file" : "folder";
+  return absl::NotFoundError(absl::StrCat("there is no ", kind, " ", path, DirectoryHint(path)));
+}
+
 absl::Status CheckDirectory(const std::string& directory) {
+  QUIRE_RETURN_IF_ERROR(CheckExists(directory));
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(directory, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    return absl::NotFoundError(absl::StrCat("there is no folder ", directory, DirectoryHint(directory)));
-  }
   if (error || status.type() == std::filesystem::file_type::directory) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(directory, " is not a folder", DirectoryHint(directory)));
 }
@@ -86,9 +96,33 @@ absl::Status In(const std::string& directory, absl::string_view separator, const
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
 
+// The configuration and the tokenizer files of a GGUF file, made from its metadata.
+absl::StatusOr<std::unique_ptr<Model>> ReadGgufModel(const std::string& path) {
+  QUIRE_RETURN_IF_ERROR(CheckExists(path));
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  auto model = std::make_unique<Model>();
+  const auto read = [&]() -> absl::Status {
+    QUIRE_ASSIGN_OR_RETURN(const std::string config, GgufConfigJson(file.contents()));
+    QUIRE_ASSIGN_OR_RETURN(model->config, ParseModelConfig(config, ""));
+    if (HasQ4LayerMatrices(file.contents())) {
+      model->config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = kQ4BlockColumns};
+    }
+    QUIRE_RETURN_IF_ERROR(GgufTensors(file.contents()).status());
+    QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, GgufTokenizerFiles(file.contents()));
+    return absl::OkStatus();
+  };
+  const absl::Status status = read();
+  if (!status.ok()) return In(path, ": ", status);
+  return model;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
+  if (IsGgufPath(directory)) {
+    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ReadGgufModel(directory));
+    return model->config;
+  }
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
@@ -99,8 +133,12 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
 
 absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory) {
   auto model = std::make_unique<Model>();
-  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
-  QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
+  if (IsGgufPath(directory)) {
+    QUIRE_ASSIGN_OR_RETURN(model, ReadGgufModel(directory));
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
+    QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
+  }
   if (!HasTokenizer(model->tokenizer_files)) {
     QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
                            "ids only"

@@ -8,37 +8,30 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/model/config.h"
+#include "worker/model/tokenizer_file.h"
 #include "worker/model/weights.h"
 
 namespace quire {
 
-// A file of the model directory for the manager. The worker checks only that the .json files of the tokenizer are JSON.
-// The manager uses the files, and refuses a worker whose tokenizer it cannot use.
-struct TokenizerFile {
-  // tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, chat_template.json or
-  // generation_config.json.
-  std::string name;
-  std::string contents;
-};
-
-// A model directory in memory. It is constant after loading. The backend must outlive it.
+// A model directory or a GGUF file in memory. It is constant after loading. The backend must outlive it.
 struct Model {
   ModelConfig config;
   ModelWeights weights;
   std::vector<TokenizerFile> tokenizer_files;  // The files that exist.
 };
 
-// Reads config.json and generation_config.json of a model directory.
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
+// Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file.
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path);
 
 // Reads these two files and the tokenizer files. The model has no weights. Warns if there is no tokenizer.
-absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory);
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path);
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
-// the safetensors weights. The weights come last, because they take longest. No file stays mapped.
+// the safetensors weights. Or loads a GGUF file, which contains all of this in its own forms. The weights come last,
+// because they take longest. No file stays mapped.
 // `progress`, if it is not null, is told how far the weights are. For `quantize` and `int4_inputs` see
 // LoadWeights.
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend,
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Backend* backend,
                                                  LoadProgress* progress = nullptr,
                                                  Quantization quantize = Quantization::kNone,
                                                  Int4Inputs int4_inputs = Int4Inputs::kInt8);

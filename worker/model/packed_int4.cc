@@ -1,5 +1,9 @@
 #include "worker/model/packed_int4.h"
 
+#include <cstring>
+
+#include "kernels/half_float.h"
+
 namespace quire {
 namespace {
 
@@ -67,6 +71,20 @@ void UnpackAwqZeros(std::string_view words, int rows, int groups, uint8_t* zeros
   for (int64_t i = 0; i < int64_t{groups} * (rows / kPerWord); ++i, zeros += kPerWord) {
     const uint32_t word = WordAt(words, i);
     for (int j = 0; j < kPerWord; ++j) zeros[kAwqOrder[j]] = NumberOf(word, j);
+  }
+}
+
+void UnpackQ4Row(std::string_view blocks, int8_t* values, float* scales) {
+  constexpr int kHalf = kQ4BlockColumns / 2;
+  for (; !blocks.empty(); blocks.remove_prefix(kQ4BlockBytes), values += kQ4BlockColumns) {
+    Float16 scale;
+    memcpy(&scale, blocks.data(), sizeof(scale));
+    *scales++ = ToFloat(scale);
+    for (int i = 0; i < kHalf; ++i) {
+      const auto byte = static_cast<uint8_t>(blocks[sizeof(scale) + i]);
+      values[i] = static_cast<int8_t>(byte & 15);
+      values[i + kHalf] = static_cast<int8_t>(byte >> 4);
+    }
   }
 }
 

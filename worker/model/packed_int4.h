@@ -37,6 +37,14 @@ void UnpackAwq(std::string_view words, int rows, int cols, int8_t* values);
 // Zero points [groups, rows] from words [groups, rows / 8].
 void UnpackAwqZeros(std::string_view words, int rows, int groups, uint8_t* zeros);
 
+// GGUF, Q4_0: blocks of 32 columns, each with a scale of 16 bits and 16 bytes. The low halves of the bytes are the
+// first 16 numbers, and the high halves are the others. The zero point is kInt4Middle.
+
+constexpr int kQ4BlockColumns = 32;
+constexpr int kQ4BlockBytes = 18;
+// Weights [cols] and scales [cols / 32] from the blocks of a row.
+void UnpackQ4Row(std::string_view blocks, int8_t* values, float* scales);
+
 }  // namespace quire
 
 #endif  // QUIRE_WORKER_MODEL_PACKED_INT4_H_

@@ -178,6 +178,8 @@ std::string Summary(const CheckpointQuantization& quantization) {
       return int4("gptq");
     case CheckpointFormat::kAwq:
       return int4("awq");
+    case CheckpointFormat::kGgufQ4_0:
+      return int4("gguf q4_0");
   }
   return "none";
 }

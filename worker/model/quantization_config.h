@@ -16,6 +16,7 @@ enum class CheckpointFormat {
   kPackQuantized,  // compressed-tensors, pack-quantized: 4 bits, a scale and possibly a zero point per group.
   kGptq,           // GPTQ with 4 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
+  kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
 struct CheckpointQuantization {

@@ -1,6 +1,7 @@
 #include "worker/model/quantized_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "worker/model/gguf_tensors.h"
 #include "worker/model/packed_int4.h"
 #include "worker/model/tensor_values.h"
 
@@ -78,12 +80,15 @@ bool QuantizedReader::Stores(const std::string& weight) const {
     case CheckpointFormat::kGptq:
     case CheckpointFormat::kAwq:
       return tensors_.Has(absl::StrCat(absl::StripSuffix(weight, "weight"), "qweight"));
+    case CheckpointFormat::kGgufQ4_0:
+      return tensors_.Has(weight, "Q4_0");
   }
   return false;
 }
 
 absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight, int rows, int cols) {
   if (quantization_.format == CheckpointFormat::kInt8) return ReadInt8(weight, rows, cols);
+  if (quantization_.format == CheckpointFormat::kGgufQ4_0) return ReadGgufQ4(weight, rows, cols);
   const bool is_packed = quantization_.format == CheckpointFormat::kPackQuantized;
   QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix,
                          is_packed ? ReadPackQuantized(weight, rows, cols) : ReadByInputs(weight, rows, cols));
@@ -102,6 +107,27 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& wei
                          .order = {}};
   tensors_.Release(weight);
   QUIRE_ASSIGN_OR_RETURN(matrix.scales, Int8Scales(weight, rows));
+  return matrix;
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGgufQ4(const std::string& weight, int rows, int cols) {
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "Q4_0", {rows, cols}));
+  QuantizedMatrix matrix = Int4Matrix(rows, cols, kQ4BlockColumns);
+  const int groups = matrix.num_groups();
+  matrix.scales.resize(static_cast<size_t>(rows) * groups);
+  matrix.zeros.assign(matrix.scales.size(), kInt4Middle);
+  const size_t row_bytes = static_cast<size_t>(groups) * kQ4BlockBytes;
+  for (int row = 0; row < rows; ++row) {
+    const int64_t in_file = RowInFile(row, rows, tensor->interleaved_heads);
+    UnpackQ4Row(tensor->bytes.substr(in_file * row_bytes, row_bytes), &matrix.values[static_cast<size_t>(row) * cols],
+                &matrix.scales[static_cast<size_t>(row) * groups]);
+  }
+  tensors_.Release(weight);
+  for (size_t i = 0; i < matrix.scales.size(); ++i) {
+    if (std::isfinite(matrix.scales[i])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", weight, " has a scale of row ", i / groups, " that is infinite or not a number"));
+  }
   return matrix;
 }
 

@@ -21,6 +21,9 @@ class QuantizedReader {
   // Whether the matrix is stored as whole numbers.
   bool Stores(const std::string& weight) const;
 
+  // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
+  bool CanDequantize() const { return quantization_.format == CheckpointFormat::kGgufQ4_0; }
+
   // Reads a matrix [rows, cols]. If tensors are missing or wrong, the error names one of them. Scales of groups that
   // are longer than 128 columns are repeated, so that the groups have 128. REQUIRES: Stores(weight).
   absl::StatusOr<QuantizedMatrix> Read(const std::string& weight, int rows, int cols);
@@ -30,6 +33,8 @@ class QuantizedReader {
   absl::StatusOr<QuantizedMatrix> ReadPackQuantized(const std::string& weight, int rows, int cols);
   // Of GPTQ and AWQ, which differ in the order of numbers in their words.
   absl::StatusOr<QuantizedMatrix> ReadByInputs(const std::string& weight, int rows, int cols);
+
+  absl::StatusOr<QuantizedMatrix> ReadGgufQ4(const std::string& weight, int rows, int cols);
 
   // Reads one scale per row, or one for the whole matrix, into a scale per row.
   absl::StatusOr<std::vector<float>> Int8Scales(const std::string& weight, int rows);

@@ -18,15 +18,21 @@ bool TensorReader::Has(const std::string& name, const std::string& dtype) const 
 }
 
 absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
-                         Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16"),
-                              [&](const Tensor& found) { return found.shape == shape && WeightType(found); }));
+  QUIRE_ASSIGN_OR_RETURN(
+      const Tensor* tensor,
+      Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16"),
+           [&](const Tensor& found) { return found.shape == shape && (WeightType(found) || IsGgufQuantized(found)); }));
+  Count(*tensor);
+  if (NeedsConversion(*tensor)) {
+    const std::string_view stored = tensor->bytes;
+    tensor = &converted_.insert_or_assign(name, ConvertGgufTensor(*tensor)).first->second.tensor;
+    ReleasePages(stored);
+  }
   // One such weight would make every step fail, and look like a bad request.
   if (const std::optional<size_t> index = FirstNotFinite(tensor->bytes, *WeightType(*tensor)); index.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", and its element ",
                                                    *index, " is infinite or not a number"));
   }
-  Count(*tensor);
   return tensor;
 }
 
@@ -56,8 +62,8 @@ absl::StatusOr<const Tensor*> TensorReader::TakeIntegers(const std::string& name
   return tensor;
 }
 
-void TensorReader::Release(const std::string& name) const {
-  ReleasePages(checkpoint_.Find(name)->bytes);
+void TensorReader::Release(const std::string& name) {
+  if (converted_.erase(name) == 0) ReleasePages(checkpoint_.Find(name)->bytes);
 }
 
 void TensorReader::ReportUnused() const {

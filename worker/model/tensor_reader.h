@@ -2,6 +2,7 @@
 #define QUIRE_WORKER_MODEL_TENSOR_READER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/fingerprint.h"
+#include "worker/model/gguf_tensors.h"
 #include "worker/model/load_progress.h"
 
 namespace quire {
@@ -25,7 +27,9 @@ class TensorReader {
   // Whether there is a tensor of this type.
   bool Has(const std::string& name, const std::string& dtype) const;
 
-  // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used.
+  // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used. If the file
+  // stores it in another form (NeedsConversion of gguf_tensors.h), the result is a converted copy, which is valid until
+  // Release or the end of this object.
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
@@ -34,8 +38,9 @@ class TensorReader {
   absl::StatusOr<const Tensor*> Find(const std::string& name, const std::string& expected,
                                      absl::FunctionRef<bool(const Tensor&)> is_expected) const;
 
-  // Gives the pages of a tensor back to the system. They are read from the file again when they are needed.
-  void Release(const std::string& name) const;
+  // Gives the pages of a tensor back to the system, or frees its copy. They are read from the file again when they are
+  // needed.
+  void Release(const std::string& name);
 
   // Logs the tensors that were not used.
   void ReportUnused() const;
@@ -51,6 +56,7 @@ class TensorReader {
   const Checkpoint& checkpoint_;
   LoadProgress* const progress_;
   absl::flat_hash_set<std::string> used_;
+  std::map<std::string, OwnedTensor> converted_;
   Fingerprint fingerprint_;
 };
 

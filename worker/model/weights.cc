@@ -26,10 +26,11 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
 // the reader releases the file's pages, so that at most one tensor is in memory twice.
 class WeightReader {
  public:
-  WeightReader(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend, LoadProgress* progress,
-               Quantization quantize, Int4Inputs int4_inputs)
+  // `stored` says how matrices of whole numbers are read.
+  WeightReader(const ModelConfig& config, const CheckpointQuantization& stored, const Checkpoint& checkpoint,
+               Backend* backend, LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs)
       : tensors_(checkpoint, progress),
-        stored_(config.quantization, &tensors_),
+        stored_(stored, &tensors_),
         backend_(backend),
         quantize_(quantize),
         int4_inputs_(int4_inputs) {
@@ -99,6 +100,7 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
   const bool is_quantized = stored_.Stores(parts.front().name);
   for (const MatrixPart& part : parts) {
     if (stored_.Stores(part.name) == is_quantized) continue;
+    if (stored_.CanDequantize()) return false;
     return absl::InvalidArgumentError(absl::StrCat("of the tensors ", parts.front().name, " and ", part.name,
                                                    " only one is quantized; they are multiplied together, so both must "
                                                    "be"));
@@ -213,12 +215,15 @@ absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, Wei
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
                                          LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs) {
-  const Quantization stored = config.quantization.width();
+  CheckpointQuantization format = config.quantization;
+  const bool is_dequantizable = format.format == CheckpointFormat::kGgufQ4_0;
+  if (is_dequantizable && (quantize != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
+  const Quantization stored = format.width();
   if (quantize != Quantization::kNone && stored != Quantization::kNone) {
     return absl::InvalidArgumentError(
         absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(quantize)));
   }
-  WeightReader reader(config, checkpoint, backend, progress, quantize, int4_inputs);
+  WeightReader reader(config, format, checkpoint, backend, progress, quantize, int4_inputs);
   ModelWeights weights;
   weights.quantization = stored == Quantization::kNone ? quantize : stored;
   weights.int4_inputs = int4_inputs;

@@ -162,8 +162,8 @@ TEST_F(LoadModelTest, WhatIsNotACheckpointIsRecognised) {
     for (const std::string& name : files) directory.Write(name, "{}");
     return error_of(directory.path() + file);
   };
-  EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}, "/model.Q4_K_M.gguf"), HasSubstr("GGUF files are not read"));
-  EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}), HasSubstr("config.json; model.Q4_K_M.gguf is a GGUF file"));
+  EXPECT_THAT(error_with({"model.Q4_K_M.gguf"}),
+              HasSubstr("config.json; model.Q4_K_M.gguf is a GGUF file, give its path: "));
   EXPECT_THAT(error_with({"adapter_config.json", "adapter_model.safetensors"}), HasSubstr("it is a LoRA adapter"));
   EXPECT_THAT(error_with({"params.json", "consolidated.00.pth"}), HasSubstr("original checkpoint of Meta or Mistral"));
   EXPECT_THAT(error_of("~/model"), HasSubstr("only where a shell replaces it"));

@@ -1,0 +1,421 @@
+// Models in GGUF files. tests/golden/gguf has small ones with what transformers computes from them.
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/log.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "kernels/half_float.h"
+#include "nlohmann/json.hpp"
+#include "tests/test_paths.h"
+#include "tests/worker/model/gguf_writer.h"
+#include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
+#include "worker/model/gguf_config.h"
+#include "worker/model/gguf_tensors.h"
+#include "worker/model/gguf_types.h"
+#include "worker/model/model.h"
+#include "worker/model/rope_scaling.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string GoldenGguf(const std::string& name) {
+  return SourcePath("tests/golden/gguf/" + name);
+}
+
+std::vector<Logits> LogitsOf(const Model& model, const Tokens& prompt) {
+  const auto backend = MakeCpuBackend(1);
+  PagedRunner runner(&model, backend.get(), {});
+  return runner.Prefill(0, prompt, 64);
+}
+
+TEST(GgufModelTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
+  const json goldens = json::parse(ReadWholeFile(GoldenGguf("models.json")));
+  for (const auto& [name, golden] : goldens.items()) {
+    SCOPED_TRACE(name);
+    const auto backend = MakeCpuBackend(1);
+    const auto model = LoadModel(GoldenGguf(name + ".gguf"), backend.get());
+    ASSERT_TRUE(model.ok()) << model.status();
+    PagedRunner runner(model->get(), backend.get(), {});
+    const std::vector<Logits> logits = runner.Prefill(0, golden["prompt"].get<Tokens>(), 64);
+    const auto expected = golden["logits"].get<std::vector<Logits>>();
+    ASSERT_EQ(logits.size(), expected.size());
+    for (size_t i = 0; i < logits.size(); ++i) EXPECT_LT(RelativeError(logits[i], expected[i]), 1e-3f) << i;
+    const auto greedy = golden["greedy"].get<Tokens>();
+    EXPECT_EQ(runner.Greedy(0, logits.back(), static_cast<int>(greedy.size())), greedy);
+  }
+}
+
+TEST(GgufModelTest, TheConfigurationIsThatOfTheMetadata) {
+  const auto config = ReadModelConfig(GoldenGguf("qwen3.gguf"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(config->hidden_size, 32);
+  EXPECT_EQ(config->intermediate_size, 64);
+  EXPECT_EQ(config->num_layers, 2);
+  EXPECT_EQ(config->num_heads, 4);
+  EXPECT_EQ(config->num_kv_heads, 2);
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->vocab_size, 64);
+  EXPECT_EQ(config->max_position_embeddings, 256);
+  EXPECT_EQ(config->rope.theta, 1e6);
+  EXPECT_EQ(config->torch_dtype, "float16");
+  EXPECT_EQ(config->bos_token_id, 1);
+  EXPECT_EQ(config->eos_token_ids, std::vector<TokenId>{2});
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_TRUE(ReadModelConfig(GoldenGguf("qwen2.gguf"))->tie_word_embeddings) << "without output.weight";
+  EXPECT_FALSE(ReadModelConfig(GoldenGguf("llama.gguf"))->qkv_bias);
+}
+
+TEST(GgufModelTest, RowsOfARotatedPairAreNeighboursInTheFile) {
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < 12; ++row) rows.push_back(RowInFile(row, 12, 2));
+  EXPECT_EQ(rows, (std::vector<int64_t>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
+  EXPECT_EQ(RowInFile(5, 12, 0), 5);
+}
+
+// A file of one layer whose metadata and tensors a test can change.
+class SmallGgufTest : public testing::Test {
+ protected:
+  static constexpr int kHidden = 256, kFfn = 256, kVocab = 32, kHeads = 8, kKvHeads = 4, kHeadDim = 32;
+
+  SmallGgufTest() : backend_(MakeCpuBackend(1)) { SetLogLevel(LogLevel::kError); }
+  ~SmallGgufTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  // `matrix_type` is that of the matrices of the layer. `store` makes the bytes of a matrix of the layer.
+  std::string FileWith(uint32_t matrix_type, const std::function<std::string(int rows, int cols)>& store,
+                       const std::function<void(GgufWriter*)>& more = nullptr,
+                       const std::string& architecture = "llama") {
+    GgufWriter writer;
+    const std::string prefix = architecture + ".";
+    writer.AddString("general.architecture", architecture);
+    writer.AddUint32(prefix + "block_count", 1);
+    writer.AddUint32(prefix + "context_length", 128);
+    writer.AddUint32(prefix + "embedding_length", kHidden);
+    writer.AddUint32(prefix + "feed_forward_length", kFfn);
+    writer.AddUint32(prefix + "attention.head_count", kHeads);
+    writer.AddUint32(prefix + "attention.head_count_kv", kKvHeads);
+    writer.AddFloat(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+    if (more) more(&writer);
+    const auto vector = [&](const std::string& name, float value) {
+      std::string bytes;
+      for (int i = 0; i < kHidden; ++i) bytes += GgufWriter::Bytes(value);
+      writer.AddTensor(name, 0, {kHidden}, bytes);
+    };
+    writer.AddTensor("token_embd.weight", 0, {kVocab, kHidden}, RandomFloats(kVocab * kHidden, 1));
+    vector("output_norm.weight", 1);
+    vector("blk.0.attn_norm.weight", 1);
+    vector("blk.0.ffn_norm.weight", 1);
+    const auto matrix = [&](const std::string& name, int rows, int cols) {
+      writer.AddTensor(absl::StrCat("blk.0.", name, ".weight"), matrix_type, {rows, cols}, store(rows, cols));
+    };
+    matrix("attn_q", kHeads * kHeadDim, kHidden);
+    matrix("attn_k", kKvHeads * kHeadDim, kHidden);
+    matrix("attn_v", kKvHeads * kHeadDim, kHidden);
+    matrix("attn_output", kHidden, kHeads * kHeadDim);
+    matrix("ffn_gate", kFfn, kHidden);
+    matrix("ffn_up", kFfn, kHidden);
+    matrix("ffn_down", kHidden, kFfn);
+    return writer.File();
+  }
+
+  std::string PlainFile(const std::function<void(GgufWriter*)>& more = nullptr,
+                        const std::string& architecture = "llama") {
+    return FileWith(
+        0, [&](int rows, int cols) { return RandomFloats(rows * cols, 0.1f); }, more, architecture);
+  }
+
+  std::string RandomFloats(int count, float scale) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) {
+      bytes += GgufWriter::Bytes((static_cast<float>(random_() % 2001) / 1000 - 1) * scale);
+    }
+    return bytes;
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& file, Quantization quantize = Quantization::kNone) {
+    directory_.Write("model.gguf", file);
+    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, quantize);
+  }
+
+  // Returns the error without the path of the file.
+  std::string ErrorOfLoad(const std::string& file) {
+    const auto model = Load(file);
+    EXPECT_FALSE(model.ok());
+    const std::string message(model.status().message());
+    const std::string path = directory_.path() + "/model.gguf: ";
+    EXPECT_EQ(message.substr(0, path.size()), path);
+    return message.substr(std::min(path.size(), message.size()));
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  const TestDirectory directory_;
+  std::mt19937 random_{11};
+};
+
+// The same numbers, once quantized and once as they are after dequantizing.
+TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
+  const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  for (const char* name : {"Q8_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
+    SCOPED_TRACE(name);
+    random_.seed(11);
+    const GgufTensorType& type = *FindGgufTensorType(std::string_view(name));
+    std::vector<std::string> matrices;
+    const std::string quantized = FileWith(type.number, [&](int rows, int cols) {
+      std::string bytes(size_t(rows) * cols / type.block_elements * type.block_bytes, '\0');
+      for (char& byte : bytes) byte = static_cast<char>(random_());
+      // Small scales, wherever a block has them, keep the numbers in the range of float16.
+      for (size_t at = 0; at < bytes.size(); at += type.block_bytes) {
+        const size_t scale = name == std::string_view("Q6_K") ? type.block_bytes - 2 : 0;
+        for (const size_t half : {scale, name[3] == '0' || scale > 0 ? scale : scale + 2}) {
+          const Float16 value = ToFloat16(static_cast<float>(random_() % 100 + 1) * 2e-6f);
+          std::memcpy(&bytes[at + half], &value, sizeof(value));
+        }
+      }
+      const OwnedTensor plain = ConvertGgufTensor({"", type.name, {rows, cols}, bytes});
+      matrices.emplace_back(plain.tensor.bytes);
+      return bytes;
+    });
+    random_.seed(11);
+    size_t next = 0;
+    const uint32_t plain_type = kDequantizedType == DataType::kFloat16 ? 1 : 30;
+    const std::string plain = FileWith(plain_type, [&](int, int) { return matrices[next++]; });
+    const auto stored = Load(quantized);
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ((*stored)->weights.quantization, Quantization::kNone);
+    const auto expected = Load(plain);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(LogitsOf(**stored, prompt), LogitsOf(**expected, prompt));
+    for (const Quantization width : {Quantization::kInt8, Quantization::kInt4}) {
+      const auto rounded = Load(quantized, width), rounded_plain = Load(plain, width);
+      ASSERT_TRUE(rounded.ok()) << rounded.status();
+      EXPECT_EQ((*rounded)->weights.quantization, width);
+      EXPECT_EQ(LogitsOf(**rounded, prompt), LogitsOf(**rounded_plain, prompt));
+    }
+  }
+}
+
+// Q4_0 blocks [rows, cols] with small scales, and the same numbers in float32.
+struct Q4Matrix {
+  std::string blocks;
+  std::string floats;
+};
+
+Q4Matrix RandomQ4(int rows, int cols, std::mt19937* random) {
+  const GgufTensorType& type = *FindGgufTensorType(std::string_view("Q4_0"));
+  Q4Matrix matrix;
+  for (int block = 0; block < rows * cols / 32; ++block) {
+    matrix.blocks += GgufWriter::Bytes(ToFloat16(static_cast<float>((*random)() % 100 + 1) * 1e-4f));
+    for (int i = 0; i < 16; ++i) matrix.blocks.push_back(static_cast<char>((*random)()));
+    float values[32];
+    type.dequantize(reinterpret_cast<const uint8_t*>(matrix.blocks.data()) + matrix.blocks.size() - 18, values);
+    matrix.floats.append(reinterpret_cast<const char*>(values), sizeof(values));
+  }
+  return matrix;
+}
+
+// With inputs in float32, the only difference to a file of float32 is the order of sums.
+TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
+  const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  std::vector<std::string> floats;
+  const std::string quantized = FileWith(2, [&](int rows, int cols) {
+    Q4Matrix matrix = RandomQ4(rows, cols, &random_);
+    floats.push_back(std::move(matrix.floats));
+    return matrix.blocks;
+  });
+  random_.seed(11);
+  size_t next = 0;
+  const auto plain = Load(FileWith(0, [&](int, int) { return floats[next++]; }));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const std::vector<Logits> expected = LogitsOf(**plain, prompt);
+  directory_.Write("model.gguf", quantized);
+  const auto load = [&](Quantization quantize, Int4Inputs inputs) {
+    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, quantize, inputs);
+  };
+  const auto exact = load(Quantization::kNone, Int4Inputs::kFloat32);
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  EXPECT_EQ((*exact)->weights.quantization, Quantization::kInt4);
+  const auto rounding = load(Quantization::kNone, Int4Inputs::kInt8);
+  const std::vector<Logits> exact_logits = LogitsOf(**exact, prompt), rounded_logits = LogitsOf(**rounding, prompt);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    EXPECT_LT(RelativeError(exact_logits[i], expected[i]), 1e-4f);
+    EXPECT_LT(RelativeError(rounded_logits[i], expected[i]), 0.1f);
+  }
+  const auto int8 = load(Quantization::kInt8, Int4Inputs::kInt8);
+  ASSERT_TRUE(int8.ok()) << "--quantize rounds the dequantized matrices: " << int8.status();
+  EXPECT_EQ((*int8)->weights.quantization, Quantization::kInt8);
+}
+
+// A file may store one matrix of a stack, such as V, with more bits.
+TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
+  std::string value;
+  const std::string quantized = FileWith(2, [&](int rows, int cols) { return RandomQ4(rows, cols, &random_).blocks; });
+  const auto contents = ParseGguf(quantized, "model.gguf");
+  ASSERT_TRUE(contents.ok());
+  GgufWriter writer;
+  writer.AddString("general.architecture", "llama");
+  for (const auto& [key, field] : contents->metadata) {
+    if (key != "general.architecture") writer.Add(key, field.type, std::string(field.bytes));
+  }
+  for (const Tensor& tensor : contents->tensors) {
+    if (tensor.name != "blk.0.attn_v.weight") {
+      writer.AddTensor(tensor.name, tensor.dtype == "F32" ? 0 : 2, tensor.shape, tensor.bytes);
+    } else {
+      writer.AddTensor(tensor.name, 0, tensor.shape, RandomFloats(kKvHeads * kHeadDim * kHidden, 0.1f));
+    }
+  }
+  const auto model = Load(writer.File());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.quantization, Quantization::kInt4);
+}
+
+TEST_F(SmallGgufTest, AScaleOfQ4ThatIsNotFiniteIsNamed) {
+  const std::string file = FileWith(2, [&](int rows, int cols) {
+    std::string blocks = RandomQ4(rows, cols, &random_).blocks;
+    blocks[18 * 9] = 0;
+    blocks[18 * 9 + 1] = 0x7c;
+    return blocks;
+  });
+  EXPECT_EQ(ErrorOfLoad(file),
+            "tensor model.layers.0.self_attn.q_proj.weight has a scale of row 16 that is infinite or not a number");
+}
+
+TEST_F(SmallGgufTest, AnotherArchitectureIsRefusedByItsName) {
+  EXPECT_EQ(ErrorOfLoad(PlainFile(nullptr, "gemma3")),
+            "general.architecture is \"gemma3\", must be llama, qwen2 or qwen3");
+}
+
+TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
+  const auto error_with = [&](const std::function<void(GgufWriter*)>& more) { return ErrorOfLoad(PlainFile(more)); };
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.expert_count", 8); }),
+            "llama.expert_count is 8, must be absent: it is not supported");
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddBool("llama.attention.causal", false); }),
+            "llama.attention.causal is false, must be true");
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.rope.dimension_count", 16); }),
+            "llama.rope.dimension_count is 16, must be 32");
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.attention.value_length", 64); }),
+            "llama.attention.value_length is 64, must be 32");
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddString("llama.rope.scaling.type", "longrope"); }),
+            "llama.rope.scaling.type is \"longrope\", must be none, linear or yarn");
+  EXPECT_THAT(error_with([](GgufWriter* writer) { writer->AddUint32("split.count", 3); }),
+              HasSubstr("split.count is 3, must be at most 1: join the parts"));
+  EXPECT_THAT(error_with([](GgufWriter* writer) { writer->AddString("general.type", "adapter"); }),
+              HasSubstr("general.type is \"adapter\""));
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddTensor("blk.0.ffn_gate_inp.weight", 0, {1}, "1234"); }),
+            "tensor \"blk.0.ffn_gate_inp.weight\" of the architecture llama with 1 layers is not supported");
+  EXPECT_THAT(error_with([](GgufWriter* writer) { writer->AddTensor("blk.1.attn_q.weight", 0, {1}, "1234"); }),
+              HasSubstr("tensor \"blk.1.attn_q.weight\""))
+      << "a layer that does not exist";
+  EXPECT_TRUE(Load(PlainFile([](GgufWriter* writer) { writer->AddUint32("llama.expert_count", 0); })).ok());
+}
+
+TEST_F(SmallGgufTest, AQuantizedTypeThatIsNotReadIsRefusedWithinATenthOfASecond) {
+  const std::string file = FileWith(20, [](int rows, int cols) { return std::string(size_t(rows) * cols, 'x'); });
+  const absl::Time begin = absl::Now();
+  const std::string error(Load(file).status().message());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));  // Generous, for busy machines.
+  EXPECT_THAT(error,
+              HasSubstr("tensor \"blk.0.attn_q.weight\" has the type IQ4_NL, supported are F32, F16, BF16, Q8_0"));
+}
+
+TEST_F(SmallGgufTest, TheScalingsOfRotaryEmbeddingsAreRead) {
+  const auto rope_with = [&](const std::function<void(GgufWriter*)>& more) {
+    const auto model = Load(PlainFile(more));
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->config.rope;
+  };
+  EXPECT_EQ(rope_with([](GgufWriter*) {}).type, RopeType::kDefault);
+  const RopeConfig linear = rope_with([](GgufWriter* writer) { writer->AddFloat("llama.rope.scaling.factor", 4); });
+  EXPECT_EQ(linear.type, RopeType::kLinear);
+  EXPECT_EQ(linear.factor, 4);
+  const RopeConfig old = rope_with([](GgufWriter* writer) { writer->AddFloat("llama.rope.scale_linear", 2); });
+  EXPECT_EQ(old.type, RopeType::kLinear);
+  EXPECT_EQ(old.factor, 2);
+  const RopeConfig yarn = rope_with([](GgufWriter* writer) {
+    writer->AddString("llama.rope.scaling.type", "yarn");
+    writer->AddFloat("llama.rope.scaling.factor", 8);
+    writer->AddUint32("llama.rope.scaling.original_context_length", 64);
+  });
+  EXPECT_EQ(yarn.type, RopeType::kYarn);
+  EXPECT_EQ(yarn.original_max_position_embeddings, 64);
+  EXPECT_EQ(yarn.factor, 8);
+}
+
+TEST_F(SmallGgufTest, OnlyTheFrequenciesOfLlama31AreAccepted) {
+  // What llama.cpp's converter writes: the wavelength decides how much a frequency is divided.
+  const auto factors = [](float factor, float context) {
+    std::string bytes;
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      const double wavelength = 2 * M_PI * std::pow(500000.0, 2.0 * i / kHeadDim);
+      const double smooth = (context / wavelength - 1) / 3;
+      const double value = wavelength < context / 4 ? 1
+                           : wavelength > context   ? factor
+                                                    : 1 / ((1 - smooth) / factor + smooth);
+      bytes += GgufWriter::Bytes(static_cast<float>(value));
+    }
+    return bytes;
+  };
+  const auto with = [&](const std::string& bytes) {
+    return PlainFile([&](GgufWriter* writer) {
+      writer->AddFloat("llama.rope.freq_base", 500000);
+      writer->AddTensor("rope_freqs.weight", 0, {kHeadDim / 2}, bytes);
+    });
+  };
+  for (const float factor : {8.0f, 32.0f}) {
+    const auto model = Load(with(factors(factor, 8192)));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->config.rope.type, RopeType::kLlama3);
+    EXPECT_EQ((*model)->config.rope.factor, factor);
+    EXPECT_EQ((*model)->config.rope.original_max_position_embeddings, 8192);
+  }
+  EXPECT_THAT(
+      ErrorOfLoad(with(factors(8, 4096))),
+      HasSubstr("tensor rope_freqs.weight has 2.25251 as element 7, only the scaling of Llama 3.1 is supported"));
+  EXPECT_EQ((*Load(with(factors(1, 8192))))->config.rope.type, RopeType::kDefault);
+}
+
+TEST_F(SmallGgufTest, EveryTokenThatEndsAnAnswerIsAnEndToken) {
+  const std::string file = PlainFile([](GgufWriter* writer) {
+    std::vector<std::string> tokens(kVocab, "x");
+    std::vector<int32_t> types(kVocab, 1);
+    tokens[5] = "<|im_end|>";
+    types[5] = 3;
+    tokens[6] = "<|eot_id|>";  // An ordinary token with this text.
+    writer->AddStrings("tokenizer.ggml.tokens", tokens);
+    writer->AddInts("tokenizer.ggml.token_type", types);
+    writer->AddUint32("tokenizer.ggml.eos_token_id", 2);
+    writer->AddUint32("tokenizer.ggml.eot_token_id", 9);
+  });
+  const auto model = Load(file);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config.eos_token_ids, (std::vector<TokenId>{2, 5, 9}));
+}
+
+TEST_F(SmallGgufTest, ANumberThatIsNotFiniteIsNamed) {
+  std::string file = PlainFile();
+  const float bad = std::nanf("");
+  std::memcpy(&file[file.size() - 4], &bad, sizeof(bad));
+  EXPECT_EQ(ErrorOfLoad(file),
+            "tensor model.layers.0.mlp.down_proj.weight is F32 [256, 256], and its element 65535 is infinite or not a "
+            "number");
+}
+
+TEST_F(SmallGgufTest, AMissingFileIsNamed) {
+  EXPECT_EQ(LoadModel("/no/such/model.gguf", backend_.get()).status().message(),
+            "there is no file /no/such/model.gguf");
+}
+
+}  // namespace
+}  // namespace quire

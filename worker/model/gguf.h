@@ -1,0 +1,81 @@
+#ifndef QUIRE_WORKER_MODEL_GGUF_H_
+#define QUIRE_WORKER_MODEL_GGUF_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model/mapped_file.h"
+#include "worker/model/safetensors.h"
+
+namespace quire {
+
+// The types of metadata values, with the numbers that the file has.
+enum class GgufType : uint32_t {
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
+};
+
+// A value of the metadata. All views point into the file.
+struct GgufValue {
+  GgufType type;                          // That of the elements, when the value is an array.
+  bool is_array = false;                  // A value that is not an array has one element.
+  uint64_t count = 1;                     // The number of elements.
+  std::string_view bytes;                 // [count] elements, little-endian and not aligned. Empty for strings.
+  std::vector<std::string_view> strings;  // [count] for strings. They may have any bytes.
+};
+
+// What a GGUF file contains.
+struct GgufContents {
+  std::map<std::string, GgufValue> metadata;
+  // With the names of the file and the types "F32", "Q4_0" and so on (gguf_types.h lists them). The first dimension is
+  // the slowest one, as in safetensors; the file stores shapes the other way round.
+  std::vector<Tensor> tensors;
+};
+
+// Parses a GGUF file of version 2 or 3, the format of llama.cpp: the magic bytes, the version, two counts, the
+// metadata, the description of the tensors, padding, and the bytes of the tensors. Every offset, count and length is
+// checked. An error is one line with `name`, the key or the tensor, its value and the limit. A tensor of a type that is
+// not supported is refused with the list of those that are. The result points into `contents`.
+absl::StatusOr<GgufContents> ParseGguf(std::string_view contents, const std::string& name);
+
+// A mapped GGUF file. Move-only.
+class GgufFile {
+ public:
+  // Error messages call the file by its path.
+  static absl::StatusOr<GgufFile> Open(const std::string& path);
+
+  // Valid while this object, or the one it was moved to, exists.
+  const GgufContents& contents() const { return contents_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  GgufFile(MappedFile file, GgufContents contents, std::string path)
+      : file_(std::move(file)), contents_(std::move(contents)), path_(std::move(path)) {}
+
+  MappedFile file_;
+  GgufContents contents_;
+  std::string path_;
+};
+
+// Whether the path is that of a GGUF file: it ends in ".gguf", or it is a file that begins with the magic bytes.
+bool IsGgufPath(const std::string& path);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_GGUF_H_

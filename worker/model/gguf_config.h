@@ -1,0 +1,40 @@
+#ifndef QUIRE_WORKER_MODEL_GGUF_CONFIG_H_
+#define QUIRE_WORKER_MODEL_GGUF_CONFIG_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/model/gguf.h"
+
+namespace quire {
+
+// The tensor that divides the frequencies of the rotary embedding: [head_dim / 2] of F32.
+constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
+
+// What the order of the tensors depends on.
+struct GgufShape {
+  std::string architecture;  // "llama", "qwen2" or "qwen3".
+  int num_layers;
+  int num_heads;
+  int num_kv_heads;
+};
+
+// Reads general.architecture and three numbers. An architecture that is not supported is refused by its name.
+absl::StatusOr<GgufShape> ReadGgufShape(const GgufContents& contents);
+
+// Writes what config.json of a Hugging Face folder would say of the model in a GGUF file, for ParseModelConfig. A value
+// that would change the computation and is not supported is refused with its key.
+//
+// A file has no parameters of the rotary scaling of Llama 3.1, only its factors (kGgufRopeFactors). They must be those
+// of the published models, with any factor.
+//
+// All tokens that end an answer are end tokens: those that the metadata names as end of sequence, of turn or of
+// message, and control tokens with a text that llama.cpp recognises, such as <|im_end|>.
+absl::StatusOr<std::string> GgufConfigJson(const GgufContents& contents);
+
+// Whether a matrix of a layer is stored as Q4_0, which can be multiplied as whole numbers of 4 bits.
+bool HasQ4LayerMatrices(const GgufContents& contents);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_GGUF_CONFIG_H_
