@@ -232,15 +232,10 @@ absl::Status ReadCallers(ManagerOptions* options) {
   options->client_names = Names(FLAGS_client_names);
   options->admin_names = Names(FLAGS_admin_names);
   const bool is_open_text = options->transport.tls.certificate.empty() && !IsLocalAddress(options->listen);
-  if (options->tokens.empty()) return absl::OkStatus();
-  if (is_open_text) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tokens is set and --listen is '", options->listen,
-                     "': tokens are not taken over a network without TLS, give --tls-cert"));
-  }
-  const absl::StatusOr<std::string> text = ReadFile(options->tokens);
-  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--tokens: ", text.status().message()));
-  return absl::OkStatus();
+  if (options->tokens.empty() || !is_open_text) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tokens is set and --listen is '", options->listen,
+                   "': tokens are not taken over a network without TLS, give --tls-cert"));
 }
 
 absl::Status ReadTenants(ManagerOptions* options) {
