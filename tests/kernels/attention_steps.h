@@ -17,12 +17,13 @@ struct Shape {
   int block_size;
   DataType type;
   int window = 0;
+  float softcap = 0;
 };
 
 inline std::string ToString(const Shape& shape) {
   return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
          std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " + Name(shape.type) +
-         ", window " + std::to_string(shape.window);
+         ", window " + std::to_string(shape.window) + ", softcap " + std::to_string(shape.softcap);
 }
 
 // Q, K and V of one sequence before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
@@ -96,7 +97,8 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
                       .window = shape.window,
                       .layout = &pool->layout(),
                       .kv_pool = pool->data(),
-                      .out_type = out_type});
+                      .out_type = out_type,
+                      .softcap = shape.softcap});
   return Decoded(out, out_type);
 }
 

@@ -56,7 +56,7 @@ void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, v
 }
 
 void Transformer::RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {
-  backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, hidden_.get());
+  backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, /*scale=*/1, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
     RunAttention(batch, layer, config_.sliding_windows[i], layout, kv_pools[i]);
