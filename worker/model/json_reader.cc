@@ -92,6 +92,11 @@ bool JsonFields::Has(const char* name) const {
   return Find(name) != nullptr;
 }
 
+bool JsonFields::IsNull(const char* name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && found->is_null();
+}
+
 const json* JsonFields::Find(const char* name) const {
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;

@@ -13,6 +13,9 @@
 
 namespace quire {
 
+// The name in error messages of the file that describes the model.
+inline constexpr const char* kConfigFile = "config.json";
+
 // Parses a JSON file of a model directory. It is stricter than JSON: an object may not repeat a key, and values may be
 // nested at most 32 levels deep. Error messages call the text `file`.
 absl::StatusOr<nlohmann::json> ParseModelJson(std::string_view text, const std::string& file);
@@ -28,6 +31,8 @@ class JsonFields {
   JsonFields(const nlohmann::json& object, const std::string& file, const std::string& prefix = "");
 
   bool Has(const char* name) const;
+  // Whether the field is there and null, which can mean something else than a field that is absent.
+  bool IsNull(const char* name) const;
 
   // Each returns `fallback` when the field is missing, and an error when there is no fallback either.
   absl::StatusOr<int64_t> Int(const char* name, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;

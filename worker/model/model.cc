@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -82,6 +83,17 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& directory) {
   return absl::NotFoundError(absl::StrCat("there is no file ", path, DirectoryHint(directory)));
 }
 
+absl::Status CheckParts(const ModelConfig& config, const Backend& backend) {
+  std::vector<std::string> missing;
+  for (const OptionalPart part : OptionalPartsOf(config)) {
+    if (!backend.Has(part)) missing.push_back(Name(part));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(config.architecture, " needs ", absl::StrJoin(missing, ", "),
+                                                    ", and ", backend.Description(),
+                                                    " has no kernels for that; a CPU has them"));
+}
+
 absl::Status In(const std::string& directory, absl::string_view separator, const absl::Status& error) {
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
@@ -114,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
+  QUIRE_RETURN_IF_ERROR(CheckParts(model->config, *backend));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights =

@@ -15,6 +15,9 @@ enum class RopeType {
   kLinear,   // Positions are divided by `factor`.
   kLlama3,   // Long wavelengths are stretched by `factor`, with a linear blend between two bounds (Llama 3.1).
   kYarn,     // Peng et al., "YaRN", arXiv 2309.00071, section 3.
+  // The frequencies of transformers are those of kDefault up to max_position_embeddings tokens, which is the longest
+  // context that is served.
+  kDynamic,
 };
 
 const char* Name(RopeType type);
@@ -30,12 +33,28 @@ struct RopeConfig {
   double beta_slow = 1.0;                    // For yarn.
   double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn.
   bool truncate = true;                      // For yarn: whether to round the ends of the ramp to whole dimensions.
+  double rotary_part = 1.0;                  // The part of the dimensions of a head that rotate: the first ones.
 };
 
+// What the reader must know of the model.
+struct RopeShape {
+  int head_dim;
+  int max_position_embeddings;
+  double default_theta = 10000.0;
+  bool rotates_parts = false;  // Whether partial_rotary_factor may be below 1.
+};
+
+// Returns the number of dimensions of a head that rotate.
+int RotaryDim(const RopeConfig& rope, int head_dim);
+
 // Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (earlier versions) from config.json. The
-// supported values of `rope_type` are default, linear, llama3 and yarn. Dynamic and longrope are refused, because their
+// supported values of `rope_type` are default, linear, llama3, yarn and dynamic. Longrope is refused, because its
 // frequencies depend on the final length of a sequence, so that K in a cached block would become wrong.
-absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_position_embeddings);
+absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeShape& shape);
+
+// Reads the rotary embedding of layers with a sliding window, where it is another one: `sliding_attention` in
+// `rope_parameters`, or `rope_local_base_freq` in earlier versions.
+absl::StatusOr<RopeConfig> ReadWindowRopeConfig(const JsonFields& config, const RopeShape& shape);
 
 // Returns the rotation per position in radians, [rotary_dim / 2], including the scaling. It is computed in float32 in
 // the same order of operations as in Hugging Face transformers, so that both agree at large positions.

@@ -23,7 +23,13 @@ void SetShape(ModelConfig* config) {
   config->num_heads = 1;
   config->num_kv_heads = 1;
   config->head_dim = SimulatedBackend::kHeadDim;
-  config->sliding_windows = {0};
+  config->layers = {LayerConfig()};
+  config->norms = NormPlacement::kBefore;
+  config->qk_norm = QkNorm::kNone;
+  config->embedding_scale = config->residual_scale = config->logit_scale = 1;
+  config->attention_softcap = config->logit_softcap = 0;
+  config->rope = RopeConfig();
+  config->window_rope.reset();
 }
 
 // The output of attention passes through the layer and the output matrix to the logits. The other matrices do nothing.

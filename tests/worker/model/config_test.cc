@@ -43,6 +43,13 @@ absl::StatusOr<ModelConfig> Parse(const json& config, const std::string& generat
   return ParseModelConfig(config.dump(), generation);
 }
 
+std::vector<int> Windows(const json& config) {
+  std::vector<int> windows;
+  const auto parsed = Parse(config);
+  for (const LayerConfig& layer : parsed->layers) windows.push_back(layer.window);
+  return windows;
+}
+
 std::string ErrorOf(const json& config) {
   const auto result = Parse(config);
   EXPECT_FALSE(result.ok());
@@ -66,7 +73,7 @@ TEST(ModelConfigTest, ReadsTheShape) {
   EXPECT_EQ(config->bos_token_id, 1);
   EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
   EXPECT_FALSE(config->qkv_bias);
-  EXPECT_FALSE(config->qk_norm);
+  EXPECT_EQ(config->qk_norm, QkNorm::kNone);
   EXPECT_FALSE(config->tie_word_embeddings);
 }
 
@@ -96,7 +103,7 @@ TEST(ModelConfigTest, BiasesFollowTheFamily) {
   EXPECT_FALSE(qwen2->attention_output_bias);
   const auto qwen3 = Parse(QwenJson("Qwen3ForCausalLM"));
   EXPECT_FALSE(qwen3->qkv_bias);
-  EXPECT_TRUE(qwen3->qk_norm);
+  EXPECT_EQ(qwen3->qk_norm, QkNorm::kPerHead);
   EXPECT_EQ(qwen3->head_dim, 128) << "Qwen3 never derives it";
 }
 
@@ -104,26 +111,26 @@ TEST(ModelConfigTest, MistralSlidesOnEveryLayer) {
   json config = LlamaJson();
   config["architectures"] = {"MistralForCausalLM"};
   config["sliding_window"] = 100;
-  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(100, 100, 100));
+  EXPECT_THAT(Windows(config), ElementsAre(100, 100, 100));
   config["sliding_window"] = nullptr;
-  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+  EXPECT_THAT(Windows(config), Each(0));
   config.erase("sliding_window");
-  EXPECT_THAT(Parse(config)->sliding_windows, Each(4096)) << "the default of transformers";
+  EXPECT_THAT(Windows(config), Each(4096)) << "the default of transformers";
 }
 
 TEST(ModelConfigTest, QwenSlidesOnlyWhenAskedAndOnlyOnSomeLayers) {
   json config = QwenJson("Qwen2ForCausalLM");
-  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+  EXPECT_THAT(Windows(config), Each(0));
   config["use_sliding_window"] = true;
-  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(0, 100, 100));
+  EXPECT_THAT(Windows(config), ElementsAre(0, 100, 100));
   config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
-  EXPECT_THAT(Parse(config)->sliding_windows, ElementsAre(100, 0, 0));
+  EXPECT_THAT(Windows(config), ElementsAre(100, 0, 0));
 }
 
 TEST(ModelConfigTest, LlamaIgnoresAWindow) {
   json config = LlamaJson();
   config["sliding_window"] = 100;
-  EXPECT_THAT(Parse(config)->sliding_windows, Each(0));
+  EXPECT_THAT(Windows(config), Each(0));
 }
 
 TEST(ModelConfigTest, GenerationConfigReplacesTheEndTokens) {
@@ -132,7 +139,7 @@ TEST(ModelConfigTest, GenerationConfigReplacesTheEndTokens) {
   EXPECT_THAT(Parse(config)->eos_token_ids, ElementsAre(3, 7));
   EXPECT_THAT(Parse(config, R"({"eos_token_id": [9, 4]})")->eos_token_ids, ElementsAre(4, 9));
   EXPECT_THAT(Parse(config, R"({"temperature": 0.6})")->eos_token_ids, ElementsAre(3, 7));
-  config.erase("eos_token_id");
+  config["eos_token_id"] = nullptr;
   EXPECT_TRUE(Parse(config)->eos_token_ids.empty());
 }
 
@@ -168,8 +175,116 @@ TEST(ModelConfigTest, SummaryTellsEveryFieldApart) {
   EXPECT_THAT(Summary(*Parse(sliding)), HasSubstr(" windows 1x0,2x100 "));
 }
 
+// The file has the model_type of every supported family and what transformers assumes for it.
+TEST(ModelConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
+  const json defaults = json::parse(ReadWholeFile(GoldenModel("defaults.json")));
+  ASSERT_GE(defaults.size(), 9u);
+  for (const auto& [type, expected] : defaults.items()) {
+    SCOPED_TRACE(type);
+    const auto config = Parse({{"model_type", type}});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->hidden_size, expected["hidden_size"]);
+    EXPECT_EQ(config->intermediate_size, expected["intermediate_size"]);
+    EXPECT_EQ(config->num_heads, expected["num_heads"]);
+    EXPECT_EQ(config->num_kv_heads, expected["num_kv_heads"]);
+    EXPECT_EQ(config->head_dim, expected["head_dim"]);
+    EXPECT_EQ(config->vocab_size, expected["vocab_size"]);
+    EXPECT_EQ(config->max_position_embeddings, expected["max_position_embeddings"]);
+    EXPECT_EQ(config->rms_norm_eps, expected["rms_norm_eps"].get<float>());
+    EXPECT_EQ(config->rope.theta, expected["rope_theta"]);
+    EXPECT_EQ(config->window_rope.has_value() ? config->window_rope->theta : 0, expected["window_rope_theta"]);
+    EXPECT_EQ(config->tie_word_embeddings, expected["tie_word_embeddings"]);
+    EXPECT_EQ(config->bos_token_id, expected["bos"]);
+    EXPECT_EQ(config->eos_token_ids, expected["eos"].get<std::vector<TokenId>>());
+    EXPECT_EQ(config->activation == Activation::kGeluTanh, expected["activation"] == "gelu_pytorch_tanh");
+    EXPECT_EQ(config->qkv_bias, expected["qkv_bias"]);
+    ASSERT_EQ(config->layers.size(), expected["windows"].size());
+    for (size_t i = 0; i < config->layers.size(); ++i) {
+      EXPECT_EQ(config->layers[i].window, expected["windows"][i]) << i;
+      EXPECT_EQ(config->layers[i].rope != LayerRope::kNone, expected["rotates"][i]) << i;
+    }
+  }
+}
+
+TEST(ModelConfigTest, NullIsNotTheDefaultOfTokensAndKvHeads) {
+  json config = LlamaJson();
+  config["architectures"] = {"MistralForCausalLM"};
+  config.erase("num_key_value_heads");
+  config["bos_token_id"] = nullptr;
+  EXPECT_EQ(Parse(config)->num_kv_heads, 8);
+  EXPECT_EQ(Parse(config)->bos_token_id, -1);
+  config["num_attention_heads"] = 16;
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(Parse(config)->num_kv_heads, 16);
+}
+
+TEST(ModelConfigTest, SmolLM3RotatesWhereTheFileSays) {
+  json config = LlamaJson();
+  config["architectures"] = {"SmolLM3ForCausalLM"};
+  const auto rotating = [&] {
+    std::vector<bool> result;
+    const auto parsed = Parse(config);
+    for (const LayerConfig& layer : parsed->layers) result.push_back(layer.rope == LayerRope::kMain);
+    return result;
+  };
+  EXPECT_THAT(rotating(), ElementsAre(true, true, true)) << "every fourth layer does not";
+  config["no_rope_layer_interval"] = 2;
+  EXPECT_THAT(rotating(), ElementsAre(true, false, true));
+  config["no_rope_layers"] = {0, 1, 1, 0};
+  EXPECT_THAT(rotating(), ElementsAre(false, true, true));
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 50;
+  EXPECT_THAT(Windows(config), ElementsAre(50, 0, 0)) << "layers without rotation slide";
+  config["no_rope_layers"] = {0, 1};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("no_rope_layers is [0,1], must be an array of at least 3 times 0 or 1"));
+  config["no_rope_layers"] = {0, 1, 2};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("no_rope_layers is [0,1,2], must be"));
+}
+
+TEST(ModelConfigTest, MinistralSlidesWhereTheFileSays) {
+  json config = LlamaJson();
+  config["architectures"] = {"MinistralForCausalLM"};
+  EXPECT_THAT(Windows(config), Each(4096));
+  config["sliding_window"] = 100;
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_THAT(Windows(config), ElementsAre(0, 100, 0));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(Windows(config), Each(0));
+}
+
+TEST(ModelConfigTest, GraniteHasFourMultipliers) {
+  json config = LlamaJson();
+  config["architectures"] = {"GraniteForCausalLM"};
+  config["embedding_multiplier"] = 12.0;
+  config["attention_multiplier"] = 0.0078125;
+  config["residual_multiplier"] = 0.22;
+  config["logits_scaling"] = 16.0;
+  const auto granite = Parse(config);
+  ASSERT_TRUE(granite.ok()) << granite.status();
+  EXPECT_EQ(granite->embedding_scale, 12.0f);
+  EXPECT_EQ(granite->attention_scale, 0.0078125f);
+  EXPECT_EQ(granite->residual_scale, 0.22f);
+  EXPECT_EQ(granite->logit_scale, 0.0625f);
+  EXPECT_THAT(OptionalPartsOf(*granite), ElementsAre(OptionalPart::kScaledEmbeddings, OptionalPart::kScaledProducts));
+  config["architectures"] = {"LlamaForCausalLM"};
+  EXPECT_EQ(Parse(config)->embedding_scale, 1.0f) << "Llama ignores them";
+  EXPECT_THAT(OptionalPartsOf(*Parse(config)), testing::IsEmpty());
+}
+
+TEST(ModelConfigTest, SeedOssHasABiasOfItsOwnForTheOutputOfAttention) {
+  json config = LlamaJson();
+  config["architectures"] = {"SeedOssForCausalLM"};
+  EXPECT_TRUE(Parse(config)->qkv_bias);
+  EXPECT_FALSE(Parse(config)->attention_output_bias);
+  config["attention_bias"] = false;
+  config["attention_out_bias"] = true;
+  EXPECT_FALSE(Parse(config)->qkv_bias);
+  EXPECT_TRUE(Parse(config)->attention_output_bias);
+}
+
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
-  for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "bfloat16", "float16"}) {
+  for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite",
+                           "seed_oss", "ministral", "bfloat16", "float16"}) {
     const auto config = ParseModelConfig(ReadWholeFile(GoldenModel(name) + "/config.json"), "");
     EXPECT_TRUE(config.ok()) << name << ": " << config.status();
   }
@@ -186,12 +301,10 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
   const json left_out = json(json::value_t::discarded);
   const BadField cases[] = {
       {"architectures", left_out,
-       "config.json: architectures is missing, must be [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
-       "[\"Qwen2ForCausalLM\"] or [\"Qwen3ForCausalLM\"]"},
-      {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be"},
+       "config.json: architectures is missing, must be one of [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "},
+      {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be one of ["},
       {"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}, "architectures is ["},
-      {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be ["},
-      {"hidden_size", left_out, "config.json: hidden_size is missing, must be an integer in 1 .. 65536"},
+      {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be one of ["},
       {"hidden_size", "64", "hidden_size is \"64\", must be an integer in 1 .. 65536"},
       {"hidden_size", 0, "hidden_size is 0, must be an integer in 1 .. 65536"},
       {"hidden_size", -5, "hidden_size is -5, must be"},
@@ -199,7 +312,6 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"hidden_size", 18446744073709551615u, "hidden_size is 18446744073709551615, must be"},
       {"hidden_size", 1 << 30, "hidden_size is 1073741824, must be"},
       {"hidden_size", 63, "head_dim is missing, must be an integer in 1 .. 256"},
-      {"intermediate_size", nullptr, "intermediate_size is missing"},
       {"num_hidden_layers", 100000, "num_hidden_layers is 100000, must be an integer in 1 .. 1024"},
       {"num_attention_heads", 5000, "num_attention_heads is 5000, must be"},
       {"num_key_value_heads", 3, "num_key_value_heads is 3, must be a divisor of num_attention_heads, 8"},
@@ -207,12 +319,11 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"vocab_size", 1ll << 40, "vocab_size is 1099511627776, must be"},
       {"max_position_embeddings", true, "max_position_embeddings is true, must be"},
       {"rms_norm_eps", 0, "rms_norm_eps is 0, must be a number in 1e-12 .. 0.1"},
-      {"rms_norm_eps", left_out, "rms_norm_eps is missing"},
       {"rope_theta", -1.0, "rope_theta is -1.0, must be a number in 1.5 .. 1e+12"},
       {"rope_scaling", "yarn", "rope_scaling is \"yarn\", must be an object"},
       {"rope_scaling",
-       {{"type", "dynamic"}, {"factor", 2.0}},
-       "rope_scaling.type is \"dynamic\", must be default, linear, llama3 or yarn"},
+       {{"type", "mrope"}, {"factor", 2.0}},
+       "rope_scaling.type is \"mrope\", must be default, linear, llama3, yarn or dynamic"},
       {"rope_scaling", {{"rope_type", "linear"}}, "rope_scaling.factor is missing, must be a number in 1 .. 1024"},
       {"rope_scaling",
        {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
@@ -220,7 +331,7 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"rope_parameters",
        {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
        "rope_parameters.partial_rotary_factor is 0.5, must be 1"},
-      {"hidden_act", "gelu", "hidden_act is \"gelu\", must be \"silu\""},
+      {"hidden_act", "gelu", "hidden_act is \"gelu\", must be \"silu\", \"swish\", \"gelu_pytorch_tanh\" or"},
       {"quantization_config",
        {{"quant_method", "bitsandbytes"}, {"bits", 4}},
        "quantization_config.quant_method is \"bitsandbytes\""},
