@@ -52,7 +52,7 @@ NUM_PROMPTS = 20 if WITH_GROUPS else 50
 NUM_MODEL_CASES = 48 if WITH_GROUPS else 128  # Minimum number.
 NUM_DRAWS = 40  # Draws of a case's values. The draw with the most pairs that no case has yet is taken.
 # Models that other searches than those of models.json run with.
-LATER_FAMILIES = ("olmo2", "smollm3", "granite", "seed_oss", "ministral")
+LATER_FAMILIES = ("olmo2", "smollm3", "granite", "seed_oss", "ministral", "gemma", "gemma2", "gemma3", "phi3")
 NUM_FAMILY_CASES = 3  # Of each of these models.
 PLAIN_SHAPES = [(width, 1, 0.0) for width in (2, 4, 8, 16)]
 GROUP_SHAPES = [(4, 2, 0.5), (4, 4, 1.0), (6, 3, 0.5), (8, 2, 2.0)]  # Width, number of groups, diversity penalty.

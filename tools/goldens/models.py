@@ -361,6 +361,7 @@ def write_rope():
         dict(YARN_ROPE, rope_theta=10000.0, beta_fast=16.0, beta_slow=2.0, truncate=False),
         dict(YARN_ROPE, rope_theta=10000.0, attention_factor=1.25),
         dict(YARN_ROPE, rope_theta=10000.0, mscale=1.0, mscale_all_dim=0.7),
+        {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
     ]
     cases = []
     for parameters in kinds:

@@ -192,6 +192,8 @@ std::string Summary(const RopeConfig& rope) {
                                   rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/",
                                   rope.high_freq_factor, " betas ", rope.beta_fast, "/", rope.beta_slow,
                                   " attention_factor ", rope.attention_factor, " truncate ", rope.truncate);
+  if (rope.rotary_part != 1) absl::StrAppend(&text, " rotary_part ", rope.rotary_part);
+  if (!rope.length_factors.empty()) absl::StrAppend(&text, " factors ", absl::StrJoin(rope.length_factors, ","));
   return text;
 }
 
@@ -226,7 +228,8 @@ std::string Differences(const ModelConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json) {
+absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json,
+                                             bool is_long) {
   QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(config_json, kConfigFile));
   if (!root.is_object()) return absl::InvalidArgumentError("config.json: must be an object");
   const JsonFields fields(root, kConfigFile);
@@ -242,7 +245,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
   QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, fields.String(fields.Has("dtype") ? "dtype" : "torch_dtype", ""));
   QUIRE_RETURN_IF_ERROR(ReadShape(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadHeads(fields, *family, &config));
-  QUIRE_RETURN_IF_ERROR(ReadLayers(root, *family, &config));
+  QUIRE_RETURN_IF_ERROR(ReadLayers(root, *family, is_long, &config));
   QUIRE_RETURN_IF_ERROR(ReadBiases(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadScales(fields, *family, &config));
   QUIRE_ASSIGN_OR_RETURN(config.tie_word_embeddings, fields.Bool("tie_word_embeddings", family->ties_embeddings));

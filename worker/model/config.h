@@ -67,8 +67,9 @@ struct ModelConfig {
 
 // Parses both files. `generation_config_json` may be empty. If it has end tokens, they replace those of config.json, as
 // in the `generate` function of transformers. A field that is missing has the default of transformers. When a field is
-// wrong, the error is one line with the field, its value and the allowed values.
-absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json);
+// wrong, the error is one line with the field, its value and the allowed values. For `is_long` see RopeType::kLongRope.
+absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json,
+                                             bool is_long = false);
 
 // Returns what the model needs of the operations that not every backend has.
 std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config);

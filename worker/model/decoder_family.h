@@ -41,6 +41,7 @@ struct DecoderFamily {
   int head_dim = 0;      // 0: hidden_size / num_heads.
   int vocab_size = 32000;
   int max_position_embeddings = 2048;
+  int original_positions = 0;  // The default of original_max_position_embeddings; 0: as max_position_embeddings.
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000;
   bool ties_embeddings = false;

@@ -160,6 +160,20 @@ absl::StatusOr<std::vector<int64_t>> JsonFields::Ints(const char* name, int64_t 
   return result;
 }
 
+absl::StatusOr<std::vector<double>> JsonFields::Numbers(const char* name, double min, double max, int count) const {
+  const json* value = Find(name);
+  const std::string allowed = absl::StrCat("an array of ", count, " numbers in ", min, " .. ", max);
+  if (value == nullptr || !value->is_array() || value->size() != static_cast<size_t>(count)) return Bad(name, allowed);
+  std::vector<double> result;
+  for (const json& element : *value) {
+    if (!element.is_number()) return Bad(name, allowed);
+    const double number = element.get<double>();
+    if (!(number >= min && number <= max)) return Bad(name, allowed);
+    result.push_back(number);
+  }
+  return result;
+}
+
 absl::StatusOr<const json*> JsonFields::Object(const char* name) const {
   const json* value = Find(name);
   if (value != nullptr && !value->is_object()) return Bad(name, "an object");

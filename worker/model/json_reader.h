@@ -41,6 +41,8 @@ class JsonFields {
   absl::StatusOr<std::string> String(const char* name, std::optional<std::string> fallback = {}) const;
   // Reads one integer or an array of integers. Returns an empty vector when the field is missing.
   absl::StatusOr<std::vector<int64_t>> Ints(const char* name, int64_t min, int64_t max) const;
+  // Reads an array of `count` numbers. There is no fallback.
+  absl::StatusOr<std::vector<double>> Numbers(const char* name, double min, double max, int count) const;
   // Returns null when the field is missing.
   absl::StatusOr<const nlohmann::json*> Object(const char* name) const;
 

@@ -1,5 +1,6 @@
 #include "worker/model/layer_reader.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +85,7 @@ absl::Status ReadWindows(const json& root, const JsonFields& fields, const Decod
 
 }  // namespace
 
-absl::Status ReadLayers(const json& root, const DecoderFamily& family, ModelConfig* config) {
+absl::Status ReadLayers(const json& root, const DecoderFamily& family, bool is_long, ModelConfig* config) {
   const JsonFields fields(root, kConfigFile);
   config->layers.assign(config->num_layers, LayerConfig());
   if (family.has_unrotated) {
@@ -94,8 +95,14 @@ absl::Status ReadLayers(const json& root, const DecoderFamily& family, ModelConf
   const RopeShape shape = {.head_dim = config->head_dim,
                            .max_position_embeddings = config->max_position_embeddings,
                            .default_theta = family.rope_theta,
-                           .rotates_parts = family.rotates_parts};
+                           .rotates_parts = family.rotates_parts,
+                           .original_positions = family.original_positions,
+                           .is_long = is_long};
   QUIRE_ASSIGN_OR_RETURN(config->rope, ReadRopeConfig(fields, shape));
+  if (config->rope.type == RopeType::kLongRope && !is_long) {
+    config->max_position_embeddings =
+        std::min(config->max_position_embeddings, config->rope.original_max_position_embeddings);
+  }
   if (family.window_rope_theta > 0) {
     RopeShape window_shape = shape;
     window_shape.default_theta = family.window_rope_theta;

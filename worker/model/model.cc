@@ -100,18 +100,18 @@ absl::Status In(const std::string& directory, absl::string_view separator, const
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
-  absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""));
+  absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""), is_long);
   return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory, bool is_long) {
   auto model = std::make_unique<Model>();
-  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
+  QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory, is_long));
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   if (!HasTokenizer(model->tokenizer_files)) {
     QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
@@ -122,10 +122,10 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
-                                                 Quantization quantize, Int4Inputs int4_inputs) {
+                                                 Quantization quantize, Int4Inputs int4_inputs, bool is_long) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
   QUIRE_RETURN_IF_ERROR(CheckParts(model->config, *backend));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());

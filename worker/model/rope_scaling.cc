@@ -18,9 +18,11 @@ absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
   if (type == "default") return RopeType::kDefault;
   if (type == "linear") return RopeType::kLinear;
   if (type == "llama3") return RopeType::kLlama3;
-  if (type == "yarn") return RopeType::kYarn;
+  // The first files of Phi-3 have other names for longrope.
+  if (type == "longrope" || type == "su") return RopeType::kLongRope;
+  if (type == "yarn") return fields.Has("short_factor") ? RopeType::kLongRope : RopeType::kYarn;
   if (type == "dynamic") return RopeType::kDynamic;
-  return fields.Bad(key, "default, linear, llama3, yarn or dynamic");
+  return fields.Bad(key, "default, linear, llama3, yarn, dynamic or longrope");
 }
 
 absl::Status ReadLlama3(const JsonFields& fields, RopeConfig* rope) {
@@ -49,6 +51,19 @@ absl::Status ReadYarn(const JsonFields& fields, RopeConfig* rope) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLongRope(const JsonFields& fields, const RopeShape& shape, RopeConfig* rope) {
+  const int count = RotaryDim(*rope, shape.head_dim) / 2;
+  QUIRE_ASSIGN_OR_RETURN(rope->length_factors,
+                         fields.Numbers(shape.is_long ? "long_factor" : "short_factor", 1e-3, kMaxFactor, count));
+  const double original = rope->original_max_position_embeddings;
+  QUIRE_ASSIGN_OR_RETURN(rope->factor, fields.Number("factor", 1e-3, 1e6, shape.max_position_embeddings / original));
+  // As in transformers, except that an original context of 1, whose logarithm is 0, gives no scale.
+  const double scale =
+      rope->factor <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(rope->factor) / std::log(original));
+  QUIRE_ASSIGN_OR_RETURN(rope->attention_factor, fields.Number("attention_factor", 1e-3, 1e3, scale));
+  return absl::OkStatus();
+}
+
 // `owner` has the field, in the rope object or outside of it.
 absl::Status ReadRotaryPart(const JsonFields& owner, const RopeShape& shape, RopeConfig* rope) {
   constexpr const char* kField = "partial_rotary_factor";
@@ -69,16 +84,21 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
   QUIRE_RETURN_IF_ERROR(
       ReadRotaryPart(shape.rotates_parts && !fields.Has("partial_rotary_factor") ? config : fields, shape, &rope));
   if (rope.type == RopeType::kDefault) return rope;
-  QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
+  if (rope.type != RopeType::kLongRope) {
+    QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
+  }
   if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) return rope;
   constexpr const char* kOriginal = "original_max_position_embeddings";
   const JsonFields& owner =
       config.Has(kOriginal) ? config : fields;  // In some files the field is outside of the rope object.
-  QUIRE_ASSIGN_OR_RETURN(const int64_t original,
-                         owner.Int(kOriginal, 1, int64_t{1} << 24, shape.max_position_embeddings));
+  const int64_t default_original =
+      shape.original_positions > 0 ? shape.original_positions : shape.max_position_embeddings;
+  QUIRE_ASSIGN_OR_RETURN(const int64_t original, owner.Int(kOriginal, 1, int64_t{1} << 24, default_original));
   rope.original_max_position_embeddings = static_cast<int>(original);
   if (rope.type == RopeType::kLlama3) {
     QUIRE_RETURN_IF_ERROR(ReadLlama3(fields, &rope));
+  } else if (rope.type == RopeType::kLongRope) {
+    QUIRE_RETURN_IF_ERROR(ReadLongRope(fields, shape, &rope));
   } else {
     QUIRE_RETURN_IF_ERROR(ReadYarn(fields, &rope));
   }
@@ -156,6 +176,8 @@ const char* Name(RopeType type) {
       return "yarn";
     case RopeType::kDynamic:
       return "dynamic";
+    case RopeType::kLongRope:
+      return "longrope";
   }
   return "unknown";
 }
@@ -194,6 +216,10 @@ std::vector<float> InverseFrequencies(const RopeConfig& rope, int rotary_dim) {
   std::vector<float> frequencies(rotary_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float base = BaseFrequency(rope.theta, static_cast<int>(i), rotary_dim);
+    if (rope.type == RopeType::kLongRope) {
+      frequencies[i] = base / static_cast<float>(rope.length_factors[i]);
+      continue;
+    }
     frequencies[i] = rope.type == RopeType::kLinear   ? base / static_cast<float>(rope.factor)
                      : rope.type == RopeType::kLlama3 ? Llama3Frequency(rope, base)
                                                       : base;

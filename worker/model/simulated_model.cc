@@ -68,8 +68,8 @@ absl::StatusOr<simulated::TokenRule> TokenRuleOf(const ModelConfig& config, int 
   return simulated::TokenRule(config.vocab_size, std::move(end_tokens), mean_output_tokens);
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ReadSimulatedModel(const std::string& directory) {
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
+absl::StatusOr<std::unique_ptr<Model>> ReadSimulatedModel(const std::string& directory, bool is_long) {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
   model->weights = MakeWeights(model->config);
   SetShape(&model->config);
   return model;

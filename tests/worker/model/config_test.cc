@@ -1,5 +1,6 @@
 #include "worker/model/config.h"
 
+#include <cmath>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -178,7 +179,7 @@ TEST(ModelConfigTest, SummaryTellsEveryFieldApart) {
 // The file has the model_type of every supported family and what transformers assumes for it.
 TEST(ModelConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
   const json defaults = json::parse(ReadWholeFile(GoldenModel("defaults.json")));
-  ASSERT_GE(defaults.size(), 9u);
+  ASSERT_GE(defaults.size(), 13u);
   for (const auto& [type, expected] : defaults.items()) {
     SCOPED_TRACE(type);
     const auto config = Parse({{"model_type", type}});
@@ -282,9 +283,118 @@ TEST(ModelConfigTest, SeedOssHasABiasOfItsOwnForTheOutputOfAttention) {
   EXPECT_TRUE(Parse(config)->attention_output_bias);
 }
 
+json GemmaJson(const std::string& architecture) {
+  json config = LlamaJson();
+  config["architectures"] = {architecture};
+  config["head_dim"] = 16;
+  return config;
+}
+
+TEST(ModelConfigTest, GemmaNormsAddOneAndEmbeddingsAreScaled) {
+  for (const char* architecture : {"GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"}) {
+    const auto config = Parse(GemmaJson(architecture));
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_TRUE(config->norms_add_one);
+    EXPECT_EQ(config->embedding_scale, 8.0f) << "the square root of hidden_size";
+    EXPECT_EQ(config->activation, Activation::kGeluTanh);
+    EXPECT_TRUE(config->tie_word_embeddings);
+  }
+}
+
+TEST(ModelConfigTest, Gemma2CapsScoresAndLogitsAndEverySecondLayerSlides) {
+  json config = GemmaJson("Gemma2ForCausalLM");
+  const auto gemma = Parse(config);
+  ASSERT_TRUE(gemma.ok()) << gemma.status();
+  EXPECT_EQ(gemma->attention_softcap, 50);
+  EXPECT_EQ(gemma->logit_softcap, 30);
+  EXPECT_EQ(gemma->attention_scale, 0.0625f) << "the default of query_pre_attn_scalar is 256";
+  EXPECT_EQ(gemma->norms, NormPlacement::kBoth);
+  EXPECT_THAT(Windows(config), ElementsAre(4096, 0, 4096));
+  config["attn_logit_softcapping"] = nullptr;
+  config["final_logit_softcapping"] = 7.5;
+  config["query_pre_attn_scalar"] = 64;
+  config["layer_types"] = {"full_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(Parse(config)->attention_softcap, 0);
+  EXPECT_EQ(Parse(config)->logit_softcap, 7.5f);
+  EXPECT_EQ(Parse(config)->attention_scale, 0.125f);
+  EXPECT_THAT(Windows(config), ElementsAre(0, 0, 4096));
+  config["final_logit_softcapping"] = 0;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("final_logit_softcapping is 0, must be a number in 1e-06 .. 1e+06"));
+}
+
+TEST(ModelConfigTest, Gemma3HasARotaryEmbeddingForLayersWithAWindow) {
+  json before = GemmaJson("Gemma3ForCausalLM");
+  before["sliding_window_pattern"] = 3;
+  before["sliding_window"] = 100;
+  before["rope_theta"] = 500000.0;
+  before["rope_local_base_freq"] = 20000.0;
+  before["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  json after = before;
+  for (const char* field : {"sliding_window_pattern", "rope_theta", "rope_local_base_freq", "rope_scaling"}) {
+    after.erase(field);
+  }
+  after["layer_types"] = {"sliding_attention", "sliding_attention", "full_attention"};
+  after["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 500000.0}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 20000.0}}}};
+  for (const json& config : {before, after}) {
+    const auto gemma = Parse(config);
+    ASSERT_TRUE(gemma.ok()) << gemma.status();
+    EXPECT_EQ(gemma->rope.type, RopeType::kLinear);
+    EXPECT_EQ(gemma->rope.theta, 500000.0);
+    ASSERT_TRUE(gemma->window_rope.has_value());
+    EXPECT_EQ(gemma->window_rope->type, RopeType::kDefault);
+    EXPECT_EQ(gemma->window_rope->theta, 20000.0);
+    EXPECT_THAT(Windows(config), ElementsAre(100, 100, 0));
+    EXPECT_EQ(gemma->layers[0].rope, LayerRope::kWindow);
+    EXPECT_EQ(gemma->layers[2].rope, LayerRope::kMain);
+  }
+  EXPECT_EQ(Summary(*Parse(before)), Summary(*Parse(after)));
+}
+
+json Phi3Json() {
+  json config = LlamaJson();
+  config["architectures"] = {"Phi3ForCausalLM"};
+  config["hidden_size"] = 128;
+  config["partial_rotary_factor"] = 0.75;  // Of 16 dimensions.
+  config["max_position_embeddings"] = 131072;
+  config["original_max_position_embeddings"] = 4096;
+  config["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", {1, 1, 1, 1, 1, 2}}, {"long_factor", {1, 2, 3, 4, 5, 6}}};
+  return config;
+}
+
+TEST(ModelConfigTest, LongRopeHasShortFactorsAndTheOriginalContextUnlessAsked) {
+  const std::string text = Phi3Json().dump();
+  const auto brief = ParseModelConfig(text, "");
+  ASSERT_TRUE(brief.ok()) << brief.status();
+  EXPECT_EQ(brief->max_position_embeddings, 4096);
+  EXPECT_THAT(brief->rope.length_factors, ElementsAre(1, 1, 1, 1, 1, 2));
+  EXPECT_EQ(RotaryDim(brief->rope, brief->head_dim), 12);
+  EXPECT_NEAR(brief->rope.attention_factor, std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-12);
+  const auto whole = ParseModelConfig(text, "", /*is_long=*/true);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->max_position_embeddings, 131072);
+  EXPECT_THAT(whole->rope.length_factors, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(whole->rope.attention_factor, brief->rope.attention_factor);
+  EXPECT_NE(Summary(*whole), Summary(*brief));
+}
+
+TEST(ModelConfigTest, WrongFactorsOfLongRopeAreRefused) {
+  json config = Phi3Json();
+  config["rope_scaling"]["short_factor"] = {1, 1, 1, 1, 1};
+  EXPECT_THAT(ErrorOf(config),
+              HasSubstr("rope_scaling.short_factor is [1,1,1,1,1], must be an array of 6 numbers in 0.001 .. 1024"));
+  config["rope_scaling"]["short_factor"] = {1, 1, 1, 1, 1, "2"};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("must be an array of 6 numbers"));
+  config = Phi3Json();
+  config["partial_rotary_factor"] = 0.7;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("partial_rotary_factor is 0.7, must be such that an even number of the 16"));
+}
+
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
-  for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite",
-                           "seed_oss", "ministral", "bfloat16", "float16"}) {
+  for (const char* name :
+       {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite", "seed_oss", "ministral",
+        "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "bfloat16", "float16"}) {
     const auto config = ParseModelConfig(ReadWholeFile(GoldenModel(name) + "/config.json"), "");
     EXPECT_TRUE(config.ok()) << name << ": " << config.status();
   }
@@ -323,7 +433,7 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"rope_scaling", "yarn", "rope_scaling is \"yarn\", must be an object"},
       {"rope_scaling",
        {{"type", "mrope"}, {"factor", 2.0}},
-       "rope_scaling.type is \"mrope\", must be default, linear, llama3, yarn or dynamic"},
+       "rope_scaling.type is \"mrope\", must be default, linear, llama3, yarn, dynamic or longrope"},
       {"rope_scaling", {{"rope_type", "linear"}}, "rope_scaling.factor is missing, must be a number in 1 .. 1024"},
       {"rope_scaling",
        {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},

@@ -94,6 +94,11 @@ TEST_F(LoadModelTest, AModelThatTheDeviceCannotRunIsRefusedByName) {
       LoadModel(GoldenModel("granite"), &plain).status().message(),
       "GraniteForCausalLM needs scaled embeddings, scaled products, and plain device has no kernels for that; a CPU "
       "has them");
+  EXPECT_THAT(
+      std::string(LoadModel(GoldenModel("gemma2"), &plain).status().message()),
+      HasSubstr("needs scaled embeddings, softcapping, the activation gelu_pytorch_tanh, norms of the outputs of"));
+  EXPECT_THAT(std::string(LoadModel(GoldenModel("phi3"), &plain).status().message()),
+              HasSubstr("needs a rotary embedding of a part of each head, and"));
   for (const char* name : {"llama3", "qwen3", "smollm3", "seed_oss", "ministral"}) {
     EXPECT_TRUE(LoadModel(GoldenModel(name), &plain).ok()) << name;
   }
